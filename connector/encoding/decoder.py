@@ -14,11 +14,11 @@ from connector.encoding.key_digest import KeyDigest, digest_keys, sum_digests
 from connector.encoding.packed import PackedTupleError
 from connector.encoding.row_lines import Lines, LooseRow, Row, binding_of, rows_decoder
 from connector.encoding.tuple_columns import (
+    CheckedColumn,
     ColumnInput,
-    FittedColumn,
     PlainCells,
     TupleColumns,
-    fit,
+    check_column,
     is_usual,
     usual_cell_type,
 )
@@ -145,12 +145,12 @@ class RowDecoder:
         for group in _by_form(rows, [index for index, row in enumerate(rows) if row.exists]):
             with _name_rows(group):
                 cells = [*self._keys.cells([rows[row] for row in group], cell_types[: len(self._keys.columns)])]
-                digests.append(digest_keys([fit(column, is_required=False).array for column in cells]))
+                digests.append(digest_keys([check_column(column, is_required=False).array for column in cells]))
         return sum_digests(digests)
 
-    def _columns(self, rows: Sequence[Row[Any, Any]], cell_types: Sequence[Any]) -> list[FittedColumn]:
+    def _columns(self, rows: Sequence[Row[Any, Any]], cell_types: Sequence[Any]) -> list[CheckedColumn]:
         return [
-            fit(cells, is_required=column.required)
+            check_column(cells, is_required=column.required)
             for column, cells in zip(self._binding.columns, self._cells(rows, cell_types), strict=True)
         ]
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyiceberg.types import DecimalType, IntegerType, LongType, PrimitiveType, StringType
 
 from connector.encoding.row_lines import Lines, LooseRow
-from connector.encoding.tuple_columns import MISSING, FittedColumn, TupleColumns
+from connector.encoding.tuple_columns import MISSING, CheckedColumn, TupleColumns
 from connector.host.errors import InvalidValue, InvalidValueError
 from connector.model.binding import Binding, Column
 from connector.model.invalid_values import OnInvalid, Tally, Treated, Treatment
@@ -50,21 +50,21 @@ class InvalidCells:
     tally: Tally = field(default_factory=Tally)
     rejected: list[RejectedRow] = field(default_factory=list)
 
-    def treat(self, columns: Sequence[FittedColumn], indices: Sequence[int]) -> set[int]:
+    def treat(self, columns: Sequence[CheckedColumn], indices: Sequence[int]) -> set[int]:
         """Treat all columns of some rows, whose lines have these indices in the batch; return the rejected rows.
 
         InvalidValueError where the policy is to stop, or a column may hold no null.
         """
         causes: dict[int, _Cause] = {}
-        for column, fitted in zip(self.binding.columns, columns, strict=True):
-            if fitted.unfit and self.binding.on_invalid is OnInvalid.QUARANTINE:
-                causes = {row: (column, reason) for row, reason in fitted.unfit.items()} | causes
-            elif fitted.unfit:
-                self._make_null(column, fitted.unfit, indices)
+        for column, checked in zip(self.binding.columns, columns, strict=True):
+            if checked.invalid and self.binding.on_invalid is OnInvalid.QUARANTINE:
+                causes = {row: (column, reason) for row, reason in checked.invalid.items()} | causes
+            elif checked.invalid:
+                self._make_null(column, checked.invalid, indices)
         if causes:
             self._reject(dict(sorted(causes.items())), indices)
-        for column, fitted in zip(self.binding.columns, columns, strict=True):
-            kept = sum(row not in causes for row in fitted.clamped)
+        for column, checked in zip(self.binding.columns, columns, strict=True):
+            kept = sum(row not in causes for row in checked.clamped)
             self.tally.add(column.field, Treatment.CLAMPED, Treated(kept))
         return set(causes)
 

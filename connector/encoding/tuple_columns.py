@@ -39,7 +39,7 @@ from connector.encoding.packed import (
     PackedTupleError,
 )
 from connector.encoding.row_lines import KeyRow, LooseKeyRow
-from connector.encoding.texts import NO_ROWS, Positions, Texts, UnfitError, double_texts, of_json, validity
+from connector.encoding.texts import NO_ROWS, InvalidCellsError, Positions, Texts, double_texts, of_json, validity
 from connector.model.binding import Column
 
 # What msgspec decodes the usual values of a column to. Values of other kinds, and columns of other types, for which
@@ -65,7 +65,7 @@ class ColumnInput(Protocol):
     """A column's values, in the plain or the packed form."""
 
     def array(self) -> tuple[pa.Array, Positions]:
-        """Return the column, and the rows whose values were clamped. Raises UnfitError if a value does not fit."""
+        """Return the column, and the rows whose values were clamped. Raises InvalidCellsError if a value is invalid."""
         ...
 
     def without(self, rows: Positions) -> "ColumnInput":
@@ -77,38 +77,38 @@ MISSING: Final = "is null or missing in the document, and the column is required
 
 
 @dataclass(frozen=True)
-class FittedColumn:
-    """A column, with null wherever a value is unfit."""
+class CheckedColumn:
+    """A column, with null wherever a value is invalid."""
 
     array: pa.Array
     clamped: Positions
-    unfit: Mapping[int, str]  # rows and reasons
+    invalid: Mapping[int, str]  # rows and reasons
 
     @property
     def is_as_sent(self) -> bool:
         """Whether every value is in the column as it was sent."""
-        return not self.unfit and not len(self.clamped)
+        return not self.invalid and not len(self.clamped)
 
 
-def fit(cells: ColumnInput, *, is_required: bool) -> FittedColumn:
-    """Return the column, and which values are unfit. Nearly always all values fit, which costs one conversion."""
-    unfit: dict[int, str] = {}
-    while isinstance(found := _array(cells), UnfitError):
+def check_column(cells: ColumnInput, *, is_required: bool) -> CheckedColumn:
+    """Return the column, and which values are invalid. Nearly always all values fit, which costs one conversion."""
+    invalid: dict[int, str] = {}
+    while isinstance(found := _array(cells), InvalidCellsError):
         rows = found.rows.tolist()
-        assert unfit.keys().isdisjoint(rows), "a null fits"
-        unfit |= dict.fromkeys(rows, found.reason)
+        assert invalid.keys().isdisjoint(rows), "a null fits"
+        invalid |= dict.fromkeys(rows, found.reason)
         cells = cells.without(found.rows)
     array, clamped = found
-    if is_required and array.null_count > len(unfit):
-        missing = set(np.flatnonzero(~validity(array)).tolist()) - unfit.keys()
-        unfit |= dict.fromkeys(missing, MISSING)
-    return FittedColumn(array, clamped, unfit)
+    if is_required and array.null_count > len(invalid):
+        missing = set(np.flatnonzero(~validity(array)).tolist()) - invalid.keys()
+        invalid |= dict.fromkeys(missing, MISSING)
+    return CheckedColumn(array, clamped, invalid)
 
 
-def _array(cells: ColumnInput) -> tuple[pa.Array, Positions] | UnfitError:
+def _array(cells: ColumnInput) -> tuple[pa.Array, Positions] | InvalidCellsError:
     try:
         return cells.array()
-    except UnfitError as error:
+    except InvalidCellsError as error:
         return error
 
 
@@ -148,7 +148,7 @@ def is_usual(cell_type: Any, column_type: PrimitiveType, cells: Sequence[msgspec
         return True
     try:
         typed = msgspec.json.decode(b"[" + b",".join(cells) + b"]", type=list[cell_type])
-        with suppress(UnfitError):  # unfit, but of the usual kind
+        with suppress(InvalidCellsError):  # invalid, but of the usual kind
             PlainCells(cell_type, column_type, typed).array()
     except (msgspec.DecodeError, UnicodeDecodeError, OverflowError, RecursionError, pa.ArrowInvalid):
         return False

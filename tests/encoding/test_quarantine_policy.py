@@ -13,7 +13,7 @@ from connector.encoding.decoder import RowDecoder
 from connector.encoding.invalid_cells import RejectedRow, batch_of
 from connector.model.binding import Binding
 from connector.model.invalid_values import OnInvalid, Treated, Treatment
-from encoding.example_values import UNFIT, USUAL
+from encoding.example_values import INVALID, USUAL
 from encoding.store_lines import binding, column, decode, json_line, numbered, packed, packed_line, plain
 from protocol.protocol_error import ProtocolError
 
@@ -22,8 +22,8 @@ def quarantining(*types: PrimitiveType, **options: Any) -> Binding:
     return replace(binding(*types, **options), on_invalid=OnInvalid.QUARANTINE)
 
 
-@pytest.mark.parametrize(("type_", "json"), UNFIT, ids=str)
-def test_a_row_with_an_unfit_value_is_rejected_as_it_was_sent(type_: PrimitiveType, json: str) -> None:
+@pytest.mark.parametrize(("type_", "json"), INVALID, ids=str)
+def test_a_row_with_an_invalid_value_is_rejected_as_it_was_sent(type_: PrimitiveType, json: str) -> None:
     lines = [json_line(USUAL[type_], key="1"), json_line(json, key="2"), json_line(USUAL[type_], key="3")]
 
     decoded = decode(quarantining(type_), lines)
