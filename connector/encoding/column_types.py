@@ -26,7 +26,7 @@ from pyiceberg.types import (
 
 from connector.encoding.decimals import NUMBER, arrow_decimal, decimals
 from connector.encoding.temporal import NANOSECONDS, dates, instants, nanosecond_instants
-from connector.encoding.texts import NO_ROWS, InvalidCellsError, Parser, Positions, Texts, validity
+from connector.encoding.texts import NO_ROWS, InvalidCellsError, Parser, Positions, Texts, find_valid
 from connector.host.errors import UserError
 from connector.model.binding import Binding
 
@@ -137,7 +137,7 @@ def _double(text: str) -> float:
 def _booleans(texts: Texts) -> tuple[pa.Array, Positions]:
     true = pc.equal(texts.array, "true")
     fits = pc.or_(true, pc.equal(texts.array, "false")).fill_null(True).to_numpy(zero_copy_only=False)
-    others = np.flatnonzero(~fits | (texts.is_string & validity(texts.array)))
+    others = np.flatnonzero(~fits | (texts.is_string & find_valid(texts.array)))
     if len(others):
         raise InvalidCellsError(others, "is not a boolean")
     return true, NO_ROWS
@@ -155,7 +155,7 @@ def _binaries(texts: Texts) -> tuple[pa.Array, Positions]:
     # Backslashes and quotes are not base64, but would have a meaning in the JSON that is decoded here.
     if "\\" in json or len(values) != len(strings):
         values = _binaries_by_value(strings)
-    mask = ~validity(texts.array) if texts.array.null_count else None
+    mask = ~find_valid(texts.array) if texts.array.null_count else None
     return pa.array(values, pa.binary(), mask=mask), NO_ROWS
 
 
@@ -192,6 +192,6 @@ _RULES: Final[dict[PrimitiveType, Rule]] = {
 }
 
 
-def rule(column_type: PrimitiveType) -> Rule:
+def find_rule(column_type: PrimitiveType) -> Rule:
     """Return the function that turns texts into a column of this type."""
     return decimals(column_type) if isinstance(column_type, DecimalType) else _RULES[column_type]

@@ -28,7 +28,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from connector.encoding.column_types import arrow_type_of, rule
+from connector.encoding.column_types import arrow_type_of, find_rule
 from connector.encoding.texts import InvalidCellsError, Texts, double_texts
 
 Conversion: TypeAlias = Callable[[pa.Array, PrimitiveType], pa.Array]
@@ -113,7 +113,7 @@ def _as_if_sent(texts: _Texts, *, of_strings: bool = True) -> Conversion:
     """As if the text came in a document: as a string, or else as JSON. A value that would be clamped is invalid."""
 
     def read(array: pa.Array, new: PrimitiveType) -> pa.Array:
-        values, clamped = rule(new)(Texts(texts(array), np.full(len(array), of_strings)))
+        values, clamped = find_rule(new)(Texts(texts(array), np.full(len(array), of_strings)))
         if len(clamped):
             raise InvalidCellsError(clamped, "would be clamped")
         return values

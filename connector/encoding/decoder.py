@@ -144,7 +144,7 @@ class RowDecoder:
         digests = []
         for group in _by_form(rows, [index for index, row in enumerate(rows) if row.exists]):
             with _name_rows(group):
-                cells = [*self._keys.cells([rows[row] for row in group], cell_types[: len(self._keys.columns)])]
+                cells = [*self._keys.read_cells([rows[row] for row in group], cell_types[: len(self._keys.columns)])]
                 digests.append(digest_keys([check_column(column, is_required=False).array for column in cells]))
         return sum_digests(digests)
 
@@ -156,8 +156,8 @@ class RowDecoder:
 
     def _cells(self, rows: Sequence[Row[Any, Any]], cell_types: Sequence[Any]) -> Iterator[ColumnInput]:
         keys = len(self._keys.columns)
-        yield from self._keys.cells(rows, cell_types[:keys])
-        yield from self._values.cells(rows, cell_types[keys:])
+        yield from self._keys.read_cells(rows, cell_types[:keys])
+        yield from self._values.read_cells(rows, cell_types[keys:])
         if self._binding.document:
             yield PlainCells(msgspec.Raw, self._binding.document.type, [row.doc for row in rows])
 
@@ -181,7 +181,7 @@ class RowDecoder:
         twice."""
         cell_types: list[Any] = []
         for half in (self._keys, self._values):
-            tuples = [half.tuple_of(row) for row in rows if half.tuple_of(row) is not None]
+            tuples = [half.get_tuple(row) for row in rows if half.get_tuple(row) is not None]
             cells_by_column = zip(*tuples, strict=True) if tuples else [()] * len(half.columns)
             for column, cells in zip(half.columns, cells_by_column, strict=True):
                 known = self._cell_types[len(cell_types)]

@@ -34,7 +34,7 @@ class RejectedRow(NamedTuple):
     document: str  # JSON
 
 
-def batch_of(rows: Sequence[RejectedRow], at: datetime, schema: pa.Schema) -> pa.RecordBatch:
+def make_batch(rows: Sequence[RejectedRow], at: datetime, schema: pa.Schema) -> pa.RecordBatch:
     """Return at least one rejected row as a batch for the table of rejected rows."""
     columns = [*zip(*rows, strict=True), [at] * len(rows)]
     arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
@@ -70,8 +70,8 @@ class InvalidCells:
 
     def _make_null(self, column: Column, reasons: Mapping[int, str], indices: Sequence[int]) -> None:
         row = min(reasons)
-        [texts] = row_texts(self.binding, [self.lines.row(indices[row])])
-        key = _shorten(key_text(self.binding, texts))
+        [texts] = describe_rows(self.binding, [self.lines.row(indices[row])])
+        key = _shorten(describe_key(self.binding, texts))
         text, reason = texts[self.binding.columns.index(column)], reasons[row]
         value, never_null = _show(text, reason), self._never_null(column)
         if self.binding.on_invalid is OnInvalid.STOP or never_null:
@@ -85,9 +85,9 @@ class InvalidCells:
         self.tally.add(column.field, Treatment.NULLED, Treated(len(reasons), example))
 
     def _reject(self, causes: Mapping[int, _Cause], indices: Sequence[int]) -> None:
-        all_texts = row_texts(self.binding, [self.lines.row(indices[row]) for row in causes])
+        all_texts = describe_rows(self.binding, [self.lines.row(indices[row]) for row in causes])
         for (column, reason), texts in zip(causes.values(), all_texts, strict=True):
-            key, document = key_text(self.binding, texts), document_text(self.binding, texts)
+            key, document = describe_key(self.binding, texts), describe_document(self.binding, texts)
             self.rejected.append(RejectedRow(reason, column.field, key, document))
             value = texts[self.binding.columns.index(column)]
             example = f"key {_shorten(key)}: {_show(value, reason)} {reason}"
@@ -128,23 +128,23 @@ def _shorten(text: str) -> str:
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
 
-def row_texts(binding: Binding, rows: Sequence[LooseRow]) -> list[RowTexts]:
+def describe_rows(binding: Binding, rows: Sequence[LooseRow]) -> list[RowTexts]:
     """Return the values of each row as JSON. All rows have one form. Invalid UTF-8 becomes replacement characters."""
     columns = [
-        *TupleColumns("key", binding.keys).json_texts(rows),
-        *TupleColumns("values", binding.values).json_texts(rows),
+        *TupleColumns("key", binding.keys).describe_values(rows),
+        *TupleColumns("values", binding.values).describe_values(rows),
     ]
     if binding.document:
         columns.append([bytes(row.doc).decode(errors="replace") or "null" for row in rows])
     return list(zip(*columns, strict=True))
 
 
-def key_text(binding: Binding, texts: RowTexts) -> str:
+def describe_key(binding: Binding, texts: RowTexts) -> str:
     """Return the key as a JSON array."""
     return f"[{','.join(texts[: len(binding.keys)])}]"
 
 
-def document_text(binding: Binding, texts: RowTexts) -> str:
+def describe_document(binding: Binding, texts: RowTexts) -> str:
     """Return the row as a JSON object of its fields."""
     members = zip(binding.columns, texts, strict=True)
     return f"{{{','.join(f'{orjson.dumps(column.field).decode()}:{text}' for column, text in members)}}}"

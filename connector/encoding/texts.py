@@ -41,12 +41,12 @@ class Texts:
 
     def require_strings(self, reason: str) -> None:
         """Raise InvalidCellsError if a value is no string."""
-        others = np.flatnonzero(~self.is_string & validity(self.array))
+        others = np.flatnonzero(~self.is_string & find_valid(self.array))
         if len(others):
             raise InvalidCellsError(others, reason)
 
 
-def validity(array: pa.Array) -> Mask:
+def find_valid(array: pa.Array) -> Mask:
     """Return which values are not null."""
     if not array.null_count:
         return np.ones(len(array), dtype=np.bool_)

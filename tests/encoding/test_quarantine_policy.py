@@ -10,7 +10,7 @@ from pyiceberg.types import DateType, DoubleType, LongType, PrimitiveType, Strin
 
 from connector.encoding.column_types import arrow_schema
 from connector.encoding.decoder import RowDecoder
-from connector.encoding.invalid_cells import RejectedRow, batch_of
+from connector.encoding.invalid_cells import RejectedRow, make_batch
 from connector.model.binding import Binding
 from connector.model.invalid_values import OnInvalid, Treated, Treatment
 from encoding.example_values import INVALID, USUAL
@@ -147,7 +147,9 @@ def test_rejected_rows_become_the_columns_of_their_table() -> None:
     )
     now = datetime(2026, 11, 21, 12, 30, tzinfo=UTC)
 
-    batch = batch_of([RejectedRow("r", "f", "[1]", "{}"), RejectedRow("s", "g", "[2]", "{}")], now, arrow_schema(table))
+    batch = make_batch(
+        [RejectedRow("r", "f", "[1]", "{}"), RejectedRow("s", "g", "[2]", "{}")], now, arrow_schema(table)
+    )
 
     assert [[*row.values()] for row in batch.to_pylist()] == [
         ["r", "f", "[1]", "{}", now],

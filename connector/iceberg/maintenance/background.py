@@ -21,7 +21,7 @@ from connector.iceberg.commits.outcomes import TableCommit
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from connector.iceberg.metadata.references import SessionEndedError
-from connector.iceberg.metadata.retention import due
+from connector.iceberg.metadata.retention import find_due
 from connector.iceberg.metadata.stored_files import (
     delete_all,
     find_dropped_metadata,
@@ -118,7 +118,7 @@ class Maintenance:
         path = TableIdentifier(*table.name())
         self._note_commit(recent.newest, recent.count)
         dropped = find_dropped_metadata(recent.named_before, after) if must_delete_old_metadata(table) else ()
-        is_expiry_due = bool(due(after, time.time_ns() // 1_000_000))
+        is_expiry_due = bool(find_due(after, time.time_ns() // 1_000_000))
         if recent.located:
             # The fence has passed: a process that still reads them would be refused.
             self._perform(
