@@ -46,7 +46,6 @@ SPARK_WARM: Final = 6  # until the JVM has compiled nearly all
 COMPILED: Final = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=4"}
 TABLE: Final = "shop.measurements"
 DELETED: Final = 4  # one of so many rows
-SETTINGS: Final = {"py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO"}
 
 
 @dataclass(frozen=True)
@@ -249,7 +248,7 @@ def _lasting_processes() -> Iterator[int]:
 
 
 def _compact(compact: Compact, compaction: Compaction, groups: Sequence[FileGroup]) -> list[CompactedGroup]:
-    access = Refreshed("the files", lambda: Lease.until(Properties(SETTINGS), None))
+    access = Refreshed("the files", lambda: Lease.until(Properties({}), None))
     outcomes = [*compact(compaction, groups, access)]
     done = [outcome for outcome in outcomes if isinstance(outcome, CompactedGroup)]
     if len(done) < len(groups):

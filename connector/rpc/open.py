@@ -4,13 +4,13 @@ Imports take most of the time to the answer. The JVM takes longer than all of th
 what reads tables; what writes and searches them is imported after it, while the JVM still starts.
 """
 
-import gc
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Final
 
 from connector.config.settings import parse
+from connector.host.garbage import pause_garbage_collection
 from connector.spark import engine
 from protocol import request
 from protocol.flow import WHOLE_RANGE
@@ -33,22 +33,21 @@ def handle_open(message: request.Open) -> Iterator["OpenedTables"]:
     task = message.materialization
     os.environ.update(ENVIRONMENT)
     with ExitStack() as resources:
-        with _without_garbage_collection():
+        with pause_garbage_collection():
             config, resource_configs = parse(task.config, [binding.resource_config for binding in task.bindings])
             resources.enter_context(_publish_metrics(config, message))
             started = resources.enter_context(engine.start_engine(config.advanced.spark))
             from connector.session.open_tables import open_tables
 
-            tables = resources.enter_context(open_tables(message, config, resource_configs, started))
-        yield tables
+        yield resources.enter_context(open_tables(message, config, resource_configs, started))
 
 
 def start_session(tables: "OpenedTables") -> AbstractContextManager["Session"]:
     """Open the session of these tables, once the answer has been given."""
-    with _without_garbage_collection():
+    with pause_garbage_collection():
+        tables.engine.spark.load_client()  # first: the JVM may wait for it
         from connector.session.open_session import open_session
 
-        tables.engine.spark.load_client()
     return open_session(tables)
 
 
@@ -60,14 +59,3 @@ def _publish_metrics(config: "EndpointConfig", message: request.Open) -> Abstrac
 
     key_range = (message.range or WHOLE_RANGE).key_range
     return publish_metrics(config.advanced.metrics, message.materialization.name, key_range)
-
-
-@contextmanager
-def _without_garbage_collection() -> Iterator[None]:
-    """Make imports an eighth faster: they make a million objects, and no garbage to collect."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        gc.enable()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.resource_config import ResourceConfig
 from connector.host.errors import UserError
+from connector.host.garbage import pause_garbage_collection
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.catalogs.opening import OpenedCatalog, open_catalog, translate_errors
 from connector.model.binding import Policy, UpdateMode
@@ -49,7 +50,7 @@ class OpenedTables:
 
     @property
     def may_have_other_rows(self) -> bool:
-        """See the function of the same name."""
+        """Whether Loads must be sent for all keys; see the function."""
         return may_have_other_rows(self.tables)
 
 
@@ -62,13 +63,15 @@ def open_tables(
     staged = select_overlapping_commits(read_state(task.name, message.state), key_range)
     check_estuary_staged_nothing(message.state, (binding.state_key for binding in task.bindings))
     policies = [_make_policy(resource, config) for resource in resource_configs]
-    catalog = open_catalog(config)
+    with pause_garbage_collection():
+        catalog = open_catalog(config)
     bind = partial(bind_all, catalog, task, key_range, policies)
     with ExitStack() as resources:
 
         @cache
         def start_committing() -> "Committing":
-            from connector.session.committing import run_committing
+            with pause_garbage_collection():
+                from connector.session.committing import run_committing
 
             return resources.enter_context(run_committing(catalog, task.name, key_range, config, engine))
 

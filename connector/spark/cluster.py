@@ -14,7 +14,7 @@ from connector.spark.jvm import Jvm
 from connector.spark.jvm_command import WORKER_ALLOCATION
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
+    from connector.spark.client import SparkContext
 
 MASTER: Final = "spark.master"
 DRIVER_HOST: Final = "spark.driver.host"

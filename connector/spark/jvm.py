@@ -24,7 +24,7 @@ from connector.host.tempdirs import translate_disk_errors
 from connector.spark import jvm_command
 
 if TYPE_CHECKING:
-    from py4j.clientserver import ClientServer
+    from connector.spark.client import ClientServer
 
 log = logging.getLogger(__name__)
 
@@ -71,11 +71,8 @@ class Jvm:
         self._reader.start()
 
     def connect(self) -> "ClientServer":
-        """Wait for the JVM, and return the gateway to it. Raises RetryableError if it does not start."""
-        self._wait_for_connection_file()
-        # Imported only now: while the JVM starts, other imports need the processor.
-        from pyspark.java_gateway import launch_gateway
-        from pyspark.serializers import UTF8Deserializer, read_int
+        """Return the gateway to the JVM, which has started."""
+        from connector.spark.client import UTF8Deserializer, launch_gateway, read_int  # slow to import
 
         with self._connection_file.open("rb") as info:
             port, secret = read_int(info), UTF8Deserializer().loads(info)
@@ -145,7 +142,8 @@ class Jvm:
         self._process.wait()
         self._process.stdin.close()
 
-    def _wait_for_connection_file(self) -> None:
+    def wait(self) -> None:
+        """Wait until the JVM has started. Raises RetryableError if it does not start."""
         deadline = time.monotonic() + START_TIMEOUT
         while not self._connection_file.exists():  # it is renamed into place, whole
             with contextlib.suppress(subprocess.TimeoutExpired):

@@ -7,8 +7,8 @@ So an error is translated by the process that has ended, not by the one that not
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
@@ -23,7 +23,7 @@ from connector.spark.jvm_command import spark_home
 from connector.spark.lanes import MAINTENANCE, POOL, THREADS, TRANSACTIONS, Lane, write_pools
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
+    from connector.spark.client import SparkContext
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -110,18 +110,33 @@ class Spark:
             self._executor if lane is Lane.BETWEEN else ThreadPoolExecutor(THREADS, thread_name_prefix=MAINTENANCE)
         )
         fair = write_pools(directories.files) if lane is Lane.ON_A_CLUSTER else {}
+        self._client_is_loaded: Future[None] = Future()
         self._context: Future[SparkContext] = self._executor.submit(
-            _connect, self._jvm, {**fair, **settings}, directories
+            _connect, self._jvm, self._client_is_loaded, {**fair, **settings}, directories
         )
-        self.run(list)  # the first job starts the Python workers: rows should not have to wait for them
+        # The first job starts the Python workers: rows should not have to wait for them.
+        self._executor.submit(self._run, list)
+
+    def load_client(self) -> None:
+        """Import PySpark, unless this is done. Spark's own thread waits for it, and then connects to the JVM.
+
+        That thread does not import it: PySpark imports NumPy, as PyArrow does. If two threads imported both at the same
+        time, one could get a module that is not complete.
+        """
+        from connector.spark import client  # noqa: F401
+
+        with suppress(InvalidStateError):  # it is done
+            self._client_is_loaded.set_result(None)
 
     @property
     def cores(self) -> int:
         """How many tasks run at the same time. Waits until Spark has started."""
+        self.load_client()
         return self._context.result().defaultParallelism
 
     def run(self, task: Callable[[Iterable[int]], Iterable[T]]) -> "Future[list[T]]":
         """Submit a job of one task per core, and return its results. Each task gets an iterator of one number."""
+        self.load_client()
         return self._executor.submit(self._run, task)
 
     def map(self, call: Callable[[S], T], things: Sequence[S]) -> "Future[list[T]]":
@@ -133,6 +148,7 @@ class Spark:
 
         `call` yields one result for each thing, in order.
         """
+        self.load_client()
         return self._executor.submit(self._map_shares, call, things)
 
     @property
@@ -142,11 +158,8 @@ class Spark:
 
     def maintain(self, task: Callable[[Iterable[int]], Iterable[T]]) -> "Future[list[T]]":
         """Submit a job of one task to the lane of maintenance, and return its results."""
+        self.load_client()
         return self._maintenance.submit(self._run_one, task)
-
-    def load_client(self) -> None:
-        """Import PySpark, which speaks to the JVM. Otherwise this is done once the JVM has started."""
-        import pyspark  # noqa: F401
 
     def end_of_task(self) -> RetryableError:
         """Return the error that says why a task of this machine was lost. Waits some seconds for the JVM to end too."""
@@ -154,6 +167,7 @@ class Spark:
 
     def stop(self) -> None:
         """Wait for all jobs but those of maintenance, then stop Spark."""
+        self.load_client()
         self._executor.shutdown()
         self._maintenance.shutdown(wait=False, cancel_futures=True)
         self._context.result().stop()
@@ -161,6 +175,7 @@ class Spark:
 
     def kill(self) -> None:
         """Kill Spark at once, even while it starts. A running job fails."""
+        self._client_is_loaded.cancel()
         self._jvm.kill()
         for executor in (self._executor, self._maintenance):
             executor.shutdown(wait=False, cancel_futures=True)
@@ -208,12 +223,16 @@ def _conf(settings: Mapping[str, str], directories: TemporaryDirectories) -> dic
     }
 
 
-def _connect(jvm: Jvm, settings: Mapping[str, str], directories: TemporaryDirectories) -> "SparkContext":
+def _connect(
+    jvm: Jvm, client_is_loaded: Future[None], settings: Mapping[str, str], directories: TemporaryDirectories
+) -> "SparkContext":
     where_tasks_run(settings)  # to fail at once where they cannot
+    jvm.wait()
+    client_is_loaded.result()
+    from connector.spark.client import SparkConf, SparkContext
+
     with translate_errors(jvm, "Spark did not start"):
         gateway = jvm.connect()
-        from pyspark import SparkConf, SparkContext
-
         # PySpark would use the gateway and the context of an earlier JVM of this process, which has ended.
         SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
         conf = SparkConf(loadDefaults=False).setAll([*_conf(settings, directories).items()])
@@ -237,9 +256,7 @@ def translate_errors(jvm: Jvm, failed: str) -> Iterator[None]:
     except ConnectorError:
         raise
     except Exception as error:
-        # Imported only now: a block may begin before PySpark is imported.
-        from py4j.protocol import Py4JError
-        from pyspark.errors import PySparkException
+        from connector.spark.client import Py4JError, PySparkException  # slow to import
 
         if not isinstance(error, (Py4JError, PySparkException, OSError, EOFError)):
             raise
@@ -270,7 +287,7 @@ def _end_of(jvm: Jvm, timeout: float) -> str | None:
 
 def _told_by_java(error: Exception) -> str | None:
     """Return the stack trace of an exception in the JVM; None if the JVM raised none, or does not answer."""
-    from py4j.protocol import Py4JError, Py4JJavaError
+    from connector.spark.client import Py4JError, Py4JJavaError
 
     if not isinstance(error, Py4JJavaError):
         return None

@@ -49,7 +49,7 @@ S3_EXPIRES_AT_MS: Final = "s3.session-token-expires-at-ms"  # PyIceberg has no n
 ADLS_EXPIRES_AT_MS: Final = "adls.sas-token-expires-at-ms"  # nor for this
 S3_PATH_STYLE: Final = "s3.path-style-access"  # nor for this
 
-# Named, not imported: only processes that read or write files load PyArrow's file systems.
+# PyIceberg's property `py-io-impl` has it.
 STORE_FILE_IO: Final = "connector.storage.file_io.StoreFileIO"
 
 # The properties that it reads, and when they expire. All other properties that a server sends are ignored.

@@ -13,7 +13,9 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 from connector.evolution.changes import DEFAULT_PROPERTIES
+from connector.host import facts
 from connector.host.errors import RetryableError
+from connector.host.facts import CompactionDebt
 from connector.iceberg.commits import commit
 from connector.iceberg.commits.commit import TableLocks, try_commits
 from connector.iceberg.commits.outcomes import Committed, TableCommit
@@ -159,6 +161,22 @@ def test_a_failure_is_a_warning_with_its_consequence_and_is_not_repeated_at_once
     [warning, *_] = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert "shop.orders: its small files were not compacted, so reads get slower" in warning
     assert "the storage does not answer" in warning
+
+
+def test_commits_that_a_failed_run_was_to_look_at_count_in_the_next_one(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[object] = []
+    monkeypatch.setattr(facts, "observe", told.append)
+
+    def fail(_: TableIdentifier) -> CompactionResult:
+        raise RetryableError("the storage does not answer")
+
+    running.results = fail
+    running.run(PATH)
+    running.results = lambda _: CompactionResult()
+    running.run(*[PATH] * COMMITS)
+    assert [each.commits for each in told if isinstance(each, CompactionDebt)] == [1 + COMMITS]
 
 
 def test_a_failure_of_one_table_delays_no_other(running: Running) -> None:

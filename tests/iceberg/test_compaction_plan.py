@@ -195,6 +195,13 @@ def test_an_old_file_takes_smaller_ones_along() -> None:
     assert plan(*files, deletes(1, "old", number=200)) == [["old", "small"]]
 
 
+def test_files_that_do_not_fit_beside_an_old_one_are_rewritten_for_their_own_gain_only() -> None:
+    files = [data("old", 80 * MB, 1), data("clean", 70 * MB, 1)]
+    assert plan(*files, deletes(1, "old", number=5000)) == [["old"]]
+    full = [data("full1", 60 * MB, 2), data("full2", 60 * MB, 2)]
+    assert plan(*files, *full, deletes(1, "old", number=9000)) == [["old"], ["full1", "full2"]]
+
+
 def test_an_old_small_file_is_merged_although_the_new_one_is_hardly_larger() -> None:
     largest, smaller = data("x", 8 * MB, 1), many(4)
     assert not plan(largest, *smaller[:3], data("newest", MB, 190))
@@ -203,13 +210,14 @@ def test_an_old_small_file_is_merged_although_the_new_one_is_hardly_larger() -> 
 
 
 @pytest.mark.parametrize("size", [MB // 16, MB, 4 * MB, 50 * MB, TARGET])
-def test_old_files_cost_at_most_the_allowance_of_each_commit(size: int) -> None:
-    """Every commit deletes a row of each file."""
+@pytest.mark.parametrize("updated", [4, 2])
+def test_old_files_cost_at_most_the_allowance_of_each_commit(size: int, updated: int) -> None:
+    """Every commit deletes a row of each of the first files."""
     files = [data(f"f{number}", size, 0, rows=10_000_000) for number in range(4)]
     commits, rewritten = 5000, 0
     for number in range(1, commits + 1):
         since = {file.path: number - file.sequence_number for file in files}
-        deleted = [deletes(since[file.path], file.path, number=number) for file in files]
+        deleted = [deletes(since[file.path], file.path, number=number) for file in files[:updated]]
         for planned in plan_groups([*files, *deleted], THRESHOLDS):
             rewritten += planned.size
             gone = {source.path for source in planned.group.sources}
@@ -249,7 +257,9 @@ def test_the_thresholds_without_properties_are_those_of_spark() -> None:
         ("flow.compaction.min-input-files", "1"),
         ("flow.compaction.delete-ratio-threshold", "many"),
         ("flow.compaction.delete-ratio-threshold", "0"),
+        ("flow.compaction.delete-ratio-threshold", "nan"),
         ("flow.compaction.bytes-per-commit", "-1"),
+        ("flow.compaction.bytes-per-commit", "1e400"),
     ],
 )
 def test_an_invalid_threshold_is_refused(name: str, value: str) -> None:

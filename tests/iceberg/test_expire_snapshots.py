@@ -495,7 +495,8 @@ def test_a_clock_that_is_behind_the_tables_expires_nothing(catalog: Catalog, mon
         land(catalog, 1)
     land(catalog, 2)
     monkeypatch.setattr(
-        "connector.iceberg.maintenance.expire_snapshots.find_due", lambda metadata, _: [metadata.snapshots[0].snapshot_id]
+        "connector.iceberg.maintenance.expire_snapshots.find_due",
+        lambda metadata, _: [metadata.snapshots[0].snapshot_id],
     )
     assert expire_snapshots(catalog, PATH) == 0
     assert len(table_of(catalog).snapshots()) == 2

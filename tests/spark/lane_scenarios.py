@@ -26,7 +26,7 @@ from connector.spark.compaction_job import compact_in, compaction_jobs
 from connector.spark.lanes import Lane
 from connector.spark.spark_session import Spark
 
-ACCESS: Final = Properties({"py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO"})
+ACCESS: Final = Properties({})
 LONGEST: Final = 60.0  # seconds that a job may take
 
 

@@ -39,6 +39,11 @@ def started(directory: Path, heap: str = HEAP) -> Iterator[Jvm]:
         running.kill()
 
 
+def connect(running: Jvm) -> "ClientServer":
+    running.wait()
+    return running.connect()
+
+
 def test_a_directory_that_the_jvm_cannot_have_is_an_error_that_names_tmpdir(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=rf"no temporary directory in {tmp_path}/missing can be made: .* set TMPDIR"):
         Jvm(tmp_path / "missing", HEAP, JARS, {})
@@ -47,7 +52,7 @@ def test_a_directory_that_the_jvm_cannot_have_is_an_error_that_names_tmpdir(tmp_
 @pytest.mark.spark
 def test_a_jvm_that_ends_while_it_starts_is_told_with_its_last_words(tmp_path: Path) -> None:
     with started(tmp_path, heap="1k") as running, pytest.raises(RetryableError) as error:
-        running.connect()
+        running.wait()
     check_text(SNAPSHOTS, "a JVM that does not start", str(error.value), {})
 
 
@@ -60,7 +65,7 @@ def test_a_jvm_whose_heap_is_too_small_is_told_with_its_setting(
     java.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with started(tmp_path) as running, pytest.raises(RetryableError) as error:
-        running.connect()
+        running.wait()
     check_text(SNAPSHOTS, "a JVM with too small a heap", str(error.value), {})
 
 
@@ -72,7 +77,7 @@ def test_a_jvm_that_does_not_come_up_is_not_waited_for(tmp_path: Path, monkeypat
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.setattr(jvm, "START_TIMEOUT", 0.0)
     with started(tmp_path) as running, pytest.raises(RetryableError) as error:
-        running.connect()
+        running.wait()
     check_text(SNAPSHOTS, "a JVM that says nothing", str(error.value), {})
 
 
@@ -85,7 +90,7 @@ def test_a_jvm_that_was_killed_is_told_from_one_that_has_had_no_memory(
     killed.write_text("oom_kill 0\n")
     (tmp_path / "memory.max").write_text(str(700 << 20))
     monkeypatch.setattr(jvm, "Cgroup", partial(Cgroup, tmp_path / "membership", tmp_path))
-    with started(tmp_path) as running, closing(running.connect()) as gateway:
+    with started(tmp_path) as running, closing(connect(running)) as gateway:
         running.kill()
         for name, kills in {"a killed JVM": 0, "a JVM without memory": 1}.items():
             killed.write_text(f"oom_kill {kills}\n")
@@ -115,7 +120,7 @@ def kill(gateway: "ClientServer") -> None:
 @pytest.mark.spark
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_killed_jvm_is_told_whichever_client_sees_it_first(tmp_path: Path, client: str) -> None:
-    with started(tmp_path) as running, closing(running.connect()) as gateway:
+    with started(tmp_path) as running, closing(connect(running)) as gateway:
         kill(gateway)
         with pytest.raises(RetryableError) as error, translate_errors(running, "A Spark job failed"):
             CLIENTS[client](gateway)
@@ -124,7 +129,7 @@ def test_a_killed_jvm_is_told_whichever_client_sees_it_first(tmp_path: Path, cli
 
 @pytest.mark.spark
 def test_a_task_that_has_ended_with_the_jvm_is_told_from_one_that_has_ended_alone(tmp_path: Path) -> None:
-    with started(tmp_path) as running, closing(running.connect()) as gateway:
+    with started(tmp_path) as running, closing(connect(running)) as gateway:
         alone = end_of_task(running)
         kill(gateway)
         with_the_jvm = end_of_task(running)
@@ -134,7 +139,7 @@ def test_a_task_that_has_ended_with_the_jvm_is_told_from_one_that_has_ended_alon
 
 @pytest.mark.spark
 def test_an_exception_of_java_alone_is_not_taken_for_the_end_of_a_worker(tmp_path: Path) -> None:
-    with started(tmp_path) as running, closing(running.connect()) as gateway:
+    with started(tmp_path) as running, closing(connect(running)) as gateway:
         io = gateway.jvm.java.io
         empty = io.DataInputStream(io.ByteArrayInputStream(b""))
         with (
@@ -150,7 +155,7 @@ def test_of_an_exception_in_python_its_own_line_is_told(tmp_path: Path) -> None:
     trace = 'PythonException: Traceback (most recent call last):\n  File "a.py", line 1\n    b()\nPanic: at c\n\n\tat d'
     with (
         started(tmp_path) as running,
-        closing(running.connect()) as gateway,
+        closing(connect(running)) as gateway,
         pytest.raises(RetryableError, match=r"^A Spark job failed: Panic: at c$"),
         translate_errors(running, "A Spark job failed"),
     ):

@@ -32,7 +32,7 @@ def run(table: SearchedTable, path: str, keys: list[str], documents: Path, rows:
     wanted = table.keys(keys)
     write_keys(str(source.path), wanted.schema, [wanted])
     file = SearchedFile(path, Path(path[7:]).stat().st_size)
-    access = Properties({"py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO"})
+    access = Properties({})
     binding = Binding(3, "key", TableIdentifier("db", "orders"), (), (), None, updates=table.updates)
     [found] = Search(binding, source).run(access, [Group(((0, file),), SpooledFile(documents), rows)])
     return found

@@ -20,7 +20,7 @@ from connector.spark.stored_keys import GatheredKeys, keep_row_ids, open_keys, s
 from connector.spark.table_files import TableLayout
 
 UPDATES = Updates((KeyPart(10, "/id"),), document_id=99)
-LOCAL = Properties({"py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO"})
+LOCAL = Properties({})
 ID = pa.field("id", pa.string(), metadata={"PARQUET:field_id": "10"})
 
 

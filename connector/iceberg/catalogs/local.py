@@ -41,7 +41,8 @@ class _LocalTables(SqlTables):
 
     def _read_metadata(self, location: str) -> TableMetadata:
         # Without PyArrow, which is slow to import: sessions open without it.
-        content = Path(urlsplit(location).path).read_bytes()
+        address = urlsplit(location)
+        content = Path(address.path if address.scheme else location).read_bytes()
         return FromInputFile.table_metadata(RememberedFile(location, [content]))
 
 

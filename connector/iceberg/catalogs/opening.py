@@ -28,7 +28,7 @@ _warehouse_lock = threading.Lock()
 
 READABLE_CHARACTERS: Final = 64
 
-OpenedCatalog: TypeAlias = Catalog  # for those who only pass it on
+OpenedCatalog: TypeAlias = Catalog  # for sessions, which only pass it on
 
 
 def open_catalog(config: EndpointConfig) -> Catalog:

@@ -47,6 +47,7 @@ class _Account:
     due: float = 0.0  # not before
     pause: float = FIRST_PAUSE
     debt: int = 0
+    unchecked: int = 0  # commits that only runs that failed were to look at
     growing: int = 0  # runs in a row that have left a larger debt than the one before
     is_warned: bool = False
 
@@ -119,19 +120,26 @@ class BackgroundCompaction:
                     type(error).__name__,
                     error,
                 )
-            self._put_off(path)
+            self._put_off(path, commits)
             _report(path, time.monotonic() - began, None, 0)
             return
-        _report(path, result.seconds, result, commits)
+        _report(path, result.seconds, result, commits + self._take_unchecked(path))
         if result.failed:
             self._put_off(path)
         self._note_debt(path, result)
 
-    def _put_off(self, path: TableIdentifier) -> None:
+    def _put_off(self, path: TableIdentifier, unchecked: int = 0) -> None:
         with self._changed:
             account = self._accounts[path]
+            account.unchecked += unchecked
             account.due = time.monotonic() + account.pause
             account.pause = min(2 * account.pause, LONGEST_PAUSE)
+
+    def _take_unchecked(self, path: TableIdentifier) -> int:
+        with self._changed:
+            account = self._accounts[path]
+            unchecked, account.unchecked = account.unchecked, 0
+            return unchecked
 
     def _note_debt(self, path: TableIdentifier, result: CompactionResult) -> None:
         with self._changed:

@@ -196,9 +196,13 @@ class _Partition:
         largest = max(old_small, default=0)
         along = [file for file in small if file.size <= largest]
         small = [file for file in small if file.size > largest]
-        yield from divide(_sort_by_age([*heavy, *along]), _size, self._thresholds.target_size)
+        for files in divide(_sort_by_age([*heavy, *along]), _size, self._thresholds.target_size):
+            if any(file.path in self._heavy for file in files):
+                yield files
+            else:
+                small += files
         rest = []
-        for files in divide(small, _size, self._thresholds.target_size):
+        for files in divide(_sort_by_age(small), _size, self._thresholds.target_size):
             if self._is_full(files):
                 yield files
             else:

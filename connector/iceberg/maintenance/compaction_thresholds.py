@@ -6,6 +6,7 @@ option like the last one.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isfinite
 from typing import Final
 
 from pyiceberg.utils.properties import property_as_bool
@@ -76,6 +77,9 @@ def check_compaction(properties: Mapping[str, str]) -> None:
 
 def _number(properties: Mapping[str, str], name: str, default: float) -> float:
     try:
-        return float(properties.get(name, default))
+        number = float(properties.get(name, default))
     except ValueError as error:
         raise ValueError(f"{name} is {properties[name]!r}; it must be a number") from error
+    if not isfinite(number):
+        raise ValueError(f"{name} is {properties[name]!r}; it must be finite")
+    return number
