@@ -24,7 +24,7 @@ from benchmarks.publishing import publish_task
 from benchmarks.report import conditions, publish
 from benchmarks.servers import lake
 from benchmarks.stores import CACHE, MB
-from connector.encoding.compaction import Compact, CompactedGroup, Compaction, FileGroup
+from connector.encoding.file_groups import Compact, CompactedGroup, Compaction, FileGroup
 from connector.encoding.source_rows import SourceFile, TargetColumn
 from connector.host.refresh import Lease, Refreshed
 from connector.host.tempdirs import make_directories

@@ -1,17 +1,14 @@
 """The loop that serves requests: it checks, handles and answers each one before it takes the next."""
 
-import logging
-import time
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from connector.host import facts, signals
 from connector.host.facts import AcknowledgedTransaction
-from connector.host.logs import Event, fields
 from connector.host.signals import UNREAD, Stopped
 from connector.rpc import spec
+from connector.session.upload_interval import UploadInterval, hold_back
 from protocol import request, response, stdio
 from protocol.flow import ConnectorState, Json
 from protocol.lifecycle import Lifecycle
@@ -23,11 +20,7 @@ from protocol.stdio import RequestReader, Wire
 if TYPE_CHECKING:
     from connector.session.transactions import Session
 
-log = logging.getLogger(__name__)
-
 Send: TypeAlias = Callable[[Response], None]
-
-QUICK_TRANSACTIONS: Final = 3  # at the start of a session, so that the person who started it soon sees rows
 
 
 def serve(requests: RequestReader, wire: Wire) -> None:
@@ -79,37 +72,6 @@ def _check_order(requests: RequestReader, lifecycle: Lifecycle) -> Iterator[Requ
     lifecycle.check_end()
 
 
-class UploadInterval:
-    """Decides how long each acknowledgement of a session is held back. Otherwise small transactions would make a
-    snapshot every second. Meanwhile the runtime reads more input into the next transaction, which gets larger.
-
-    A transaction is not delayed if it has `enough_rows` or `enough_bytes`: more input may be waiting.
-    """
-
-    def __init__(self, interval: timedelta, enough_rows: int | None, enough_bytes: int) -> None:
-        self._interval = interval.total_seconds()
-        self._enough_rows = enough_rows
-        self._enough_bytes = enough_bytes
-        self._rows = self._transactions = 0
-
-    def count_rows(self, rows: int) -> None:
-        """Note that the open transaction has received so many rows."""
-        self._rows += rows
-
-    def find_delay(self, staged: int | None) -> float:
-        """Return the delay in seconds of a transaction that staged so many bytes of data files; None if it staged
-        nothing. A transaction that only deletes rows has staged 0 bytes.
-
-        It does not matter if a table refuses the commit: its small transactions must not pile up either.
-        """
-        rows, self._rows = self._rows, 0
-        if staged is None:
-            return 0.0
-        self._transactions += 1
-        is_large = staged >= self._enough_bytes or (self._enough_rows is not None and rows >= self._enough_rows)
-        return 0.0 if is_large or self._transactions <= QUICK_TRANSACTIONS else self._interval
-
-
 def _serve_transactions(
     session: "Session", interval: UploadInterval, checked: Iterator[Request], requests: RequestReader, send: Send
 ) -> None:
@@ -123,7 +85,7 @@ def _serve_transactions(
             case request.Acknowledge():
                 _check_patches(message.state_patches, requests)
                 answer = response.Acknowledged(_patch(session.acknowledge(staged).patch))
-                held = _hold_back(interval.find_delay(staged.size), requests, partial(send, answer))
+                held = hold_back(interval.end_transaction(staged.size), requests, partial(send, answer))
                 if facts.observe:
                     facts.observe(AcknowledgedTransaction(held, bool(staged.commits)))
                 transaction = session.begin()
@@ -141,27 +103,6 @@ def _serve_transactions(
                 _check_patches(message.state_patches, requests)
                 staged = transaction.start_commit(message)
                 send(response.StartedCommit(_patch(staged.patch)))
-
-
-def _hold_back(seconds: float, requests: RequestReader, answer: Callable[[], None]) -> float:
-    """Answer after `seconds`. Answer earlier if waiting no longer helps: the next flush has arrived, the input has
-    ended, or the process has to stop. Return for how many seconds it has waited."""
-    began = time.monotonic()
-    if seconds > 0:
-        until = time.strftime("%H:%M:%S", time.localtime(time.time() + seconds))
-        log.info(
-            "acknowledgement is held until %s (upload_interval)",
-            until,
-            extra=fields(Event.HELD, seconds=seconds),
-        )
-        try:
-            requests.wait_for((request.Flush,), seconds)
-        except Stopped:
-            answer()
-            raise
-    held = time.monotonic() - began
-    answer()
-    return held if seconds > 0 else 0.0
 
 
 def _check_patches(patches: tuple[Json, ...], requests: RequestReader) -> None:

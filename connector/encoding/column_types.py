@@ -26,7 +26,7 @@ from pyiceberg.types import (
 
 from connector.encoding.decimals import NUMBER, arrow_decimal, decimals
 from connector.encoding.temporal import NANOSECONDS, dates, instants, nanosecond_instants
-from connector.encoding.texts import NO_ROWS, Parser, Positions, Texts, UnfitError, validity
+from connector.encoding.texts import NO_ROWS, InvalidCellsError, Parser, Positions, Texts, find_valid
 from connector.host.errors import UserError
 from connector.model.binding import Binding
 
@@ -92,7 +92,7 @@ def find_columns(schema: pa.Schema, path: str) -> dict[int, int]:
 def _longs(texts: Texts) -> tuple[pa.Array, Positions]:
     hexadecimal = pc.match_substring(texts.array, "x", ignore_case=True)  # Arrow would read it
     if pc.any(hexadecimal).as_py():
-        raise UnfitError(np.flatnonzero(hexadecimal.fill_null(False)), _LONGS.reason)
+        raise InvalidCellsError(np.flatnonzero(hexadecimal.fill_null(False)), _LONGS.reason)
     return _LONGS.parse(texts.array), NO_ROWS
 
 
@@ -101,7 +101,7 @@ def _ints(texts: Texts) -> tuple[pa.Array, Positions]:
     ints = longs.cast(pa.int32(), safe=False)
     outside = np.flatnonzero(pc.not_equal(longs, ints.cast(pa.int64())).fill_null(False))
     if len(outside):
-        raise UnfitError(outside, "is not an integer of 32 bits, which is all that its column holds")
+        raise InvalidCellsError(outside, "is not an integer of 32 bits, which is all that its column holds")
     return ints, clamped
 
 
@@ -122,9 +122,9 @@ def _doubles(texts: Texts) -> tuple[pa.Array, Positions]:
     array = _DOUBLES.parse(texts.array)
     not_finite = np.flatnonzero(~np.isfinite(array.fill_null(0).to_numpy()))
     # Arrow also reads "inf", "nan(1)", and numbers beyond the range of a double.
-    unfit = [row for row in not_finite if texts.array[row].as_py() not in _NOT_FINITE]
-    if unfit:
-        raise UnfitError(np.array(unfit), _DOUBLES.reason)
+    invalid = [row for row in not_finite if texts.array[row].as_py() not in _NOT_FINITE]
+    if invalid:
+        raise InvalidCellsError(np.array(invalid), _DOUBLES.reason)
     return array, NO_ROWS
 
 
@@ -137,9 +137,9 @@ def _double(text: str) -> float:
 def _booleans(texts: Texts) -> tuple[pa.Array, Positions]:
     true = pc.equal(texts.array, "true")
     fits = pc.or_(true, pc.equal(texts.array, "false")).fill_null(True).to_numpy(zero_copy_only=False)
-    others = np.flatnonzero(~fits | (texts.is_string & validity(texts.array)))
+    others = np.flatnonzero(~fits | (texts.is_string & find_valid(texts.array)))
     if len(others):
-        raise UnfitError(others, "is not a boolean")
+        raise InvalidCellsError(others, "is not a boolean")
     return true, NO_ROWS
 
 
@@ -155,19 +155,19 @@ def _binaries(texts: Texts) -> tuple[pa.Array, Positions]:
     # Backslashes and quotes are not base64, but would have a meaning in the JSON that is decoded here.
     if "\\" in json or len(values) != len(strings):
         values = _binaries_by_value(strings)
-    mask = ~validity(texts.array) if texts.array.null_count else None
+    mask = ~find_valid(texts.array) if texts.array.null_count else None
     return pa.array(values, pa.binary(), mask=mask), NO_ROWS
 
 
 def _binaries_by_value(strings: pa.StringArray) -> list[bytes]:
-    values, unfit = [], []
+    values, invalid = [], []
     for row, string in enumerate(strings.to_pylist()):
         try:
             values.append(msgspec.convert(string, bytes))
         except msgspec.ValidationError:
-            unfit.append(row)
-    if unfit:
-        raise UnfitError(np.array(unfit), _NOT_BASE64)
+            invalid.append(row)
+    if invalid:
+        raise InvalidCellsError(np.array(invalid), _NOT_BASE64)
     return values
 
 
@@ -192,6 +192,6 @@ _RULES: Final[dict[PrimitiveType, Rule]] = {
 }
 
 
-def rule(column_type: PrimitiveType) -> Rule:
+def find_rule(column_type: PrimitiveType) -> Rule:
     """Return the function that turns texts into a column of this type."""
     return decimals(column_type) if isinstance(column_type, DecimalType) else _RULES[column_type]

@@ -28,8 +28,8 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from connector.encoding.column_types import arrow_type_of, rule
-from connector.encoding.texts import Texts, UnfitError, double_texts
+from connector.encoding.column_types import arrow_type_of, find_rule
+from connector.encoding.texts import InvalidCellsError, Texts, double_texts
 
 Conversion: TypeAlias = Callable[[pa.Array, PrimitiveType], pa.Array]
 _Texts: TypeAlias = Callable[[pa.Array], pa.StringArray]
@@ -43,7 +43,7 @@ def convert(array: pa.Array, old: IcebergType, new: PrimitiveType) -> pa.Array:
     """Return the equivalent of every value; nulls stay null. Raises NoEquivalentError if a value has none."""
     try:
         return CONVERSIONS[type(old), type(new)](array, new)
-    except (KeyError, pa.ArrowInvalid, UnfitError) as error:
+    except (KeyError, pa.ArrowInvalid, InvalidCellsError) as error:
         raise NoEquivalentError from error
 
 
@@ -110,12 +110,12 @@ def _text(texts: _Texts) -> Conversion:
 
 
 def _as_if_sent(texts: _Texts, *, of_strings: bool = True) -> Conversion:
-    """As if the text came in a document: as a string, or else as JSON. A value that would be clamped is unfit."""
+    """As if the text came in a document: as a string, or else as JSON. A value that would be clamped is invalid."""
 
     def read(array: pa.Array, new: PrimitiveType) -> pa.Array:
-        values, clamped = rule(new)(Texts(texts(array), np.full(len(array), of_strings)))
+        values, clamped = find_rule(new)(Texts(texts(array), np.full(len(array), of_strings)))
         if len(clamped):
-            raise UnfitError(clamped, "would be clamped")
+            raise InvalidCellsError(clamped, "would be clamped")
         return values
 
     return read

@@ -123,7 +123,7 @@ class FileWriter(ABC, Generic[File]):
             self._open = None
 
 
-class DataFileWriter(FileWriter["_WrittenFile"]):
+class DataFileWriter(FileWriter["_OpenParquetFile"]):
     """Writes record batches of one schema to files of the target size."""
 
     def __init__(
@@ -156,12 +156,14 @@ class DataFileWriter(FileWriter["_WrittenFile"]):
         rows = pa.Table.from_batches(batches, self._schema)
         if not rows.num_rows:
             return
-        file = self._get_file(lambda: _WrittenFile(self._io, self._new_location(), self._columns, rows, self._options))
+        file = self._get_file(
+            lambda: _OpenParquetFile(self._io, self._new_location(), self._columns, rows, self._options)
+        )
         file.write(rows)
         self._end_if_full()
 
 
-class _WrittenFile:
+class _OpenParquetFile:
     """A Parquet file that is being written."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Decimals from text: every digit is kept, or the value is unfit; nothing is rounded."""
+"""Decimals from text: every digit is kept, or the value is invalid; nothing is rounded."""
 
 import re
 from collections.abc import Callable

@@ -14,11 +14,11 @@ from connector.encoding.key_digest import KeyDigest, digest_keys, sum_digests
 from connector.encoding.packed import PackedTupleError
 from connector.encoding.row_lines import Lines, LooseRow, Row, binding_of, rows_decoder
 from connector.encoding.tuple_columns import (
+    CheckedColumn,
     ColumnInput,
-    FittedColumn,
     PlainCells,
     TupleColumns,
-    fit,
+    check_column,
     is_usual,
     usual_cell_type,
 )
@@ -94,36 +94,36 @@ class RowDecoder:
         return self._decode(rows, self._cell_types, lines, range(count))
 
     def _decode_one_by_one(self, lines: Lines) -> Decoded:
-        rows, places, strays = [], [], []
-        for place, line in enumerate(lines.each):
-            row, number = lines.row(place), lines.number(place)
+        rows, indices, strays = [], [], []
+        for index, line in enumerate(lines.each):
+            row, number = lines.row(index), lines.number(index)
             binding = binding_of(row, number)
             if binding == self._binding.index:
                 self._check(row, number)
                 rows.append(row)
-                places.append(place)
+                indices.append(index)
             else:
                 strays.append(Stray(binding, line, number))
         try:
-            decoded = self._decode(rows, [msgspec.Raw] * len(self._cell_types), lines, places)
+            decoded = self._decode(rows, [msgspec.Raw] * len(self._cell_types), lines, indices)
         except PackedTupleError as error:
-            raise ProtocolError(f"line {lines.number(places[error.row])}: {error.reason}") from error
+            raise ProtocolError(f"line {lines.number(indices[error.row])}: {error.reason}") from error
         self._learn_from(rows)
         return replace(decoded, strays=strays)
 
     def _decode(
-        self, rows: Sequence[Row[Any, Any]], cell_types: Sequence[Any], lines: Lines, places: Sequence[int]
+        self, rows: Sequence[Row[Any, Any]], cell_types: Sequence[Any], lines: Lines, indices: Sequence[int]
     ) -> Decoded:
-        """`places` are the rows' places among the lines."""
+        """`indices` are those of the rows among the lines."""
         invalid = InvalidCells(self._binding, lines)
         kept = self._without_deleted(rows)
         batches = [] if kept else [pa.RecordBatch.from_pylist([], self.schema)]
         for group in _by_form(rows, kept):
             with _name_rows(group):
                 columns = self._columns([rows[row] for row in group], cell_types)
-            lines_places = places if len(group) == len(rows) else [places[row] for row in group]
+            line_indices = indices if len(group) == len(rows) else [indices[row] for row in group]
             is_as_sent = all(column.is_as_sent for column in columns)
-            rejected = set() if is_as_sent else invalid.treat(columns, lines_places)
+            rejected = set() if is_as_sent else invalid.treat(columns, line_indices)
             batch = pa.RecordBatch.from_arrays([column.array for column in columns], schema=self.schema)
             if rejected:
                 batch = batch.filter(pa.array([row not in rejected for row in range(len(group))]))
@@ -144,20 +144,20 @@ class RowDecoder:
         digests = []
         for group in _by_form(rows, [index for index, row in enumerate(rows) if row.exists]):
             with _name_rows(group):
-                cells = [*self._keys.cells([rows[row] for row in group], cell_types[: len(self._keys.columns)])]
-                digests.append(digest_keys([fit(column, is_required=False).array for column in cells]))
+                cells = [*self._keys.read_cells([rows[row] for row in group], cell_types[: len(self._keys.columns)])]
+                digests.append(digest_keys([check_column(column, is_required=False).array for column in cells]))
         return sum_digests(digests)
 
-    def _columns(self, rows: Sequence[Row[Any, Any]], cell_types: Sequence[Any]) -> list[FittedColumn]:
+    def _columns(self, rows: Sequence[Row[Any, Any]], cell_types: Sequence[Any]) -> list[CheckedColumn]:
         return [
-            fit(cells, is_required=column.required)
+            check_column(cells, is_required=column.required)
             for column, cells in zip(self._binding.columns, self._cells(rows, cell_types), strict=True)
         ]
 
     def _cells(self, rows: Sequence[Row[Any, Any]], cell_types: Sequence[Any]) -> Iterator[ColumnInput]:
         keys = len(self._keys.columns)
-        yield from self._keys.cells(rows, cell_types[:keys])
-        yield from self._values.cells(rows, cell_types[keys:])
+        yield from self._keys.read_cells(rows, cell_types[:keys])
+        yield from self._values.read_cells(rows, cell_types[keys:])
         if self._binding.document:
             yield PlainCells(msgspec.Raw, self._binding.document.type, [row.doc for row in rows])
 
@@ -181,7 +181,7 @@ class RowDecoder:
         twice."""
         cell_types: list[Any] = []
         for half in (self._keys, self._values):
-            tuples = [half.tuple_of(row) for row in rows if half.tuple_of(row) is not None]
+            tuples = [half.get_tuple(row) for row in rows if half.get_tuple(row) is not None]
             cells_by_column = zip(*tuples, strict=True) if tuples else [()] * len(half.columns)
             for column, cells in zip(half.columns, cells_by_column, strict=True):
                 known = self._cell_types[len(cell_types)]
@@ -196,7 +196,7 @@ class RowDecoder:
 
 @contextmanager
 def _name_rows(group: Sequence[int]) -> Iterator[None]:
-    """Make errors name a row by its index among all rows, not by its place in the group."""
+    """Make errors name a row by its index among all rows, not by its index in the group."""
     try:
         yield
     except PackedTupleError as error:

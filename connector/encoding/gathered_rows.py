@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-Places: TypeAlias = npt.NDArray[np.int64]
+Indices: TypeAlias = npt.NDArray[np.int64]
 
 
 class GatheredRowGroup:
@@ -34,7 +34,7 @@ class GatheredRowGroup:
 
 
 class GatheredRows:
-    """The rows of batches of one schema, by their places as if the batches were joined.
+    """The rows of batches of one schema, by their indices as if the batches were joined.
 
     To join the batches first would take as much memory again as they have. This takes what is taken, three times.
     """
@@ -47,36 +47,36 @@ class GatheredRows:
         """Return the number of rows."""
         return int(self._ends[-1])
 
-    def take(self, places: Places) -> pa.RecordBatch:
-        """Return the rows at these places, in the order of the places."""
-        batch_of_row = np.searchsorted(self._ends, places, side="right")
+    def take(self, indices: Indices) -> pa.RecordBatch:
+        """Return the rows at these indices, in the order of the indices."""
+        batch_of_row = np.searchsorted(self._ends, indices, side="right")
         by_batch = np.argsort(batch_of_row, kind="stable")
         counts = np.bincount(batch_of_row, minlength=len(self._batches))
         pieces = []
         begin = 0
         for batch, end, count in zip(self._batches, self._ends, counts, strict=True):
             if count:
-                within = places[by_batch[begin : begin + count]] - (end - batch.num_rows)
+                within = indices[by_batch[begin : begin + count]] - (end - batch.num_rows)
                 pieces.append(_take(batch, within))
                 begin += count
-        order = np.empty(len(places), np.int64)
-        order[by_batch] = np.arange(len(places))
+        order = np.empty(len(indices), np.int64)
+        order[by_batch] = np.arange(len(indices))
         return _take(pa.concat_batches(pieces), order) if pieces else self._batches[0].slice(0, 0)
 
-    def select(self, places: Places) -> list[pa.RecordBatch]:
-        """Return the rows at these places, which ascend. Rows that follow each other are not copied."""
-        cuts = np.searchsorted(places, self._ends)
+    def select(self, indices: Indices) -> list[pa.RecordBatch]:
+        """Return the rows at these indices, which ascend. Rows that follow each other are not copied."""
+        cuts = np.searchsorted(indices, self._ends)
         pieces = []
         begin = 0
         for batch, end, cut in zip(self._batches, self._ends, cuts, strict=True):
             if begin < cut:
-                pieces.append(_take(batch, places[begin:cut] - (end - batch.num_rows)))
+                pieces.append(_take(batch, indices[begin:cut] - (end - batch.num_rows)))
             begin = cut
         return pieces
 
 
-def _take(batch: pa.RecordBatch, places: Places) -> pa.RecordBatch:
-    """Return the rows at these places, without a copy if they follow each other."""
-    if (np.diff(places) == 1).all():
-        return batch.slice(int(places[0]), len(places))
-    return batch.take(pa.array(places))
+def _take(batch: pa.RecordBatch, indices: Indices) -> pa.RecordBatch:
+    """Return the rows at these indices, without a copy if they follow each other."""
+    if (np.diff(indices) == 1).all():
+        return batch.slice(int(indices[0]), len(indices))
+    return batch.take(pa.array(indices))

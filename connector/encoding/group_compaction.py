@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 from pyiceberg.io import FileIO
 
-from connector.encoding.compaction import CompactedGroup, Compaction, FileGroup
 from connector.encoding.copied_row_groups import copy_row_group
 from connector.encoding.deleted_rows import find_deleted_rows
-from connector.encoding.group_files import GroupFiles
+from connector.encoding.file_groups import CompactedGroup, Compaction, FileGroup
 from connector.encoding.group_schemas import GroupSchema
+from connector.encoding.group_writer import GroupWriter
 from connector.encoding.lineage_columns import fill_lineage, lineage_columns
 from connector.encoding.source_rows import SourceFile, open_source, read_live_rows_of
 
@@ -20,22 +20,22 @@ def compact_group(io: FileIO, compaction: Compaction, group: FileGroup) -> Compa
     Without a sort order, the rows keep the order of the sources.
     """
     compaction = replace(compaction, columns=group.add_defaults(compaction.columns))
-    files = GroupFiles(io, compaction, group)
+    writer = GroupWriter(io, compaction, group)
     try:
         if compaction.sort_fields:
             from connector.encoding.sorted_compaction import write_sorted
 
-            kept = write_sorted(io, compaction, group, files)
+            kept = write_sorted(io, compaction, group, writer)
         else:
-            kept = [_copy(io, compaction, source, files) for source in group.sources]
-        written, order = files.finish()
+            kept = [_copy(io, compaction, source, writer) for source in group.sources]
+        written, order = writer.finish()
     except BaseException:
-        files.abort()
+        writer.abort()
         raise
     return CompactedGroup(group, written, tuple(kept), order)
 
 
-def _copy(io: FileIO, compaction: Compaction, source: SourceFile, files: GroupFiles) -> int:
+def _copy(io: FileIO, compaction: Compaction, source: SourceFile, writer: GroupWriter) -> int:
     """Write the live rows of a source, and return their number."""
     kept = first = 0
     deleted = find_deleted_rows(io, source.path, source.position_deletes)
@@ -45,15 +45,15 @@ def _copy(io: FileIO, compaction: Compaction, source: SourceFile, files: GroupFi
         for group in range(opened.file.num_row_groups):
             count = opened.file.metadata.row_group(group).num_rows
             begin, end = np.searchsorted(deleted, (first, first + count))
-            copied = copy_row_group(opened, schema, group, files.options) if begin == end else None
+            copied = copy_row_group(opened, schema, group, writer.options) if begin == end else None
             if copied:
                 numbered = fill_lineage(copied.rows, source.lineage, np.arange(first, first + count))
-                files.copy(schema, replace(copied, rows=numbered))
+                writer.copy(schema, replace(copied, rows=numbered))
             else:
                 for rows in read_live_rows_of(opened.file, [group], first, deleted):
                     if rows.batch.num_rows:
                         converted = schema.convert(rows.batch)
-                        files.write(schema, fill_lineage(converted, source.lineage, rows.positions))
+                        writer.write(schema, fill_lineage(converted, source.lineage, rows.positions))
             kept += count - int(end - begin)
             first += count
     return kept

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyiceberg.types import DecimalType, IntegerType, LongType, PrimitiveType, StringType
 
 from connector.encoding.row_lines import Lines, LooseRow
-from connector.encoding.tuple_columns import MISSING, FittedColumn, TupleColumns
+from connector.encoding.tuple_columns import MISSING, CheckedColumn, TupleColumns
 from connector.host.errors import InvalidValue, InvalidValueError
 from connector.model.binding import Binding, Column
 from connector.model.invalid_values import OnInvalid, Tally, Treated, Treatment
@@ -34,7 +34,7 @@ class RejectedRow(NamedTuple):
     document: str  # JSON
 
 
-def batch_of(rows: Sequence[RejectedRow], at: datetime, schema: pa.Schema) -> pa.RecordBatch:
+def make_batch(rows: Sequence[RejectedRow], at: datetime, schema: pa.Schema) -> pa.RecordBatch:
     """Return at least one rejected row as a batch for the table of rejected rows."""
     columns = [*zip(*rows, strict=True), [at] * len(rows)]
     arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
@@ -50,32 +50,32 @@ class InvalidCells:
     tally: Tally = field(default_factory=Tally)
     rejected: list[RejectedRow] = field(default_factory=list)
 
-    def treat(self, columns: Sequence[FittedColumn], places: Sequence[int]) -> set[int]:
-        """Treat all columns of some rows, whose lines have these places in the batch; return the rejected rows.
+    def treat(self, columns: Sequence[CheckedColumn], indices: Sequence[int]) -> set[int]:
+        """Treat all columns of some rows, whose lines have these indices in the batch; return the rejected rows.
 
         InvalidValueError where the policy is to stop, or a column may hold no null.
         """
         causes: dict[int, _Cause] = {}
-        for column, fitted in zip(self.binding.columns, columns, strict=True):
-            if fitted.unfit and self.binding.on_invalid is OnInvalid.QUARANTINE:
-                causes = {row: (column, reason) for row, reason in fitted.unfit.items()} | causes
-            elif fitted.unfit:
-                self._make_null(column, fitted.unfit, places)
+        for column, checked in zip(self.binding.columns, columns, strict=True):
+            if checked.invalid and self.binding.on_invalid is OnInvalid.QUARANTINE:
+                causes = {row: (column, reason) for row, reason in checked.invalid.items()} | causes
+            elif checked.invalid:
+                self._make_null(column, checked.invalid, indices)
         if causes:
-            self._reject(dict(sorted(causes.items())), places)
-        for column, fitted in zip(self.binding.columns, columns, strict=True):
-            kept = sum(row not in causes for row in fitted.clamped)
+            self._reject(dict(sorted(causes.items())), indices)
+        for column, checked in zip(self.binding.columns, columns, strict=True):
+            kept = sum(row not in causes for row in checked.clamped)
             self.tally.add(column.field, Treatment.CLAMPED, Treated(kept))
         return set(causes)
 
-    def _make_null(self, column: Column, reasons: Mapping[int, str], places: Sequence[int]) -> None:
+    def _make_null(self, column: Column, reasons: Mapping[int, str], indices: Sequence[int]) -> None:
         row = min(reasons)
-        [texts] = row_texts(self.binding, [self.lines.row(places[row])])
-        key = _shorten(key_text(self.binding, texts))
+        [texts] = describe_rows(self.binding, [self.lines.row(indices[row])])
+        key = _shorten(describe_key(self.binding, texts))
         text, reason = texts[self.binding.columns.index(column)], reasons[row]
         value, never_null = _show(text, reason), self._never_null(column)
         if self.binding.on_invalid is OnInvalid.STOP or never_null:
-            number = self.lines.number(places[row])
+            number = self.lines.number(indices[row])
             invalid = InvalidValue(self.binding.table, column.field, key, value, reason, number)
             remedy = (
                 "" if reason == MISSING and column in self.binding.keys else _find_remedy(column.type, text, reason)
@@ -84,10 +84,10 @@ class InvalidCells:
         example = f"key {key}: {value} {reason}"
         self.tally.add(column.field, Treatment.NULLED, Treated(len(reasons), example))
 
-    def _reject(self, causes: Mapping[int, _Cause], places: Sequence[int]) -> None:
-        all_texts = row_texts(self.binding, [self.lines.row(places[row]) for row in causes])
+    def _reject(self, causes: Mapping[int, _Cause], indices: Sequence[int]) -> None:
+        all_texts = describe_rows(self.binding, [self.lines.row(indices[row]) for row in causes])
         for (column, reason), texts in zip(causes.values(), all_texts, strict=True):
-            key, document = key_text(self.binding, texts), document_text(self.binding, texts)
+            key, document = describe_key(self.binding, texts), describe_document(self.binding, texts)
             self.rejected.append(RejectedRow(reason, column.field, key, document))
             value = texts[self.binding.columns.index(column)]
             example = f"key {_shorten(key)}: {_show(value, reason)} {reason}"
@@ -128,23 +128,23 @@ def _shorten(text: str) -> str:
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
 
-def row_texts(binding: Binding, rows: Sequence[LooseRow]) -> list[RowTexts]:
+def describe_rows(binding: Binding, rows: Sequence[LooseRow]) -> list[RowTexts]:
     """Return the values of each row as JSON. All rows have one form. Invalid UTF-8 becomes replacement characters."""
     columns = [
-        *TupleColumns("key", binding.keys).json_texts(rows),
-        *TupleColumns("values", binding.values).json_texts(rows),
+        *TupleColumns("key", binding.keys).describe_values(rows),
+        *TupleColumns("values", binding.values).describe_values(rows),
     ]
     if binding.document:
         columns.append([bytes(row.doc).decode(errors="replace") or "null" for row in rows])
     return list(zip(*columns, strict=True))
 
 
-def key_text(binding: Binding, texts: RowTexts) -> str:
+def describe_key(binding: Binding, texts: RowTexts) -> str:
     """Return the key as a JSON array."""
     return f"[{','.join(texts[: len(binding.keys)])}]"
 
 
-def document_text(binding: Binding, texts: RowTexts) -> str:
+def describe_document(binding: Binding, texts: RowTexts) -> str:
     """Return the row as a JSON object of its fields."""
     members = zip(binding.columns, texts, strict=True)
     return f"{{{','.join(f'{orjson.dumps(column.field).decode()}:{text}' for column, text in members)}}}"

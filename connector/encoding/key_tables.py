@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyiceberg.types import PrimitiveType
 
 from connector.encoding.column_types import arrow_type_of
-from connector.encoding.tuple_columns import ColumnInput, PlainCells, fit
+from connector.encoding.tuple_columns import ColumnInput, PlainCells, check_column
 from connector.model.binding import KeyPart
 from protocol.json_parts import parse_items
 
@@ -33,13 +33,13 @@ def make_keys_table(parts: Sequence[KeyPart], cells: Iterable[ColumnInput], text
     """Return the keys table of keys with these values and texts. A key that does not fit its columns is left out: no
     row can have it."""
     # A null is no misfit here: a search for it finds what there is.
-    fitted = [fit(column, is_required=False) for column in cells]
+    checked = [check_column(column, is_required=False) for column in cells]
     names = [*map(part_name, parts), KEY]
-    table = pa.table([*(column.array for column in fitted), texts], names=names)
-    unfit = sorted(set[int]().union(*(column.unfit for column in fitted)))
-    if unfit:
+    table = pa.table([*(column.array for column in checked), texts], names=names)
+    invalid = sorted(set[int]().union(*(column.invalid for column in checked)))
+    if invalid:
         keeps = np.ones(table.num_rows, np.bool_)
-        keeps[unfit] = False
+        keeps[invalid] = False
         table = table.filter(pa.array(keeps))
     # Only now: the text of a key that was left out may not be UTF-8.
     return table.set_column(len(parts), KEY, table[KEY].cast(pa.string())).combine_chunks()

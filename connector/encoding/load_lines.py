@@ -11,7 +11,7 @@ import pyarrow as pa
 from connector.encoding.key_tables import empty_keys_table, make_keys_table, plain_cells
 from connector.encoding.packed import INTEGERS, STRING, Elements, PackedRows, PackedTupleError
 from connector.encoding.row_lines import KeyRow, LineDecoder, Lines, LooseKeyRow, binding_of
-from connector.encoding.texts import UnfitError
+from connector.encoding.texts import InvalidCellsError
 from connector.encoding.tuple_columns import PackedCells, TupleColumns
 from connector.model.binding import Binding
 from protocol.protocol_error import ProtocolError
@@ -109,6 +109,6 @@ def _json_texts(elements: Elements) -> list[str]:
         if elements.present <= INTEGERS:
             texts: list[str] = elements.texts().array.to_pylist()
             return texts
-    except UnfitError:  # a string that is not UTF-8
+    except InvalidCellsError:  # a string that is not UTF-8
         pass
     return [elements.json_text(row) for row in range(len(elements.codes))]

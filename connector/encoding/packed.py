@@ -117,7 +117,7 @@ class Elements:
     nexts: Positions
 
     def texts(self) -> Texts:
-        """Return every element as text. Raises UnfitError if a string is not UTF-8."""
+        """Return every element as text. Raises InvalidCellsError if a string is not UTF-8."""
         begins = self.at + 1
         if self.present <= {NULL, JSON, STRING}:
             array = gather(self.rows.data, begins, self.ends, self.codes != NULL)

@@ -21,7 +21,7 @@ from connector.encoding.deletion_vectors import FileId
 from connector.encoding.document_keys import Key, MalformedDocumentError, document_key, find_malformed
 from connector.encoding.lineage_columns import NO_ROW_ID, ROW_ID
 from connector.encoding.position_deletes import Positions
-from connector.encoding.searched_keys import Bounds, Keys, Places
+from connector.encoding.searched_keys import Bounds, Indices, Keys
 from connector.encoding.source_rows import RowLineage
 from connector.host.errors import UserError
 from connector.storage.storage_errors import translate_errors
@@ -53,10 +53,10 @@ class SearchedFile:
 class FoundRows:
     """Rows of keys in one data file. A row occurs for each key that it has, and a key for each row that has it."""
 
-    keys: Places  # places in the keys table
+    keys: Indices  # in the keys table
     positions: Positions  # within the file, in order
     documents: pa.StringArray | None
-    row_ids: Places | None = None  # None: the rows have none, or do not keep them
+    row_ids: npt.NDArray[np.int64] | None = None  # None: the rows have none, or do not keep them
 
 
 def search(io: FileIO, file: SearchedFile, keys: Keys, *, with_documents: bool) -> Iterator[FoundRows]:
@@ -97,7 +97,7 @@ class _Candidates:
     """Rows that have the values of some key in the key columns. A row occurs for each such key."""
 
     positions: Positions  # in order
-    keys: Places
+    keys: Indices
 
     def without(self, deleted: Positions) -> "_Candidates":
         if not len(deleted):
@@ -153,7 +153,7 @@ class _Source:
         return _Candidates(_join([each.positions for each in found]), _join([each.keys for each in found]))
 
     def _key_columns(self, batch: pa.RecordBatch) -> list[pa.Array]:
-        arrays = {column_id(field): batch.column(place) for place, field in enumerate(batch.schema)}
+        arrays = {column_id(field): batch.column(index) for index, field in enumerate(batch.schema)}
         return [
             arrays[number].cast(arrow_type) if number in arrays else pa.nulls(batch.num_rows, arrow_type)
             for number, arrow_type in zip(self._key_ids, self._keys.types, strict=True)
@@ -187,8 +187,8 @@ class _Source:
         return replace(found, row_ids=pc.coalesce(own, pa.array(inherited)).to_numpy())
 
     def _check_documents(self, documents: pa.StringArray, positions: Positions) -> None:
-        for place in find_malformed(documents):
-            raise self._lacks_document(positions[place])
+        for index in find_malformed(documents):
+            raise self._lacks_document(positions[index])
 
     def _choose(self, found: _Candidates, documents: pa.StringArray) -> FoundRows:
         """Return the rows whose documents have the keys."""
@@ -212,8 +212,8 @@ class _Source:
         document_id = self._keys.updates.document_id
         if document_id not in self._names:
             raise self._lacks_document(positions[0])
-        rows, places = self._footer.row_group(group).num_rows, positions - self._begins[group]
-        if (few := self._read_few(stream, group, document_id, places)) is not None:
+        rows, indices = self._footer.row_group(group).num_rows, positions - self._begins[group]
+        if (few := self._read_few(stream, group, document_id, indices)) is not None:
             yield 0, len(positions), few
             return
         size = sum(chunk.total_uncompressed_size for chunk in self._chunks(group, [document_id]))
@@ -222,13 +222,13 @@ class _Source:
         batches = self._open(stream).iter_batches(
             at_once, [group], columns=self._columns([document_id]), use_threads=False
         )
-        wanted: list[int] = places.tolist()
+        wanted: list[int] = indices.tolist()
         gathered: list[pa.Array] = []
         begin = end = decoded = 0
         for batch in batches:
             own, end = end, bisect_left(wanted, decoded + batch.num_rows, end)
             if own < end:
-                gathered.append(_column(batch, document_id).take(pa.array(places[own:end] - decoded)))
+                gathered.append(_column(batch, document_id).take(pa.array(indices[own:end] - decoded)))
             if gathered and (end - begin >= at_once or end == len(wanted)):
                 yield begin, end, pa.concat_arrays(gathered).cast(pa.string())
                 gathered, begin = [], end
@@ -238,17 +238,17 @@ class _Source:
 
     def _read_few(self, stream: Any, group: int, document_id: int, rows: Positions) -> pa.StringArray | None:
         """Return the documents of a few rows of a row group. None if there are many, or if Arrow has to read them."""
-        places = [
-            place
-            for place, chunk in enumerate(self._all_chunks(group))
+        indices = [
+            index
+            for index, chunk in enumerate(self._all_chunks(group))
             if chunk.path_in_schema == self._names[document_id]
         ]
-        if len(places) != 1:
+        if len(indices) != 1:
             return None
-        chunk = self._footer.row_group(group).column(places[0])
+        chunk = self._footer.row_group(group).column(indices[0])
         if not data_pages.are_few(rows, chunk):
             return None
-        return data_pages.read_texts(stream, chunk, self._footer.schema.column(places[0]), rows)
+        return data_pages.read_texts(stream, chunk, self._footer.schema.column(indices[0]), rows)
 
     def _open(self, stream: Any) -> pq.ParquetFile:
         return pq.ParquetFile(stream, metadata=self._footer, pre_buffer=True, coerce_int96_timestamp_unit="us")
@@ -262,7 +262,7 @@ class _Source:
 
     def _all_chunks(self, group: int) -> list[pq.ColumnChunkMetaData]:
         row_group = self._footer.row_group(group)
-        return [row_group.column(place) for place in range(row_group.num_columns)]
+        return [row_group.column(index) for index in range(row_group.num_columns)]
 
     def _bounds(self, group: int, number: int, arrow_type: pa.DataType) -> Bounds:
         if number not in self._names:
@@ -280,7 +280,7 @@ class _Source:
         )
 
 
-def _join(arrays: Sequence[Places]) -> Places:
+def _join(arrays: Sequence[Indices]) -> Indices:
     return np.concatenate([np.empty(0, np.int64), *arrays])
 
 
@@ -288,5 +288,5 @@ def _column(rows: pa.RecordBatch | pa.Table, number: int) -> pa.Array | pa.Chunk
     """Return the column with this field id, which was read by its name. Several columns may have the name."""
     if rows.num_columns == 1:
         return rows.column(0)
-    [place] = [place for place, field in enumerate(rows.schema) if column_id(field) == number]
-    return rows.column(place)
+    [index] = [index for index, field in enumerate(rows.schema) if column_id(field) == number]
+    return rows.column(index)

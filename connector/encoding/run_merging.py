@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from connector.encoding.gathered_rows import GatheredRows, Places
+from connector.encoding.gathered_rows import GatheredRows, Indices
 from connector.encoding.partition_values import Partition
 from connector.encoding.sort_columns import SortColumns
 from connector.encoding.sorted_runs import RunPart
@@ -21,7 +21,7 @@ class MergeRange:
     """Rows of one partition that become files, one file after the other."""
 
     partition: Partition
-    parts: tuple[tuple[int, RunPart], ...]  # with the place of the part's run; in the order of their first rows
+    parts: tuple[tuple[int, RunPart], ...]  # with the index of the part's run; in the order of their first rows
     first_rows: pa.RecordBatch  # the sort columns of each part's first row
     # The sort columns of one row. Rows up to `after` are of an earlier range, rows after `until` are of a later one.
     after: pa.RecordBatch | None = None
@@ -42,7 +42,7 @@ ReadPart: TypeAlias = Callable[[int, RunPart], pa.RecordBatch]
 
 
 def merge(merged: MergeRange, sort_columns: SortColumns, read: ReadPart) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a range in their order. `read` reads a part of the run at this place.
+    """Yield the rows of a range in their order. `read` reads a part of the run with this index.
 
     Parts are read in the order of their first rows. So all rows are known that come before the first row of the next
     part. The memory that this takes is some megabytes, or twice the parts of different runs that overlap.
@@ -72,18 +72,18 @@ def merge(merged: MergeRange, sort_columns: SortColumns, read: ReadPart) -> Iter
 
 def _cut(
     rows: pa.RecordBatch, sort_columns: SortColumns, after: pa.RecordBatch | None, until: pa.RecordBatch | None
-) -> tuple[Places, Places]:
-    """Return the places of the rows after `after` and up to `until`, and those of the rows after both, in order.
+) -> tuple[Indices, Indices]:
+    """Return the indices of the rows after `after` and up to `until`, and those of the rows after both, in order.
 
     `rows` has the sort columns only."""
     bounds = [bound for bound in (after, until) if bound is not None]
     keys = pa.concat_batches([rows, *bounds])
     # A bound comes behind the rows that are equal to it.
-    order: Places = sort_columns.sort(keys).to_numpy().astype(np.int64)
+    order: Indices = sort_columns.sort(keys).to_numpy().astype(np.int64)
     begin = _find(order, rows.num_rows) + 1 if after is not None else 0
     end = _find(order, keys.num_rows - 1) if until is not None else len(order)
     return order[begin : max(begin, end)], order[max(begin, end + 1) :]
 
 
-def _find(order: Places, place: int) -> int:
-    return int(np.flatnonzero(order == place)[0])
+def _find(order: Indices, index: int) -> int:
+    return int(np.flatnonzero(order == index)[0])

@@ -1,6 +1,6 @@
 """The keys of a search, indexed by hashes of the values that rows have in the key columns.
 
-The index has a hash and a place for each key, and nothing else: 20 bytes. The keys table itself may stay on the disk.
+The hash index has 20 bytes for each key. The keys table itself may stay on the disk.
 Rows with the hash of a key are compared with it, value by value.
 """
 
@@ -19,7 +19,7 @@ from connector.encoding.key_digest import hash_keys
 from connector.encoding.key_tables import KEY, part_name
 from connector.model.binding import Updates
 
-Places: TypeAlias = npt.NDArray[np.int64]
+Indices: TypeAlias = npt.NDArray[np.int64]
 
 _AT_ONCE: Final = 1 << 16  # keys, or rows: what is computed of them stays in the processor's cache
 _FILTER: Final = 3  # bits: the filter has so many more than a number of keys has, so it lets one row of eight pass
@@ -68,35 +68,35 @@ class Keys:
         hashes = np.concatenate([np.empty(0, np.uint64), *map(hash_keys, self._slices())])
         order = np.argsort(hashes, kind="stable")
         self._hashes = hashes[order]
-        self._places = order.astype(np.int32)  # in the keys table, by hash
+        self._indices = order.astype(np.int32)  # in the keys table, by hash
         bits = len(order).bit_length() + _FILTER
         self._shift = np.uint64(64 - bits)
         self._filter = np.zeros(1 << bits, np.bool_)  # by the highest bits of a hash: whether a key has them
         self._filter[hashes >> self._shift] = True
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._indices)
 
     @property
     def size(self) -> int:
         """The bytes of the index."""
-        return self._hashes.nbytes + self._places.nbytes + self._filter.nbytes
+        return self._hashes.nbytes + self._indices.nbytes + self._filter.nbytes
 
-    def find(self, columns: Sequence[pa.Array]) -> tuple[Places, Places]:
-        """Return the rows that have the values of some key, in their order, and the places of these keys in the table.
+    def find(self, columns: Sequence[pa.Array]) -> tuple[Indices, Indices]:
+        """Return the rows that have the values of some key, in their order, and the indices of these keys in the table.
         A row occurs for each key that it has. `columns` are the key columns."""
         parts = [
             (begin, self._find([column.slice(begin, _AT_ONCE) for column in columns]))
             for begin in range(0, len(columns[0]), _AT_ONCE)
         ]
         rows = [found + begin for begin, (found, _) in parts]
-        return _join(rows), _join([places for _, (_, places) in parts])
+        return _join(rows), _join([indices for _, (_, indices) in parts])
 
-    def match_documents(self, places: Places, documents: Sequence[Key]) -> npt.NDArray[np.bool_]:
-        """Return which keys, by their places, are equal to the keys of these documents."""
-        texts = self._texts.take(pa.array(places)).to_pylist()
+    def match_documents(self, indices: Indices, documents: Sequence[Key]) -> npt.NDArray[np.bool_]:
+        """Return which keys, by their indices, are equal to the keys of these documents."""
+        texts = self._texts.take(pa.array(indices)).to_pylist()
         pairs = zip(texts, documents, strict=True)
-        return np.fromiter((parse_key(text) == document for text, document in pairs), np.bool_, len(places))
+        return np.fromiter((parse_key(text) == document for text, document in pairs), np.bool_, len(indices))
 
     def may_be_within(self, bounds: Sequence[Bounds]) -> bool:
         """Return whether a row group with these bounds of the key columns may have one of the keys."""
@@ -112,7 +112,7 @@ class Keys:
         for begin in range(0, len(self._texts), _AT_ONCE):
             yield [_comparable(column.slice(begin, _AT_ONCE).combine_chunks()) for column in self._columns]
 
-    def _find(self, columns: Sequence[pa.Array]) -> tuple[Places, Places]:
+    def _find(self, columns: Sequence[pa.Array]) -> tuple[Indices, Indices]:
         values = [*map(_comparable, columns)]
         hashes = hash_keys(values)
         rows = np.flatnonzero(self._filter[hashes >> self._shift])
@@ -122,11 +122,11 @@ class Keys:
         counts = np.searchsorted(self._hashes, hashes[rows], side="right") - begins
         rows = np.repeat(rows, counts)
         nth = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-        places: Places = self._places[np.repeat(begins, counts) + nth].astype(np.int64)
+        indices: Indices = self._indices[np.repeat(begins, counts) + nth].astype(np.int64)
         is_equal = np.ones(len(rows), np.bool_)
         for column, of_keys in zip(values, self._columns, strict=True):
-            is_equal &= _are_equal(column.take(pa.array(rows)), _comparable(of_keys.take(pa.array(places))))
-        return rows[is_equal], places[is_equal]
+            is_equal &= _are_equal(column.take(pa.array(rows)), _comparable(of_keys.take(pa.array(indices))))
+        return rows[is_equal], indices[is_equal]
 
 
 def _extremes(statistics: pq.Statistics | None, arrow_type: pa.DataType) -> pa.Array | None:
@@ -157,5 +157,5 @@ def _are_equal(values: pa.Array, others: pa.Array) -> npt.NDArray[np.bool_]:
     return equal
 
 
-def _join(arrays: Sequence[Places]) -> Places:
+def _join(arrays: Sequence[Indices]) -> Indices:
     return np.concatenate([np.empty(0, np.int64), *arrays])

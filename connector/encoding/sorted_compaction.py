@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.io import FileIO
 
-from connector.encoding.compaction import Compaction, FileGroup
 from connector.encoding.deleted_rows import find_deleted_rows
+from connector.encoding.file_groups import Compaction, FileGroup
 from connector.encoding.gathered_rows import GatheredRowGroup
-from connector.encoding.group_files import GroupFiles
 from connector.encoding.group_schemas import GroupSchema
+from connector.encoding.group_writer import GroupWriter
 from connector.encoding.lineage_columns import fill_lineage, lineage_columns
 from connector.encoding.merge_plan import plan_merge
 from connector.encoding.position_deletes import Positions
@@ -32,13 +32,13 @@ MOST_RUNS: Final = 96
 _ORIGIN: Final = (pa.field("source", pa.int32(), nullable=False), pa.field("position", pa.int64(), nullable=False))
 
 
-def write_sorted(io: FileIO, compaction: Compaction, group: FileGroup, files: GroupFiles) -> list[int]:
+def write_sorted(io: FileIO, compaction: Compaction, group: FileGroup, writer: GroupWriter) -> list[int]:
     """Write the live rows of the sources by the table's sort order. Return how many rows of each source they are."""
     kept = []
     with ExitStack() as resources:
         with translate_disk_errors("file"):
             runs = resources.enter_context(tempfile.TemporaryFile(buffering=0))
-        sorter = _Sorter(files, compaction.sort_fields, runs)
+        sorter = _Sorter(writer, compaction.sort_fields, runs)
         for place, source in enumerate(group.sources):
             kept.append(0)
             with open_source(io, source, len(compaction.columns)) as opened:
@@ -57,9 +57,9 @@ def write_sorted(io: FileIO, compaction: Compaction, group: FileGroup, files: Gr
 class _Sorter:
     """Sorts rows: those of one schema together, as far as a merge can hold a part of each run."""
 
-    def __init__(self, files: GroupFiles, fields: tuple[SortField, ...], runs: Any) -> None:
+    def __init__(self, writer: GroupWriter, fields: tuple[SortField, ...], runs: Any) -> None:
         """`runs` is an empty file, for one run after the other."""
-        self._files = files
+        self._writer = writer
         self._fields = fields
         self._file = runs
         self._gathered = GatheredRowGroup(RUN_SIZE)
@@ -104,11 +104,11 @@ class _Sorter:
         for merged in plan_merge(self._runs, order, tasks=1):
             for rows in merge(merged, order, self._read):
                 *columns, sources, positions = rows.columns
-                self._files.write(
+                self._writer.write(
                     self._group_schema, pa.RecordBatch.from_arrays(columns, schema=self._group_schema.schema)
                 )
-                self._files.write_order(sources, positions)
-        self._files.end_file()
+                self._writer.write_order(sources, positions)
+        self._writer.end_file()
         self._runs = []
         with _translate_errors():
             self._file.seek(0)

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from connector.encoding.encoded_row_groups import EncodedRowGroup, write_row_group
 from connector.encoding.file_options import FileOptions
-from connector.encoding.gathered_rows import GatheredRows, Places
+from connector.encoding.gathered_rows import GatheredRows, Indices
 from connector.encoding.partition_values import Partition, PartitionValues
 from connector.encoding.sort_columns import SortColumns
 from connector.model.binding import Arrangement, Column
@@ -86,7 +86,7 @@ class RowArrangement:
             first_rows.append(self.sort_columns.of(taken.take(firsts)))
         return SortedRun(first_line, tuple(parts), pa.concat_batches(first_rows))
 
-    def _find_large(self, counts: Places, row_size: int) -> list[int]:
+    def _find_large(self, counts: Indices, row_size: int) -> list[int]:
         """Return the partitions whose rows are encoded at once, given the number of rows of each."""
         if self._options is None or self.sort_columns:
             return []
@@ -97,10 +97,10 @@ class RowArrangement:
         group = write_row_group(sink, pa.Table.from_batches(batches), self._options)
         return RunPart(partition, group.offset, group.size, sum(batch.nbytes for batch in batches), group)
 
-    def _sort(self, batches: Sequence[pa.RecordBatch], partitions: Places) -> Places:
+    def _sort(self, batches: Sequence[pa.RecordBatch], partitions: Indices) -> Indices:
         if not self.sort_columns:
             return np.argsort(partitions, kind="stable")
-        order: Places = self.sort_columns.sort(self.sort_columns.of_all(batches)).to_numpy().astype(np.int64)
+        order: Indices = self.sort_columns.sort(self.sort_columns.of_all(batches)).to_numpy().astype(np.int64)
         return order[np.argsort(partitions[order], kind="stable")]
 
 

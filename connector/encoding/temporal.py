@@ -33,13 +33,13 @@ _LAST_DIGITS: Final = r"\.[0-9]{6}(?P<digits>[0-9]{1,3})"
 
 
 def dates(texts: Texts) -> tuple[pa.Array, Positions]:
-    """Return dates, and the rows that were clamped. Raises UnfitError if a text is no date."""
+    """Return dates, and the rows that were clamped. Raises InvalidCellsError if a text is no date."""
     texts.require_strings(_DATES.reason)
     return _clamp(_DATES.parse(texts.array).cast(pa.int32()), _FIRST_DAY, _LAST_DAY, _DATES.arrow_type)
 
 
 def instants(texts: Texts) -> tuple[pa.Array, Positions]:
-    """Return timestamps in microseconds, and the rows that were clamped. Raises UnfitError if a text is none.
+    """Return timestamps in microseconds, and the rows that were clamped. Raises InvalidCellsError if a text is none.
 
     Digits beyond microseconds are cut off. A leap second becomes the first second of the next minute.
     """
@@ -47,8 +47,8 @@ def instants(texts: Texts) -> tuple[pa.Array, Positions]:
 
 
 def nanosecond_instants(texts: Texts) -> tuple[pa.Array, Positions]:
-    """Return timestamps in nanoseconds, and the rows that were clamped, to the years 1677 to 2262. Raises UnfitError if
-    a text is none.
+    """Return timestamps in nanoseconds, and the rows that were clamped, to the years 1677 to 2262. Raises
+    InvalidCellsError if a text is none.
 
     Digits beyond nanoseconds are cut off.
     """

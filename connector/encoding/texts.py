@@ -24,7 +24,7 @@ _decode_string = msgspec.json.Decoder(str).decode
 NO_ROWS: Final = np.empty(0, np.int64)
 
 
-class UnfitError(Exception):
+class InvalidCellsError(Exception):
     """The column cannot hold the values in these rows; there may be more of them."""
 
     def __init__(self, rows: Positions, reason: str) -> None:
@@ -40,13 +40,13 @@ class Texts:
     is_string: Mask
 
     def require_strings(self, reason: str) -> None:
-        """Raise UnfitError if a value is no string."""
-        others = np.flatnonzero(~self.is_string & validity(self.array))
+        """Raise InvalidCellsError if a value is no string."""
+        others = np.flatnonzero(~self.is_string & find_valid(self.array))
         if len(others):
-            raise UnfitError(others, reason)
+            raise InvalidCellsError(others, reason)
 
 
-def validity(array: pa.Array) -> Mask:
+def find_valid(array: pa.Array) -> Mask:
     """Return which values are not null."""
     if not array.null_count:
         return np.ones(len(array), dtype=np.bool_)
@@ -75,7 +75,7 @@ def _without_escapes(array: pa.BinaryArray, escaped: Mask, cells: Sequence[msgsp
     except msgspec.DecodeError as error:
         # The line was JSON, or there would be no cells.
         rows = [row for row in np.flatnonzero(escaped).tolist() if not _is_decodable(cells[row])]
-        raise UnfitError(np.array(rows), "has half of a surrogate pair, which is no character") from error
+        raise InvalidCellsError(np.array(rows), "has half of a surrogate pair, which is no character") from error
 
 
 def _is_decodable(cell: msgspec.Raw) -> bool:
@@ -114,12 +114,12 @@ def replace_values(array: pa.BinaryArray, where: Mask, value: Callable[[int], by
 
 
 def as_strings(array: pa.BinaryArray) -> pa.StringArray:
-    """Return the same values as strings, without copying. Raises UnfitError if one is not UTF-8: readers of the file
-    would fail on it."""
+    """Return the same values as strings, without copying. Raises InvalidCellsError if one is not UTF-8: readers of the
+    file would fail on it."""
     try:
         return array.cast(pa.string())
     except pa.ArrowInvalid as error:
-        raise UnfitError(_rows_that_are_not_utf8(array), "is not valid UTF-8") from error
+        raise InvalidCellsError(_rows_that_are_not_utf8(array), "is not valid UTF-8") from error
 
 
 def _binaries(bounds: Positions, data: bytes) -> pa.BinaryArray:
@@ -158,7 +158,7 @@ def double_texts(doubles: pa.DoubleArray) -> pa.StringArray:
 @dataclass(frozen=True)
 class Parser:
     """`by_value` reads whatever `at_once` reads, with the same result, and more; ValueError means that a text is
-    unfit."""
+    invalid."""
 
     arrow_type: pa.DataType
     by_value: Callable[[str], object]
@@ -166,29 +166,29 @@ class Parser:
     at_once: Callable[[pa.StringArray], pa.Array] | None = None  # default: Arrow's cast. Raises ArrowInvalid
 
     def parse(self, texts: pa.StringArray) -> pa.Array:
-        """Return the values of the texts. Raises UnfitError with the rows of all texts that are unfit."""
-        unfit: list[int] = []
-        array = pa.concat_arrays(self._parts(texts, 0, unfit))
-        if unfit:
-            raise UnfitError(np.array(unfit), self.reason)
+        """Return the values of the texts. Raises InvalidCellsError with the rows of all texts that are invalid."""
+        invalid: list[int] = []
+        array = pa.concat_arrays(self._parts(texts, 0, invalid))
+        if invalid:
+            raise InvalidCellsError(np.array(invalid), self.reason)
         return array
 
-    def _parts(self, texts: pa.StringArray, first_row: int, unfit: list[int]) -> Iterator[pa.Array]:
+    def _parts(self, texts: pa.StringArray, first_row: int, invalid: list[int]) -> Iterator[pa.Array]:
         """Yield the values of the texts. Halves the texts again and again around those that Arrow cannot read."""
         try:
             yield self.at_once(texts) if self.at_once else texts.cast(self.arrow_type)
         except pa.ArrowInvalid:
             if len(texts) <= _FASTER_BY_VALUE:
-                yield pa.array(self._values(texts, first_row, unfit), self.arrow_type)
+                yield pa.array(self._values(texts, first_row, invalid), self.arrow_type)
                 return
             half = len(texts) // 2
-            yield from self._parts(texts[:half], first_row, unfit)
-            yield from self._parts(texts[half:], first_row + half, unfit)
+            yield from self._parts(texts[:half], first_row, invalid)
+            yield from self._parts(texts[half:], first_row + half, invalid)
 
-    def _values(self, texts: pa.StringArray, first_row: int, unfit: list[int]) -> Iterator[object]:
+    def _values(self, texts: pa.StringArray, first_row: int, invalid: list[int]) -> Iterator[object]:
         for row, text in enumerate(texts.to_pylist(), first_row):
             try:
                 yield None if text is None else self.by_value(text)
             except ValueError:
-                unfit.append(row)
+                invalid.append(row)
                 yield None

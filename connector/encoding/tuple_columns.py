@@ -27,7 +27,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from connector.encoding.column_types import arrow_type_of, rule
+from connector.encoding.column_types import arrow_type_of, find_rule
 from connector.encoding.packed import (
     DOUBLE,
     FALSE,
@@ -39,7 +39,7 @@ from connector.encoding.packed import (
     PackedTupleError,
 )
 from connector.encoding.row_lines import KeyRow, LooseKeyRow
-from connector.encoding.texts import NO_ROWS, Positions, Texts, UnfitError, double_texts, of_json, validity
+from connector.encoding.texts import NO_ROWS, InvalidCellsError, Positions, Texts, double_texts, find_valid, of_json
 from connector.model.binding import Column
 
 # What msgspec decodes the usual values of a column to. Values of other kinds, and columns of other types, for which
@@ -65,7 +65,7 @@ class ColumnInput(Protocol):
     """A column's values, in the plain or the packed form."""
 
     def array(self) -> tuple[pa.Array, Positions]:
-        """Return the column, and the rows whose values were clamped. Raises UnfitError if a value does not fit."""
+        """Return the column, and the rows whose values were clamped. Raises InvalidCellsError if a value is invalid."""
         ...
 
     def without(self, rows: Positions) -> "ColumnInput":
@@ -77,38 +77,38 @@ MISSING: Final = "is null or missing in the document, and the column is required
 
 
 @dataclass(frozen=True)
-class FittedColumn:
-    """A column, with null wherever a value is unfit."""
+class CheckedColumn:
+    """A column, with null wherever a value is invalid."""
 
     array: pa.Array
     clamped: Positions
-    unfit: Mapping[int, str]  # rows and reasons
+    invalid: Mapping[int, str]  # rows and reasons
 
     @property
     def is_as_sent(self) -> bool:
         """Whether every value is in the column as it was sent."""
-        return not self.unfit and not len(self.clamped)
+        return not self.invalid and not len(self.clamped)
 
 
-def fit(cells: ColumnInput, *, is_required: bool) -> FittedColumn:
-    """Return the column, and which values are unfit. Nearly always all values fit, which costs one conversion."""
-    unfit: dict[int, str] = {}
-    while isinstance(found := _array(cells), UnfitError):
+def check_column(cells: ColumnInput, *, is_required: bool) -> CheckedColumn:
+    """Return the column, and which values are invalid. Nearly always all values fit, which costs one conversion."""
+    invalid: dict[int, str] = {}
+    while isinstance(found := _try_array(cells), InvalidCellsError):
         rows = found.rows.tolist()
-        assert unfit.keys().isdisjoint(rows), "a null fits"
-        unfit |= dict.fromkeys(rows, found.reason)
+        assert invalid.keys().isdisjoint(rows), "a null fits"
+        invalid |= dict.fromkeys(rows, found.reason)
         cells = cells.without(found.rows)
     array, clamped = found
-    if is_required and array.null_count > len(unfit):
-        missing = set(np.flatnonzero(~validity(array)).tolist()) - unfit.keys()
-        unfit |= dict.fromkeys(missing, MISSING)
-    return FittedColumn(array, clamped, unfit)
+    if is_required and array.null_count > len(invalid):
+        missing = set(np.flatnonzero(~find_valid(array)).tolist()) - invalid.keys()
+        invalid |= dict.fromkeys(missing, MISSING)
+    return CheckedColumn(array, clamped, invalid)
 
 
-def _array(cells: ColumnInput) -> tuple[pa.Array, Positions] | UnfitError:
+def _try_array(cells: ColumnInput) -> tuple[pa.Array, Positions] | InvalidCellsError:
     try:
         return cells.array()
-    except UnfitError as error:
+    except InvalidCellsError as error:
         return error
 
 
@@ -128,10 +128,10 @@ class PlainCells:
     def array(self) -> tuple[pa.Array, Positions]:
         """Return the column and its clamped rows; see ColumnInput."""
         if self.cell_type is msgspec.Raw:
-            return rule(self.column_type)(of_json(self.values))
+            return find_rule(self.column_type)(of_json(self.values))
         if self.column_type in _FROM_STRINGS:
             strings = pa.array(self.values, pa.string())
-            return rule(self.column_type)(Texts(strings, np.ones(len(self.values), np.bool_)))
+            return find_rule(self.column_type)(Texts(strings, np.ones(len(self.values), np.bool_)))
         return pa.array(self.values, arrow_type_of(self.column_type)), NO_ROWS
 
     def without(self, rows: Positions) -> "PlainCells":
@@ -148,7 +148,7 @@ def is_usual(cell_type: Any, column_type: PrimitiveType, cells: Sequence[msgspec
         return True
     try:
         typed = msgspec.json.decode(b"[" + b",".join(cells) + b"]", type=list[cell_type])
-        with suppress(UnfitError):  # unfit, but of the usual kind
+        with suppress(InvalidCellsError):  # invalid, but of the usual kind
             PlainCells(cell_type, column_type, typed).array()
     except (msgspec.DecodeError, UnicodeDecodeError, OverflowError, RecursionError, pa.ArrowInvalid):
         return False
@@ -164,48 +164,48 @@ class PackedCells:
 
     def array(self) -> tuple[pa.Array, Positions]:
         """Return the column and its clamped rows; see ColumnInput."""
-        own_codes, read = _OWN_CODES.get(self.column_type, (frozenset(), _never))
+        own_codes, read = _OWN_CODES.get(self.column_type, (frozenset(), _read_none))
         array = read(self.elements) if self.elements.present <= own_codes else None
         if array is not None:
             return array, NO_ROWS
-        return rule(self.column_type)(_number_texts(self.elements) or self.elements.texts())
+        return find_rule(self.column_type)(_format_numbers(self.elements) or self.elements.texts())
 
     def without(self, rows: Positions) -> "PackedCells":
         """Return the same elements, with null in these rows."""
         return replace(self, elements=self.elements.without(rows))
 
 
-def _number_texts(elements: Elements) -> Texts | None:
+def _format_numbers(elements: Elements) -> Texts | None:
     """Return the same as `Elements.texts`, but faster; None unless all are numbers of at most 64 bits."""
     doubles = elements.codes == DOUBLE
     if not elements.present <= _NUMBERS:
         return None
-    longs = _longs(elements.without(np.flatnonzero(doubles)) if DOUBLE in elements.present else elements)
+    longs = _read_longs(elements.without(np.flatnonzero(doubles)) if DOUBLE in elements.present else elements)
     if longs is None:
         return None
     array = longs.cast(pa.string())
     if DOUBLE in elements.present:
         mask = pa.array(doubles)
-        array = pc.replace_with_mask(array, mask, double_texts(_doubles(elements).filter(mask)))
+        array = pc.replace_with_mask(array, mask, double_texts(_read_doubles(elements).filter(mask)))
     return Texts(array, np.zeros(len(array), np.bool_))
 
 
-def _never(_: Elements) -> pa.Array | None:
+def _read_none(_: Elements) -> pa.Array | None:
     return None
 
 
-def _booleans(elements: Elements) -> pa.Array:
+def _read_booleans(elements: Elements) -> pa.Array:
     return _with_nulls(elements.codes == TRUE, elements)
 
 
-def _longs(elements: Elements) -> pa.Array | None:
+def _read_longs(elements: Elements) -> pa.Array | None:
     magnitudes, negative = elements.integers()
     if (magnitudes >= _SIGN + negative).any():
         return None
     return _with_nulls(np.where(negative, ~magnitudes + np.uint64(1), magnitudes).view(np.int64), elements)
 
 
-def _doubles(elements: Elements) -> pa.Array:
+def _read_doubles(elements: Elements) -> pa.Array:
     words = elements.words()
     numbers = np.where(words & _SIGN, words ^ _SIGN, ~words).view(np.float64)
     if not elements.present <= {NULL, DOUBLE}:
@@ -222,9 +222,9 @@ def _with_nulls(values: npt.NDArray[np.generic], elements: Elements) -> pa.Array
 _Reader: TypeAlias = Callable[[Elements], pa.Array | None]
 # By column type, the codes whose elements are read straight from the buffer, and the reader.
 _OWN_CODES: Final[dict[PrimitiveType, tuple[frozenset[int], _Reader]]] = {
-    BooleanType(): (frozenset({NULL, FALSE, TRUE}), _booleans),
-    LongType(): (INTEGERS | {NULL}, _longs),
-    DoubleType(): (_NUMBERS, _doubles),
+    BooleanType(): (frozenset({NULL, FALSE, TRUE}), _read_booleans),
+    LongType(): (INTEGERS | {NULL}, _read_longs),
+    DoubleType(): (_NUMBERS, _read_doubles),
 }
 
 
@@ -235,44 +235,44 @@ class TupleColumns:
     name: str
     columns: tuple[Column, ...]
 
-    def tuple_of(self, row: KeyRow[Any]) -> Any:
+    def get_tuple(self, row: KeyRow[Any]) -> Any:
         """Return the row's plain tuple; None if it is packed or absent."""
         return getattr(row, self.name)
 
-    def cells(self, rows: Sequence[KeyRow[Any]], cell_types: Sequence[Any]) -> Iterator[ColumnInput]:
+    def read_cells(self, rows: Sequence[KeyRow[Any]], cell_types: Sequence[Any]) -> Iterator[ColumnInput]:
         """Yield the cells of each column. All rows have the form of the first one."""
-        if self.tuple_of(rows[0]) is None:
-            return self._packed_cells(rows)
-        return self._plain_cells(rows, cell_types)
+        if self.get_tuple(rows[0]) is None:
+            return self._read_packed_cells(rows)
+        return self._read_plain_cells(rows, cell_types)
 
     def check(self, row: LooseKeyRow) -> None:
         """Raise ValueError unless the row has this tuple, with the right number of elements."""
-        elements = self.tuple_of(row)
+        elements = self.get_tuple(row)
         if elements is None:
             if self._packed_of(row) is None and self.columns:
                 raise ValueError(f"has neither {self.name} nor {self.name}Packed")
         elif len(elements) != len(self.columns):
             raise ValueError(f"has {len(elements)} elements in {self.name}, expected {len(self.columns)}")
 
-    def json_texts(self, rows: Sequence[LooseKeyRow]) -> Iterator[list[str]]:
+    def describe_values(self, rows: Sequence[LooseKeyRow]) -> Iterator[list[str]]:
         """Yield the values of each column as JSON, for people. All rows have the form of the first one."""
-        if self.tuple_of(rows[0]) is None:
+        if self.get_tuple(rows[0]) is None:
             for elements in self._packed_rows(rows).elements(len(self.columns)):
                 yield [elements.json_text(row) for row in range(len(rows))]
         else:
-            for values in zip(*map(self.tuple_of, rows), strict=True):
+            for values in zip(*map(self.get_tuple, rows), strict=True):
                 yield [bytes(value).decode(errors="replace") for value in values]
 
     @property
     def _packed_of(self) -> Callable[[KeyRow[Any]], bytes | None]:
         return attrgetter(f"{self.name}_packed")
 
-    def _plain_cells(self, rows: Sequence[KeyRow[Any]], cell_types: Sequence[Any]) -> Iterator[ColumnInput]:
+    def _read_plain_cells(self, rows: Sequence[KeyRow[Any]], cell_types: Sequence[Any]) -> Iterator[ColumnInput]:
         values_by_column = zip(*map(attrgetter(self.name), rows), strict=True)
         for column, cell_type, values in zip(self.columns, cell_types, values_by_column, strict=True):
             yield PlainCells(cell_type, column.type, values)
 
-    def _packed_cells(self, rows: Sequence[KeyRow[Any]]) -> Iterator[ColumnInput]:
+    def _read_packed_cells(self, rows: Sequence[KeyRow[Any]]) -> Iterator[ColumnInput]:
         elements_by_column = self._packed_rows(rows).elements(len(self.columns))
         try:
             # strict=True makes `elements` check that nothing is left over behind the last element.

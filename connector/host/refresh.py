@@ -63,10 +63,10 @@ class Refreshed(Generic[T]):
     def _fetch_or_keep(self, old: Lease[T] | None) -> Lease[T]:
         try:
             lease = self._fetch()
-            _measure(has_failed=False)
+            _report(has_failed=False)
             return lease
         except Exception as error:
-            _measure(has_failed=True)
+            _report(has_failed=True)
             left = 0.0 if old is None or old.expires_at is None else old.expires_at - time.time()
             if old is None or left <= 0:
                 raise
@@ -74,6 +74,6 @@ class Refreshed(Generic[T]):
             return Lease(old.value, old.expires_at, time.time() + PAUSE * left)
 
 
-def _measure(*, has_failed: bool) -> None:
+def _report(*, has_failed: bool) -> None:
     if facts.observe:
         facts.observe(RefreshedCredentials(has_failed))

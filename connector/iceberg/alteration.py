@@ -24,15 +24,15 @@ from connector.iceberg.commits.backfill import change_columns
 from connector.iceberg.commits.rewrite_files import RewriteFiles, RewritePlan
 from connector.iceberg.commits.staged_files import record_conversions
 from connector.iceberg.metadata.live_files import find_live_files
-from connector.iceberg.metadata.table_arrangement import new_partition_spec, new_sort_order, same_arrangement
+from connector.iceberg.metadata.table_arrangement import new_partition_spec, new_sort_order, require_arrangement
 from connector.iceberg.metadata.table_updates import (
     assign_schema_id,
     find_generation,
     new_schema,
-    same_rows,
-    same_schema,
-    same_table,
-    show_generation,
+    require_main_branch,
+    require_schema,
+    require_uuid,
+    restrict_to_generation,
 )
 from connector.model.owner import Owner
 from connector.model.table_identifier import Generation
@@ -59,11 +59,11 @@ class Alterer:
             return
         schema = assign_schema_id(table, alter_schema(table.schema(), changes, table.metadata.last_column_id))
         arranging = tuple(_arrange(table, schema, changes))
-        requirements = same_arrangement(table) if arranging else ()
+        requirements = require_arrangement(table) if arranging else ()
         updates = (*new_schema(table, schema), *arranging)
         converted = find_converted_columns(table.schema(), changes, table.metadata.last_column_id)
         if not converted:
-            catalog.commit_table(table, (same_table(table), *same_schema(table), *requirements), updates)
+            catalog.commit_table(table, (require_uuid(table), *require_schema(table), *requirements), updates)
             return
         rewritten = self._rewriting.perform(catalog, self._plan(table, schema, converted))
         record = SetPropertiesUpdate(updates=record_conversions(converted))
@@ -73,14 +73,19 @@ class Alterer:
         self, catalog: Catalog, table: Table, changes: Sequence[Alteration], generation: Generation
     ) -> None:
         """Change the columns that the table gets with the first rows of a backfill. No files have them yet."""
-        before, last_column_id = show_generation(table, generation).schema(), table.metadata.last_column_id
+        before, last_column_id = restrict_to_generation(table, generation).schema(), table.metadata.last_column_id
         schema = assign_schema_id(table, alter_schema(before, changes, last_column_id))
         record = SetPropertiesUpdate(
             updates=record_conversions(find_converted_columns(before, changes, last_column_id))
         )
         _check_columns(table, schema, changes)
         arranging = tuple(_arrange(table, schema, changes))
-        requirements = (same_table(table), *same_schema(table), same_rows(table), *same_arrangement(table))
+        requirements = (
+            require_uuid(table),
+            *require_schema(table),
+            require_main_branch(table),
+            *require_arrangement(table),
+        )
         catalog.commit_table(table, requirements, (*change_columns(table, generation, schema), record, *arranging))
 
     def _plan(self, table: Table, schema: Schema, converted: Sequence[ConvertedColumn]) -> RewritePlan:

@@ -15,7 +15,7 @@ from connector.host.signals import map_in_threads
 from connector.iceberg.commits import fence
 from connector.iceberg.loading import check_table_properties, load_table
 from connector.iceberg.metadata.table_arrangement import find_arrangement
-from connector.iceberg.metadata.table_updates import find_generation, show_generation
+from connector.iceberg.metadata.table_updates import find_generation, restrict_to_generation
 from connector.model.binding import Arrangement, Binding, Column, KeyPart, Policy, UpdateMode, Updates
 from connector.model.invalid_values import OnInvalid
 from connector.model.properties import Properties
@@ -53,7 +53,7 @@ class BoundTable:
     properties: Properties
     access: FileAccess
     quarantine: Quarantine | None = None
-    published: int | None = None  # the id of the column with the publication times of documents
+    published_column_id: int | None = None  # of the column with the publication times of documents
 
 
 def bind_all(catalog: Catalog, task: Materialization, key_range: str, policies: Sequence[Policy]) -> list[BoundTable]:
@@ -79,7 +79,7 @@ def bind_all(catalog: Catalog, task: Materialization, key_range: str, policies: 
         if updates is UpdateMode.DELTA and (is_of_rejected_rows or not has_collection):
             return bound
         collection = find_collection(requested[index], task.linked_collections)
-        bound = replace(bound, published=_find_published(bound.binding, collection))
+        bound = replace(bound, published_column_id=_find_published(bound.binding, collection))
         if updates is UpdateMode.DELTA:
             return bound
         return _with_updates(bound, collection, is_hard_delete=updates is UpdateMode.HARD_DELETE)
@@ -143,16 +143,16 @@ def _bind(
     if table is None:
         raise MissingTableError(path, requested.state_key)
     generation = find_generation(table, writer.materialization)
-    shown = show_generation(table, generation)
-    binding = _binding(index, requested, policy.on_invalid, shown.schema())
+    task_table = restrict_to_generation(table, generation)
+    binding = _binding(index, requested, policy.on_invalid, task_table.schema())
     check_table_properties(table)
     fence.check_recorded(path, table.properties, writer)
     return BoundTable(
         binding=binding,
         writer=writer,
         table_uuid=generation.uuid,
-        arrangement=find_arrangement(shown, {column.id for column in binding.columns}),
-        schema_id=shown.metadata.current_schema_id,
+        arrangement=find_arrangement(task_table, {column.id for column in binding.columns}),
+        schema_id=task_table.metadata.current_schema_id,
         location=table.location(),
         properties=Properties(table.properties),
         access=access_to(table),

@@ -25,7 +25,7 @@ from connector.iceberg.commits.row_deletes import RowDeletes
 from connector.iceberg.commits.staged_files import find_newest_column, is_converted
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader, PositionDeletes
 from connector.iceberg.metadata.row_lineage import can_keep_lineage
-from connector.iceberg.metadata.table_updates import find_generation, show_generation
+from connector.iceberg.metadata.table_updates import find_generation, restrict_to_generation
 from connector.model.binding import Column
 from connector.model.state import StagedCommit, TableId, WriterId
 from connector.storage.file_io import files_of
@@ -142,9 +142,9 @@ class SessionViews:
                 f"table {path} was replaced by another table of the same name while the task was "
                 "running. Start the task again."
             )
-        shown = show_generation(table, generation)
-        _check_keys(shown, keys)
-        return self._views.view(shown, pending)
+        task_table = restrict_to_generation(table, generation)
+        _check_keys(task_table, keys)
+        return self._views.view(task_table, pending)
 
 
 def _check_keys(table: Table, keys: Sequence[Column]) -> None:

@@ -40,7 +40,7 @@ from connector.iceberg.metadata.table_arrangement import (
     make_sort_order,
     read_arrangement,
 )
-from connector.iceberg.metadata.table_updates import FixedColumns, find_generation, show_generation
+from connector.iceberg.metadata.table_updates import FixedColumns, find_generation, restrict_to_generation
 from connector.model.owner import OWNER_PROPERTY, Owner
 from connector.model.table_identifier import Generation, TableIdentifier
 
@@ -109,14 +109,14 @@ def _describe(
     generation = find_generation(table, owner.materialization if owner else "")
     # Without the columns of a backfill, which another program has removed, another backfill can still begin.
     is_lost = generation.is_awaited and generation.schema_id not in table.schemas()
-    shown = table if is_lost else show_generation(table, generation)
+    task_table = table if is_lost else restrict_to_generation(table, generation)
     return Found(
         namespace_exists=True,
         table=ExistingTable(
-            schema=shown.schema(),
+            schema=task_table.schema(),
             uuid=str(table.metadata.table_uuid),
             owner=owner,
-            has_snapshot=shown.current_snapshot() is not None,
+            has_snapshot=task_table.current_snapshot() is not None,
             generation=Generation.recorded(table.properties),
             format_version=table.metadata.format_version,
             fixed_types=_list_types(table) if isinstance(catalog, FixedColumns) else (),

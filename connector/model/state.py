@@ -72,7 +72,7 @@ class FileList(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     """An object that lists data files, if they are too many for the state. See `storage/file_io`."""
 
     location: Name
-    files: _Long
+    file_count: _Long
     rows: _Long
     size: _Long  # bytes of the data files
 
@@ -107,6 +107,11 @@ class Entry(EntryBase, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
     sort_order_id: Int = 0
     published: Int | None = None
     offsets: str = ""
+
+
+def strip_marks(value: str) -> str:
+    """Return a fence value without the marks of a value that was closed or reset."""
+    return value.rpartition(":")[2]
 
 
 @dataclass(frozen=True)
@@ -148,7 +153,7 @@ class StagedCommit:
     checkpoint: str = ""  # a digest of the runtime's checkpoint, for people
     located: LocatedRows | None = None  # the rows that the commit deletes
     sort_order_id: int = 0  # of the data files; 0: they are in no sort order of the table
-    published: int | None = None  # the id of the column with the publication times of the rows
+    published_column_id: int | None = None  # of the column with the publication times of the rows
     offsets: str = ""  # how far the transaction has read its source: a JSON object of journals, for people
     is_recovered: bool = field(default=False, compare=False)  # read from state, not staged by this process
     known: Known = field(default_factory=dict, compare=False)  # when the session that staged it opened
@@ -159,9 +164,9 @@ class StagedCommit:
         return self.table_id, self.writer
 
     @property
-    def prev_value(self) -> str:
-        """`prev` without its mark, if the value was closed. It is the `next` of the commit before."""
-        return self.prev.rpartition(":")[2]
+    def follows(self) -> str:
+        """The `next` of the commit before: `prev` without its marks."""
+        return strip_marks(self.prev)
 
     @property
     def locations(self) -> Sequence[str]:
@@ -177,7 +182,7 @@ class StagedCommit:
     @property
     def file_count(self) -> int:
         """The number of its data files."""
-        return self.files.files if isinstance(self.files, FileList) else len(self.files)
+        return self.files.file_count if isinstance(self.files, FileList) else len(self.files)
 
     @property
     def rows(self) -> int:
@@ -198,7 +203,7 @@ def find_published(files: Iterable[tuple[StagedCommit, DataFile]]) -> PublishedT
     first: list[int] = []
     last: list[int] = []
     for commit, file in files:
-        found = None if commit.published is None else file.find_range(commit.published)
+        found = None if commit.published_column_id is None else file.find_range(commit.published_column_id)
         if found is None:
             return None
         first.append(found[0])
@@ -228,7 +233,7 @@ class StagedTransaction:
 
 
 @dataclass(frozen=True)
-class LandedTransaction:
+class ReportedCommits:
     """The commits that tables have got since the last report."""
 
     commits: tuple[StagedCommit, ...]
@@ -244,9 +249,9 @@ def encode_added(staged: Iterable[StagedCommit]) -> dict[str, Any]:
     return _patch((commit, _encode(commit)) for commit in staged)
 
 
-def encode_removed(landed: Iterable[StagedCommit]) -> dict[str, Any]:
+def encode_removed(committed: Iterable[StagedCommit]) -> dict[str, Any]:
     """Make the patch that removes these commits from the state."""
-    return _patch((commit, None) for commit in landed)
+    return _patch((commit, None) for commit in committed)
 
 
 def _patch(entries: Iterable[tuple[StagedCommit, Json]]) -> dict[str, Any]:
@@ -269,7 +274,7 @@ def _encode(commit: StagedCommit) -> Json:
             located=commit.located,
             sort_order_id=commit.sort_order_id,
             checkpoint=commit.checkpoint,
-            published=commit.published,
+            published=commit.published_column_id,
             offsets=commit.offsets,
             prev=commit.prev,
         )

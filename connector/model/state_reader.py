@@ -127,7 +127,7 @@ def _staged_commit(place: str, writer: WriterId, fence: str, kept: Json) -> Stag
         located=entry.located,
         sort_order_id=entry.sort_order_id,
         checkpoint=entry.checkpoint,
-        published=entry.published,
+        published_column_id=entry.published,
         offsets=entry.offsets,
         is_recovered=True,
     )
@@ -148,14 +148,14 @@ def _check_order(staged: Sequence[StagedCommit]) -> None:
     """Raise UserError unless the pending commits of one chain follow each other in one line."""
     followers: dict[str, StagedCommit] = {}
     for commit in staged:
-        other = followers.setdefault(commit.prev_value, commit)
+        other = followers.setdefault(commit.follows, commit)
         if other is not commit:
-            raise _garbled(_place(commit), f"entry {other.next} follows the same value, {commit.prev_value or 'none'}")
+            raise _garbled(_place(commit), f"entry {other.next} follows the same value, {commit.follows or 'none'}")
     nexts = {commit.next for commit in staged}
-    first = [commit for commit in staged if commit.prev_value not in nexts]
+    first = [commit for commit in staged if commit.follows not in nexts]
     for commit in first[1:]:
-        raise _garbled(_place(commit), f"no entry has the value that it follows, {commit.prev_value or 'none'}")
-    value = first[0].prev_value if first else None
+        raise _garbled(_place(commit), f"no entry has the value that it follows, {commit.follows or 'none'}")
+    value = first[0].follows if first else None
     while value in followers:
         value = followers.pop(value).next
     for commit in followers.values():

@@ -18,7 +18,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from connector.config.endpoint_config import Notification
 from connector.host.logs import Event, fields
-from connector.iceberg.commits.commit import Landed
+from connector.iceberg.commits.outcomes import Committed
 from connector.model.table_identifier import TableIdentifier
 from connector.notifications.cloud_event import CloudEvent
 from connector.notifications.notified_snapshots import mark_commit
@@ -59,11 +59,11 @@ class Notifier:
             queue = self._queues.get(table.metadata.table_uuid)
             return mark_commit(self._materialization, table, queue.notified if queue else 0)
 
-    def after_landing(self, landed: Landed) -> None:
+    def note_committed(self, committed: Committed) -> None:
         """Queue the messages about a commit, and about earlier ones of its table that were not told yet."""
-        path = landed.commits[0].path
-        if landed.commit:
-            self._add(path, landed.commit.metadata)
+        path = committed.staged[0].path
+        if committed.commit:
+            self._add(path, committed.commit.after)
         else:  # the answer to the commit was lost
             self.read_later([path])
 

@@ -47,7 +47,7 @@ class WaitingTable:
 @dataclass
 class _Chain:
     commits: list[StagedCommit] = field(default_factory=list)
-    tried: int = 0  # how many of the commits the current attempt has; 0: no attempt has any
+    in_attempt: int = 0  # how many of the commits the current attempt has; 0: no attempt has any
     error: ConnectorError | None = None  # None: no attempt has failed since the last commit
     pause: float = field(default_factory=lambda: FIRST_PAUSE)
     due: float = 0.0
@@ -71,13 +71,13 @@ class Backlog:
         ready = {table for table, due in self._find_due_times().items() if due <= now}
         taken = [commit for commit in self._list_commits() if commit.table_id in ready]
         for commit in taken:
-            self._chains[commit.chain_id].tried += 1
+            self._chains[commit.chain_id].in_attempt += 1
         return taken
 
     @property
-    def is_tried(self) -> bool:
+    def is_attempting(self) -> bool:
         """Whether an attempt is running."""
-        return any(chain.tried for chain in self._chains.values())
+        return any(chain.in_attempt for chain in self._chains.values())
 
     @property
     def next_due(self) -> float | None:
@@ -105,13 +105,13 @@ class Backlog:
     def record_commit(self, chain_id: ChainId) -> None:
         """End an attempt that committed its part of a chain. Commits that were added since are due at once."""
         chain = self._chains.pop(chain_id)
-        if added := chain.commits[chain.tried :]:
+        if added := chain.commits[chain.in_attempt :]:
             self._chains[chain_id] = _Chain(added)
 
     def record_failure(self, chain_id: ChainId, error: ConnectorError, now: float) -> None:
         """End an attempt that failed. The chain is due again after a pause."""
         chain = self._chains[chain_id]
-        chain.tried = 0
+        chain.in_attempt = 0
         chain.error = error
         chain.due = now + chain.pause * random.uniform(0.5, 1)
         chain.pause = min(2 * chain.pause, LONGEST_PAUSE)
@@ -148,7 +148,7 @@ class Backlog:
         return {
             table: max(chain.due for chain in chains)
             for table, chains in by_table.items()
-            if not any(chain.tried for chain in chains)
+            if not any(chain.in_attempt for chain in chains)
         }
 
     def _list_commits(self) -> Iterator[StagedCommit]:

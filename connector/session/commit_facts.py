@@ -1,4 +1,4 @@
-"""Tells metrics what a session stages, and how its commits end."""
+"""Reports to the metrics what a session stages, and how its commits end."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -18,66 +18,66 @@ from connector.host.facts import (
     TableState,
     TreatedValues,
 )
-from connector.iceberg.commits.commit import Failed, Landed, Outcome
+from connector.iceberg.commits.outcomes import Committed, Failed, Outcome
 from connector.model.invalid_values import Tally
 from connector.model.state import StagedCommit
 
 
-def measure_opened(tables: Iterable[str]) -> None:
-    """Tell of the tables of a session."""
-    _tell(OpenedTables(tuple(tables)))
+def report_opened(tables: Iterable[str]) -> None:
+    """Report the tables of a session."""
+    _emit(OpenedTables(tuple(tables)))
 
 
-def measure_staged(staged: Iterable[StagedCommit], treated: Mapping[int, Tally], tables: Sequence[str]) -> None:
-    """Tell what a transaction has staged, and how its invalid values were treated, by the index of their table."""
+def report_staged(staged: Iterable[StagedCommit], treated: Mapping[int, Tally], tables: Sequence[str]) -> None:
+    """Report what a transaction has staged, and how its invalid values were treated, by the index of their table."""
     for commit in staged:
-        _tell(StagedRows(str(commit.path), commit.next, commit.rows, commit.size))
+        _emit(StagedRows(str(commit.path), commit.next, commit.rows, commit.size))
     for index, tally in treated.items():
         for _, treatment, values in tally:
-            _tell(TreatedValues(tables[index], treatment, values.count))
-    _tell(StagedTransaction())
+            _emit(TreatedValues(tables[index], treatment, values.count))
+    _emit(StagedTransaction())
 
 
-def measure_recovered(staged: Sequence[StagedCommit]) -> None:
-    """Tell of the staged commits of earlier sessions."""
+def report_recovered(staged: Sequence[StagedCommit]) -> None:
+    """Report the staged commits of earlier sessions."""
     for commit in staged:
-        _tell(StagedRows(str(commit.path), commit.next, commit.rows, commit.size, is_recovered=True))
+        _emit(StagedRows(str(commit.path), commit.next, commit.rows, commit.size, is_recovered=True))
 
 
-def measure_outcomes(outcomes: Sequence[Outcome]) -> None:
-    """Tell how the attempts of several tables have ended."""
+def report_outcomes(outcomes: Sequence[Outcome]) -> None:
+    """Report how the attempts of several tables have ended."""
     for outcome in outcomes:
-        _measure_outcome(outcome)
+        _report_outcome(outcome)
 
 
-def _measure_outcome(outcome: Outcome) -> None:
-    table = str(outcome.commits[0].path)
+def _report_outcome(outcome: Outcome) -> None:
+    table = str(outcome.staged[0].path)
     if isinstance(outcome, Failed):
-        _tell(FailedCommit(table, _find_reason(outcome.error)))
+        _emit(FailedCommit(table, _find_reason(outcome.error)))
         return
-    if isinstance(outcome, Landed) and outcome.commit:
-        _measure_commit(table, outcome, outcome.commit.metadata)
-    _tell(EndedCommits(table, tuple(commit.next for commit in outcome.commits)))
+    if isinstance(outcome, Committed) and outcome.commit:
+        _report_commit(table, outcome, outcome.commit.after)
+    _emit(EndedCommits(table, tuple(commit.next for commit in outcome.staged)))
 
 
-def _measure_commit(table: str, landed: Landed, metadata: TableMetadata) -> None:
+def _report_commit(table: str, committed: Committed, metadata: TableMetadata) -> None:
     summary = _read_summary(metadata)
-    size = sum(commit.size for commit in landed.commits)
+    size = sum(commit.size for commit in committed.staged)
     added = int(summary.get("added-files-size", size))  # of data files and delete files
-    _tell(
+    _emit(
         CommittedRows(
             table,
-            rows=sum(commit.rows for commit in landed.commits),
-            files=sum(commit.file_count for commit in landed.commits),
+            rows=sum(commit.rows for commit in committed.staged),
+            files=sum(commit.file_count for commit in committed.staged),
             size=size,
-            deleted_rows=sum(commit.located.rows for commit in landed.commits if commit.located),
+            deleted_rows=sum(commit.located.rows for commit in committed.staged if commit.located),
             delete_files=int(summary.get("added-delete-files", 0)),
             delete_size=added - size,
-            seconds=landed.seconds,
+            seconds=committed.seconds,
         )
     )
     data_files, delete_files = (int(summary.get(f"total-{kind}-files", 0)) for kind in ("data", "delete"))
-    _tell(TableState(table, len(metadata.snapshots), data_files, delete_files))
+    _emit(TableState(table, len(metadata.snapshots), data_files, delete_files))
 
 
 def _read_summary(metadata: TableMetadata) -> dict[str, str]:
@@ -94,6 +94,6 @@ def _find_reason(error: ConnectorError) -> CommitFailure:
     return CommitFailure.OTHER
 
 
-def _tell(fact: Fact) -> None:
+def _emit(fact: Fact) -> None:
     if facts.observe:
         facts.observe(fact)

@@ -11,10 +11,10 @@ from connector.host import facts
 from connector.host.errors import ConnectorError, FencedError, LostColumnError, RetryableError
 from connector.host.logs import Event, fields
 from connector.host.signals import Stopped
-from connector.iceberg.commits.commit import Committed, Failed, Landed, Outcome, Superseded
+from connector.iceberg.commits.outcomes import Committed, Failed, Outcome, Superseded, TableCommit
 from connector.model.state import ChainId, StagedCommit, TableId
 from connector.session.backlog import Backlog, Limit, WaitingTable
-from connector.session.commit_facts import measure_outcomes
+from connector.session.commit_facts import report_outcomes
 
 log = logging.getLogger(__name__)
 
@@ -23,28 +23,28 @@ LAST_ATTEMPT: Final = 4.0  # seconds
 
 
 class Attempt(Protocol):
-    """Tries to commit staged commits, once for each chain in `once`; see `commit.try_commits`."""
+    """Tries to commit staged commits, a single time for each chain in `without_retry`; see `commit.try_commits`."""
 
-    def __call__(self, staged: Sequence[StagedCommit], *, once: Collection[ChainId]) -> Sequence[Outcome]: ...
+    def __call__(self, staged: Sequence[StagedCommit], *, without_retry: Collection[ChainId]) -> Sequence[Outcome]: ...
 
 
 class Committer:
     """Commits for one session, from any number of threads. Two attempts never work on the same table.
 
     Commits that fail stay in the connector state, and are retried. `after_commit` is called for each that succeeds,
-    `after_landing` also for those that the table had already.
+    `note_committed` also for those that the table had already.
     """
 
     def __init__(
         self,
         attempt: Attempt,
         limit: Limit,
-        after_commit: Callable[[Committed], object] = lambda _: None,
-        after_landing: Callable[[Landed], object] = lambda _: None,
+        after_commit: Callable[[TableCommit], object] = lambda _: None,
+        note_committed: Callable[[Committed], object] = lambda _: None,
     ) -> None:
         self._attempt = attempt
         self._after_commit = after_commit
-        self._after_landing = after_landing
+        self._note_committed = note_committed
         self._backlog = Backlog(limit)
         self._retried: list[StagedCommit] = []  # committed by `retry`; the next `commit` returns them
         self._has_ended = False
@@ -131,43 +131,43 @@ class Committer:
         with self._changed:
             due, failing = self._backlog.take(time.monotonic()), self._backlog.failing
         log.debug("committing %d staged transaction(s) of all tables", len(due))
-        outcomes = self._attempt(due, once=failing)
+        outcomes = self._attempt(due, without_retry=failing)
         if facts.observe:
-            measure_outcomes(outcomes)
+            report_outcomes(outcomes)
         with self._changed:
-            committed, final = self._record(outcomes)
+            committed, fatal = self._record(outcomes)
             self._changed.notify_all()
         for outcome in outcomes:
-            if isinstance(outcome, Landed):
-                self._after_landing(outcome)
+            if isinstance(outcome, Committed):
+                self._note_committed(outcome)
                 if outcome.commit:
                     self._after_commit(outcome.commit)
-        if final:
-            raise final
+        if fatal:
+            raise fatal
         return committed
 
     def _record(self, outcomes: Iterable[Outcome]) -> tuple[list[StagedCommit], FencedError | LostColumnError | None]:
         """Return the commits that succeeded or are void, and the error after which no later attempt can succeed."""
         committed: list[StagedCommit] = []
-        final: FencedError | LostColumnError | None = None
+        fatal: FencedError | LostColumnError | None = None
         for outcome in outcomes:
             match outcome:
-                case Landed(commits):
-                    self._backlog.record_commit(commits[0].chain_id)
+                case Committed(staged):
+                    self._backlog.record_commit(staged[0].chain_id)
                     _log_commit(outcome)
-                    committed += commits
-                case Superseded(commits):
-                    self._backlog.record_commit(commits[0].chain_id)
-                    committed += commits
-                case Failed(commits, error):
-                    self._backlog.record_failure(commits[0].chain_id, error, time.monotonic())
+                    committed += staged
+                case Superseded(staged):
+                    self._backlog.record_commit(staged[0].chain_id)
+                    committed += staged
+                case Failed(staged, error):
+                    self._backlog.record_failure(staged[0].chain_id, error, time.monotonic())
                     if isinstance(error, FencedError | LostColumnError):
-                        final = error
-        return committed, final
+                        fatal = error
+        return committed, fatal
 
     def _is_idle(self) -> bool:
         due = self._backlog.next_due
-        return not self._backlog.is_tried and (due is None or due > time.monotonic())
+        return not self._backlog.is_attempting and (due is None or due > time.monotonic())
 
 
 @contextmanager
@@ -205,26 +205,26 @@ def _explain_pending(left: Iterable[WaitingTable]) -> RetryableError:
     return RetryableError("\n".join((consequence, *map(str, left))))
 
 
-def _log_commit(landed: Landed) -> None:
-    table = ".".join(landed.commits[0].path)
-    event = Event.RECOVERED if landed.commits[0].is_recovered else Event.COMMITTED
-    rows, files = sum(commit.rows for commit in landed.commits), sum(commit.file_count for commit in landed.commits)
+def _log_commit(committed: Committed) -> None:
+    table = ".".join(committed.staged[0].path)
+    event = Event.RECOVERED if committed.staged[0].is_recovered else Event.COMMITTED
+    rows, files = sum(commit.rows for commit in committed.staged), sum(commit.file_count for commit in committed.staged)
     log.info(
         "table %s: %s %d rows in %d data file(s), %.2f s",
         table,
         event,
         rows,
         files,
-        landed.seconds,
+        committed.seconds,
         extra=fields(
             event,
             table=table,
-            transactions=len(landed.commits),
+            transactions=len(committed.staged),
             rows=rows,
             files=files,
-            bytes=sum(commit.size for commit in landed.commits),
-            attempts=landed.attempts,
-            seconds=round(landed.seconds, 3),
+            bytes=sum(commit.size for commit in committed.staged),
+            attempts=committed.attempts,
+            seconds=round(committed.seconds, 3),
         ),
     )
 

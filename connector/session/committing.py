@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from connector.config.endpoint_config import EndpointConfig
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.catalogs.opening import OpenedCatalog
-from connector.iceberg.commits.commit import Outcome, TableLocks, try_commits
+from connector.iceberg.commits.commit import TableLocks, try_commits
+from connector.iceberg.commits.outcomes import Outcome
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.loading import load_table
 from connector.iceberg.maintenance.background import Maintenance, run_maintenance
@@ -19,7 +20,7 @@ from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.metadata.manifests import WrittenLists
 from connector.model.state import StagedCommit
 from connector.session.backlog import Limit
-from connector.session.commit_facts import measure_recovered
+from connector.session.commit_facts import report_recovered
 from connector.session.committer import Committer
 from connector.session.recovery import Recovered, recover
 from connector.spark.compaction_job import compact_in
@@ -40,7 +41,7 @@ class Committing:
 
     def recover(self, staged: Sequence[StagedCommit], bind: Callable[[], Sequence[BoundTable]]) -> Recovered:
         """Commit what earlier sessions staged, then bind the tables; see `recovery.recover`."""
-        measure_recovered(staged)
+        report_recovered(staged)
         return recover(staged, self.committer, bind)
 
     def continue_earlier_work(self, tables: Sequence[BoundTable], staged: Sequence[StagedCommit]) -> None:
@@ -89,4 +90,4 @@ def _make_committer(
     if notifier is None:
         return Committer(partial(attempt, new_writer=new_writer), limit, maintenance.after_commit)
     marking = partial(attempt, new_writer=partial(new_writer, mark=notifier.mark))
-    return Committer(marking, limit, maintenance.after_commit, notifier.after_landing)
+    return Committer(marking, limit, maintenance.after_commit, notifier.note_committed)

@@ -36,14 +36,14 @@ from connector.spark.search_job import (
     Group,
     Search,
     SearchedGroup,
-    group_files,
+    divide_files,
     read_documents,
     read_lines,
     remove_source,
 )
 from connector.spark.spark_session import Spark
 from connector.spark.stored_keys import GatheredKeys, store_keys
-from connector.spark.table_files import Layout, TableLayout
+from connector.spark.table_files import NewLayout, TableLayout
 from protocol.protocol_error import ProtocolError
 from protocol.request import Load
 
@@ -55,7 +55,7 @@ class SearchedTable:
     """A table whose binding updates rows in place: how it is searched, and where its located rows are staged."""
 
     binding: Binding
-    layout: Layout
+    new_layout: NewLayout
     find_view: FindView
 
 
@@ -104,7 +104,7 @@ class TransactionLoads:
         """Remove the row ids of loaded keys, and the directory. All rows are written."""
         for index, found in self.found.items():
             if found.row_ids:
-                remove_source(found.row_ids, self._tables[index].layout().io)
+                remove_source(found.row_ids, self._tables[index].new_layout().io)
         shutil.rmtree(self._directory)
 
     @property
@@ -126,7 +126,7 @@ class TransactionLoads:
         view = table.find_view()
         answered = KeyDigest()
         if gathered.count and view.files:
-            layout = table.layout()
+            layout = table.new_layout()
             source = self._new_source(layout, ".arrow")
             keys = gathered.store(source, layout)
             groups = self._search(table.binding, layout, source, view)
@@ -143,7 +143,7 @@ class TransactionLoads:
         search = Search(binding, source)
         groups = [
             Group(files, self._new_source(layout, ".loaded"), self._new_source(layout, ".rows"))
-            for files in group_files(view.files)
+            for files in divide_files(view.files)
         ]
         # Only the function goes to the tasks through a connection. Spark writes the groups to a file on its way.
         outcomes = self._spark.map_shares(partial(search.run, layout.access.value), groups).result()

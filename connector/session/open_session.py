@@ -6,9 +6,10 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from connector.iceberg.catalogs.opening import keep_access_fresh
-from connector.session.commit_facts import measure_opened
+from connector.session.commit_facts import report_opened
 from connector.session.open_tables import OpenedTables
-from connector.session.transactions import Session, WriteJobs
+from connector.session.transaction_jobs import TransactionJobs
+from connector.session.transactions import Session
 from connector.spark.write_job import open_claim_server
 
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ def open_session(opened: OpenedTables) -> Iterator[Session]:
             return SessionViews(catalog, TableViews(committing.manifests), committing.committer.find_pending)
 
         access = [keep_access_fresh(catalog, config, table.binding.path, table.access) for table in tables]
-        jobs = WriteJobs(engine, claims, tables, access, opened.bindings, open_views)
-        measure_opened(table.binding.table for table in tables)
+        jobs = TransactionJobs(engine, claims, tables, access, opened.bindings, open_views)
+        report_opened(table.binding.table for table in tables)
         session = Session(
             tables, opened.recovered.commits, committing.committer, jobs.start_writing, jobs.start_loading
         )

@@ -20,7 +20,7 @@ from connector.model.binding import Policy, UpdateMode
 from connector.model.owner import Owner
 from connector.model.state import StagedCommit
 from connector.model.state_reader import check_estuary_staged_nothing, read_state
-from connector.session.recovery import Recovered, find_overlapping
+from connector.session.recovery import Recovered, select_overlapping_commits
 from connector.spark.engine import Engine
 from protocol import request
 from protocol.flow import WHOLE_RANGE, Materialization
@@ -60,7 +60,7 @@ def open_tables(
 ) -> Iterator[OpenedTables]:
     """Open the tables. Raises UserError if the user must change the task first."""
     task, key_range = message.materialization, _check_key_range(message)
-    staged = find_overlapping(read_state(task.name, message.state), key_range)
+    staged = select_overlapping_commits(read_state(task.name, message.state), key_range)
     check_estuary_staged_nothing(message.state, (binding.state_key for binding in task.bindings))
     policies = [_make_policy(resource, config) for resource in resource_configs]
     with pause_garbage_collection():

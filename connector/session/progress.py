@@ -64,9 +64,9 @@ class TransactionProgress:
             )
 
     def end_received(self) -> None:
-        """Tell metrics about the last rows, before they are staged."""
+        """Report the last rows to the metrics, before they are staged."""
         if self._received:
-            self._received.tell()
+            self._received.report()
 
     def report_loaded(self, asked: int, found: int) -> None:
         """Log that all Loads are answered."""

@@ -1,4 +1,4 @@
-"""Counts the rows that a transaction receives, by table, and tells metrics about them at most once a second."""
+"""Counts the rows that a transaction receives, by table, and reports them to the metrics at most once a second."""
 
 import time
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from typing import Final
 from connector.host import facts
 from connector.host.facts import ReceivedRows
 
-TELL_EVERY: Final = 1.0  # seconds
+REPORT_EVERY: Final = 1.0  # seconds
 
 
 class ReceivedTotals:
@@ -17,7 +17,7 @@ class ReceivedTotals:
         """`tables` has the table of each binding."""
         self._tables = tables
         self._since: float | None = None  # of the first row, in seconds since the epoch
-        self._told = 0.0
+        self._reported = 0.0
         self._pending: dict[int, list[int]] = {}  # by binding: rows and bytes
 
     def add(self, binding: int, rows: int, size: int, now: float) -> None:
@@ -28,13 +28,13 @@ class ReceivedTotals:
         else:
             pending[0] += rows
             pending[1] += size
-        if now - self._told >= TELL_EVERY:
-            self._told = now
-            self.tell()
+        if now - self._reported >= REPORT_EVERY:
+            self._reported = now
+            self.report()
 
-    def tell(self) -> None:
-        """Tell all rows that were not told yet. A binding that does not exist is an error of the protocol, which is
-        found when the rows are decoded."""
+    def report(self) -> None:
+        """Report all rows that were not reported yet. A binding that does not exist is an error of the protocol, which
+        is found when the rows are decoded."""
         if self._since is None:
             self._since = time.time()
         for binding, (rows, size) in self._pending.items():

@@ -24,7 +24,7 @@ class Recovered:
     tables: Sequence[BoundTable]
 
 
-def find_overlapping(staged: Iterable[StagedCommit], key_range: str) -> list[StagedCommit]:
+def select_overlapping_commits(staged: Iterable[StagedCommit], key_range: str) -> list[StagedCommit]:
     """Return the staged commits whose key ranges overlap a session's. The session commits them even if their binding
     no longer exists."""
     return [commit for commit in staged if commit.writer.overlaps(key_range)]

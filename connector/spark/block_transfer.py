@@ -14,7 +14,7 @@ from pyiceberg.io import FileIO
 from connector.host.errors import RetryableError
 from connector.host.signals import map_in_threads
 from connector.spark.spool import Block
-from connector.spark.table_files import Layout, TableLayout
+from connector.spark.table_files import NewLayout, TableLayout
 from connector.storage import storage_errors
 
 log = logging.getLogger(__name__)
@@ -100,8 +100,8 @@ class ThroughTheStore:
     The objects are named like the transaction's data files: if this process is killed, they are removed with those.
     """
 
-    def __init__(self, layouts: Sequence[Layout]) -> None:
-        self._layouts = layouts  # the bindings'
+    def __init__(self, new_layouts: Sequence[NewLayout]) -> None:
+        self._new_layouts = new_layouts  # the bindings'
         self._locations: dict[Block, str] = {}
 
     def source(self, block: Block, layout: TableLayout) -> Source:
@@ -126,7 +126,7 @@ class ThroughTheStore:
     def remove(self) -> None:
         """Delete all copies. If that fails, only warn: a later session removes them."""
         stored = list(self._locations.items())
-        ios = {index: self._layouts[index]().io for index in {block.binding for block, _ in stored}}
+        ios = {index: self._new_layouts[index]().io for index in {block.binding for block, _ in stored}}
 
         def delete(each: tuple[Block, str]) -> None:
             block, location = each

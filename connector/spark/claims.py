@@ -24,7 +24,7 @@ from connector.model.state import DataFile
 from connector.spark.block_transfer import BlockTransfer, Source
 from connector.spark.ledger import Ledger, TaskAccount
 from connector.spark.spool import Block
-from connector.spark.table_files import Layout, TableLayout
+from connector.spark.table_files import NewLayout, TableLayout
 from protocol.protocol_error import ProtocolError
 from protocol.request import Store
 
@@ -102,20 +102,20 @@ class Failed:
     traceback: str = ""  # of an unexpected exception
 
 
-Place: TypeAlias = str | tuple[str, int]  # a socket's path, or host and port
+SocketAddress: TypeAlias = str | tuple[str, int]  # a path, or host and port
 
 
 @dataclass(frozen=True)
 class Address:
     """Where a task finds its claims. The secret is for the tasks of one session."""
 
-    place: Place
+    socket: SocketAddress
     secret: bytes = field(repr=False)
 
     @contextmanager
     def connect(self) -> Iterator["Connection[Any, Any]"]:
         """Open an authenticated connection to the driver."""
-        with Client(self.place, authkey=self.secret) as connection:
+        with Client(self.socket, authkey=self.secret) as connection:
             yield connection
 
 
@@ -123,20 +123,20 @@ class ClaimServer:
     """Listens for the tasks of a session's transactions, one transaction after the other, with a thread for each
     task."""
 
-    def __init__(self, listening: Place, host: str = "") -> None:
+    def __init__(self, listening: SocketAddress, host: str = "") -> None:
         """Tasks find the server where it listens; on a network, at its port on `host`."""
         self._listener = Listener(listening, backlog=BACKLOG)
         bound = self._listener.address
-        place = (host, bound[1]) if isinstance(bound, tuple) else listening
-        self.address = Address(place, secrets.token_bytes(32))
+        bound_to = (host, bound[1]) if isinstance(bound, tuple) else listening
+        self.address = Address(bound_to, secrets.token_bytes(32))
         self._answer: Callable[[Connection[Any, Any]], None] | None = None
         self._answering: list[threading.Thread] = []  # to tasks of the present transaction
         threading.Thread(target=self._accept, name="claims", daemon=True).start()
 
-    def begin(self, ledger: Ledger, layouts: Sequence[Layout], transfer: BlockTransfer) -> None:
+    def begin(self, ledger: Ledger, new_layouts: Sequence[NewLayout], transfer: BlockTransfer) -> None:
         """Let tasks that connect from now on claim blocks of this transaction."""
         self._answering = []
-        self._answer = TaskClaims(ledger, layouts, transfer).answer
+        self._answer = TaskClaims(ledger, new_layouts, transfer).answer
 
     def finish(self) -> None:
         """Wait for the last message of each task, so that no failure is missed. The tasks are over by then."""
@@ -176,7 +176,7 @@ class TaskClaims:
     """Answers the tasks of one transaction from its ledger."""
 
     ledger: Ledger
-    layouts: Sequence[Layout]
+    new_layouts: Sequence[NewLayout]
     transfer: BlockTransfer
 
     def answer(self, connection: "Connection[Any, Any]") -> None:
@@ -217,12 +217,12 @@ class TaskClaims:
                 raise AssertionError(message)
 
     def _claim_of(self, block: Block) -> Claim:
-        if not 0 <= block.binding < len(self.layouts):
+        if not 0 <= block.binding < len(self.new_layouts):
             raise ProtocolError(
                 f"line {block.line_of(0)}: store names binding {block.binding}, "
-                f"but the session has only {len(self.layouts)}"
+                f"but the session has only {len(self.new_layouts)}"
             )
-        layout = self.layouts[block.binding]()
+        layout = self.new_layouts[block.binding]()
         return Claim(block, self.transfer.source(block, layout), layout)
 
 

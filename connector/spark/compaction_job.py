@@ -8,7 +8,7 @@ from functools import partial
 from itertools import islice
 from typing import Protocol, TypeAlias, TypeVar
 
-from connector.encoding.compaction import Compact, CompactedGroup, Compaction, FailedGroup, FileGroup
+from connector.encoding.file_groups import Compact, CompactedGroup, Compaction, FailedGroup, FileGroup
 from connector.host.cgroup import Cgroup
 from connector.host.errors import BrokenTaskError, ConnectorError, RetryableError
 from connector.host.machine import lower_priority

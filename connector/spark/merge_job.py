@@ -14,7 +14,7 @@ from connector.model.state import DataFile
 from connector.spark.block_transfer import DELETIONS_AT_ONCE, Source, StoredObject
 from connector.spark.merged_files import StoredRun, find_sort_columns, write_merged
 from connector.spark.spark_session import Jobs
-from connector.spark.table_files import Layout, TableLayout
+from connector.spark.table_files import NewLayout, TableLayout
 from connector.spark.tasks import WRITING_FAILED
 
 log = logging.getLogger(__name__)
@@ -30,10 +30,10 @@ class MergeUnit:
 
 
 def merge_runs(
-    jobs: Jobs, layouts: Sequence[Layout], runs: Mapping[int, Sequence[StoredRun]]
+    jobs: Jobs, new_layouts: Sequence[NewLayout], runs: Mapping[int, Sequence[StoredRun]]
 ) -> dict[int, tuple[DataFile, ...]]:
     """Merge the runs of each table, and return their files. Raises what has stopped a merge."""
-    current = {table: layouts[table]() for table in runs}
+    current = {table: new_layouts[table]() for table in runs}
     units = [unit for table, of_table in runs.items() for unit in _plan(current[table], table, of_table, jobs.cores)]
     # Only the function goes to the tasks through a connection. Spark writes the units to a file on its way.
     outcomes = jobs.map(partial(_merge, current), units).result()
@@ -45,7 +45,7 @@ def merge_runs(
     return files
 
 
-def remove_runs(layouts: Sequence[Layout], runs: Mapping[int, Sequence[StoredRun]]) -> None:
+def remove_runs(new_layouts: Sequence[NewLayout], runs: Mapping[int, Sequence[StoredRun]]) -> None:
     """Remove the runs in the object store. Those on the disk go with the spool. If it fails, only warn: a later session
     removes them."""
     locations = {
@@ -55,7 +55,7 @@ def remove_runs(layouts: Sequence[Layout], runs: Mapping[int, Sequence[StoredRun
     try:
         for table, of_table in locations.items():
             if of_table:
-                map_in_threads(layouts[table]().io.delete, of_table, DELETIONS_AT_ONCE, "runs")
+                map_in_threads(new_layouts[table]().io.delete, of_table, DELETIONS_AT_ONCE, "runs")
     except OSError as error:
         log.warning("sorted runs stay in the object store until a later session: %s", error)
 

@@ -110,12 +110,12 @@ def _return_rows(rows: RowsOfKeys, group: Group, io: FileIO) -> SearchedGroup:
     return SearchedGroup(group.rows, group.documents)
 
 
-def group_files(files: Sequence[SearchedFile]) -> Iterator[tuple[tuple[int, SearchedFile], ...]]:
+def divide_files(files: Sequence[SearchedFile]) -> Iterator[tuple[tuple[int, SearchedFile], ...]]:
     """Split the files into groups of similar size, each for one call."""
     group: list[tuple[int, SearchedFile]] = []
     size = 0
-    for place, file in enumerate(files):
-        group.append((place, file))
+    for index, file in enumerate(files):
+        group.append((index, file))
         size += file.size
         if size >= GROUP_SIZE:
             yield tuple(group)

@@ -133,7 +133,7 @@ class Spool:
         """Delete a block's file, and make room."""
         block.path.unlink(missing_ok=True)
         self._take(-block.size)
-        self._measure()
+        self._report()
 
     def take_back(self, block: Block) -> None:
         """Count a freed block again. Its file is not made again: the object store has a copy."""
@@ -155,11 +155,11 @@ class Spool:
 
     def _seal(self, block: OpenBlock) -> Block:
         del self._open[block.binding]
-        self._measure()
+        self._report()
         return block.seal()
 
-    def _measure(self) -> None:
-        """Tell metrics the size, once for each block that is sealed or freed."""
+    def _report(self) -> None:
+        """Report the size to the metrics, once for each block that is sealed or freed."""
         if facts.observe:
             facts.observe(SpoolSize(self._size, self._limit))
 

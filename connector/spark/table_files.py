@@ -18,7 +18,7 @@ from connector.encoding.data_files import ROW_GROUP_SIZE, DataFileWriter, RowGro
 from connector.encoding.decoder import Decoded
 from connector.encoding.file_options import FileOptions
 from connector.encoding.gathered_rows import GatheredRowGroup
-from connector.encoding.invalid_cells import batch_of
+from connector.encoding.invalid_cells import make_batch
 from connector.host.refresh import Lease
 from connector.model.binding import PLAIN, Arrangement, Binding
 from connector.model.properties import Properties
@@ -111,7 +111,7 @@ class TableLayout:
 
 
 # Returns the layout with credentials that are valid now.
-Layout: TypeAlias = Callable[[], TableLayout]
+NewLayout: TypeAlias = Callable[[], TableLayout]
 
 
 class RowWriter(Protocol):
@@ -152,7 +152,7 @@ class TableFiles:
             rejected = self._layout.rejected
             assert rejected, "rows are rejected only where there is a table for them"
             self._rejected = self._rejected or self._open_writer(rejected, _REJECTED_ROW_GROUP_SIZE)
-            self._rejected.write(batch_of(decoded.rejected, datetime.now(UTC), arrow_schema(rejected.binding)))
+            self._rejected.write(make_batch(decoded.rejected, datetime.now(UTC), arrow_schema(rejected.binding)))
 
     def close(self) -> None:
         """End the open files. Further rows go to new files."""

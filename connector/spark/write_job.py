@@ -18,7 +18,7 @@ from connector.spark.cluster import BIND_ADDRESS, DRIVER_HOST, claims_address, d
 from connector.spark.ledger import Counted, Ledger
 from connector.spark.spark_session import Jobs, Spark
 from connector.spark.spool import Spool
-from connector.spark.table_files import Layout
+from connector.spark.table_files import NewLayout
 from connector.spark.tasks import write_files
 from protocol.protocol_error import ProtocolError
 from protocol.request import Store
@@ -47,15 +47,15 @@ class WriteJob:
         claims: ClaimServer,
         spool: Spool,
         transfer: BlockTransfer,
-        layouts: Sequence[Layout],
-        rejected: Sequence[Layout] = (),
+        new_layouts: Sequence[NewLayout],
+        rejected: Sequence[NewLayout] = (),
     ) -> None:
         self._spool = spool
         self._ledger = Ledger(spool)
         self._claims = claims
         self._transfer = transfer
-        self._layouts = (*layouts, *rejected)
-        claims.begin(self._ledger, layouts, transfer)
+        self._new_layouts = (*new_layouts, *rejected)
+        claims.begin(self._ledger, new_layouts, transfer)
         self._jobs = jobs
         self._job = jobs.run(partial(write_files, claims.address))
         self._job.add_done_callback(self._report_failure)
@@ -78,7 +78,7 @@ class WriteJob:
             raise
         self._spool.remove()
         self._remove_objects()
-        named = {table: self._layouts[table]().for_state(of_table) for table, of_table in files.items()}
+        named = {table: self._new_layouts[table]().for_state(of_table) for table, of_table in files.items()}
         return Written(named, counted.treated, counted.updates)
 
     def _wait_for_files(self) -> Counted:
@@ -94,7 +94,7 @@ class WriteJob:
     def _merge(self, counted: Counted) -> dict[int, tuple[DataFile, ...]]:
         from connector.spark.merge_job import merge_runs  # only for arranged tables
 
-        merged = merge_runs(self._jobs, self._layouts, counted.runs)
+        merged = merge_runs(self._jobs, self._new_layouts, counted.runs)
         return {
             table: counted.files.get(table, ()) + merged.get(table, ()) for table in sorted({*counted.files, *merged})
         }
@@ -104,10 +104,10 @@ class WriteJob:
         if self._ledger.runs:
             from connector.spark.merge_job import remove_runs
 
-            remove_runs(self._layouts, self._ledger.runs)
+            remove_runs(self._new_layouts, self._ledger.runs)
 
     def _name_table(self, binding: int) -> str:
-        return f"table {self._layouts[binding]().binding.table}"
+        return f"table {self._new_layouts[binding]().binding.table}"
 
     def _clear_away(self) -> None:
         """Remove blocks and runs in the object store after a failure. The failure ends the process, and the spool's
@@ -122,9 +122,9 @@ class WriteJob:
             self._ledger.fail(error)
 
 
-def choose_transfer(spark: Spark, layouts: Sequence[Layout]) -> BlockTransfer:
+def choose_transfer(spark: Spark, new_layouts: Sequence[NewLayout]) -> BlockTransfer:
     """Return how blocks reach the tasks of one transaction: by this machine's disk, or through the object store."""
-    return OnThisMachine(spark.end_of_task) if spark.is_local else ThroughTheStore(layouts)
+    return OnThisMachine(spark.end_of_task) if spark.is_local else ThroughTheStore(new_layouts)
 
 
 def open_claim_server(settings: Mapping[str, str], socket: Path) -> ClaimServer:

@@ -13,7 +13,7 @@ from connector.config.settings import parse
 from connector.iceberg.catalogs import local
 from connector.iceberg.catalogs.opening import open_catalog, table_location
 from connector.iceberg.commits import commit
-from connector.iceberg.commits.commit import Failed, Landed
+from connector.iceberg.commits.outcomes import Committed, Failed
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
@@ -108,11 +108,12 @@ def test_a_catalog_that_goes_down_is_named_and_takes_what_was_staged_when_it_is_
             catalog.create_table(path, ID_ONLY, location=table_location(endpoint, path))
             staged = stage(catalog, path, WRITER, 1, 2)
             with down:
-                commit.try_commits(catalog, [staged], once=[staged.chain_id])  # on connections that are still open
-                [outcome] = commit.try_commits(catalog, [staged], once=[staged.chain_id])
+                # On connections that are still open.
+                commit.try_commits(catalog, [staged], without_retry=[staged.chain_id])
+                [outcome] = commit.try_commits(catalog, [staged], without_retry=[staged.chain_id])
                 assert isinstance(outcome, Failed)
             [landed] = commit.try_commits(catalog, [staged])
-            assert isinstance(landed, Landed)
+            assert isinstance(landed, Committed)
             assert ids_of(catalog, path) == [1, 2]
     text = str(outcome.error).replace(path[0], "shop")
     for varying, placeholder in VARYING.items():

@@ -17,7 +17,7 @@ from connector.config.settings import parse
 from connector.host.errors import ConnectorError, UserError
 from connector.iceberg.catalogs.opening import open_catalog, table_location
 from connector.iceberg.commits import commit
-from connector.iceberg.commits.commit import Failed, Landed, Outcome
+from connector.iceberg.commits.outcomes import Committed, Failed, Outcome
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
@@ -118,7 +118,7 @@ def test_a_failure_in_mid_run_is_told_and_loses_nothing(session: Session, name: 
     assert isinstance(outcome, Failed)
     check_text(SNAPSHOTS, name, session.text(outcome.error), {})
     proxy.choose = lambda _: GENUINE
-    assert isinstance(session.commit(), Landed)
+    assert isinstance(session.commit(), Committed)
     assert ids_of(session.catalog, session.staged.path) == [1, 2]
 
 

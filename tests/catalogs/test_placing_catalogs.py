@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 import duckdb
 import pytest
 
-from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_files
+from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from connector.iceberg.metadata.stored_files import files_under
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
@@ -78,7 +78,7 @@ def test_a_session_goes_by_where_its_table_is_and_cleans_up_there(
         assert [row["id"] for row in duckdb_rows(duckdb_on_s3, table.metadata_location, "id")] == [1]
         assert list(files_under(table.io, f"s3://{asked_for}/")) == []
         orphan = leave_behind(table, writer())
-        assert remove_orphan_files(reader, path, writer(), []) == 1
+        assert remove_task_orphans(reader, path, writer(), []) == 1
         assert orphan not in files_under(table.io, table.location())
 
 

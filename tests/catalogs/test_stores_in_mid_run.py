@@ -13,7 +13,7 @@ from connector.config.endpoint_config import EndpointConfig
 from connector.config.settings import parse
 from connector.iceberg.catalogs.opening import open_catalog, table_location
 from connector.iceberg.commits import commit
-from connector.iceberg.commits.commit import Failed
+from connector.iceberg.commits.outcomes import Failed
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
 from connector.storage import arrow_file_io
@@ -86,7 +86,7 @@ def fail_and_land(postgres: Postgres, name: str, storage: Storage, failing: Stor
         catalog.create_table(path, ID_ONLY, location=table_location(endpoint, path))
         staged = stage(catalog, path, WRITER, 1, 2)
         with open_catalog(config(postgres, failing)) as without_store:
-            (outcome,) = commit.try_commits(without_store, [staged], once=[staged.chain_id])
+            (outcome,) = commit.try_commits(without_store, [staged], without_retry=[staged.chain_id])
         assert isinstance(outcome, Failed)
         bucket = storage.get("bucket") or storage["container"]
         placeholders = {path[0]: "shop", bucket: "BUCKET", failing["endpoint"]: "ENDPOINT"}

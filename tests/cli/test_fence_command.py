@@ -22,7 +22,7 @@ from connector.cli.flow_files import ConfigFile
 from connector.host.errors import CommitUnknownError, FencedError, RetryableError, UserError
 from connector.iceberg.commits import commit, fence
 from connector.iceberg.commits.reset import Decision, perform_reset, plan_reset
-from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_files
+from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from connector.model import state
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import Generation, TableIdentifier
@@ -221,7 +221,7 @@ def test_rows_that_are_in_the_table_are_known_after_another_engine_has_rewritten
 
 
 def test_files_that_were_deleted_meanwhile_cannot_be_added(fenced: Fenced) -> None:
-    assert remove_orphan_files(fenced.catalog, PATH, WHOLE, []) == 1
+    assert remove_task_orphans(fenced.catalog, PATH, WHOLE, []) == 1
     with pytest.raises(UserError) as error:
         confirmed(fenced.place(fenced.lost), Decision.ADD)
     [deleted] = fenced.lost.locations

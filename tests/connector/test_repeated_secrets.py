@@ -17,6 +17,7 @@ from connector.host import logs
 from connector.host.errors import ConnectorError
 from connector.iceberg.catalogs.opening import open_catalog
 from connector.iceberg.commits import commit
+from connector.iceberg.commits.outcomes import Failed
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
 from connector.rpc.apply import apply
@@ -141,7 +142,7 @@ def test_what_a_rest_catalog_repeats_is_not_told_when_it_refuses_a_commit(
     with echoing_catalog(refuses, status, answer) as server:
         config = parse(on_rest(server, has_token=has_token), [])[0]
         (failed,) = commit.try_commits(open_catalog(config), [staged])
-    assert isinstance(failed, commit.Failed)
+    assert isinstance(failed, Failed)
     assert "planted" in server.repeated[0]
     assert "***" in str(failed.error)
     assert "planted" not in told(failed.error, *caplog.records)
@@ -157,7 +158,7 @@ def test_keys_in_an_answer_that_does_not_fit_are_not_told(
     unfitting = {"config": {"s3.secret-access-key": "a key that was planted"}}
     with echoing_catalog(lambda _: False, HTTPStatus.OK, unfitting) as server:
         (failed,) = commit.try_commits(open_catalog(parse(on_rest(server), [])[0]), [staged])
-    assert isinstance(failed, commit.Failed)
+    assert isinstance(failed, Failed)
     assert "metadata: Field required" in str(failed.error)
     assert "planted" not in "\n".join([str(failed.error), *(record.getMessage() for record in caplog.records)])
 

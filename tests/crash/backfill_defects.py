@@ -6,13 +6,14 @@ from typing import Any, Final
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import SetPropertiesUpdate
 
 from connector.evolution.table_change import StartBackfill
 from connector.iceberg import tables
 from connector.iceberg.commits import backfill, commit
 from connector.iceberg.commits.snapshot import SnapshotWriter
-from connector.iceberg.metadata.table_updates import find_generation, same_table
+from connector.iceberg.metadata.table_updates import find_generation, require_uuid
 from connector.model.owner import OWNER_PROPERTY
 from connector.model.state import StagedCommit
 from crash.faults import swap
@@ -24,7 +25,7 @@ def records_the_owner_before_the_backfill() -> None:
 
     def start_later(catalog: Catalog, table: Table, change: StartBackfill) -> None:
         owner = SetPropertiesUpdate(updates={OWNER_PROPERTY: change.target.owner.encode()})
-        catalog.commit_table(table, (same_table(table),), (owner,))
+        catalog.commit_table(table, (require_uuid(table),), (owner,))
         start(catalog, catalog.load_table(table.name()), change)
 
     swap(tables, "start_backfill", start_later)
@@ -34,15 +35,16 @@ def removes_the_rows_before_it_adds_others() -> None:
     """In a commit of its own."""
     send = commit._commit
 
-    def remove_first(catalog: Catalog, table: Table, shown: Table, staged: Sequence[StagedCommit], *rest: Any) -> Any:
-        if shown is table:
-            return send(catalog, table, shown, staged, *rest)
-        writer, snapshots = staged[0].writer, SnapshotWriter()
-        begun = backfill.begin_generation(table, find_generation(table, writer.materialization), shown.schema())
+    def remove_first(
+        tools: commit._Tools, loaded: commit._LoadedTable, staged: Sequence[StagedCommit]
+    ) -> TableMetadata:
+        if not loaded.generation.is_awaited:
+            return send(tools, loaded, staged)
+        table, writer, snapshots = loaded.table, staged[0].writer, SnapshotWriter()
+        begun = backfill.begin_generation(table, loaded.generation, loaded.task_table.schema())
         cleared = snapshots.clear(table, writer, backfill.remove_rows(table, writer, snapshots), {})
-        commit.commit_snapshot(catalog, table, cleared, {}, begun)
-        present = catalog.load_table(table.name())
-        return send(catalog, present, present, staged, *rest)
+        commit.commit_snapshot(tools.catalog, table, cleared, {}, begun)
+        return send(tools, commit._load(tools.catalog, staged), staged)
 
     swap(commit, "_commit", remove_first)
 
@@ -51,12 +53,12 @@ def adds_what_was_staged_before() -> None:
     """What was staged for a former generation passes for staged for the present one, by a process that recovers it."""
     commit_pending = commit._commit_pending
 
-    def commit_all(catalog: Catalog, pending: Sequence[StagedCommit], *rest: Any) -> Any:
-        generation = find_generation(catalog.load_table(pending[0].path), pending[0].writer.materialization)
+    def commit_all(tools: commit._Tools, pending: Sequence[StagedCommit]) -> Any:
+        generation = find_generation(tools.catalog.load_table(pending[0].path), pending[0].writer.materialization)
         if pending[0].table_uuid not in generation.former:
-            return commit_pending(catalog, pending, *rest)
+            return commit_pending(tools, pending)
         taken = [replace(each, table_uuid=generation.uuid, is_recovered=True) for each in pending]
-        return replace(commit_pending(catalog, taken, *rest), commits=tuple(pending))
+        return replace(commit_pending(tools, taken), staged=tuple(pending))
 
     swap(commit, "_commit_pending", commit_all)
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from connector.encoding.compaction import CompactedGroup
+from connector.encoding.file_groups import CompactedGroup
 from connector.iceberg.commits import compaction_changes
-from connector.iceberg.commits.commit import Committed
 from connector.iceberg.commits.compaction_commit import CompactionCommit
+from connector.iceberg.commits.outcomes import TableCommit
 from connector.iceberg.maintenance import background_compaction, compaction_plan
 from connector.iceberg.maintenance.background_compaction import BackgroundCompaction
 from connector.iceberg.maintenance.compaction_thresholds import CompactionThresholds
@@ -45,8 +45,8 @@ def guard_compaction() -> None:
     swap(CompactionThresholds, "min_files", 2)
     note_commit, commit = BackgroundCompaction.note_commit, CompactionCommit.commit
 
-    def note_some(self: BackgroundCompaction, committed: Committed, count: int) -> None:
-        if committed.table.name()[-1] in TABLES:
+    def note_some(self: BackgroundCompaction, committed: TableCommit, count: int) -> None:
+        if committed.before.name()[-1] in TABLES:
             note_commit(self, committed, count)
 
     swap(BackgroundCompaction, "note_commit", note_some)

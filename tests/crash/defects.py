@@ -8,14 +8,16 @@ from typing import Any, Final
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
 from connector.config.endpoint_config import EndpointConfig
 from connector.iceberg.catalogs import opening
 from connector.iceberg.commits import commit, fence, snapshot
-from connector.iceberg.commits.fence import Tenure
+from connector.iceberg.commits.fence import WriterFence
 from connector.iceberg.commits.staged_files import StagedFiles
 from connector.iceberg.metadata.manifests import WrittenLists
+from connector.iceberg.metadata.table_updates import find_generation
 from connector.model.state import DataFile, StagedCommit, StagedTransaction, WriterId
 from connector.session import open_tables, recovery, transactions
 from connector.session.backlog import Backlog
@@ -35,10 +37,10 @@ def plant() -> None:
 
 
 def advances_without_files() -> None:
-    def advance(
-        catalog: Any, table: Table, _: Table, staged: Sequence[StagedCommit], snapshots: Any, properties: Any, *__: Any
-    ) -> Any:
-        return commit.commit_snapshot(catalog, table, snapshots.keep_files(table, staged[0].writer, {}), properties)
+    def advance(tools: commit._Tools, loaded: commit._LoadedTable, staged: Sequence[StagedCommit]) -> TableMetadata:
+        kept = tools.snapshots.keep_files(loaded.table, staged[0].writer, {})
+        properties = fence.advance(loaded.table.properties, staged[-1])
+        return commit.commit_snapshot(tools.catalog, loaded.table, kept, properties)
 
     swap(commit, "_commit", advance)
 
@@ -48,13 +50,13 @@ def acknowledges_early() -> None:
     late: dict[tuple[str, str], Callable[[], object]] = {}
     send, load = commit._commit, commit._load
 
-    def load_late(catalog: Any, chain: Sequence[StagedCommit]) -> Table:
+    def load_late(catalog: Any, chain: Sequence[StagedCommit]) -> commit._LoadedTable:
         late.pop(chain[0].path, lambda: None)()
         return load(catalog, chain)
 
-    def send_later(catalog: Any, table: Table, shown: Table, staged: Sequence[StagedCommit], *rest: Any) -> Any:
-        late[staged[0].path] = lambda: send(catalog, table, shown, staged, *rest)
-        return table.metadata
+    def send_later(tools: Any, loaded: commit._LoadedTable, staged: Sequence[StagedCommit]) -> TableMetadata:
+        late[staged[0].path] = lambda: send(tools, loaded, staged)
+        return loaded.table.metadata
 
     swap(commit, "_commit", send_later)
     swap(commit, "_load", load_late)
@@ -84,16 +86,16 @@ def shows_at_start_commit() -> None:
 
 
 def forgets_recovery() -> None:
-    swap(open_tables, "find_overlapping", lambda *_: [])
+    swap(open_tables, "select_overlapping_commits", lambda *_: [])
 
 
 def finishes_one_table_of_a_binding() -> None:
-    staged_for = recovery.find_overlapping
+    staged_for = recovery.select_overlapping_commits
 
     def one_each(*about: Any) -> list[StagedCommit]:
         return list({commit.writer: commit for commit in staged_for(*about)}.values())
 
-    swap(open_tables, "find_overlapping", one_each)
+    swap(open_tables, "select_overlapping_commits", one_each)
 
 
 def ignores_the_fence() -> None:
@@ -103,12 +105,13 @@ def ignores_the_fence() -> None:
 def cleans_up_when_in_doubt() -> None:
     send = commit._commit
 
-    def send_or_clean_up(catalog: Any, table: Table, shown: Table, staged: Sequence[StagedCommit], *rest: Any) -> Any:
+    def send_or_clean_up(tools: Any, loaded: commit._LoadedTable, staged: Sequence[StagedCommit]) -> TableMetadata:
+        io = loaded.table.io
         try:
-            return send(catalog, table, shown, staged, *rest)
+            return send(tools, loaded, staged)
         except Exception:
-            for file in (file for entry in staged for file in files_of(table.io, entry.files)):
-                table.io.delete(file.path)
+            for file in (file for entry in staged for file in files_of(io, entry.files)):
+                io.delete(file.path)
             raise
 
     swap(commit, "_commit", send_or_clean_up)
@@ -120,7 +123,7 @@ def reads_the_fence_late() -> None:
     def stage_on_the_present_value(self: Any, index: int, *rest: Any) -> StagedCommit:
         [catalog], bound = self._committer._attempt.args, self._tables[index]
         properties = catalog.load_table(bound.binding.path).properties
-        self._tenures[index] = Tenure.begin(properties, bound.writer, [])
+        self._fences[index] = WriterFence.begin(properties, bound.writer, [])
         return stage_table(self, index, *rest)
 
     swap(transactions.Session, "_stage_table", stage_on_the_present_value)
@@ -134,7 +137,7 @@ def derives_the_fence_from_the_checkpoint() -> None:
     ) -> StagedCommit:
         staged = stage_table(self, index, files, found, checkpoint)
         predictable = replace(staged, next=hashlib.sha256(checkpoint.encode()).hexdigest()[:32])
-        self._tenures[index] = self._tenures[index].after(predictable)
+        self._fences[index] = self._fences[index].after(predictable)
         return predictable
 
     swap(transactions.Session, "_stage_table", stage_predictably)
@@ -197,7 +200,11 @@ def drops_what_others_appended() -> None:
 
 
 def checks_no_uuid() -> None:
-    swap(commit, "_load", lambda catalog, chain: catalog.load_table(chain[0].path))
+    def load(catalog: Any, chain: Sequence[StagedCommit]) -> commit._LoadedTable:
+        table = catalog.load_table(chain[0].path)
+        return commit._LoadedTable(table, find_generation(table, chain[0].writer.materialization))
+
+    swap(commit, "_load", load)
 
 
 def commits_without_looking() -> None:
@@ -208,7 +215,7 @@ def looks_at_its_own_range_only() -> None:
     def overlapping(properties: Mapping[str, str], writer: WriterId) -> dict[str, str]:
         return {name: value for name, value in properties.items() if name == fence.property_name(writer)}
 
-    swap(fence, "find_overlapping", overlapping)
+    swap(fence, "find_overlapping_fences", overlapping)
 
 
 def finishes_its_own_range_only() -> None:

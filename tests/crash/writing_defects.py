@@ -28,7 +28,7 @@ def dates_by_its_own_clock() -> None:
 
 
 def reuses_manifests() -> None:
-    swap(snapshot, "_fresh", lambda manifest: manifest)
+    swap(snapshot, "copy_manifest", lambda manifest: manifest)
 
 
 def waits_as_long_as_the_library() -> None:

@@ -13,7 +13,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-UNFIT: list[tuple[PrimitiveType, str]] = [
+INVALID: list[tuple[PrimitiveType, str]] = [
     (BooleanType(), '"true"'),
     (BooleanType(), "1"),
     (LongType(), "9223372036854775808"),

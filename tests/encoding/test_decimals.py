@@ -1,11 +1,11 @@
-"""Numbers of any form in columns of any precision and scale: all their digits land, or they are unfit."""
+"""Numbers of any form in columns of any precision and scale: all their digits land, or they are invalid."""
 
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.types import DecimalType
 
-from connector.encoding.tuple_columns import FittedColumn, PlainCells, fit
+from connector.encoding.tuple_columns import CheckedColumn, PlainCells, check_column
 from support.expected_rows import canonical
 from support.fitting import fits
 
@@ -34,21 +34,23 @@ def _digits(count: int) -> st.SearchStrategy[str]:
 
 
 @given(columns())
-def test_every_digit_lands_or_the_number_is_unfit(column: tuple[DecimalType, list[str | None]]) -> None:
+def test_every_digit_lands_or_the_number_is_invalid(column: tuple[DecimalType, list[str | None]]) -> None:
     type_, numbers = column
     texts = ["null" if number is None else f'"{number}"' for number in numbers]
-    unfit = {row for row, text in enumerate(texts) if not fits(str(type_), text)}
-    expected = [None if row in unfit else canonical(str(type_), text) for row, text in enumerate(texts)]
+    invalid = {row for row, text in enumerate(texts) if not fits(str(type_), text)}
+    expected = [None if row in invalid else canonical(str(type_), text) for row, text in enumerate(texts)]
 
     together, alone = _column(type_, texts), [_column(type_, [text]) for text in texts]
 
-    assert together.unfit.keys() == unfit == {row for row, found in enumerate(alone) if found.unfit}
+    assert together.invalid.keys() == invalid == {row for row, found in enumerate(alone) if found.invalid}
     assert _texts(together) == expected == [text for found in alone for text in _texts(found)]
 
 
-def _column(type_: DecimalType, texts: list[str]) -> FittedColumn:
-    return fit(PlainCells(msgspec.Raw, type_, [msgspec.Raw(text.encode()) for text in texts]), is_required=False)
+def _column(type_: DecimalType, texts: list[str]) -> CheckedColumn:
+    return check_column(
+        PlainCells(msgspec.Raw, type_, [msgspec.Raw(text.encode()) for text in texts]), is_required=False
+    )
 
 
-def _texts(found: FittedColumn) -> list[str | None]:
+def _texts(found: CheckedColumn) -> list[str | None]:
     return [None if value is None else f"{value:f}" for value in found.array.to_pylist()]

@@ -26,7 +26,7 @@ def test_keys_are_converted_as_columns_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("column_type", "fitting", "unfit"),
+    ("column_type", "fitting", "invalid"),
     [
         (LongType(), "7", '"x"'),
         (DateType(), '"2020-01-01"', "1"),
@@ -35,8 +35,8 @@ def test_keys_are_converted_as_columns_are() -> None:
         (DoubleType(), "1e300", "1e999"),
     ],
 )
-def test_a_key_that_its_columns_cannot_hold_is_left_out(column_type: PrimitiveType, fitting: str, unfit: str) -> None:
-    texts = [f"[1,{each}]" for each in (fitting, unfit, fitting)]
+def test_a_key_that_its_columns_cannot_hold_is_left_out(column_type: PrimitiveType, fitting: str, invalid: str) -> None:
+    texts = [f"[1,{each}]" for each in (fitting, invalid, fitting)]
 
     assert [row[-1] for row in table(texts, LongType(), column_type)] == [texts[0], texts[2]]
 

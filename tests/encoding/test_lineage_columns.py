@@ -12,7 +12,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.types import IcebergType, LongType, StringType
 
 from connector.encoding import copied_row_groups, source_rows
-from connector.encoding.compaction import Compaction, FileGroup
+from connector.encoding.file_groups import Compaction, FileGroup
 from connector.encoding.group_compaction import compact_group
 from connector.encoding.position_deletes import write_position_deletes
 from connector.encoding.rewriting import Rewriting

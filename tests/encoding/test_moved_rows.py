@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from connector.encoding.compaction import CompactedGroup, FileGroup
+from connector.encoding.file_groups import CompactedGroup, FileGroup
 from connector.encoding.moved_rows import find_moved
 from connector.encoding.position_deletes import write_position_deletes
 from connector.encoding.row_order import RowOrderWriter

@@ -10,7 +10,7 @@ from connector.encoding.decoder import RowDecoder
 from connector.host.errors import InvalidValueError
 from connector.model.binding import Binding, Column
 from connector.model.invalid_values import OnInvalid, Treated, Treatment
-from encoding.example_values import UNFIT, USUAL
+from encoding.example_values import INVALID, USUAL
 from encoding.store_lines import binding, column, decode, json_line, numbered, packed, plain
 from protocol.protocol_error import ProtocolError
 
@@ -19,8 +19,8 @@ def nulling(*types: PrimitiveType, **options: Any) -> Binding:
     return replace(binding(*types, **options), on_invalid=OnInvalid.NULL)
 
 
-@pytest.mark.parametrize(("type_", "json"), UNFIT, ids=str)
-def test_an_unfit_value_becomes_null_and_its_neighbours_stay(type_: PrimitiveType, json: str) -> None:
+@pytest.mark.parametrize(("type_", "json"), INVALID, ids=str)
+def test_an_invalid_value_becomes_null_and_its_neighbours_stay(type_: PrimitiveType, json: str) -> None:
     lines = [json_line(USUAL[type_], key="1"), json_line(json, key="2"), json_line(USUAL[type_], key="3")]
     [usual] = column(decode(binding(type_), lines[:1]))
 
@@ -37,7 +37,7 @@ def test_an_unfit_value_becomes_null_and_its_neighbours_stay(type_: PrimitiveTyp
 
 
 @pytest.mark.parametrize("form", [plain, packed])
-def test_every_unfit_value_is_counted_by_its_field(form: Any) -> None:
+def test_every_invalid_value_is_counted_by_its_field(form: Any) -> None:
     dates, numbers = ["yesterday", "2024-01-01", 20240101, None], ["x", 2**63, 7, 1.5]
     lines = [form(n, date, number) for n, (date, number) in enumerate(zip(dates * 500, numbers * 500, strict=True))]
 

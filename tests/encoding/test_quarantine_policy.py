@@ -10,10 +10,10 @@ from pyiceberg.types import DateType, DoubleType, LongType, PrimitiveType, Strin
 
 from connector.encoding.column_types import arrow_schema
 from connector.encoding.decoder import RowDecoder
-from connector.encoding.invalid_cells import RejectedRow, batch_of
+from connector.encoding.invalid_cells import RejectedRow, make_batch
 from connector.model.binding import Binding
 from connector.model.invalid_values import OnInvalid, Treated, Treatment
-from encoding.example_values import UNFIT, USUAL
+from encoding.example_values import INVALID, USUAL
 from encoding.store_lines import binding, column, decode, json_line, numbered, packed, packed_line, plain
 from protocol.protocol_error import ProtocolError
 
@@ -22,8 +22,8 @@ def quarantining(*types: PrimitiveType, **options: Any) -> Binding:
     return replace(binding(*types, **options), on_invalid=OnInvalid.QUARANTINE)
 
 
-@pytest.mark.parametrize(("type_", "json"), UNFIT, ids=str)
-def test_a_row_with_an_unfit_value_is_rejected_as_it_was_sent(type_: PrimitiveType, json: str) -> None:
+@pytest.mark.parametrize(("type_", "json"), INVALID, ids=str)
+def test_a_row_with_an_invalid_value_is_rejected_as_it_was_sent(type_: PrimitiveType, json: str) -> None:
     lines = [json_line(USUAL[type_], key="1"), json_line(json, key="2"), json_line(USUAL[type_], key="3")]
 
     decoded = decode(quarantining(type_), lines)
@@ -147,7 +147,9 @@ def test_rejected_rows_become_the_columns_of_their_table() -> None:
     )
     now = datetime(2026, 11, 21, 12, 30, tzinfo=UTC)
 
-    batch = batch_of([RejectedRow("r", "f", "[1]", "{}"), RejectedRow("s", "g", "[2]", "{}")], now, arrow_schema(table))
+    batch = make_batch(
+        [RejectedRow("r", "f", "[1]", "{}"), RejectedRow("s", "g", "[2]", "{}")], now, arrow_schema(table)
+    )
 
     assert [[*row.values()] for row in batch.to_pylist()] == [
         ["r", "f", "[1]", "{}", now],

@@ -21,7 +21,7 @@ from pyiceberg.types import (
 
 from connector.host.errors import InvalidValueError
 from connector.model.invalid_values import Treated, Treatment
-from encoding.example_values import UNFIT, USUAL
+from encoding.example_values import INVALID, USUAL
 from encoding.store_lines import binding, column, decode, json_line, packed, plain
 
 LAST_INSTANT = datetime(9999, 12, 31, 23, 59, 59, 999999, UTC)
@@ -151,7 +151,7 @@ def test_what_lies_outside_the_years_1_to_9999_is_clamped_and_counted(
     ]
 
 
-@pytest.mark.parametrize(("type_", "json"), UNFIT, ids=str)
+@pytest.mark.parametrize(("type_", "json"), INVALID, ids=str)
 def test_a_value_that_fits_in_no_way_is_an_error_that_says_all_about_it(type_: PrimitiveType, json: str) -> None:
     lines = [json_line(USUAL[type_]), json_line(USUAL[type_]), json_line(json, key="77"), json_line(USUAL[type_])]
 
@@ -192,7 +192,7 @@ def test_a_value_that_fits_in_no_way_is_an_error_that_says_all_about_it(type_: P
     ],
     ids=str,
 )
-def test_the_packed_form_names_an_unfit_value_just_as_well(type_: PrimitiveType, value: Any) -> None:
+def test_the_packed_form_names_an_invalid_value_just_as_well(type_: PrimitiveType, value: Any) -> None:
     lines = [packed(1, None), packed(77, value), packed(3, None)]
 
     with pytest.raises(InvalidValueError) as raised:

@@ -18,7 +18,7 @@ from connector.encoding.rewriting import Rewrite
 from connector.encoding.row_lines import Lines
 from connector.iceberg.bound_table import bind_all
 from connector.iceberg.commits import commit, fence
-from connector.iceberg.commits.fence import Tenure, file_prefix
+from connector.iceberg.commits.fence import WriterFence, file_prefix
 from connector.iceberg.tables import find_all
 from connector.model.binding import Policy
 from connector.model.state import StagedCommit
@@ -69,8 +69,8 @@ class LocalTask:
         opened = _decoded(request.Open, "open", {"materialization": self._materialization(binding)})
         [bound] = bind_all(self.catalog, opened.materialization, WHOLE_RANGE.key_range, [Policy()])
         table = self.catalog.load_table(bound.binding.path)
-        tenure = Tenure.begin(table.properties, bound.writer, [])
-        prefix = file_prefix(bound.writer, bound.table_uuid, tenure.in_file_names)
+        writer_fence = WriterFence.begin(table.properties, bound.writer, [])
+        prefix = file_prefix(bound.writer, bound.table_uuid, writer_fence.in_file_names)
 
         def location() -> str:
             return f"{table.location()}/data/{prefix}-{uuid.uuid4()}.parquet"
@@ -80,14 +80,14 @@ class LocalTask:
         file.write(decoder.decode(Lines(b"".join(stores), lambda place: place + 1)).batch)
         return StagedCommit(
             writer=bound.writer,
-            prev=tenure.prev,
-            next=fence.new_value(tenure.prev),
+            prev=writer_fence.prev,
+            next=fence.new_value(writer_fence.prev),
             path=bound.binding.path,
             table_uuid=bound.table_uuid,
             spec_id=bound.arrangement.spec_id,
             schema_id=bound.schema_id,
             files=tuple(file.finish()),
-            known=tenure.known,
+            known=writer_fence.known,
         )
 
     def landed(self, staged: StagedCommit) -> Table:

@@ -37,7 +37,7 @@ from pyiceberg.types import (
 from connector.host.errors import UserError
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.file_names import FileOrigin
-from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_files
+from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from connector.model.state import WriterId
 from protocol.flow import WHOLE_RANGE
 from support.altered_tables import (
@@ -295,11 +295,11 @@ def test_what_a_crash_leaves_behind_is_collected_once_it_is_certain_and_nothing_
     with pytest.raises(KeyboardInterrupt):
         fit(catalog, *QTY_AS_TEXT, rewrite=Counting(crash))
     left_behind = files_of_ours(catalog)
-    assert remove_orphan_files(catalog, PATH, WRITER, []) == 0
+    assert remove_task_orphans(catalog, PATH, WRITER, []) == 0
     fit(catalog, *QTY_AS_TEXT)
-    assert remove_orphan_files(catalog, PATH, WRITER, []) == 0
+    assert remove_task_orphans(catalog, PATH, WRITER, []) == 0
     committed(catalog, 3)
-    remove_orphan_files(catalog, PATH, WRITER, [])
+    remove_task_orphans(catalog, PATH, WRITER, [])
     assert [row["qty"] for row in rows(catalog)] == ["10", None, None]
     assert len(left_behind & files_of_ours(catalog)) == 1  # the transaction's, which had nothing to be converted
 
@@ -310,7 +310,7 @@ def test_files_that_a_session_may_take_for_left_behind_are_written_anew(catalog:
 
     def commit_and_collect() -> None:
         committed(catalog, 3)
-        assert remove_orphan_files(catalog, PATH, WRITER, []) == 1
+        assert remove_task_orphans(catalog, PATH, WRITER, []) == 1
 
     counting = Counting(commit_and_collect)
     fit(catalog, *QTY_AS_TEXT, rewrite=counting)

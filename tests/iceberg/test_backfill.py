@@ -18,12 +18,13 @@ from connector.evolution.changes import plan_changes
 from connector.evolution.table_change import NewColumn, StartBackfill, TableChange, Target
 from connector.host.errors import FencedError, UserError
 from connector.iceberg.commits import fence
-from connector.iceberg.commits.commit import Superseded, commit_all_or_raise, try_commits
+from connector.iceberg.commits.commit import commit_all_or_raise, try_commits
+from connector.iceberg.commits.outcomes import Superseded
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
-from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_files
 from connector.iceberg.maintenance.remove_staged_files import remove_staged_files_after
+from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from connector.iceberg.metadata.listed_files import ManifestReader
-from connector.iceberg.metadata.table_updates import find_generation, show_generation
+from connector.iceberg.metadata.table_updates import find_generation, restrict_to_generation
 from connector.iceberg.table_view import TableViews
 from connector.iceberg.tables import evolve
 from connector.model.owner import Owner
@@ -356,8 +357,8 @@ def column_of_documents() -> Any:
 
 def view_paths(catalog: Catalog, *pending: StagedCommit) -> set[str]:
     table = catalog.load_table(PATH)
-    shown = show_generation(table, find_generation(table, MATERIALIZATION))
-    return {file.path for file in TableViews(ManifestReader()).view(shown, pending).files}
+    task_table = restrict_to_generation(table, find_generation(table, MATERIALIZATION))
+    return {file.path for file in TableViews(ManifestReader()).view(task_table, pending).files}
 
 
 def test_rejected_rows_are_deleted_at_once(catalog: Catalog) -> None:
@@ -407,10 +408,10 @@ def data_files(table: Table) -> set[str]:
 def test_files_of_killed_processes_of_before_are_orphans(catalog: Catalog) -> None:
     left_behind = staged(catalog, {"id": 66, "qty": 6}, writer=writer(0))
     named = staged(catalog, {"id": 67, "qty": 6}, writer=writer(0, LEFT))
-    assert remove_orphan_files(catalog, PATH, writer(0), []) == 0
+    assert remove_task_orphans(catalog, PATH, writer(0), []) == 0
     backfill(catalog)
     pending = staged(catalog, *NEW_ROWS, writer=writer(1))
-    assert remove_orphan_files(catalog, PATH, writer(1), [named]) == 1
+    assert remove_task_orphans(catalog, PATH, writer(1), [named]) == 1
     assert not exists(left_behind)
     assert exists(named)
     land(catalog, pending)

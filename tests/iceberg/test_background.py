@@ -19,7 +19,7 @@ from pyiceberg.table.update import SetPropertiesUpdate
 from connector.evolution.changes import DEFAULT_PROPERTIES
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.commits import commit, snapshot
-from connector.iceberg.commits.commit import Landed
+from connector.iceberg.commits.outcomes import Committed
 from connector.iceberg.maintenance import background, expire_snapshots
 from connector.iceberg.maintenance.background import Maintenance, run_maintenance
 from connector.iceberg.metadata.retention import GC_ENABLED, MAX_AGE
@@ -58,9 +58,9 @@ def metadata_files(catalog: Catalog) -> list[Path]:
     return list(Path(table_of(catalog).location().removeprefix("file://"), "metadata").iterdir())
 
 
-def land(maintenance: Maintenance, catalog: Catalog, *ids: int) -> Landed:
+def land(maintenance: Maintenance, catalog: Catalog, *ids: int) -> Committed:
     [outcome] = commit.try_commits(catalog, [stage(catalog, PATH, WRITER, *ids)])
-    assert isinstance(outcome, Landed)
+    assert isinstance(outcome, Committed)
     assert outcome.commit
     maintenance.after_commit(outcome.commit)
     return outcome
@@ -234,7 +234,7 @@ def test_a_failure_is_a_warning_and_keeps_nothing_else_from_being_done(
     def refuse(*_: object) -> int:
         raise ServiceUnavailableError("503")
 
-    monkeypatch.setattr(background, "remove_orphan_files", refuse)
+    monkeypatch.setattr(background, "remove_task_orphans", refuse)
     for number in range(3):
         land(Maintenance(catalog), catalog, number)
     in_background.finish_earlier_work(bound(catalog), [])
@@ -265,7 +265,7 @@ def test_a_session_that_ends_waits_for_nothing(catalog: Catalog, monkeypatch: py
         hung.set()
         released.wait(60)
 
-    monkeypatch.setattr(background, "remove_orphan_files", hang)
+    monkeypatch.setattr(background, "remove_task_orphans", hang)
     with run_maintenance(catalog) as running:
         running.finish_earlier_work(bound(catalog), [])
         hung.wait()
@@ -279,7 +279,7 @@ def test_located_rows_are_deleted_after_their_commit(tmp_path: Path) -> None:
     commit.commit_all_or_raise(catalog, [stage_updates(catalog, {1: "a", 2: "a"})])
     staged = stage_updates(catalog, {1: "b"})
     [outcome] = commit.try_commits(catalog, [staged])
-    assert isinstance(outcome, Landed)
+    assert isinstance(outcome, Committed)
     assert outcome.commit
     assert len(list(tmp_path.rglob("*-located.parquet"))) == 1
     maintenance = Maintenance(catalog)

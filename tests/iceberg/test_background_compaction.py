@@ -17,7 +17,8 @@ from connector.host import facts
 from connector.host.errors import RetryableError
 from connector.host.facts import CompactionDebt
 from connector.iceberg.commits import commit
-from connector.iceberg.commits.commit import Committed, Landed, TableLocks, try_commits
+from connector.iceberg.commits.commit import TableLocks, try_commits
+from connector.iceberg.commits.outcomes import Committed, TableCommit
 from connector.iceberg.maintenance import background_compaction
 from connector.iceberg.maintenance.background import Maintenance
 from connector.iceberg.maintenance.background_compaction import (
@@ -50,10 +51,10 @@ class Table:
     properties: dict[str, str] = field(default_factory=lambda: {"flow.compaction.enabled": "true"})
 
     @property
-    def committed(self) -> Committed:
+    def committed(self) -> TableCommit:
         table: Any = SimpleNamespace(name=lambda: self.path, location=lambda: "file:///table")
         metadata: Any = SimpleNamespace(properties=self.properties)
-        return Committed(table, metadata)
+        return TableCommit(table, metadata)
 
 
 class Clock:
@@ -213,7 +214,7 @@ def maintained(catalog: Catalog) -> Iterator[Maintenance]:
 
 def land(catalog: Catalog, maintained: Maintenance, *ids: int) -> None:
     [outcome] = try_commits(catalog, [stage_updates(catalog, dict.fromkeys(ids, "a"))])
-    assert isinstance(outcome, Landed)
+    assert isinstance(outcome, Committed)
     assert outcome.commit
     maintained.after_commit(outcome.commit)
     maintained.finish()
@@ -258,10 +259,10 @@ def test_tables_of_table_buckets_are_left_to_the_service(catalog: Catalog, monke
 
 def test_commits_that_come_while_maintenance_is_busy_are_noted_together(catalog: Catalog) -> None:
     noted: list[tuple[int | None, int]] = []
-    maintained = Maintenance(catalog, lambda commit, count: noted.append((commit.metadata.current_snapshot_id, count)))
+    maintained = Maintenance(catalog, lambda commit, count: noted.append((commit.after.current_snapshot_id, count)))
     for number in range(3):
         [outcome] = try_commits(catalog, [stage_updates(catalog, {number: "a"})])
-        assert isinstance(outcome, Landed)
+        assert isinstance(outcome, Committed)
         assert outcome.commit
         maintained.after_commit(outcome.commit)
     maintained.finish()

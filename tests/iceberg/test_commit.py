@@ -23,7 +23,8 @@ from sqlalchemy.exc import OperationalError
 from connector.host.errors import CommitUnknownError, ConnectorError, FencedError, RetryableError, UserError
 from connector.host.logs import FIELDS
 from connector.iceberg.commits import commit, fence
-from connector.iceberg.commits.fence import Tenure
+from connector.iceberg.commits.fence import WriterFence
+from connector.iceberg.commits.outcomes import Committed, Failed
 from connector.model.state import ColumnStatistics, DataFile, StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from support.snapshots import check_text
@@ -73,21 +74,21 @@ def stage(
     that opens now."""
     table = catalog.load_table(PATH)
     writer = WriterId("acme/orders", state_key, key_range)
-    tenure = Tenure.begin(table.properties, writer, waiting)
+    writer_fence = WriterFence.begin(table.properties, writer, waiting)
     path = Path(table.location().removeprefix("file://")) / "data" / f"{uuid.uuid4()}.parquet"
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.table({"id": list(ids)}, schema=ARROW_SCHEMA), path)
     statistics = ColumnStatistics(1, 40, len(ids), 0, min(ids).to_bytes(8, "little"), max(ids).to_bytes(8, "little"))
     return StagedCommit(
         writer=writer,
-        prev=tenure.prev if prev is None else prev,
+        prev=writer_fence.prev if prev is None else prev,
         next=fence.new_value(),
         path=PATH,
         table_uuid=str(table.metadata.table_uuid),
         spec_id=0,
         schema_id=0,
         files=(DataFile(path.as_uri(), len(ids), path.stat().st_size, (4,), (statistics,)),),
-        known=tenure.known,
+        known=writer_fence.known,
     )
 
 
@@ -391,15 +392,15 @@ def test_a_table_that_has_refused_what_earlier_sessions_staged_is_not_asked_for_
     parents = replace(stage(catalog, [1]), is_recovered=True)
     own = stage(catalog, [2], key_range=LEFT, waiting=[parents])
     catalog.faults = [refused]
-    outcomes = commit.try_commits(catalog, [own, parents], once={parents.chain_id})
-    assert [type(outcome) for outcome in outcomes] == [commit.Failed] * 2
+    outcomes = commit.try_commits(catalog, [own, parents], without_retry={parents.chain_id})
+    assert [type(outcome) for outcome in outcomes] == [Failed] * 2
     assert ids(catalog) == []
 
 
 def test_what_waits_for_a_table_that_was_replaced_holds_up_nothing(catalog: FaultyCatalog) -> None:
     of_the_old_one = replace(stage(catalog, [1]), is_recovered=True, table_uuid=str(uuid.uuid4()))
     outcomes = commit.try_commits(catalog, [stage(catalog, [2], key_range=LEFT), of_the_old_one])
-    assert {type(outcome) for outcome in outcomes} == {commit.Failed, commit.Landed}
+    assert {type(outcome) for outcome in outcomes} == {Failed, Committed}
     assert ids(catalog) == [2]
 
 
@@ -460,11 +461,11 @@ def test_broken_metadata_are_one_tables_failure(catalog: FaultyCatalog, content:
     assert current is not None
     Path(current.manifest_list.removeprefix("file://")).write_bytes(content)
     failed, landed = commit.try_commits(catalog, [broken, staged])
-    assert isinstance(failed, commit.Failed)
+    assert isinstance(failed, Failed)
     assert "shop.broken" in str(failed.error)
     if not content:
         check_text(SNAPSHOTS, "metadata that cannot be read", str(failed.error), {})
-    assert isinstance(landed, commit.Landed)
+    assert isinstance(landed, Committed)
     assert ids(catalog) == [2]
 
 
@@ -472,20 +473,20 @@ def test_a_partition_spec_that_is_gone_is_one_tables_failure(catalog: FaultyCata
     staged = stage(catalog, [2])
     broken = replace(in_another_table(catalog, staged), spec_id=7)
     failed, landed = commit.try_commits(catalog, [broken, staged])
-    assert isinstance(failed, commit.Failed)
+    assert isinstance(failed, Failed)
     check_text(SNAPSHOTS, "staged files of a partition spec that is gone", str(failed.error), {})
-    assert isinstance(landed, commit.Landed)
+    assert isinstance(landed, Committed)
 
 
 def test_a_table_that_has_failed_before_gets_one_attempt(catalog: FaultyCatalog) -> None:
     """Its retries would hold up the acknowledgement of the others."""
     staged = stage(catalog, [1])
     catalog.faults = [refused, lambda send: send()]
-    [failed] = commit.try_commits(catalog, [staged], once={staged.chain_id})
-    assert isinstance(failed, commit.Failed)
+    [failed] = commit.try_commits(catalog, [staged], without_retry={staged.chain_id})
+    assert isinstance(failed, Failed)
     assert len(catalog.faults) == 1
     [landed] = commit.try_commits(catalog, [staged])
-    assert isinstance(landed, commit.Landed)
+    assert isinstance(landed, Committed)
 
 
 def test_a_clock_that_was_set_back_does_not_put_a_snapshot_before_its_parent(

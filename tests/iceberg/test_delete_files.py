@@ -10,7 +10,7 @@ from connector.host.errors import UserError
 from connector.iceberg.commits import delete_files
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
-from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_files
+from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from support.altered_tables import PATH, append, current_manifests, entries
 from support.foreign_deletes import delete_equal, delete_position
 from support.readers import duckdb_connection
@@ -25,7 +25,7 @@ MOST = 4
 
 @pytest.fixture
 def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Catalog:
-    monkeypatch.setattr(delete_files, "MOST", MOST)
+    monkeypatch.setattr(delete_files, "MAX_PARTITION_SCOPED", MOST)
     catalog = local_catalog(tmp_path)
     make_table(catalog)
     return catalog
@@ -90,7 +90,9 @@ def test_other_engines_read_one_row_for_each_key(catalog: Catalog, tmp_path: Pat
     assert values_of(catalog) == {1: "b", 2: "a", 4: "c"}
 
 
-@pytest.mark.parametrize(("touched", "files"), [(delete_files.OWN_FILES, delete_files.OWN_FILES), (12, 1)])
+@pytest.mark.parametrize(
+    ("touched", "files"), [(delete_files.FILE_SCOPED_UP_TO, delete_files.FILE_SCOPED_UP_TO), (12, 1)]
+)
 def test_a_few_data_files_get_a_delete_file_each_and_many_get_one_together(
     catalog: Catalog, touched: int, files: int
 ) -> None:
@@ -208,9 +210,9 @@ def test_located_rows_and_delete_files_that_nobody_needs_are_deleted_and_no_othe
     left = pending.located.location.replace("/metadata/", "/data/").replace("-located", "-deletes")
     with catalog.load_table(PATH).io.new_output(left).create() as stream:
         stream.write(b"of an attempt that was refused")
-    assert remove_orphan_files(catalog, PATH, WRITER, [pending]) == 1, "the located rows of the first update"
+    assert remove_task_orphans(catalog, PATH, WRITER, [pending]) == 1, "the located rows of the first update"
     commit_all_or_raise(catalog, [pending])
-    assert remove_orphan_files(catalog, PATH, WRITER, []) == 2
+    assert remove_task_orphans(catalog, PATH, WRITER, []) == 2
     assert files(tmp_path, "-located.parquet") == 0
     assert files(tmp_path, "-deletes.parquet") == 2
     assert values_of(catalog) == {1: "b", 2: "c", 3: "a"}

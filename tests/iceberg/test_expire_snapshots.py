@@ -26,7 +26,7 @@ from connector.iceberg.commits import commit, fence
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.maintenance import retry_commits
 from connector.iceberg.maintenance.expire_snapshots import ExpiredSnapshots, expire_all_snapshots, expire_snapshots
-from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_files
+from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from connector.iceberg.metadata.references import SessionEndedError
 from connector.iceberg.metadata.retention import GC_ENABLED, MAX_AGE
 from connector.model.state import StagedCommit, WriterId
@@ -411,7 +411,7 @@ def test_what_a_killed_process_leaves_of_an_expiry_is_collected_by_the_next_sess
     assert len(table_of(catalog).snapshots()) == 1
     land(catalog, 5)
     assert left(catalog) > referred_to(catalog)
-    assert remove_orphan_files(catalog, PATH, WRITER, []) > 0
+    assert remove_task_orphans(catalog, PATH, WRITER, []) > 0
     assert left(catalog) == referred_to(catalog)
 
 
@@ -449,7 +449,7 @@ def test_snapshots_that_expire_under_the_eyes_of_one_who_reads_them_do_not_stop_
         return table
 
     monkeypatch.setattr(catalog, "load_table", loaded_before_an_expiry)
-    remove_orphan_files(catalog, PATH, WRITER, [])
+    remove_task_orphans(catalog, PATH, WRITER, [])
     assert loads == 2
     assert left(catalog) == referred_to(catalog)
 
@@ -475,7 +475,7 @@ def test_files_of_a_table_that_was_renamed_meanwhile_are_not_judged_by_the_one_t
 
     monkeypatch.setattr(catalog, "load_table", loaded_before_a_renaming)
     with pytest.raises(FileNotFoundError):
-        remove_orphan_files(catalog, PATH, WRITER, [])
+        remove_task_orphans(catalog, PATH, WRITER, [])
     assert ids_of(catalog, ("shop", "renamed")) == [0, 1, 2]
 
 
@@ -484,7 +484,7 @@ def test_a_file_that_is_gone_without_an_expiry_is_an_error(catalog: Catalog) -> 
         land(catalog, number)
     Path(table_of(catalog).snapshots()[-1].manifest_list.removeprefix("file://")).unlink()
     with pytest.raises(FileNotFoundError):
-        remove_orphan_files(catalog, PATH, WRITER, [])
+        remove_task_orphans(catalog, PATH, WRITER, [])
 
 
 def test_a_clock_that_is_behind_the_tables_expires_nothing(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -495,7 +495,8 @@ def test_a_clock_that_is_behind_the_tables_expires_nothing(catalog: Catalog, mon
         land(catalog, 1)
     land(catalog, 2)
     monkeypatch.setattr(
-        "connector.iceberg.maintenance.expire_snapshots.due", lambda metadata, _: [metadata.snapshots[0].snapshot_id]
+        "connector.iceberg.maintenance.expire_snapshots.find_due",
+        lambda metadata, _: [metadata.snapshots[0].snapshot_id],
     )
     assert expire_snapshots(catalog, PATH) == 0
     assert len(table_of(catalog).snapshots()) == 2

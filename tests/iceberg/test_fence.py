@@ -8,7 +8,7 @@ import pytest
 
 from connector.host.errors import FencedError, UserError
 from connector.iceberg.commits import fence
-from connector.iceberg.commits.fence import Tenure
+from connector.iceberg.commits.fence import WriterFence
 from connector.model.state import Known, StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from support.snapshots import check_text
@@ -118,8 +118,8 @@ def test_a_range_that_opens_again_builds_on_the_closed_value_that_it_read() -> N
 
 def opened(of: WriterId, properties: dict[str, str], *waiting: StagedCommit) -> list[StagedCommit]:
     """The first transaction of a session that finds these properties."""
-    tenure = Tenure.begin(properties, of, recovered(waiting))
-    return [staged(tenure.prev, "own-1", of, known=tenure.known)]
+    writer_fence = WriterFence.begin(properties, of, recovered(waiting))
+    return [staged(writer_fence.prev, "own-1", of, known=writer_fence.known)]
 
 
 @pytest.mark.parametrize("successor", [writer(LEFT), writer(RIGHT), writer(LEFT, OLD_KEY), writer(WHOLE, OLD_KEY)])
@@ -192,9 +192,9 @@ def test_a_value_that_was_reset_is_nobodys_even_if_something_waited() -> None:
 
 
 def test_files_bear_the_value_that_they_are_staged_on() -> None:
-    tenure = Tenure.begin(whole("a3"), writer(), [])
-    assert (tenure.prev, tenure.in_file_names) == (value_of("a3"), value_of("a3"))
-    following = tenure.after(staged("a3", "a4"))
+    writer_fence = WriterFence.begin(whole("a3"), writer(), [])
+    assert (writer_fence.prev, writer_fence.in_file_names) == (value_of("a3"), value_of("a3"))
+    following = writer_fence.after(staged("a3", "a4"))
     assert (following.prev, following.in_file_names) == (value_of("a4"), value_of("a4"))
 
 
@@ -202,8 +202,14 @@ def test_files_bear_the_value_that_they_are_staged_on() -> None:
 def test_while_something_waits_files_bear_a_value_that_is_still_to_come(waits_for: WriterId) -> None:
     """What waits may land under an older process, which then closes the value that they are staged on."""
     value = fence.new_value()
-    tenure = Tenure.begin(whole(value), writer(), [staged(value, fence.new_value(value), waits_for, is_recovered=True)])
-    assert fence.position(tenure.in_file_names) > fence.position(tenure.prev) >= fence.position(value)
+    writer_fence = WriterFence.begin(
+        whole(value), writer(), [staged(value, fence.new_value(value), waits_for, is_recovered=True)]
+    )
+    assert (
+        fence.read_ordinal(writer_fence.in_file_names)
+        > fence.read_ordinal(writer_fence.prev)
+        >= fence.read_ordinal(value)
+    )
 
 
 # Chains and values
@@ -257,8 +263,8 @@ def test_what_others_keep_beside_our_properties_is_no_concern_of_ours() -> None:
     assert list(fence.remaining_commits(CHAIN, whole("a0") | others)) == CHAIN
 
 
-def test_no_value_follows_the_last_position() -> None:
-    assert fence.position(fence.new_value("fffffffe" + "0" * 24)) == 0xFFFFFFFF
+def test_no_value_follows_the_last_ordinal_number() -> None:
+    assert fence.read_ordinal(fence.new_value("fffffffe" + "0" * 24)) == 0xFFFFFFFF
     with pytest.raises(UserError) as error:
         fence.new_value("f" * 32)
     check_text(SNAPSHOTS, "the last fence value", str(error.value), {})

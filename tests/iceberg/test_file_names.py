@@ -42,4 +42,4 @@ def test_a_property_that_was_changed_by_hand_is_in_no_name(value: str) -> None:
 
 @pytest.mark.parametrize("prev", [VALUE, f"closed:{VALUE}", fence.reset_value(VALUE)], ids=["open", "closed", "reset"])
 def test_a_value_comes_after_the_one_that_it_was_staged_on(prev: str) -> None:
-    assert [fence.position(value) for value in (fence.NONE, prev, fence.new_value(prev))] == [0, 1, 2]
+    assert [fence.read_ordinal(value) for value in (fence.NONE, prev, fence.new_value(prev))] == [0, 1, 2]

@@ -59,7 +59,7 @@ def stage(catalog: Catalog, *seconds: float | None, after: StagedCommit | None =
     """A transaction with rows that were published so many seconds after noon, None for a row without a time."""
     times = [None if each is None else NOON + timedelta(seconds=each) for each in seconds]
     rows = [{"id": number, "flow_published_at": time} for number, time in enumerate(times)]
-    return replace(staged(catalog, *rows, after=after), published=PUBLISHED)
+    return replace(staged(catalog, *rows, after=after), published_column_id=PUBLISHED)
 
 
 def summary_after(catalog: Catalog, *commits: StagedCommit) -> Mapping[str, str]:
@@ -130,7 +130,7 @@ def test_rows_without_a_time_have_none(catalog: Catalog, seconds: Sequence[None]
 
 
 def test_state_of_an_older_version_is_committed_without_times(catalog: Catalog) -> None:
-    first = replace(stage(catalog, 5), published=None, is_recovered=True)
+    first = replace(stage(catalog, 5), published_column_id=None, is_recovered=True)
     second = stage(catalog, 1, after=first)
     summary = summary_after(catalog, first, second)
     assert times_of(summary) == (None, None), "the times of one transaction are not those of all rows"
@@ -174,4 +174,4 @@ def bound_column(catalog: Catalog, of: Collection, values: tuple[str, ...]) -> i
     )
     task = Materialization(name=WRITER.materialization, bindings=(binding,))
     [bound] = bind_all(catalog, task, WHOLE_RANGE.key_range, [Policy()])
-    return bound.published
+    return bound.published_column_id

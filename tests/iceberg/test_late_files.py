@@ -13,7 +13,7 @@ from pyiceberg.types import DateType, DoubleType, IntegerType, LongType, NestedF
 from connector.host.errors import UserError
 from connector.iceberg.commits import commit
 from connector.iceberg.commits.commit import commit_all_or_raise
-from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_files
+from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from support.altered_tables import ID, PATH, fit, rows, table_of, wanted
 from support.snapshots import check_text
 from support.staged_rows import WRITER, staged
@@ -93,7 +93,7 @@ def test_the_files_that_did_not_land_are_collected(catalog: Catalog) -> None:
     late = staged(catalog, row(2, 20))
     fit(catalog, *AS_TEXT)
     commit_all_or_raise(catalog, [late])
-    assert remove_orphan_files(catalog, PATH, WRITER, []) == 1
+    assert remove_task_orphans(catalog, PATH, WRITER, []) == 1
     assert rows(catalog) == [row(2, "20")]
 
 

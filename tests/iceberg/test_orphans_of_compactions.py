@@ -13,7 +13,7 @@ from connector.iceberg.commits import compaction_commit, snapshot
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.compaction_commit import MAX_AGE
 from connector.iceberg.commits.file_names import CompactionOrigin, FileOrigin
-from connector.iceberg.maintenance.remove_orphan_files import COMPACTION_AGE, remove_orphan_files
+from connector.iceberg.maintenance.remove_task_orphans import COMPACTION_AGE, remove_task_orphans
 from connector.iceberg.metadata.references import file_name
 from support.altered_tables import PATH, entries
 from support.compacting import EAGER, compact
@@ -57,7 +57,7 @@ def leave_behind(catalog: Catalog, created_ms: int, table_uuid: str | None = Non
 
 
 def collect(catalog: Catalog) -> int:
-    return remove_orphan_files(catalog, PATH, WRITER, ())
+    return remove_task_orphans(catalog, PATH, WRITER, ())
 
 
 def exists(catalog: Catalog, location: str) -> bool:

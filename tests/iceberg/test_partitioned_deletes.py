@@ -30,8 +30,8 @@ EQUAL: Any = EqualTo  # its constructor has no types
 
 @pytest.fixture
 def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Catalog:
-    monkeypatch.setattr(delete_files, "MOST", MOST)
-    monkeypatch.setattr(delete_files, "OWN_FILES", FEW)
+    monkeypatch.setattr(delete_files, "MAX_PARTITION_SCOPED", MOST)
+    monkeypatch.setattr(delete_files, "FILE_SCOPED_UP_TO", FEW)
     catalog = local_catalog(tmp_path)
     make_table(catalog, BY_PART)
     return catalog

@@ -12,7 +12,7 @@ from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
-from connector.iceberg.metadata.retention import GC_ENABLED, MAX_AGE, MAX_KEPT, MIN_KEPT, due
+from connector.iceberg.metadata.retention import GC_ENABLED, MAX_AGE, MAX_KEPT, MIN_KEPT, find_due
 from support.snapshots import check_text
 from support.tables import ID_ONLY
 
@@ -54,7 +54,7 @@ class Table:
         return empty.model_copy(update=made)
 
     def due(self, properties: Mapping[str, str] = AGE, now: int = NOW) -> list[int]:
-        return due(self.metadata(properties), now)
+        return find_due(self.metadata(properties), now)
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from connector.cli.flow_files import ConfigFile
 from connector.host.errors import RetryableError, UserError
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.commits import commit
+from connector.iceberg.commits.outcomes import Failed
 from connector.iceberg.commits.reset import Decision
 from connector.model import state
 from connector.model.binding import Policy
@@ -209,11 +210,11 @@ def test_files_of_a_table_that_has_refused_commits_for_days_are_looked_for(catal
     """They are as old as those of a task that was stopped."""
     staged = stage(catalog, TableIdentifier(*ORDERS), writer(), 1)
     with removed(*staged.locations):
-        [failed] = commit.try_commits(catalog, [staged], once={staged.chain_id})
-        assert isinstance(failed, commit.Failed)
+        [failed] = commit.try_commits(catalog, [staged], without_retry={staged.chain_id})
+        assert isinstance(failed, Failed)
         assert "are gone" in str(failed.error)
         assert ids_of(catalog, ORDERS) == []
-    commit.try_commits(catalog, [staged], once={staged.chain_id})
+    commit.try_commits(catalog, [staged], without_retry={staged.chain_id})
     assert ids_of(catalog, ORDERS) == [1]
 
 

@@ -106,7 +106,7 @@ def test_not_each_data_file_is_compared_with_each_delete_file(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A table of many data files has a quarter as many delete files for several of them."""
-    monkeypatch.setattr(delete_files, "OWN_FILES", 1)
+    monkeypatch.setattr(delete_files, "FILE_SCOPED_UP_TO", 1)
     make_table(catalog)
     for number in range(12):
         land(catalog, {number: "a", 100 + number: "a"})

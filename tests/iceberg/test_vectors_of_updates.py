@@ -17,7 +17,7 @@ from pyiceberg.types import StringType
 
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
-from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_files
+from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from connector.iceberg.maintenance.table_health import read_health
 from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.metadata.row_lineage import find_manifest_key
@@ -193,7 +193,7 @@ def test_a_retry_merges_with_the_vector_that_another_writer_has_committed(
     expected = dict.fromkeys(range(10), "a") | {0: "b", 1: "c", 2: "d"}
     assert values_of(catalog) == expected
     assert len(list(tmp_path.rglob("*.puffin"))) == 4, "that of the refused attempt, too"
-    assert remove_orphan_files(catalog, PATH, WRITER, []) > 0
+    assert remove_task_orphans(catalog, PATH, WRITER, []) > 0
     assert len(list(tmp_path.rglob("*.puffin"))) == 3
     assert values_of(catalog) == expected
 
@@ -264,7 +264,7 @@ def test_vectors_that_were_replaced_are_deleted_when_their_snapshots_expire(cata
     kept = {"history.expire.max-snapshot-age-ms": "0", "history.expire.min-snapshots-to-keep": "1"}
     catalog.commit_table(catalog.load_table(PATH), (), (SetPropertiesUpdate(updates=kept),))
     assert expire_snapshots(catalog, PATH) > 0
-    assert remove_orphan_files(catalog, PATH, WRITER, []) > 0, "located rows"
+    assert remove_task_orphans(catalog, PATH, WRITER, []) > 0, "located rows"
     left = {f"file://{path}" for path in tmp_path.rglob("*.puffin")}
     assert left == {vector.path for vector in Listed.of(catalog, PATH).vectors.values()}
     assert len(left) == 2

@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 from connector.iceberg.commits import commit
-from connector.iceberg.commits.commit import Failed, Landed, Outcome
+from connector.iceberg.commits.outcomes import Committed, Failed, Outcome
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.metadata import manifests
 from connector.iceberg.metadata.manifests import WrittenLists
@@ -47,7 +47,7 @@ def test_a_commit_on_top_of_the_session_s_own_needs_no_list_from_the_store(catal
     land(session, catalog, 1)
     land(session, catalog, 2)
     lose_the_manifest_list(catalog)
-    assert isinstance(land(session, catalog, 3), Landed)
+    assert isinstance(land(session, catalog, 3), Committed)
     assert ids_of(catalog, PATH) == [1, 2, 3]
 
 

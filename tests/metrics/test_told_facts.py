@@ -24,6 +24,7 @@ from connector.host.facts import (
 )
 from connector.host.refresh import Lease, Refreshed
 from connector.iceberg.commits import commit, commit_errors
+from connector.iceberg.commits.outcomes import Committed
 from connector.iceberg.maintenance.background import run_maintenance
 from connector.iceberg.maintenance.background_compaction import run_compaction
 from connector.iceberg.maintenance.compaction_result import CompactionResult
@@ -103,7 +104,7 @@ def test_maintenance_is_told_with_its_files(told: list[Fact], tmp_path: Path) ->
     with run_maintenance(catalog) as maintenance:
         for number in range(2):
             [landed] = commit.try_commits(catalog, [stage(catalog, path, WRITER, number)])
-            assert isinstance(landed, commit.Landed)
+            assert isinstance(landed, Committed)
             assert landed.commit
             maintenance.after_commit(landed.commit)
         assert wait_until(lambda: facts.EXPIRE_SNAPSHOTS in {run.action for run in runs_of(told)})
@@ -118,7 +119,7 @@ def test_compaction_is_told_with_its_debt(told: list[Fact], tmp_path: Path) -> N
     foreign_table(catalog, path, properties={COMPACTION_PROPERTY: "true"})
     results = iter([CompactionResult(commits=1, files_before=7, bytes_before=70, debt=0, seconds=0.5)])
     [landed] = commit.try_commits(catalog, [stage(catalog, path, WRITER, 1)])
-    assert isinstance(landed, commit.Landed)
+    assert isinstance(landed, Committed)
     assert landed.commit
     with run_compaction(lambda *_: next(results)) as compaction:
         compaction.note_commit(landed.commit, 3)

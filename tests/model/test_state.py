@@ -140,7 +140,7 @@ def test_partitions_and_the_sort_order_survive_the_state() -> None:
 
 
 def test_what_is_known_of_the_freshness_survives_the_state() -> None:
-    commit = replace(staged("b"), published=7, offsets='{"acmeCo/orders/pivot=00":12}')
+    commit = replace(staged("b"), published_column_id=7, offsets='{"acmeCo/orders/pivot=00":12}')
     assert read_state("acme/orders", on_the_wire(state.encode_added([commit]))) == [commit]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from connector.driver import QUICK_TRANSACTIONS
+from connector.session.upload_interval import QUICK_TRANSACTIONS
 from fixtures.conversation import CONFIG, line
 from support.processes import wait_until
 from support.readers import local_catalog

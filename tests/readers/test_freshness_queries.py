@@ -39,7 +39,7 @@ def catalog(tmp_path: Path) -> Catalog:
     catalog.create_table(PATH, SCHEMA)
     for offsets, seconds in (("", (2, 1)), ('{"acmeCo/orders/pivot=00":9}', (0,))):
         rows = [{"id": each, "flow_published_at": datetime(2026, 11, 22, 12, 0, each, tzinfo=UTC)} for each in seconds]
-        commit_all_or_raise(catalog, [replace(staged(catalog, *rows), published=2, offsets=offsets)])
+        commit_all_or_raise(catalog, [replace(staged(catalog, *rows), published_column_id=2, offsets=offsets)])
     table = catalog.load_table(PATH)
     table.append(pa.Table.from_pylist([{"id": 5}], schema=table.schema().as_arrow()))
     return catalog

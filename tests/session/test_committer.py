@@ -18,7 +18,8 @@ from pyiceberg.types import LongType, NestedField
 from connector.host.errors import ConnectorError, FencedError, LostColumnError, RetryableError, UserError
 from connector.host.logs import FIELDS
 from connector.host.signals import Stopped
-from connector.iceberg.commits.commit import Failed, Landed, try_commits
+from connector.iceberg.commits.commit import try_commits
+from connector.iceberg.commits.outcomes import Committed, Failed
 from connector.model.state import ChainId, DataFile, StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from connector.session import backlog
@@ -46,7 +47,7 @@ class Tables:
     errors: dict[str, ConnectorError] = field(default_factory=dict)
     taken: list[str] = field(default_factory=list)
     tried: list[list[str]] = field(default_factory=list)
-    once: Collection[ChainId] = ()
+    without_retry: Collection[ChainId] = ()
     is_holding: threading.Event = field(default_factory=threading.Event)
     _held: str = ""
     _released: threading.Event = field(default_factory=threading.Event)
@@ -59,20 +60,22 @@ class Tables:
         self._held = ""
         self._released.set()
 
-    def attempt(self, staged: Sequence[StagedCommit], *, once: Collection[ChainId]) -> list[Landed | Failed]:
+    def attempt(
+        self, staged: Sequence[StagedCommit], *, without_retry: Collection[ChainId]
+    ) -> list[Committed | Failed]:
         self.tried.append([commit.next for commit in staged])
         if any(commit.path[1] == self._held for commit in staged):
             self.is_holding.set()
             assert self._released.wait(DEADLINE)
-        self.once = once
-        outcomes: list[Landed | Failed] = []
+        self.without_retry = without_retry
+        outcomes: list[Committed | Failed] = []
         for chain in dict.fromkeys(commit.chain_id for commit in staged):
             commits = tuple(commit for commit in staged if commit.chain_id == chain)
             if error := self.errors.get(chain[0][0][1]):
                 outcomes.append(Failed(commits, error))
             else:
                 self.taken += [commit.next for commit in commits]
-                outcomes.append(Landed(commits, 1, 0.0))
+                outcomes.append(Committed(commits, 1, 0.0))
         return outcomes
 
 
@@ -240,9 +243,9 @@ def test_a_table_that_failed_is_tried_once_a_time(tables: Tables) -> None:
     committer = Committer(tables.attempt, GENEROUS)
     bad = staged("bad", "b1")
     committer.commit([bad])
-    assert not tables.once
+    assert not tables.without_retry
     committer.commit([staged("good", "g1")])
-    assert tables.once == {bad.chain_id}
+    assert tables.without_retry == {bad.chain_id}
 
 
 def test_a_table_that_failed_is_left_alone_in_its_pause(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:

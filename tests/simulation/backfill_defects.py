@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 import pytest
-from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 
 from connector.iceberg import table_view
 from connector.iceberg.commits import backfill, commit
@@ -27,14 +27,16 @@ def rows_of_before_stay(patch: pytest.MonkeyPatch) -> None:
 def rows_of_before_go_in_a_commit_of_their_own(patch: pytest.MonkeyPatch) -> None:
     commit_rows = commit._commit
 
-    def remove_first(catalog: Catalog, table: Table, shown: Table, staged: Sequence[StagedCommit], *others: Any) -> Any:
-        if shown is not table:
-            writer, snapshots = staged[0].writer, SnapshotWriter()
-            begun = backfill.begin_generation(table, find_generation(table, writer.materialization), shown.schema())
+    def remove_first(
+        tools: commit._Tools, loaded: commit._LoadedTable, staged: Sequence[StagedCommit]
+    ) -> TableMetadata:
+        if loaded.generation.is_awaited:
+            table, writer, snapshots = loaded.table, staged[0].writer, SnapshotWriter()
+            begun = backfill.begin_generation(table, loaded.generation, loaded.task_table.schema())
             cleared = snapshots.clear(table, writer, backfill.remove_rows(table, writer, snapshots), {})
-            commit.commit_snapshot(catalog, table, cleared, {}, begun)
-            table = shown = catalog.load_table(staged[0].path)
-        return commit_rows(catalog, table, shown, staged, *others)
+            commit.commit_snapshot(tools.catalog, table, cleared, {}, begun)
+            loaded = commit._load(tools.catalog, staged)
+        return commit_rows(tools, loaded, staged)
 
     patch.setattr(commit, "_commit", remove_first)
 
@@ -53,19 +55,19 @@ def what_was_staged_before_lands_after(patch: pytest.MonkeyPatch) -> None:
     """What was staged for a former generation passes for staged for the present one."""
     commit_pending = commit._commit_pending
 
-    def commit_all(catalog: Catalog, pending: Sequence[StagedCommit], *others: Any) -> Any:
-        table = catalog.load_table(pending[0].path)
+    def commit_all(tools: commit._Tools, pending: Sequence[StagedCommit]) -> Any:
+        table = tools.catalog.load_table(pending[0].path)
         generation = find_generation(table, pending[0].writer.materialization)
         if pending[0].table_uuid not in generation.former:
-            return commit_pending(catalog, pending, *others)
+            return commit_pending(tools, pending)
         taken = [replace(each, table_uuid=generation.uuid) for each in pending]
-        return replace(commit_pending(catalog, taken, *others), commits=tuple(pending))
+        return replace(commit_pending(tools, taken), staged=tuple(pending))
 
     patch.setattr(commit, "_commit_pending", commit_all)
 
 
 def loads_see_rows_of_before(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(table_view, "show_generation", lambda table, _generation: table)
+    patch.setattr(table_view, "restrict_to_generation", lambda table, _generation: table)
 
 
 BACKFILL_DEFECTS: Final[Mapping[str, Callable[[pytest.MonkeyPatch], None]]] = {

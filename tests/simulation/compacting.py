@@ -6,10 +6,10 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from connector.encoding.compaction import CompactedGroup, Compaction, FileGroup
 from connector.encoding.deleted_rows import find_deleted_rows
+from connector.encoding.file_groups import CompactedGroup, Compaction, FileGroup
 from connector.iceberg.commits import compaction_changes, compaction_commit
-from connector.iceberg.maintenance import compaction_plan, remove_orphan_files
+from connector.iceberg.maintenance import compaction_plan, remove_task_orphans
 from connector.model.state import DataFile
 from connector.storage.storage_errors import translate_errors
 from simulation.actors import Actor
@@ -63,7 +63,7 @@ def compact_names(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(compaction_plan, "GROWTH", 1)
     patch.setattr(compaction_changes, "_MOST_LOST", 1)
     patch.setattr(compaction_commit, "MAX_AGE", MAX_AGE)
-    patch.setattr(remove_orphan_files, "COMPACTION_AGE", MAX_AGE + SKEW)
+    patch.setattr(remove_task_orphans, "COMPACTION_AGE", MAX_AGE + SKEW)
 
 
 def end_after(seconds: float, actor: Actor) -> Callable[[Actor], None]:

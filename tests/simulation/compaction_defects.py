@@ -9,12 +9,12 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 
-from connector.encoding.compaction import CompactedGroup
+from connector.encoding.file_groups import CompactedGroup
 from connector.encoding.moved_rows import MovedRows, find_moved
 from connector.encoding.position_deletes import Positions
 from connector.iceberg.commits import compaction_changes, compaction_commit
 from connector.iceberg.commits.compaction_commit import CompactionCommit
-from connector.iceberg.maintenance import remove_orphan_files
+from connector.iceberg.maintenance import remove_task_orphans
 from connector.iceberg.metadata.manifests import manifests_of
 
 
@@ -69,7 +69,7 @@ def files_of_a_lost_answer_are_deleted(patch: pytest.MonkeyPatch) -> None:
 
 
 def files_of_a_slow_compaction_are_orphans(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(remove_orphan_files, "COMPACTION_AGE", -(10**12))
+    patch.setattr(remove_task_orphans, "COMPACTION_AGE", -(10**12))
 
 
 def a_compaction_of_any_age_is_committed(patch: pytest.MonkeyPatch) -> None:

@@ -11,13 +11,15 @@ from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetProp
 
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits import commit, fence, snapshot
+from connector.iceberg.commits.outcomes import Outcome
 from connector.iceberg.commits.staged_files import StagedFiles
-from connector.iceberg.maintenance import remove_orphan_files
+from connector.iceberg.maintenance import remove_task_orphans
 from connector.iceberg.metadata import references
 from connector.iceberg.metadata.avro_files import read_manifest_list
 from connector.iceberg.metadata.manifests import ManifestMerger, WrittenLists, manifests_of
+from connector.iceberg.metadata.table_updates import find_generation
 from connector.model.rejected_rows import SUFFIX
-from connector.model.state import LandedTransaction, StagedCommit, StagedTransaction, WriterId
+from connector.model.state import ReportedCommits, StagedCommit, StagedTransaction, WriterId
 from connector.rpc import apply
 from connector.session import recovery, transactions
 from connector.session.backlog import Backlog
@@ -42,23 +44,25 @@ def writers_are_strangers_to_each_other(patch: pytest.MonkeyPatch) -> None:
     def overlapping(properties: Mapping[str, str], writer: WriterId) -> dict[str, str]:
         return {name: value for name, value in properties.items() if name == fence.property_name(writer)}
 
-    patch.setattr(fence, "find_overlapping", overlapping)
+    patch.setattr(fence, "find_overlapping_fences", overlapping)
 
 
 def an_old_state_key_is_a_stranger(patch: pytest.MonkeyPatch) -> None:
-    overlapping = fence.find_overlapping
+    overlapping = fence.find_overlapping_fences
 
     def of_one_key(properties: Mapping[str, str], writer: WriterId) -> dict[str, str]:
         prefix = fence.PREFIX + fence.writer_hash(writer)
         return {name: value for name, value in overlapping(properties, writer).items() if name.startswith(prefix)}
 
-    patch.setattr(fence, "find_overlapping", of_one_key)
+    patch.setattr(fence, "find_overlapping_fences", of_one_key)
 
 
 def a_session_does_not_wait_for_what_was_staged_before(patch: pytest.MonkeyPatch) -> None:
-    def attempt_table(catalog: Any, staged: Sequence[StagedCommit], once: Any, new_writer: Any) -> list[commit.Outcome]:
+    def attempt_table(
+        catalog: Any, staged: Sequence[StagedCommit], without_retry: Any, new_writer: Any
+    ) -> list[Outcome]:
         return [
-            commit._try_pending(catalog, chain, chain[0].chain_id in once, new_writer())
+            commit._try_pending(catalog, chain, chain[0].chain_id in without_retry, new_writer())
             for chain in fence.group_by_writer(staged)
         ]
 
@@ -70,7 +74,7 @@ def what_waits_must_not_land_late(patch: pytest.MonkeyPatch) -> None:
 
 
 def nothing_is_recovered(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(recovery, "find_overlapping", lambda _staged, _key_range: [])
+    patch.setattr(recovery, "select_overlapping_commits", lambda _staged, _key_range: [])
 
 
 def only_the_own_range_is_recovered(patch: pytest.MonkeyPatch) -> None:
@@ -100,7 +104,7 @@ def prev_is_whatever_the_table_says_at_the_commit(patch: pytest.MonkeyPatch) -> 
 
 
 def entries_are_not_removed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(LandedTransaction, "patch", None)
+    patch.setattr(ReportedCommits, "patch", None)
 
 
 def entries_are_not_recorded(patch: pytest.MonkeyPatch) -> None:
@@ -132,8 +136,9 @@ def the_uuid_is_not_asserted(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_uuid_is_not_compared(patch: pytest.MonkeyPatch) -> None:
-    def load(catalog: SimulatedCatalog, chain: Sequence[StagedCommit]) -> Table:
-        return catalog.load_table(chain[0].path)
+    def load(catalog: SimulatedCatalog, chain: Sequence[StagedCommit]) -> commit._LoadedTable:
+        table = catalog.load_table(chain[0].path)
+        return commit._LoadedTable(table, find_generation(table, chain[0].writer.materialization))
 
     patch.setattr(commit, "_load", load)
 
@@ -171,7 +176,7 @@ def the_fence_moves_in_a_commit_of_its_own(patch: pytest.MonkeyPatch) -> None:
 
 
 def manifests_are_used_twice(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(snapshot, "_fresh", lambda manifest: manifest)
+    patch.setattr(snapshot, "copy_manifest", lambda manifest: manifest)
 
 
 def a_skewed_clock_is_believed(patch: pytest.MonkeyPatch) -> None:
@@ -199,11 +204,11 @@ def the_own_manifest_list_is_taken_for_the_table_s(patch: pytest.MonkeyPatch) ->
 
 
 def files_of_the_present_value_are_orphans(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(remove_orphan_files, "_make_condition", lambda *_: lambda _origin: True)
+    patch.setattr(remove_task_orphans, "_make_condition", lambda *_: lambda _origin: True)
 
 
 def referenced_files_are_orphans(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(remove_orphan_files, "find_unreferenced", lambda _table, locations, *_: set(locations))
+    patch.setattr(remove_task_orphans, "find_unreferenced", lambda _table, locations, *_: set(locations))
 
 
 def expired_snapshots_have_files_of_their_own(patch: pytest.MonkeyPatch) -> None:
@@ -211,7 +216,7 @@ def expired_snapshots_have_files_of_their_own(patch: pytest.MonkeyPatch) -> None
 
 
 def files_that_wait_are_orphans(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(fence, "position", lambda _value: 0)
+    patch.setattr(fence, "read_ordinal", lambda _value: 0)
 
 
 def staged_files_are_not_looked_for(patch: pytest.MonkeyPatch) -> None:
@@ -227,12 +232,12 @@ def _is_rejected(staged: StagedCommit) -> bool:
 
 
 def rejected_rows_are_not_recovered(patch: pytest.MonkeyPatch) -> None:
-    overlapping = recovery.find_overlapping
+    overlapping = recovery.select_overlapping_commits
 
     def of_bindings(staged: Sequence[StagedCommit], key_range: str) -> list[StagedCommit]:
         return [commit for commit in overlapping(staged, key_range) if not _is_rejected(commit)]
 
-    patch.setattr(recovery, "find_overlapping", of_bindings)
+    patch.setattr(recovery, "select_overlapping_commits", of_bindings)
 
 
 def rejected_rows_land_with_whatever_else_their_writer_lands(patch: pytest.MonkeyPatch) -> None:
@@ -251,7 +256,7 @@ def rejected_rows_are_staged_on_what_their_binding_s_table_says(patch: pytest.Mo
 
     def on_the_binding_s(session: Any, index: int, *files_and_checkpoint: Any) -> StagedCommit:
         binding = next((number for number, it in enumerate(session.tables) if _quarantine(it) == index), index)
-        session._tenures[index] = session._tenures[binding]
+        session._fences[index] = session._fences[binding]
         return stage_table(session, index, *files_and_checkpoint)
 
     patch.setattr(transactions.Session, "_stage_table", on_the_binding_s)

@@ -20,7 +20,7 @@ from connector.checks import endpoint as checks
 from connector.config import settings
 from connector.iceberg import table_view
 from connector.iceberg.commits import backfill, commit, compaction_commit, fence, file_names, reset, snapshot
-from connector.iceberg.maintenance import compact_table, expire_snapshots, remove_orphan_files
+from connector.iceberg.maintenance import compact_table, expire_snapshots, remove_task_orphans
 from connector.iceberg.metadata import manifests
 from connector.rpc import apply
 from connector.session import backlog, committer, loads, progress
@@ -153,7 +153,7 @@ def simulated(*, with_avro: bool = False) -> Iterator[pytest.MonkeyPatch]:
         for module in [module for name, module in sys.modules.items() if name.startswith("connector.")]:
             if hasattr(module, "map_in_threads"):
                 patch.setattr(module, "map_in_threads", _one_by_one)
-        patch.setattr(remove_orphan_files, "files_under", _files_under)
+        patch.setattr(remove_task_orphans, "files_under", _files_under)
         for module in (pyiceberg.table.update, reset):
             patch.setattr(module, "datetime", _Datetime)
         patch.setattr(checks, "open_catalog", _open_catalog)

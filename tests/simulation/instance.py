@@ -11,10 +11,11 @@ from pyiceberg.exceptions import NoSuchTableError, RESTError
 from connector.host.errors import ConnectorError
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.commits import commit
+from connector.iceberg.commits.outcomes import Outcome
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.maintenance.compact_table import TableCompactor
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
-from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_files
+from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.metadata.manifests import WrittenLists
 from connector.iceberg.metadata.references import SessionEndedError
@@ -78,7 +79,7 @@ class Instance:
 
     def _open(self, actor: Actor) -> transactions.Session:
         catalog, key_range = SimulatedCatalog(actor, self.network, self.author), self.author.key_range
-        self._staged = recovery.find_overlapping(read_state(TASK, self.message.state), key_range)
+        self._staged = recovery.select_overlapping_commits(read_state(TASK, self.message.state), key_range)
         actor.store = self.network.store_of(actor)
         lists = WrittenLists()
         manifests = ManifestReader(lists)
@@ -103,12 +104,16 @@ class Instance:
         return session
 
     def _attempt(
-        self, new_writer: Callable[[], SnapshotWriter], staged: Sequence[StagedCommit], *, once: Collection[ChainId]
-    ) -> Sequence[commit.Outcome]:
+        self,
+        new_writer: Callable[[], SnapshotWriter],
+        staged: Sequence[StagedCommit],
+        *,
+        without_retry: Collection[ChainId],
+    ) -> Sequence[Outcome]:
         """Transactions and retries commit in threads of their own."""
         assert Actor.present
         catalog = SimulatedCatalog(Actor.present, self.network, self.author)
-        return commit.try_commits(catalog, staged, once, new_writer)
+        return commit.try_commits(catalog, staged, without_retry, new_writer)
 
     def _retry(self, owner: Actor, committer: Committer, actor: Actor) -> None:
         """The thread that retries what waits, when it is due. A slow one lingers after its process."""
@@ -152,7 +157,7 @@ class Instance:
         try:
             for table in self._tables:
                 with suppress(SessionEndedError, NoSuchTableError, RESTError, OSError):
-                    remove_orphan_files(catalog, table.binding.path, table.writer, self._staged, lambda: owner.is_done)
+                    remove_task_orphans(catalog, table.binding.path, table.writer, self._staged, lambda: owner.is_done)
         finally:
             self.network.deleting -= 1
 

@@ -20,7 +20,7 @@ from connector.iceberg.commits import delete_files, row_deletes
 from connector.iceberg.table_view import SessionViews
 from connector.model.properties import Properties
 from connector.session import loads
-from connector.session.transactions import WriteJobs
+from connector.session.transaction_jobs import TransactionJobs
 from connector.spark import search_job, stored_keys, table_files
 from connector.storage.storage_errors import translate_errors
 from simulation.actors import Actor
@@ -65,12 +65,12 @@ class _NoDirectory:
         pass
 
 
-def loading_jobs(tables: Sequence[BoundTable], bindings: int, views: SessionViews) -> WriteJobs:
+def loading_jobs(tables: Sequence[BoundTable], bindings: int, views: SessionViews) -> TransactionJobs:
     """The jobs of a session, of which only those of Loads can be started."""
     directories = SimpleNamespace(files=_NoDirectory())
     engine: Any = SimpleNamespace(spark=SearchWithoutSpark(), directories=directories, spool_limit=1, disk_limit=2)
     no_claims: Any = None
-    return WriteJobs(engine, no_claims, tables, [ACCESS] * len(tables), bindings, lambda: views)
+    return TransactionJobs(engine, no_claims, tables, [ACCESS] * len(tables), bindings, lambda: views)
 
 
 def search_names(patch: pytest.MonkeyPatch) -> None:
@@ -83,6 +83,6 @@ def search_names(patch: pytest.MonkeyPatch) -> None:
     # Another run of the same schedule has the same names, and must read the same objects.
     patch.setattr(deleted_rows, "_deleted_by", deleted_rows._deleted_by.__wrapped__)
     # A schedule makes few of them.
-    patch.setattr(delete_files, "MOST", 2)
-    patch.setattr(delete_files, "OWN_FILES", 1)
+    patch.setattr(delete_files, "MAX_PARTITION_SCOPED", 2)
+    patch.setattr(delete_files, "FILE_SCOPED_UP_TO", 1)
     patch.setattr(delete_files, "MERGED_FILES", 2)

@@ -108,12 +108,13 @@ def loads_see_what_waiting_commits_delete(patch: pytest.MonkeyPatch) -> None:
 
 
 def loads_see_what_a_delete_file_of_several_data_files_deletes(patch: pytest.MonkeyPatch) -> None:
-    def of_one(deletes: PositionDeletes, files: Iterable[ListedFile]) -> dict[str, list[ListedFile]]:
+    def find_file_scoped(deletes: PositionDeletes, files: Iterable[ListedFile]) -> dict[str, list[ListedFile]]:
         return {
-            data.path: [each for each in deletes.of_one.get(data.path, ()) if each.applies_to(data)] for data in files
+            data.path: [each for each in deletes.file_scoped.get(data.path, ()) if each.applies_to(data)]
+            for data in files
         }
 
-    patch.setattr(PositionDeletes, "find_all", of_one)
+    patch.setattr(PositionDeletes, "find_all", find_file_scoped)
 
 
 def loads_see_rows_of_a_former_key_range_in_any_order(patch: pytest.MonkeyPatch) -> None:

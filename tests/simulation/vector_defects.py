@@ -30,8 +30,8 @@ def a_replaced_vector_stays(patch: pytest.MonkeyPatch) -> None:
 
 
 def position_deletes_of_one_file_are_not_taken_over(patch: pytest.MonkeyPatch) -> None:
-    read = delete_files._Merge._list_own
-    patch.setattr(delete_files._Merge, "_list_own", lambda *what: [file for file in read(*what) if file.vector])
+    read = delete_files._Merge._list_file_scoped
+    patch.setattr(delete_files._Merge, "_list_file_scoped", lambda *what: [file for file in read(*what) if file.vector])
 
 
 def position_delete_files_are_written_in_version_3(patch: pytest.MonkeyPatch) -> None:

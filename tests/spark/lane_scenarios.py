@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from pyiceberg.types import LongType
 from pyspark import TaskContext
 
-from connector.encoding.compaction import CompactedGroup, Compaction, FailedGroup, FileGroup
+from connector.encoding.file_groups import CompactedGroup, Compaction, FailedGroup, FileGroup
 from connector.encoding.source_rows import SourceFile, TargetColumn
 from connector.host.refresh import Lease, Refreshed
 from connector.host.tempdirs import make_directories

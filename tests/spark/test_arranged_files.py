@@ -32,7 +32,7 @@ from connector.spark.claims import ClaimServer
 from connector.spark.merge_job import MergeUnit
 from connector.spark.spark_session import WORKER_ENDED
 from connector.spark.spool import Spool
-from connector.spark.table_files import Layout, TableLayout
+from connector.spark.table_files import NewLayout, TableLayout
 from connector.spark.write_job import WriteJob
 from encoding.store_lines import binding, plain
 from protocol.protocol_error import ProtocolError
@@ -137,7 +137,7 @@ class Table:
             run_limit=self.run_limit,
         )
 
-    def _transfer(self, layouts: list[Layout]) -> BlockTransfer:
+    def _transfer(self, layouts: list[NewLayout]) -> BlockTransfer:
         return OnThisMachine(lambda: RetryableError(WORKER_ENDED)) if self.is_local else ThroughTheStore(layouts)
 
     @property
@@ -321,7 +321,7 @@ def test_files_of_copied_row_groups_end_at_the_target_size(tmp_path: Path, monke
 def test_one_file_is_open_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = Table(tmp_path)
     is_open, most = 0, 0
-    open_file, close_file = data_files._WrittenFile.__init__, data_files._WrittenFile.close
+    open_file, close_file = data_files._OpenParquetFile.__init__, data_files._OpenParquetFile.close
 
     def counted_open(self: Any, *arguments: Any) -> None:
         nonlocal is_open, most
@@ -334,8 +334,8 @@ def test_one_file_is_open_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         is_open -= 1
         return close_file(self)
 
-    monkeypatch.setattr(data_files._WrittenFile, "__init__", counted_open)
-    monkeypatch.setattr(data_files._WrittenFile, "close", counted_close)
+    monkeypatch.setattr(data_files._OpenParquetFile, "__init__", counted_open)
+    monkeypatch.setattr(data_files._OpenParquetFile, "close", counted_close)
     files = table.write(*((n, n * 10, "") for n in range(100)))[0]
     assert len(files) == 100
     assert most == 1

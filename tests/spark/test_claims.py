@@ -47,7 +47,7 @@ def claims(tmp_path: Path, ledger: Ledger) -> Iterator[ClaimServer]:
 
 @pytest.fixture
 def task(claims: ClaimServer) -> "Iterator[Connection[Any, Any]]":
-    with Client(claims.address.place, authkey=claims.address.secret) as connection:
+    with Client(claims.address.socket, authkey=claims.address.secret) as connection:
         yield connection
 
 
@@ -112,7 +112,7 @@ def test_a_task_that_ends_after_its_last_block_ends_well(
 def test_who_connects_and_says_nothing_holds_up_nobody(claims: ClaimServer, ledger: Ledger) -> None:
     add_a_row(ledger)
     with closing(socket.socket(socket.AF_UNIX)) as silent:
-        silent.connect(claims.address.place)
+        silent.connect(claims.address.socket)
         with claims.address.connect() as task:
             task.send(Next(None))
             assert task.poll(DEADLINE)

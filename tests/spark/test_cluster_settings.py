@@ -26,15 +26,15 @@ def test_the_cluster_finds_us_where_the_config_says() -> None:
 def test_tasks_are_sent_to_our_address_however_we_are_bound(tmp_path: Path) -> None:
     settings = {**MASTER, "spark.driver.host": "203.0.113.1", "spark.driver.bindAddress": "127.0.0.1"}
     with closing(open_claim_server(settings, tmp_path / "claims")) as claims:
-        assert isinstance(claims.address.place, tuple)
-        host, port = claims.address.place
+        assert isinstance(claims.address.socket, tuple)
+        host, port = claims.address.socket
         assert host == "203.0.113.1"
         socket.create_connection(("127.0.0.1", port)).close()
 
 
 def test_tasks_on_this_machine_come_to_a_socket_that_no_other_machine_sees(tmp_path: Path) -> None:
     with closing(open_claim_server({"spark.master": "local[2]"}, tmp_path / "claims")) as claims:
-        assert claims.address.place == str(tmp_path / "claims")
+        assert claims.address.socket == str(tmp_path / "claims")
 
 
 @pytest.mark.parametrize(

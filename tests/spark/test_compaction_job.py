@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from connector.encoding.compaction import CompactedGroup, Compaction, FailedGroup, FileGroup
+from connector.encoding.file_groups import CompactedGroup, Compaction, FailedGroup, FileGroup
 from connector.encoding.source_rows import SourceFile
 from connector.host.errors import ConnectorError, RetryableError, UserError
 from connector.host.refresh import Lease, Refreshed

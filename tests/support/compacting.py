@@ -6,7 +6,7 @@ from typing import Final
 from pyiceberg.catalog import Catalog
 from pyiceberg.io import load_file_io
 
-from connector.encoding.compaction import CompactedGroup, Compaction, FailedGroup, FileGroup
+from connector.encoding.file_groups import CompactedGroup, Compaction, FailedGroup, FileGroup
 from connector.encoding.group_compaction import compact_group
 from connector.host.refresh import Refreshed
 from connector.iceberg.maintenance.compact_table import CompactionBudget, compact_table

@@ -36,7 +36,7 @@ class Shard:
         self._writer = writer
         self.notifier = notifier
         attempt = partial(try_commits, catalog, new_writer=partial(SnapshotWriter, mark=notifier.mark))
-        self._committer = Committer(attempt, Limit(100, 1 << 30), after_landing=notifier.after_landing)
+        self._committer = Committer(attempt, Limit(100, 1 << 30), note_committed=notifier.note_committed)
 
     def commit(self, number: int, path: TableIdentifier = ORDERS) -> int:
         """Commit one row; returns the snapshot's id."""

@@ -12,7 +12,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from connector.iceberg.commits import fence
-from connector.iceberg.commits.fence import Tenure, file_prefix
+from connector.iceberg.commits.fence import WriterFence, file_prefix
 from connector.iceberg.metadata.table_updates import find_generation
 from connector.model.state import DataFile, FileList, StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
@@ -44,9 +44,9 @@ def stage(
 ) -> StagedCommit:
     """Without a `prev` as the first transaction of a session that opens now, while others wait for the table."""
     table = catalog.load_table(path)
-    tenure = Tenure.begin(table.properties, writer, waiting)
-    in_name = tenure.in_file_names if prev is None else prev
-    prev = tenure.prev if prev is None else prev
+    writer_fence = WriterFence.begin(table.properties, writer, waiting)
+    in_name = writer_fence.in_file_names if prev is None else prev
+    prev = writer_fence.prev if prev is None else prev
     location = write_file(table, _name(table, writer, in_name), *ids)
     return StagedCommit(
         writer=writer,
@@ -57,7 +57,7 @@ def stage(
         spec_id=0,
         schema_id=0,
         files=(DataFile(location, len(ids), len(table.io.new_input(location)), (4,), ()),),
-        known=tenure.known,
+        known=writer_fence.known,
     )
 
 

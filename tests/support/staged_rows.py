@@ -19,8 +19,8 @@ from pyiceberg.types import IcebergType, PrimitiveType
 from connector.encoding.column_types import arrow_type_of
 from connector.encoding.data_files import DataFileWriter
 from connector.encoding.file_options import FileOptions
-from connector.iceberg.commits.fence import Tenure, file_prefix, new_value
-from connector.iceberg.metadata.table_updates import find_generation, show_generation
+from connector.iceberg.commits.fence import WriterFence, file_prefix, new_value
+from connector.iceberg.metadata.table_updates import find_generation, restrict_to_generation
 from connector.model.binding import Column
 from connector.model.state import DataFile, StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
@@ -41,9 +41,9 @@ def staged(
     """A transaction, staged as a session does it on the table as it is."""
     loaded = catalog.load_table(path)
     generation = find_generation(loaded, writer.materialization)
-    table = show_generation(loaded, generation)
-    tenure = Tenure.begin(table.properties, writer, [])
-    prev = after.next if after else tenure.prev
+    table = restrict_to_generation(loaded, generation)
+    writer_fence = WriterFence.begin(table.properties, writer, [])
+    prev = after.next if after else writer_fence.prev
     prefix = file_prefix(writer, generation.uuid, prev)
     columns = [
         Column(each.name, each.name, each.field_id, each.field_type, each.required)
@@ -80,7 +80,7 @@ def staged(
         schema_id=table.metadata.current_schema_id,
         files=tuple(files),
         sort_order_id=table.sort_order().order_id,
-        known=tenure.known,
+        known=writer_fence.known,
     )
 
 

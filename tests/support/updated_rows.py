@@ -23,7 +23,7 @@ from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.fence import file_prefix
 from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.metadata.manifests import metadata_location
-from connector.iceberg.metadata.table_updates import find_generation, show_generation
+from connector.iceberg.metadata.table_updates import find_generation, restrict_to_generation
 from connector.iceberg.table_view import TableViews
 from connector.model.binding import KeyPart, Updates
 from connector.model.state import LocatedRows, StagedCommit, WriterId
@@ -68,7 +68,7 @@ def stage_updates(
     """A transaction that stores these values and deletes the removed ids, after pending ones of the same writer."""
     loaded = catalog.load_table(path)
     generation = find_generation(loaded, writer.materialization)
-    table = show_generation(loaded, generation)
+    table = restrict_to_generation(loaded, generation)
     view = TableViews(ManifestReader()).view(table, after)
     texts = pa.array([f"[{number}]" for number in (*values, *removed)], pa.string())
     keys = Keys(keys_of_texts(texts, updates.parts, [LongType()]), updates)

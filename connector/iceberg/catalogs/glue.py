@@ -61,10 +61,14 @@ class _GlueCatalog(RegisteredTables, GlueCatalog):
             return self._base.commit(table, partial(super().commit_table, table, *args, **kwargs))
 
     def _convert_glue_to_iceberg(self, glue_table: Any) -> Table:
+        """Return the table that a commit was built on.
+
+        This is Glue's optimistic lock: PyIceberg sends the version id of the table that it has read here. If the
+        table's metadata location is not the one that the commit was built on, the commit is refused.
+        """
         base = self._base.table
         if base is None:
             return super()._convert_glue_to_iceberg(glue_table)
-        # Glue compares with the version that was read just now. If the table has changed, this is not the base's.
         if glue_table["Parameters"].get(METADATA_LOCATION) != base.metadata_location:
             raise CommitFailedException(f"table {'.'.join(base.name())} has been changed since it was loaded")
         return base

@@ -30,16 +30,16 @@ from connector.iceberg.commits.commit_errors import BROKEN_METADATA
 from connector.iceberg.commits.snapshot import RemovedFiles, SnapshotWriter, file_prefix, writer_summary
 from connector.iceberg.metadata.manifests import manifests_of
 from connector.iceberg.metadata.row_lineage import read_entries
-from connector.iceberg.metadata.table_arrangement import same_arrangement
+from connector.iceberg.metadata.table_arrangement import require_arrangement
 from connector.iceberg.metadata.table_updates import (
     add_schema,
     assign_schema_id,
     find_generation,
     new_schema,
     new_snapshot,
-    same_rows,
-    same_schema,
-    same_table,
+    require_main_branch,
+    require_schema,
+    require_uuid,
 )
 from connector.iceberg.metadata.vector_entries import find_id, find_vector
 from connector.model.owner import OWNER_PROPERTY, Owner
@@ -97,7 +97,12 @@ def start_backfill(catalog: Catalog, table: Table, change: StartBackfill) -> Non
     }
     updates = (*begun, SetPropertiesUpdate(updates=properties), *new_snapshot(table, snapshot))
     # Another engine may partition the table by a column that the new generation does not have.
-    requirements = (same_table(table), same_rows(table), *same_schema(table), *same_arrangement(table))
+    requirements = (
+        require_uuid(table),
+        require_main_branch(table),
+        *require_schema(table),
+        *require_arrangement(table),
+    )
     catalog.commit_table(table, requirements, updates)
 
 
@@ -114,15 +119,19 @@ def begin_generation(table: Table, generation: Generation, schema: Schema) -> tu
 
 
 def replace_rows(
-    table: Table, shown: Table, staged: Sequence[StagedCommit], snapshots: SnapshotWriter, rows: "DeletedRows | None"
+    table: Table,
+    task_table: Table,
+    staged: Sequence[StagedCommit],
+    snapshots: SnapshotWriter,
+    rows: "DeletedRows | None",
 ) -> tuple[Snapshot, tuple[TableUpdate, ...]]:
     """Write a snapshot that replaces all rows by the staged ones, and return it with the other updates of its commit.
 
-    `shown` is the table as the task of the awaited generation has it.
+    `task_table` is the table as the task has it after the backfill: no rows, new columns.
     """
     writer = staged[0].writer
-    snapshot = snapshots.replace_rows(table, shown, staged, rows, remove_rows(table, writer, snapshots))
-    return snapshot, begin_generation(table, find_generation(table, writer.materialization), shown.schema())
+    snapshot = snapshots.replace_rows(table, task_table, staged, rows, remove_rows(table, writer, snapshots))
+    return snapshot, begin_generation(table, find_generation(table, writer.materialization), task_table.schema())
 
 
 def remove_rows(table: Table, writer: WriterId, snapshots: SnapshotWriter) -> RemovedFiles:

@@ -10,9 +10,10 @@ import random
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import groupby
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
@@ -25,6 +26,7 @@ from connector.host.errors import ConnectorError, UserError
 from connector.host.signals import map_in_threads
 from connector.iceberg.commits import backfill, commit_errors, fence
 from connector.iceberg.commits.commit_errors import BROKEN_METADATA, is_final, list_retried_errors
+from connector.iceberg.commits.outcomes import Committed, Failed, Outcome, Superseded, TableCommit
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.commits.staged_files import LateFiles, StagedFiles, check_columns
 from connector.iceberg.metadata.table_updates import (
@@ -32,17 +34,17 @@ from connector.iceberg.metadata.table_updates import (
     find_generation,
     name_table_in_errors,
     new_snapshot,
-    same_rows,
-    same_schema,
-    same_table,
-    show_generation,
+    require_main_branch,
+    require_schema,
+    require_uuid,
+    restrict_to_generation,
 )
 from connector.model.state import ChainId, StagedCommit
-from connector.model.table_identifier import TableIdentifier
+from connector.model.table_identifier import Generation, TableIdentifier
 from connector.storage import storage_errors
 
 if TYPE_CHECKING:
-    from connector.iceberg.commits.row_deletes import DeletedRows, RowDeletes
+    from connector.iceberg.commits.row_deletes import RowDeletes
 
 log = logging.getLogger(__name__)
 
@@ -50,43 +52,6 @@ COMMITS_AT_ONCE: Final = 8  # tables; each waits for its catalog most of the tim
 RETRY_FOR: Final = 30.0  # seconds after the first attempt; an acknowledgement waits as long
 FIRST_PAUSE: Final = 0.1  # seconds, doubled up to LONGEST_PAUSE; each lasts a random part of it, at least half
 LONGEST_PAUSE: Final = 10.0
-
-
-@dataclass(frozen=True)
-class Committed:
-    """A commit that a table took: the table as it was loaded before, and its metadata after."""
-
-    table: Table
-    metadata: TableMetadata
-    located: frozenset[str] = frozenset()  # objects of located rows, which nothing needs any more
-
-
-@dataclass(frozen=True)
-class Landed:
-    """Staged commits of one writer that their table has."""
-
-    commits: tuple[StagedCommit, ...]
-    attempts: int  # 0: the table had them already
-    seconds: float
-    commit: Committed | None = None  # None: the table had them already
-
-
-@dataclass(frozen=True)
-class Superseded:
-    """Staged commits that a backfill has made void: their table never gets them."""
-
-    commits: tuple[StagedCommit, ...]
-
-
-@dataclass(frozen=True)
-class Failed:
-    """Staged commits of one writer that are still pending."""
-
-    commits: tuple[StagedCommit, ...]
-    error: ConnectorError
-
-
-Outcome: TypeAlias = Landed | Superseded | Failed
 
 
 class TableLocks:
@@ -103,33 +68,34 @@ class TableLocks:
 
 def commit_all_or_raise(
     catalog: Catalog, staged: Sequence[StagedCommit], new_writer: Callable[[], SnapshotWriter] = SnapshotWriter
-) -> list[Landed]:
+) -> list[Committed]:
     """Try all commits like `try_commits`. If any table failed, raise the first error after all have been tried."""
     outcomes = try_commits(catalog, staged, new_writer=new_writer)
     for outcome in outcomes:
         if isinstance(outcome, Failed):
             raise outcome.error
-    return [outcome for outcome in outcomes if isinstance(outcome, Landed)]
+    return [outcome for outcome in outcomes if isinstance(outcome, Committed)]
 
 
 def try_commits(
     catalog: Catalog,
     staged: Sequence[StagedCommit],
-    once: Collection[ChainId] = (),
+    without_retry: Collection[ChainId] = (),
     new_writer: Callable[[], SnapshotWriter] = SnapshotWriter,
     locks: TableLocks | None = None,
 ) -> list[Outcome]:
     """Commit what each table does not have yet of its staged commits. To repeat it changes nothing.
 
-    Tables are committed side by side; the failure of one does not affect the others. What has failed before, in `once`,
-    gets a single attempt. The others are retried for RETRY_FOR, in which a conflict ends or a catalog restarts.
+    Tables are committed side by side; the failure of one does not affect the others. Chains in `without_retry`, which
+    have failed before, get a single attempt. The others are retried for RETRY_FOR, in which a conflict ends or a
+    catalog restarts.
     """
     by_table = groupby(sorted(staged, key=lambda commit: commit.table_id), key=lambda commit: commit.table_id)
     tables = [list(commits) for _, commits in by_table]
 
     def try_table(commits: Sequence[StagedCommit]) -> list[Outcome]:
         with (locks or TableLocks()).of(commits[0].path):
-            return _try_table(catalog, commits, once, new_writer)
+            return _try_table(catalog, commits, without_retry, new_writer)
 
     return [
         outcome for outcomes in map_in_threads(try_table, tables, COMMITS_AT_ONCE, "commit") for outcome in outcomes
@@ -139,7 +105,7 @@ def try_commits(
 def _try_table(
     catalog: Catalog,
     staged: Sequence[StagedCommit],
-    once: Collection[ChainId],
+    without_retry: Collection[ChainId],
     new_writer: Callable[[], SnapshotWriter],
 ) -> list[Outcome]:
     outcomes: list[Outcome] = []
@@ -149,15 +115,16 @@ def _try_table(
             case [Failed(_, error)]:
                 outcomes.append(Failed(tuple(pending), error))
             case _:
-                outcomes.append(_try_pending(catalog, pending, pending[0].chain_id in once, new_writer()))
+                outcomes.append(_try_pending(catalog, pending, pending[0].chain_id in without_retry, new_writer()))
     return outcomes
 
 
 def _try_pending(
-    catalog: Catalog, pending: Sequence[StagedCommit], has_failed: bool, snapshots: SnapshotWriter
+    catalog: Catalog, pending: Sequence[StagedCommit], without_retry: bool, snapshots: SnapshotWriter
 ) -> Outcome:
     try:
-        return _commit_pending(catalog, pending, has_failed, snapshots)
+        deletes = _find_deletes(pending, snapshots)
+        return _commit_pending(_Tools(catalog, snapshots, deletes, without_retry, time.monotonic()), pending)
     except ConnectorError as error:
         return Failed(tuple(pending), error)
     except BROKEN_METADATA as error:
@@ -165,46 +132,65 @@ def _try_pending(
         return Failed(tuple(pending), commit_errors.explain_broken_metadata(pending[0].path, error))
 
 
-def _commit_pending(
-    catalog: Catalog, pending: Sequence[StagedCommit], has_failed: bool, snapshots: SnapshotWriter
-) -> Landed | Superseded:
-    began = time.monotonic()
-    files, late = StagedFiles(), LateFiles()
-    deletes = _find_deletes(pending, snapshots)
+@dataclass(frozen=True)
+class _Tools:
+    """What the attempts to commit one writer's pending commits share: what one has checked or written, others use."""
+
+    catalog: Catalog
+    snapshots: SnapshotWriter
+    deletes: "RowDeletes | None"  # None: the commits delete no rows
+    without_retry: bool  # they have failed before
+    began: float  # by the monotonic clock
+    files: StagedFiles = field(default_factory=StagedFiles)
+    late: LateFiles = field(default_factory=LateFiles)
+
+    @property
+    def seconds(self) -> float:
+        """The time since the first attempt began."""
+        return time.monotonic() - self.began
+
+
+@dataclass(frozen=True)
+class _LoadedTable:
+    """A table as the catalog has it, and the generation of the task's rows."""
+
+    table: Table
+    generation: Generation
+
+    @cached_property
+    def task_table(self) -> Table:
+        """The table as the task has it."""
+        return restrict_to_generation(self.table, self.generation)
+
+
+def _commit_pending(tools: _Tools, pending: Sequence[StagedCommit]) -> Committed | Superseded:
     path = pending[0].path
     last: Exception | None = None
-    for number in count_attempts(0.0 if has_failed else RETRY_FOR):
+    for number in count_attempts(0.0 if tools.without_retry else RETRY_FOR):
         try:
-            # All checks read the metadata whose main branch the commit asserts. Every change of a fence moves main.
-            table = _load(catalog, pending)
-            generation = find_generation(table, pending[0].writer.materialization)
-            if pending[0].table_uuid in generation.former:
-                return _supersede(pending)
-            remaining = fence.remaining_commits(pending, table.properties)
-            if not remaining:
-                return Landed(tuple(pending), number, time.monotonic() - began)
-            # The files of a transaction that was staged just now are not checked: that would cost every commit a
-            # request.
-            _check_files(catalog, table, files, [each for each in remaining if has_failed or each.is_recovered])
-            shown = show_generation(table, generation)
-            check_columns(shown, remaining)
-            with name_table_in_errors(table):
-                check_properties(table.properties)
-            fitting = late.convert(shown, remaining)
-            with storage_errors.translate_errors(table.location()):
-                rows = deletes.find(shown, remaining, fitting) if deletes else None
-            properties = fence.advance(table.properties, pending[-1])
-            committed = _commit(catalog, table, shown, fitting, snapshots, properties, rows)
-            located = frozenset(commit.located.location for commit in pending if commit.located)
-            done = Committed(table, committed, located)
-            return Landed(tuple(pending), number + 1, time.monotonic() - began, done)
+            return _attempt(tools, pending, number)
         except list_retried_errors() as error:
             if is_final(error):
                 raise commit_errors.explain_refusal(path, error) from error
             commit_errors.report_retry(path, number + 1, error)
             last = error
     assert last is not None
-    raise commit_errors.explain_last_attempt(path, last, time.monotonic() - began)
+    raise commit_errors.explain_last_attempt(path, last, tools.seconds)
+
+
+def _attempt(tools: _Tools, pending: Sequence[StagedCommit], number: int) -> Committed | Superseded:
+    """Load the table, decide which commits it lacks, check these, and commit them."""
+    # All steps read the metadata whose main branch the commit asserts. Every change of a fence moves main.
+    loaded = _load(tools.catalog, pending)
+    if pending[0].table_uuid in loaded.generation.former:
+        return _supersede(pending)
+    remaining = fence.remaining_commits(pending, loaded.table.properties)
+    if not remaining:
+        return Committed(tuple(pending), number, tools.seconds)
+    _check(tools, loaded, remaining)
+    after = _commit(tools, loaded, remaining)
+    located = frozenset(commit.located.location for commit in pending if commit.located)
+    return Committed(tuple(pending), number + 1, tools.seconds, TableCommit(loaded.table, after, located))
 
 
 def _find_deletes(pending: Sequence[StagedCommit], snapshots: SnapshotWriter) -> "RowDeletes | None":
@@ -227,17 +213,6 @@ def _supersede(pending: Sequence[StagedCommit]) -> Superseded:
     return Superseded(tuple(pending))
 
 
-def _check_files(catalog: Catalog, table: Table, files: StagedFiles, staged: Sequence[StagedCommit]) -> None:
-    try:
-        files.check(table, staged)
-    except UserError as error:
-        # Another process may have made the same commits in this moment, and deleted their located rows. The next
-        # attempt sees it.
-        if _load(catalog, staged).metadata_location != table.metadata_location:
-            raise CommitFailedException(str(error)) from error
-        raise
-
-
 def count_attempts(retry_for: float) -> Iterator[int]:
     """Count attempts, with growing pauses between them, until so many seconds after the end of the first one.
 
@@ -252,7 +227,7 @@ def count_attempts(retry_for: float) -> Iterator[int]:
         yield attempt
 
 
-def _load(catalog: Catalog, pending: Sequence[StagedCommit]) -> Table:
+def _load(catalog: Catalog, pending: Sequence[StagedCommit]) -> _LoadedTable:
     """Load the table that the files were staged for. UserError if it is gone, or another table has its name."""
     try:
         table = catalog.load_table(pending[0].path)
@@ -261,24 +236,37 @@ def _load(catalog: Catalog, pending: Sequence[StagedCommit]) -> Table:
     generation = find_generation(table, pending[0].writer.materialization)
     if pending[0].table_uuid not in (generation.uuid, *generation.former):
         raise commit_errors.explain_replaced_table(pending, str(table.metadata.table_uuid))
-    return table
+    return _LoadedTable(table, generation)
 
 
-def _commit(
-    catalog: Catalog,
-    table: Table,
-    shown: Table,
-    staged: Sequence[StagedCommit],
-    snapshots: SnapshotWriter,
-    properties: dict[str, str],
-    rows: "DeletedRows | None",
-) -> TableMetadata:
+def _check(tools: _Tools, loaded: _LoadedTable, staged: Sequence[StagedCommit]) -> None:
+    """Raise UserError or LostColumnError if the table cannot get these commits as it is."""
+    # The files of a transaction that was staged just now are not checked: that would cost every commit a request.
+    older = [each for each in staged if tools.without_retry or each.is_recovered]
+    try:
+        tools.files.check(loaded.table, older)
+    except UserError as error:
+        # Another process may have made the same commits in this moment, and deleted their located rows. The next
+        # attempt sees it.
+        if _load(tools.catalog, older).table.metadata_location != loaded.table.metadata_location:
+            raise CommitFailedException(str(error)) from error
+        raise
+    check_columns(loaded.task_table, staged)
+    with name_table_in_errors(loaded.table):
+        check_properties(loaded.table.properties)
+
+
+def _commit(tools: _Tools, loaded: _LoadedTable, staged: Sequence[StagedCommit]) -> TableMetadata:
+    """Write the snapshot with these staged commits, and commit it."""
+    table, task_table = loaded.table, loaded.task_table
+    fitting = tools.late.convert(task_table, staged)
     with storage_errors.translate_errors(table.location()):
-        if shown is not table:
-            snapshot, begun = backfill.replace_rows(table, shown, staged, snapshots, rows)
-            return commit_snapshot(catalog, table, snapshot, properties, begun)
-        snapshot = snapshots.append(table, staged, rows)
-    return commit_snapshot(catalog, table, snapshot, properties)
+        rows = tools.deletes.find(task_table, staged, fitting) if tools.deletes else None
+        if loaded.generation.is_awaited:
+            snapshot, begun = backfill.replace_rows(table, task_table, fitting, tools.snapshots, rows)
+        else:
+            snapshot, begun = tools.snapshots.append(table, fitting, rows), ()
+    return commit_snapshot(tools.catalog, table, snapshot, fence.advance(table.properties, staged[-1]), begun)
 
 
 def commit_snapshot(
@@ -293,6 +281,6 @@ def commit_snapshot(
     Returns the table's new metadata.
     """
     # The schema is asserted too: files that were staged before a column was converted have to be rewritten.
-    requirements = (same_table(table), same_rows(table), *same_schema(table))
+    requirements = (require_uuid(table), require_main_branch(table), *require_schema(table))
     updates = (*others, *new_snapshot(table, snapshot), SetPropertiesUpdate(updates=properties))
     return catalog.commit_table(table, requirements, updates).metadata

@@ -177,7 +177,7 @@ def _describe(staged: Sequence[StagedCommit]) -> str:
 
 
 def report_retry(path: TableIdentifier, attempt: int, error: Exception) -> None:
-    """Log that an attempt has failed and is followed by another, and tell metrics."""
+    """Log that an attempt has failed and is followed by another, and report it to the metrics."""
     log.warning(
         "table %s: commit attempt %d: %s: %s",
         path,

@@ -15,8 +15,8 @@ import numpy as np
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFileContent, FileFormat
 
-from connector.encoding.compaction import CompactedGroup
 from connector.encoding.deleted_rows import find_deleted_rows, list_data_files
+from connector.encoding.file_groups import CompactedGroup
 from connector.encoding.moved_rows import find_moved
 from connector.encoding.position_deletes import Positions, join_positions
 from connector.encoding.source_rows import SourceFile
@@ -26,7 +26,7 @@ from connector.iceberg.metadata.partitions import Partition
 
 REPLACED: Final = "another writer has replaced or removed its files"
 _MOST_LOST: Final = 0.3  # of the rows of new files; a file of which more is deleted would be rewritten again soon
-_MOST_READ: Final = 256  # delete files for many data files that are read to find out if they still delete anything
+_MOST_READ: Final = 256  # partition-scoped delete files that are read to find out if they still delete anything
 
 
 @dataclass(frozen=True)
@@ -142,22 +142,22 @@ class _Table:
         """Yield the sources, and the delete files that delete nothing without them."""
         yield from (self._live[path] for path in gone if path in self._live)
         remaining = {path: file for path, file in self._live.items() if path not in gone}
-        for path, files in self._deletes.of_one.items():
+        for path, files in self._deletes.file_scoped.items():
             if path not in remaining:
                 yield from files
-        of_many = sorted(self._list_naming(gone), key=lambda delete: (delete.size, delete.path))
-        for delete in of_many[:_MOST_READ]:
+        partition_scoped = sorted(self._list_naming(gone), key=lambda delete: (delete.size, delete.path))
+        for delete in partition_scoped[:_MOST_READ]:
             named = list_data_files(self._io, delete.path)
             # It deletes nothing of a file with a vector: that has its rows.
             if all(path not in remaining or self._deletes.has_vector(remaining[path]) for path in named):
                 yield delete
 
     def _list_naming(self, gone: set[str]) -> Iterator[ListedFile]:
-        """Yield the Parquet files with deletes of many data files that may name files that are gone."""
+        """Yield the partition-scoped Parquet files that may name files that are gone."""
         by_partition: dict[Partition, list[bytes]] = {}
         for path in sorted(gone & self._live.keys()):
             by_partition.setdefault(self._live[path].partition, []).append(path.encode())
-        for delete in self._deletes.of_many:
+        for delete in self._deletes.partition_scoped:
             begin, end = find_range(by_partition.get(delete.partition, ()), delete)
             if begin < end and delete.format is FileFormat.PARQUET:
                 yield delete

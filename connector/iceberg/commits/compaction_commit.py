@@ -5,7 +5,7 @@ was made for. When another commit was faster, all is decided again from the tabl
 
 A commit that was sent may be in the table whatever the catalog answers, now or later. So files that a sent commit names
 are never deleted here. Names of the files say when they were begun. A compaction does not send a commit for files that
-are older than MAX_AGE. `remove_orphan_files` deletes the files of which no snapshot knows long after that.
+are older than MAX_AGE. `remove_task_orphans` deletes the files of which no snapshot knows long after that.
 """
 
 import time
@@ -20,7 +20,7 @@ from pyiceberg.manifest import DataFileContent, ManifestEntry
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from connector.encoding.compaction import CompactedGroup
+from connector.encoding.file_groups import CompactedGroup
 from connector.host.errors import ConnectorError, RetryableError
 from connector.iceberg.commits.commit import TableLocks, count_attempts
 from connector.iceberg.commits.commit_errors import is_final, list_retried_errors
@@ -39,9 +39,9 @@ from connector.iceberg.metadata.table_updates import (
     check_properties,
     name_table_in_errors,
     new_snapshot,
-    same_rows,
-    same_schema,
-    same_table,
+    require_main_branch,
+    require_schema,
+    require_uuid,
 )
 from connector.model.state import DataFile
 from connector.model.table_identifier import GENERATION_PROPERTY, TableIdentifier
@@ -52,11 +52,12 @@ RETRY_FOR: Final = 30.0  # seconds after the first attempt
 SUMMARY_COMPACTION: Final = "flow.compaction"  # the number of groups
 
 _TEXTS: Final = FailureTexts(
-    "the commit of a compaction",
-    "The table keeps its rows.",
-    "the catalog did not answer whether it has committed a compaction ({answer}). The table has the same rows either "
-    "way.",
-    "a compaction was not committed ({answer}). The table keeps its old files, and a later compaction begins anew.",
+    name="the commit of a compaction",
+    left="The table keeps its rows.",
+    unknown="the catalog did not answer whether it has committed a compaction ({answer}). The table has the same rows "
+    "either way.",
+    conflict="a compaction was not committed ({answer}). The table keeps its old files, and a later compaction begins "
+    "anew.",
 )
 
 
@@ -75,8 +76,9 @@ class CompactionBase:
         """The table's identifier."""
         return TableIdentifier(*self.table.name())
 
-    def has_other_rows(self, table: Table) -> bool:
-        """Whether another table has the name, or this one has been upgraded, or its rows or columns replaced."""
+    def no_longer_fits(self, table: Table) -> bool:
+        """Whether the new files cannot get into the table: another table has the name, or this one has been upgraded,
+        or its rows or columns replaced."""
         return (
             table.metadata.table_uuid != self.table.metadata.table_uuid
             or table.metadata.format_version != self.table.metadata.format_version
@@ -147,7 +149,7 @@ class CompactionCommit:
         table = self._catalog.load_table(self._base.path)
         if landed := self._find_landed(table):
             return landed
-        if self._base.has_other_rows(table):
+        if self._base.no_longer_fits(table):
             reason = "the table has other rows or columns now"
             self._dropped = [DroppedGroup(group, reason) for group in groups]
             return None
@@ -162,7 +164,7 @@ class CompactionCommit:
             snapshot = self._write(table, changes, snapshots)
         self._check_age()
         self._sent[snapshot.snapshot_id] = changes
-        requirements = (same_table(table), same_rows(table), *same_schema(table))
+        requirements = (require_uuid(table), require_main_branch(table), *require_schema(table))
         self._catalog.commit_table(table, requirements, new_snapshot(table, snapshot))
         return changes
 
@@ -180,7 +182,7 @@ class CompactionCommit:
             )
 
     def _delete_unused(self, groups: Iterable[CompactedGroup]) -> None:
-        """Delete the files that no sent commit names. `remove_orphan_files` deletes what is left of them."""
+        """Delete the files that no sent commit names. `remove_task_orphans` deletes what is left of them."""
         sent = {id(group) for changes in self._sent.values() for _, group in changes.groups}
         unused = [file.path for group in groups if id(group) not in sent for file in group.files]
         orders = [group.order for group in groups if group.order]
@@ -198,11 +200,13 @@ class CompactionCommit:
         prefix, factory = self._base.origin.file_prefix, snapshots.factory
         carried = self._deletes.add(table, prefix, changes.positions, changes.partitions)
         deletes = write_delete_manifests(table, prefix, factory, carried)
-        held = manifests_of(table.io, table.current_snapshot())
-        merged, added = find_small(table, held), self._list_added(changes)
-        held, changed = remove_files(table, prefix, factory, held, changes.removed, merged, added)
+        existing = manifests_of(table.io, table.current_snapshot())
+        merged, added = find_small(table, existing), self._list_added(changes)
+        existing, changed = remove_files(table, prefix, factory, existing, changes.removed, merged, added)
         summary = {SUMMARY_COMPACTION: str(len(changes.groups)), **_summarize(changes, [file for _, file in carried])}
-        return snapshots.replace(table, prefix, [*deletes, *changed, *held], table.metadata.current_schema_id, summary)
+        return snapshots.replace(
+            table, prefix, [*deletes, *changed, *existing], table.metadata.current_schema_id, summary
+        )
 
     def _list_added(self, changes: CompactionChanges) -> dict[int, list[ManifestEntry]]:
         """Return the entries of the new data files, by their partition spec."""

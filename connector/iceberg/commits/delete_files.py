@@ -36,8 +36,8 @@ from connector.model.state import DataFile
 if TYPE_CHECKING:
     from connector.iceberg.commits.row_deletes import DeletedRows
 
-MOST: Final = 16  # delete files for many data files that a partition has, beside merged ones, before they are merged
-OWN_FILES: Final = 8  # data files: if a commit touches up to so many, they get a delete file each
+MAX_PARTITION_SCOPED: Final = 16  # delete files of a partition, beside merged ones, before they are merged
+FILE_SCOPED_UP_TO: Final = 8  # data files: if a commit touches up to so many, each gets a delete file of its own
 MERGED_FILES: Final = 4  # data files that share a merged delete file
 MOST_MERGED: Final = 256  # merged delete files that a commit writes; instead of more of them, one for each partition
 LARGEST_MANIFEST: Final = 1_000  # files; a larger one is not written again only to drop a data file without rows
@@ -153,11 +153,11 @@ _WRITE: Final[Mapping[str, Callable[[FileIO, str, Mapping[str, Positions]], Sequ
 class _Merge:
     """Merges new positions with those of older delete files.
 
-    Delete files for many data files of a partition are merged all at once, when there are too many. Those for one data
-    file are merged each time: then it has one. So a table has about as many delete files as data files at most.
+    Partition-scoped delete files are merged together when there are too many. File-scoped ones are merged each time:
+    then their data file has one. So a table has about as many delete files as data files at most.
 
-    In tables with deletion vectors, all delete files for many data files are merged. Only an upgraded table has some.
-    Each commit removes delete files of one data file that is gone, vectors and others.
+    In tables with deletion vectors, all partition-scoped delete files are merged. Only an upgraded table has some.
+    Each commit removes the file-scoped ones of data files that are gone, vectors and others.
     """
 
     def __init__(self, table: Table, rows: "DeletedRows") -> None:
@@ -165,33 +165,33 @@ class _Merge:
         self._rows = rows
         self._manifest_sizes = Counter(file.manifest for file in rows.live.values())
         data_files = Counter(file.partition for file in rows.live.values())
-        many = [file for file in rows.deletes.of_many if file.format is FileFormat.PARQUET]
-        counts = Counter(file.partition for file in many)
+        partition_scoped = [file for file in rows.deletes.partition_scoped if file.format is FileFormat.PARQUET]
+        counts = Counter(file.partition for file in partition_scoped)
         self._has_vectors = has_row_lineage(table)
         self.due = {
             partition
             for partition, count in counts.items()
             if self._has_vectors or count > _limit(data_files[partition])
         }
-        self._many = [file for file in many if file.partition in self.due]
+        self._partition_scoped = [file for file in partition_scoped if file.partition in self.due]
 
     def perform(self) -> tuple[dict[str, Positions], list[ListedFile]]:
         """Return the positions to write, by data file, and the files to remove.
 
         UserError if vectors would take the place of deletes that cannot be read.
         """
-        older = self._read(self._many)
-        removed = [*self._many, *self._list_dangling()] if self.due or self._has_vectors else []
+        older = self._read(self._partition_scoped)
+        removed = [*self._partition_scoped, *self._list_dangling()] if self.due or self._has_vectors else []
         paths = self._rows.positions.keys() | older.keys()
         if self._has_vectors:
             self._check_formats(paths)
-        chosen = [file for path in paths if path in self._rows.live for file in self._list_own(path)]
-        of_own = self._read(chosen)
+        chosen = [file for path in paths if path in self._rows.live for file in self._list_file_scoped(path)]
+        file_scoped = self._read(chosen)
         removed += chosen
         positions = {}
         for path in paths:
             new = [self._rows.positions[path]] if path in self._rows.positions else []
-            merged = join_positions([*new, *older.pop(path, ()), *of_own.pop(path, ())])
+            merged = join_positions([*new, *older.pop(path, ()), *file_scoped.pop(path, ())])
             if self._has_no_rows(path, merged):
                 removed.append(self._rows.live[path])
             else:
@@ -209,13 +209,13 @@ class _Merge:
                     "system.rewrite_data_files). The staged rows were not added, and stay in the task's state."
                 )
 
-    def _list_own(self, path: str) -> list[ListedFile]:
-        files = self._rows.deletes.of_one.get(path, ())
+    def _list_file_scoped(self, path: str) -> list[ListedFile]:
+        files = self._rows.deletes.file_scoped.get(path, ())
         return [file for file in files if file.vector or file.format is FileFormat.PARQUET]
 
     def _list_dangling(self) -> Iterator[ListedFile]:
-        """Find the delete files of data files that are gone."""
-        for path, files in self._rows.deletes.of_one.items():
+        """Find the file-scoped delete files of data files that are gone."""
+        for path, files in self._rows.deletes.file_scoped.items():
             if path not in self._rows.live:
                 yield from files
 
@@ -251,8 +251,8 @@ class _Merge:
 
 
 def _limit(data_files: int) -> int:
-    """Return how many delete files for many data files a partition of so many data files may have."""
-    return min(MOST, data_files // 2) + data_files // MERGED_FILES
+    """Return how many partition-scoped delete files a partition of so many data files may have."""
+    return min(MAX_PARTITION_SCOPED, data_files // 2) + data_files // MERGED_FILES
 
 
 def _divide(
@@ -260,7 +260,7 @@ def _divide(
 ) -> Iterator[tuple[Partition, list[str]]]:
     """Divide data files into those whose deletes are written to one file: each alone if they are few, or else all of a
     partition together. `merged` are the partitions whose older delete files are merged: in them, some share a file."""
-    are_few = len(paths) <= OWN_FILES
+    are_few = len(paths) <= FILE_SCOPED_UP_TO
     of_merged = sum(partitions[path] in merged for path in paths)
     shared = MERGED_FILES if of_merged <= MERGED_FILES * MOST_MERGED else len(paths)
     by_partition: dict[Partition, list[str]] = {}

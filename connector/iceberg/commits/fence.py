@@ -18,28 +18,28 @@ from functools import lru_cache
 from typing import Final
 
 from connector.host.errors import FencedError, UserError
-from connector.model.state import KEY_RANGE, RECORDED_VALUE, Known, StagedCommit, WriterId
+from connector.model.state import KEY_RANGE, RECORDED_VALUE, Known, StagedCommit, WriterId, strip_marks
 from connector.model.table_identifier import TableIdentifier
 
 PREFIX: Final = "flow.fence."
 CLOSED: Final = "closed:"
 NONE: Final = ""  # the value of a writer that has never committed
 FIRST: Final = "first"  # in names of files: no value
-POSITION_DIGITS: Final = 8
+ORDINAL_DIGITS: Final = 8
 _RECORDED: Final = re.compile(RECORDED_VALUE)
 _PROPERTY: Final = re.compile(rf"{re.escape(PREFIX)}[0-9a-f]{{20}}\.{KEY_RANGE}")
 
 
 def new_value(prev: str = NONE) -> str:
-    """Make 32 hexadecimal digits: the position after that of `prev`, and 96 random bits.
+    """Make 32 hexadecimal digits: the ordinal number after that of `prev`, and 96 random bits.
 
     They are not derived from the checkpoint, since two processes may have the same one. UserError after the last
-    position: only a value that was set by hand can be near it.
+    number: only a value that was set by hand can be near it.
     """
-    following = position(prev) + 1
-    if following >= 16**POSITION_DIGITS:
-        raise UserError(f"no fence value can follow {prev}, which has the last position. Backfill the binding.")
-    return f"{following:0{POSITION_DIGITS}x}{secrets.token_hex(12)}"
+    following = read_ordinal(prev) + 1
+    if following >= 16**ORDINAL_DIGITS:
+        raise UserError(f"no fence value can follow {prev}, which has the last ordinal number. Backfill the binding.")
+    return f"{following:0{ORDINAL_DIGITS}x}{secrets.token_hex(12)}"
 
 
 def reset_value(value: str) -> str:
@@ -47,22 +47,26 @@ def reset_value(value: str) -> str:
 
     So no process stages on it. Files that a stale process has staged on `value` itself may be deleted by now.
     """
-    return f"{CLOSED}{secrets.token_hex(4)}:{_without_closed(value)}"
+    return f"{CLOSED}{secrets.token_hex(4)}:{strip_marks(value)}"
 
 
-def position(value: str) -> int:
+def read_ordinal(value: str) -> int:
     """Return the number of transactions up to a value. It orders the values of a writer."""
-    return int(_without_closed(value)[:POSITION_DIGITS] or "0", 16)
+    return int(strip_marks(value)[:ORDINAL_DIGITS] or "0", 16)
 
 
 def is_passed(value: str, recorded: str) -> bool:
     """Whether no commit that was staged on `value` can succeed any more. The connector state does not matter.
 
-    A value with a later position is still to come. A property that was changed by hand proves nothing. After a reset,
-    the rows that the operator wants to add are staged on the value that was reset, so that one is not passed either.
+    A value with a higher ordinal number is still to come. A property that was changed by hand proves nothing. After a
+    reset, the rows that the operator wants to add are staged on the value that was reset, so that one is not passed
+    either.
     """
+    if not is_recorded_value(recorded) or value == recorded:
+        return False
     is_reset = recorded.count(":") > 1
-    return is_recorded_value(recorded) and value != recorded and position(value) <= position(recorded) - is_reset
+    newest_passed = read_ordinal(recorded) - 1 if is_reset else read_ordinal(recorded)
+    return read_ordinal(value) <= newest_passed
 
 
 def is_void(value: str, recorded: str) -> bool:
@@ -70,7 +74,7 @@ def is_void(value: str, recorded: str) -> bool:
 
     A recovery may still commit what was staged on a closed value, which is the property's last one without its mark.
     """
-    return is_passed(value, recorded) and position(value) < position(recorded)
+    return is_passed(value, recorded) and read_ordinal(value) < read_ordinal(recorded)
 
 
 def is_recorded_value(value: str) -> bool:
@@ -123,7 +127,7 @@ def read_value(properties: Mapping[str, str], writer: WriterId) -> str:
     return properties.get(property_name(writer), NONE)
 
 
-def find_overlapping(properties: Mapping[str, str], writer: WriterId) -> dict[str, str]:
+def find_overlapping_fences(properties: Mapping[str, str], writer: WriterId) -> dict[str, str]:
     """Return the fence properties of the materialization whose key ranges overlap the writer's, its own included.
 
     Their state keys may differ: a backfill that keeps the table's rows begins with a new state key.
@@ -137,15 +141,16 @@ def find_overlapping(properties: Mapping[str, str], writer: WriterId) -> dict[st
 
 
 @dataclass(frozen=True)
-class Tenure:
-    """What a session knows about a writer of one table, as which it acts."""
+class WriterFence:
+    """The fence of one writer of a table in this session: the value that its next transaction is staged on, and the
+    values of overlapping writers that the session knows."""
 
     prev: str  # the value that its next transaction is staged on
     in_file_names: str  # the value in the names of that transaction's files
     known: Known
 
     @classmethod
-    def begin(cls, properties: Mapping[str, str], writer: WriterId, waiting: Sequence[StagedCommit]) -> "Tenure":
+    def begin(cls, properties: Mapping[str, str], writer: WriterId, waiting: Sequence[StagedCommit]) -> "WriterFence":
         """Begin with the properties that the session read when it opened. Read later, they could be a successor's.
 
         `waiting` are the pending commits of overlapping writers that earlier sessions have staged. They will be
@@ -153,7 +158,7 @@ class Tenure:
         """
         ours = order_commits([commit for commit in waiting if commit.writer == writer])
         prev = ours[-1].next if ours else read_value(properties, writer)
-        known = {name: {value, _close(value)} for name, value in find_overlapping(properties, writer).items()}
+        known = {name: {value, _close(value)} for name, value in find_overlapping_fences(properties, writer).items()}
         for commit in waiting:
             known.setdefault(property_name(commit.writer), set()).update((commit.next, _close(commit.next)))
         in_file_names = prev
@@ -165,8 +170,8 @@ class Tenure:
             known.pop(property_name(writer), None)
         return cls(prev, in_file_names, {name: frozenset(values) for name, values in known.items()})
 
-    def after(self, staged: StagedCommit) -> "Tenure":
-        """Return the tenure after another transaction is staged."""
+    def after(self, staged: StagedCommit) -> "WriterFence":
+        """Return the fence after another transaction is staged."""
         return replace(self, prev=staged.next, in_file_names=staged.next)
 
 
@@ -186,9 +191,9 @@ def group_by_writer(staged: Iterable[StagedCommit]) -> list[list[StagedCommit]]:
 
 def order_commits(staged: Sequence[StagedCommit]) -> list[StagedCommit]:
     """Return the staged commits of one writer and one table, oldest first. Each was staged on the one before."""
-    by_prev = {commit.prev_value: commit for commit in staged}
+    by_prev = {commit.follows: commit for commit in staged}
     nexts = {commit.next for commit in staged}
-    first = [commit for commit in staged if commit.prev_value not in nexts]
+    first = [commit for commit in staged if commit.follows not in nexts]
     ordered = first[:1]
     while ordered and ordered[-1].next in by_prev:
         ordered.append(by_prev[ordered[-1].next])
@@ -205,7 +210,7 @@ def remaining_commits(pending: Sequence[StagedCommit], properties: Mapping[str, 
     """
     check_recorded(pending[0].path, properties, pending[0].writer)
     value = read_value(properties, pending[0].writer)
-    remaining = _after_value(pending, _without_closed(value))
+    remaining = _after_value(pending, strip_marks(value))
     if remaining is None:
         raise _explain_fenced(pending[0], property_name(pending[0].writer), value)
     if any(not commit.is_recovered for commit in remaining):
@@ -214,7 +219,7 @@ def remaining_commits(pending: Sequence[StagedCommit], properties: Mapping[str, 
 
 
 def _after_value(pending: Sequence[StagedCommit], value: str) -> Sequence[StagedCommit] | None:
-    if value == pending[0].prev_value:
+    if value == pending[0].follows:
         return pending
     return next((pending[index + 1 :] for index, commit in enumerate(pending) if commit.next == value), None)
 
@@ -225,7 +230,7 @@ def _check_known(pending: Sequence[StagedCommit], properties: Mapping[str, str])
     Such a process commits under a property of its own, or under ours. Both are compared here.
     """
     own, newest = property_name(pending[0].writer), pending[-1]
-    for name, value in find_overlapping(properties, newest.writer).items():
+    for name, value in find_overlapping_fences(properties, newest.writer).items():
         is_ours = name == own and (value == pending[0].prev or any(value == commit.next for commit in pending))
         if not is_ours and value not in newest.known.get(name, ()):
             raise _explain_fenced(newest, name, value)
@@ -240,7 +245,7 @@ def advance(properties: Mapping[str, str], newest: StagedCommit) -> dict[str, st
     own = property_name(newest.writer)
     if newest.is_recovered:
         return {own: _close(newest.next)}
-    closed = {name: _close(value) for name, value in find_overlapping(properties, newest.writer).items()}
+    closed = {name: _close(value) for name, value in find_overlapping_fences(properties, newest.writer).items()}
     return {name: value for name, value in closed.items() if value != properties[name]} | {own: newest.next}
 
 
@@ -286,7 +291,3 @@ def _hash(text: str) -> str:
 
 def _close(value: str) -> str:
     return value if value.startswith(CLOSED) else CLOSED + value
-
-
-def _without_closed(value: str) -> str:
-    return value.rpartition(":")[2]

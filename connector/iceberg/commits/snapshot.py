@@ -17,7 +17,7 @@ from pyiceberg.typedef import Record
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.delete_files import DeleteFiles
 from connector.iceberg.commits.delete_manifests import write_delete_manifests
-from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION, ManifestListWriter
+from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION, ManifestListWriter, copy_manifest
 from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.metadata.manifest_rewriting import lists_files, remove_files
 from connector.iceberg.metadata.manifests import (
@@ -81,38 +81,42 @@ class SnapshotWriter:
         prefix = file_prefix(table, staged[0].writer)
         added, summary = self._add(table, prefix, staged)
         if rows is None:
-            held = [each for each in self._lists.manifests_of(table) if lists_files(each)]
-            held = self._merger.merge(table, prefix, held, added)
+            existing = [each for each in self._lists.manifests_of(table) if lists_files(each)]
+            existing = self._merger.merge(table, prefix, existing, added)
             totals = _with_totals(Operation.APPEND, summary, table)
-            return self._snapshot(table, prefix, [*added, *held], totals)
+            return self._snapshot(table, prefix, [*added, *existing], totals)
         changes = self._delete_files.write(table, prefix, rows)
         added += write_delete_manifests(table, prefix, self.factory, changes.added)
-        held = self._lists.manifests_of(table)
-        held, shortened = remove_files(table, prefix, self.factory, held, changes.removed)
-        held = self._merger.merge(table, prefix, held, added)
+        existing = self._lists.manifests_of(table)
+        existing, shortened = remove_files(table, prefix, self.factory, existing, changes.removed)
+        existing = self._merger.merge(table, prefix, existing, added)
         operation = Operation.OVERWRITE if changes.added or changes.removed else Operation.APPEND
         totals = _with_totals(operation, summary | changes.summarize(sum(commit.size for commit in staged)), table)
-        return self._snapshot(table, prefix, [*added, *shortened, *held], totals)
+        return self._snapshot(table, prefix, [*added, *shortened, *existing], totals)
 
     def replace_rows(
         self,
         table: Table,
-        shown: Table,
+        task_table: Table,
         staged: Sequence[StagedCommit],
         rows: "DeletedRows | None",
         removed: RemovedFiles,
     ) -> Snapshot:
-        """Write a snapshot of the staged files that replaces all rows. `shown` is the table without them, and with the
-        columns of the new rows. `removed` are the files of the current snapshot."""
+        """Write a snapshot of the staged files that replaces all rows. `removed` are the files of the current snapshot.
+
+        `task_table` is the table as the task has it after the backfill: no rows, new columns.
+        """
         prefix = file_prefix(table, staged[0].writer)
-        added, summary = self._add(shown, prefix, staged)
+        added, summary = self._add(task_table, prefix, staged)
         if rows:
-            changes = self._delete_files.write(shown, prefix, rows)
-            added += write_delete_manifests(shown, prefix, self.factory, changes.added)
+            changes = self._delete_files.write(task_table, prefix, rows)
+            added += write_delete_manifests(task_table, prefix, self.factory, changes.added)
             summary |= changes.summarize(sum(commit.size for commit in staged))
-        totals = _with_totals(Operation.OVERWRITE, summary, shown).additional_properties
+        totals = _with_totals(Operation.OVERWRITE, summary, task_table).additional_properties
         counted = Summary(Operation.OVERWRITE, **totals, **removed.summary)
-        return self._snapshot(table, prefix, [*added, *removed.manifests], counted, shown.metadata.current_schema_id)
+        return self._snapshot(
+            table, prefix, [*added, *removed.manifests], counted, task_table.metadata.current_schema_id
+        )
 
     def clear(self, table: Table, writer: WriterId, removed: RemovedFiles, summary: Mapping[str, str]) -> Snapshot:
         """Write a snapshot without rows. `removed` are the files of the current snapshot."""
@@ -126,9 +130,9 @@ class SnapshotWriter:
 
     def keep_files(self, table: Table, writer: WriterId, summary: Mapping[str, str]) -> Snapshot:
         """Write a snapshot of the current files. It moves the main branch, and says why in its summary."""
-        held = manifests_of(table.io, table.current_snapshot())
+        existing = manifests_of(table.io, table.current_snapshot())
         totals = _with_totals(Operation.APPEND, summary, table)
-        return self._snapshot(table, file_prefix(table, writer), held, totals)
+        return self._snapshot(table, file_prefix(table, writer), existing, totals)
 
     def replace(
         self, table: Table, prefix: str, manifests: Sequence[ManifestFile], schema_id: int, summary: Mapping[str, str]
@@ -190,10 +194,9 @@ class SnapshotWriter:
             written = [self._write_manifest(table, prefix, spec_id, list(of_spec)) for spec_id, of_spec in by_spec]
             self._manifests[key] = written, find_published(files)
         manifests, published = self._manifests[key]
-        # New objects, because writing a manifest list sets the sequence number in the objects that it gets. A later
-        # attempt with the same objects would commit the files under an old number. Then deletes of other engines would
-        # hide their rows.
-        return [_fresh(manifest) for manifest in manifests], {
+        # Otherwise a later attempt would commit the files under an old sequence number. Then deletes of other engines
+        # would hide their rows.
+        return [copy_manifest(manifest) for manifest in manifests], {
             **_summarize_append(staged, published),
             **self._mark(table),
         }
@@ -214,10 +217,6 @@ class SnapshotWriter:
             for commit, file in files
         )
         return self.factory.of_added(table, prefix, spec_id, entries, files[-1][0].schema_id)
-
-
-def _fresh(manifest: ManifestFile) -> ManifestFile:
-    return ManifestFile(*(manifest[position] for position in range(len(manifest))))
 
 
 def file_prefix(table: Table, writer: WriterId) -> str:

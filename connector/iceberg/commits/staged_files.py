@@ -114,7 +114,7 @@ def is_converted(table: Table, column_id: int) -> bool:
 def find_newest_column(table: Table, column_id: int) -> int:
     """Return the id of the column that has a column's values now. UserError if the property was changed by hand."""
     with name_table_in_errors(table):
-        return _newest(column_id, dict(_successors(table.properties)))
+        return _find_newest(column_id, dict(_read_successors(table.properties)))
 
 
 class LateFiles:
@@ -126,7 +126,7 @@ class LateFiles:
     def convert(self, table: Table, staged: Sequence[StagedCommit]) -> Sequence[StagedCommit]:
         """Return the same commits, with files that fit the table. UserError if a value cannot be converted."""
         with name_table_in_errors(table):
-            successors = dict(_successors(table.properties))
+            successors = dict(_read_successors(table.properties))
         return [self._commit(table, commit, successors) for commit in staged] if successors else staged
 
     def _commit(self, table: Table, commit: StagedCommit, successors: Mapping[int, int]) -> StagedCommit:
@@ -138,7 +138,7 @@ class LateFiles:
         return replace(commit, files=fitting, schema_id=table.metadata.current_schema_id, sort_order_id=sort_order_id)
 
     def _files(self, table: Table, file: DataFile, successors: Mapping[int, int]) -> tuple[DataFile, ...]:
-        columns = tuple(_target_columns(table, [column.field_id for column in file.columns], successors))
+        columns = tuple(_find_target_columns(table, [column.field_id for column in file.columns], successors))
         # The new file's name begins like the old one's: as orphans, both are deleted at the same time.
         rewriting = Rewriting.of_table(table, columns, file_name(file.path)[:-_END_OF_NAME])
         key = rewriting, file.path
@@ -146,13 +146,13 @@ class LateFiles:
             try:
                 rewritten = rewriting.rewritten(table.io, SourceFile(file.path, file.size))
             except UnconvertibleError as error:
-                raise _unconvertible(table, file, error) from error
+                raise _explain_unconvertible(table, file, error) from error
             in_partition = (msgspec.structs.replace(new, partition=file.partition) for new in rewritten or ())
             self._rewritten[key] = (file,) if rewritten is None else tuple(in_partition)
         return self._rewritten[key]
 
 
-def _successors(properties: Mapping[str, str]) -> Iterator[tuple[int, int]]:
+def _read_successors(properties: Mapping[str, str]) -> Iterator[tuple[int, int]]:
     """Read the ids of converted columns, each with the id of the column that has taken its place."""
     for name, value in properties.items():
         if name.startswith(CONVERTED_PREFIX):
@@ -165,28 +165,28 @@ def _successors(properties: Mapping[str, str]) -> Iterator[tuple[int, int]]:
             yield before, after
 
 
-def _newest(column_id: int, successors: Mapping[int, int]) -> int:
+def _find_newest(column_id: int, successors: Mapping[int, int]) -> int:
     while column_id in successors:
         column_id = successors[column_id]
     return column_id
 
 
-def _target_columns(table: Table, held: Iterable[int], successors: Mapping[int, int]) -> Iterable[TargetColumn]:
-    current, before = _columns(table.schema()), _columns(*table.metadata.schemas)
+def _find_target_columns(table: Table, held: Iterable[int], successors: Mapping[int, int]) -> Iterable[TargetColumn]:
+    current, before = _index_columns(table.schema()), _index_columns(*table.metadata.schemas)
     for column_id in held:
-        newest = _newest(column_id, successors)
+        newest = _find_newest(column_id, successors)
         if newest in current and column_id in before:
             yield TargetColumn.of(current[newest], before[column_id])
 
 
-def _columns(*schemas: Schema) -> dict[int, NestedField]:
+def _index_columns(*schemas: Schema) -> dict[int, NestedField]:
     """Return the columns by their ids. If schemas differ, the newest one counts. The metadata has them in any order."""
     ordered = sorted(schemas, key=lambda each: each.schema_id)
     return {column.field_id: column for schema in ordered for column in schema.fields}
 
 
-def _unconvertible(table: Table, file: DataFile, error: UnconvertibleError) -> UserError:
-    before = _columns(*table.metadata.schemas)
+def _explain_unconvertible(table: Table, file: DataFile, error: UnconvertibleError) -> UserError:
+    before = _index_columns(*table.metadata.schemas)
     names = ", ".join(repr(before[column_id].name) for column_id in sorted(error.column_ids))
     return UserError(
         f"table {'.'.join(table.name())}: {file.rows} rows were staged before their column {names} was converted to "

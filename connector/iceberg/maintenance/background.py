@@ -16,11 +16,12 @@ from pyiceberg.catalog import Catalog
 from connector.host import facts
 from connector.host.facts import EXPIRE_SNAPSHOTS, REMOVE_ORPHAN_FILES, MaintenanceRun
 from connector.iceberg.bound_table import BoundTable
-from connector.iceberg.commits.commit import Committed, TableLocks
+from connector.iceberg.commits.commit import TableLocks
+from connector.iceberg.commits.outcomes import TableCommit
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
-from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_files
+from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from connector.iceberg.metadata.references import SessionEndedError
-from connector.iceberg.metadata.retention import due
+from connector.iceberg.metadata.retention import find_due
 from connector.iceberg.metadata.stored_files import (
     delete_all,
     find_dropped_metadata,
@@ -33,7 +34,7 @@ from connector.model.table_identifier import TableIdentifier
 log = logging.getLogger(__name__)
 
 IsInterrupted: TypeAlias = Callable[[], bool]
-NoteCommit: TypeAlias = Callable[[Committed, int], object]
+NoteCommit: TypeAlias = Callable[[TableCommit, int], object]
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class _Task:
 class _Recent:
     """The commits of one table since its maintenance was last looked at."""
 
-    newest: Committed
+    newest: TableCommit
     count: int
     named_before: frozenset[str]  # metadata files that the table's log named before one of these commits
     located: frozenset[str]  # objects of located rows that these commits have used
@@ -85,14 +86,14 @@ class Maintenance:
         self._noting = threading.Lock()
         self._ended = threading.Event()
 
-    def after_commit(self, commit: Committed) -> None:
+    def after_commit(self, commit: TableCommit) -> None:
         """Queue what is due after a commit: to delete located rows and old metadata files, and to expire snapshots.
 
         An error is only logged as a warning, because the commit itself has succeeded. The maintenance thread finds out
         what is due, so no commit waits for that.
         """
-        uuid = commit.metadata.table_uuid
-        named = frozenset(entry.metadata_file for entry in commit.table.metadata.metadata_log)
+        uuid = commit.after.table_uuid
+        named = frozenset(entry.metadata_file for entry in commit.before.metadata.metadata_log)
         with self._noting:
             earlier = self._recent.get(uuid)
             recent = _Recent(commit, 1, named, commit.located)
@@ -100,7 +101,7 @@ class Maintenance:
         if earlier is None:
             self._tasks.put(
                 _Task(
-                    TableIdentifier(*commit.table.name()),
+                    TableIdentifier(*commit.before.name()),
                     "old metadata files and snapshots were not removed",
                     partial(self._maintain, uuid),
                     "",
@@ -111,13 +112,13 @@ class Maintenance:
         """Perform what is due after the recent commits of a table."""
         with self._noting:
             recent = self._recent.pop(uuid)
-        table, after = recent.newest.table, recent.newest.metadata
+        table, after = recent.newest.before, recent.newest.after
         if is_in_table_bucket(table.location()):
             return
         path = TableIdentifier(*table.name())
         self._note_commit(recent.newest, recent.count)
         dropped = find_dropped_metadata(recent.named_before, after) if must_delete_old_metadata(table) else ()
-        is_expiry_due = bool(due(after, time.time_ns() // 1_000_000))
+        is_expiry_due = bool(find_due(after, time.time_ns() // 1_000_000))
         if recent.located:
             # The fence has passed: a process that still reads them would be refused.
             self._perform(
@@ -150,7 +151,7 @@ class Maintenance:
                 _Task(
                     path,
                     "orphan files of earlier sessions were not deleted",
-                    partial(remove_orphan_files, self._catalog, path, table.writer, staged),
+                    partial(remove_task_orphans, self._catalog, path, table.writer, staged),
                     REMOVE_ORPHAN_FILES,
                 )
             )
@@ -170,11 +171,11 @@ class Maintenance:
         began = time.monotonic()
         try:
             task.perform(self._ended.is_set)
-            _measure(task, began, has_failed=False)
+            _report(task, began, has_failed=False)
         except SessionEndedError:
             raise
         except Exception as error:  # noqa: BLE001 - maintenance must not end the session
-            _measure(task, began, has_failed=True)
+            _report(task, began, has_failed=True)
             if not self._ended.is_set():
                 log.warning("table %s: %s: %s: %s", task.path, task.consequence, type(error).__name__, error)
 
@@ -188,7 +189,7 @@ class Maintenance:
         self.finish()
 
 
-def _measure(task: _Task, began: float, *, has_failed: bool) -> None:
+def _report(task: _Task, began: float, *, has_failed: bool) -> None:
     if task.action and facts.observe:
         seconds = time.monotonic() - began
         facts.observe(MaintenanceRun(str(task.path), task.action, seconds, has_failed))

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 from connector.host import facts
 from connector.host.facts import COMPACT_DATA_FILES, CompactionDebt, MaintainedFiles, MaintenanceRun
-from connector.iceberg.commits.commit import Committed
+from connector.iceberg.commits.outcomes import TableCommit
 from connector.iceberg.maintenance.compact_table import CompactionBudget
 from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.maintenance.compaction_thresholds import is_compaction_enabled
@@ -62,11 +62,11 @@ class BackgroundCompaction:
         self._changed = threading.Condition()  # guards all of the above
         self._ended = threading.Event()
 
-    def note_commit(self, commit: Committed, count: int = 1) -> None:
+    def note_commit(self, commit: TableCommit, count: int = 1) -> None:
         """Note that a table has got so many commits, the newest of which is given. Nothing is read."""
         with self._changed:
-            account = self._accounts.setdefault(TableIdentifier(*commit.table.name()), _Account({}))
-            account.properties = commit.metadata.properties
+            account = self._accounts.setdefault(TableIdentifier(*commit.before.name()), _Account({}))
+            account.properties = commit.after.properties
             account.commits += count
             self._changed.notify_all()
 
@@ -121,9 +121,9 @@ class BackgroundCompaction:
                     error,
                 )
             self._put_off(path, commits)
-            _measure(path, time.monotonic() - began, None, 0)
+            _report(path, time.monotonic() - began, None, 0)
             return
-        _measure(path, result.seconds, result, commits + self._take_unchecked(path))
+        _report(path, result.seconds, result, commits + self._take_unchecked(path))
         if result.failed:
             self._put_off(path)
         self._note_debt(path, result)
@@ -161,8 +161,8 @@ class BackgroundCompaction:
             )
 
 
-def _measure(path: TableIdentifier, seconds: float, result: CompactionResult | None, commits: int) -> None:
-    """Tell metrics how a run has ended. Without a result, it has failed."""
+def _report(path: TableIdentifier, seconds: float, result: CompactionResult | None, commits: int) -> None:
+    """Report to the metrics how a run has ended. Without a result, it has failed."""
     if not facts.observe:
         return
     table = str(path)

@@ -15,7 +15,7 @@ from typing import Final
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from connector.encoding.compaction import Compact, CompactedGroup, Compaction, FailedGroup, FileGroup
+from connector.encoding.file_groups import Compact, CompactedGroup, Compaction, FailedGroup, FileGroup
 from connector.encoding.file_options import TARGET_SIZE
 from connector.encoding.source_rows import TargetColumn
 from connector.host.errors import ConnectorError

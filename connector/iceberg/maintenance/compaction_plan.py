@@ -2,11 +2,12 @@
 
 Small files of a partition are merged. A file is merged only if the new file is several times as large, or if it reaches
 the target size. So each row is rewritten a few times while its file grows to the target size, and then no more for its
-size. A file is also rewritten when too many of its rows are deleted. Then the deleted rows pay for it.
+size. A file is also rewritten when too many of its rows are deleted.
 
 Small tables are kept in better shape than that, because it costs little: each commit allows for some bytes to be
-rewritten. When there have been as many commits since a file was written as the whole table has allowances, one deleted
-row is enough, and the growth does not matter. In a large table, this takes longer than all else.
+rewritten (the property `bytes-per-commit`). A file is old when the commits since it was written have allowed for
+rewriting the whole table. An old file is rewritten for a single deleted row, and merged without that growth. In a large
+table, this takes longer than all else.
 
 A group is planned only if it has a gain: fewer files, or fewer deleted rows. A table that is compacted has no groups.
 """
@@ -20,11 +21,12 @@ from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 
-from connector.encoding.compaction import FileGroup
 from connector.encoding.deletion_vectors import FileId
+from connector.encoding.file_groups import FileGroup
 from connector.encoding.source_rows import SourceFile
 from connector.iceberg.maintenance.compaction_thresholds import CompactionThresholds
-from connector.iceberg.metadata.listed_files import ListedFile, PositionDeletes, find_range
+from connector.iceberg.maintenance.delete_ratio import find_heavy
+from connector.iceberg.metadata.listed_files import ListedFile, PositionDeletes
 from connector.iceberg.metadata.manifest_rewriting import divide
 from connector.iceberg.metadata.partitions import Partition
 from connector.iceberg.metadata.row_lineage import can_keep_lineage
@@ -117,23 +119,25 @@ def _add_partition_values(table: Table, plan: GroupPlan, partitions: Mapping[str
 def plan_groups(listed: Sequence[ListedFile], thresholds: CompactionThresholds) -> list[GroupPlan]:
     """Return the groups of a table with these live files, those with the best gain first."""
     deletes = PositionDeletes(listed)
-    of_many: dict[Partition, list[ListedFile]] = {}
-    for delete in deletes.of_many:
-        of_many.setdefault(delete.partition, []).append(delete)
+    partition_scoped: dict[Partition, list[ListedFile]] = {}
+    for delete in deletes.partition_scoped:
+        partition_scoped.setdefault(delete.partition, []).append(delete)
     old = _find_old(listed, thresholds)
-    chosen = [
-        files
-        for partition, of_partition in _group_by_partition(_list_candidates(listed)).items()
-        for files in _Partition(of_partition, deletes.of_one, of_many.get(partition, ()), old, thresholds).divide()
-    ]
+    chosen: list[list[ListedFile]] = []
+    for partition, files in _group_by_partition(_list_candidates(listed)).items():
+        named_by = partition_scoped.get(partition, ())
+        heavy = find_heavy(files, deletes.file_scoped, named_by, old, thresholds.delete_ratio)
+        chosen += _Partition(files, heavy, old, thresholds).divide()
     applied = deletes.find_all(file for files in chosen for file in files)
     return sorted((_make_group(files, applied) for files in chosen), key=lambda group: group.cost)
 
 
 def _find_old(listed: Sequence[ListedFile], thresholds: CompactionThresholds) -> set[str]:
-    """Return the paths of the data files since which there were as many commits as all data files have allowances.
+    """Return the paths of the old data files: the number of commits since then, times `bytes-per-commit`, is at least
+    the bytes of all data files.
 
-    If no file is rewritten sooner, all of them together cost at most one allowance for each commit.
+    There are also at least `min-input-files` such commits. If no file is rewritten sooner, all of them together cost at
+    most `bytes-per-commit` for each commit.
     """
     if not thresholds.commit_allowance:
         return set()
@@ -173,43 +177,27 @@ class _Partition:
     def __init__(
         self,
         files: Sequence[ListedFile],
-        of_one: Mapping[str, Sequence[ListedFile]],
-        of_many: Sequence[ListedFile],
+        heavy: Collection[str],
         old: Collection[str],
         thresholds: CompactionThresholds,
     ) -> None:
+        """`heavy` are the paths of the files of whose rows too many are deleted, `old` those of old files."""
         self._files = sorted(files, key=lambda file: (file.sequence_number, file.path))
-        self._of_many = of_many
+        self._heavy = heavy
         self._old = old
         self._thresholds = thresholds
-        applied = {
-            file.path: [each for each in of_one[file.path] if each.applies_to(file)]
-            for file in self._files
-            if file.path in of_one
-        }
-        # A vector has the rows of older delete files, too.
-        vectors = {path: [each for each in deletes if each.vector] for path, deletes in applied.items()}
-        self._with_vectors = {path for path, found in vectors.items() if found}
-        self._deleted = {
-            file.path: min(file.rows, sum(each.rows for each in vectors[file.path] or applied[file.path]))
-            for file in self._files
-            if file.path in applied
-        }
 
     def divide(self) -> Iterator[list[ListedFile]]:
         """Yield the files of each group."""
-        with_deletes = self._find_with_deletes()
-        heavy = [file for file in self._files if file.path in with_deletes]
-        small = [
-            file for file in self._files if file.size < self._thresholds.min_size and file.path not in with_deletes
-        ]
+        heavy = [file for file in self._files if file.path in self._heavy]
+        small = [file for file in self._files if file.size < self._thresholds.min_size and file.path not in self._heavy]
         # An old small file that is rewritten takes smaller ones along: they add less to the cost than to the gain.
         old_small = (file.size for file in heavy if file.size < self._thresholds.min_size and file.path in self._old)
         largest = max(old_small, default=0)
         along = [file for file in small if file.size <= largest]
         small = [file for file in small if file.size > largest]
         for files in divide(_sort_by_age([*heavy, *along]), _size, self._thresholds.target_size):
-            if any(file.path in with_deletes for file in files):
+            if any(file.path in self._heavy for file in files):
                 yield files
             else:
                 small += files
@@ -243,36 +231,6 @@ class _Partition:
         ]
         if enough:
             yield _sort_by_age(left[: enough[-1]])
-
-    def _find_with_deletes(self) -> set[str]:
-        """Return the paths of files of whose rows too many are deleted.
-
-        A delete file for many data files counts for all data files that it may name: their average is exact, and so is
-        the gain of rewriting all of them. It does not count for those with vectors.
-        """
-        ratio = self._thresholds.delete_ratio
-        heavy = {
-            file.path
-            for file in self._files
-            if self._deleted.get(file.path, 0) >= max(0 if file.path in self._old else ratio * file.rows, 1)
-        }
-        if not self._of_many:
-            return heavy
-        without_vectors = (file for file in self._files if file.path not in self._with_vectors)
-        files = sorted(without_vectors, key=lambda file: file.path)
-        paths = [file.path.encode() for file in files]
-        rows = [0, *accumulate(file.rows for file in files)]
-        deleted = [0, *accumulate(self._deleted.get(file.path, 0) for file in files)]
-        ranges = [(delete, *find_range(paths, delete)) for delete in self._of_many]
-        applying = [each for each in ranges if each[1] < each[2]]
-        for delete, begin, end in applying:
-            if delete.rows + deleted[end] - deleted[begin] >= max(ratio * (rows[end] - rows[begin]), 1):
-                heavy.update(file.path for file in files[begin:end] if delete.applies_to(file))
-            heavy.update(file.path for file in files[begin:end] if file.path in self._old and delete.applies_to(file))
-        if applying and sum(delete.rows for delete, *_ in applying) + deleted[-1] >= ratio * rows[-1]:
-            oldest = max(delete.sequence_number for delete, *_ in applying)
-            heavy.update(file.path for file in files if file.sequence_number <= oldest)
-        return heavy
 
 
 def _size(file: ListedFile) -> int:

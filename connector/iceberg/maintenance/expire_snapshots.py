@@ -23,9 +23,9 @@ from connector.iceberg.commits.commit import TableLocks
 from connector.iceberg.commits.commit_errors import REFUSED, list_unknown_errors, quote
 from connector.iceberg.maintenance.retry_commits import ActionText, retry_commit
 from connector.iceberg.metadata.references import SessionEndedError, find_unreachable
-from connector.iceberg.metadata.retention import due, find_expired
+from connector.iceberg.metadata.retention import find_due, find_expired
 from connector.iceberg.metadata.stored_files import delete_all, find_stale_metadata, must_delete_old_metadata
-from connector.iceberg.metadata.table_updates import name_table_in_errors, same_table
+from connector.iceberg.metadata.table_updates import name_table_in_errors, require_uuid
 from connector.model.table_identifier import TableIdentifier
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ def expire_snapshots(
     Several processes may do this at once. A process whose commit is refused leaves the work to a later call.
     """
     with (locks or TableLocks()).of(path):
-        removed = _Expiry(catalog, path, due).attempt()
+        removed = _Expiry(catalog, path, find_due).attempt()
     if removed.failure:
         log.info("table %s: no snapshot was expired: %s", path, quote(removed.failure))
     if not removed.count:
@@ -195,7 +195,7 @@ def _commit_removal(catalog: Catalog, table: Table, ids: Sequence[int]) -> None:
     """Remove snapshots, unless a branch or tag has moved since the table was loaded."""
     refs = table.metadata.refs.items()
     requirements: tuple[TableRequirement, ...] = (
-        same_table(table),
+        require_uuid(table),
         *(AssertRefSnapshotId(ref=name, snapshot_id=ref.snapshot_id) for name, ref in refs),
     )
     catalog.commit_table(table, requirements, (RemoveSnapshotsUpdate(snapshot_ids=list(ids)),))

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO
 
-from connector.encoding.compaction import Compact
+from connector.encoding.file_groups import Compact
 from connector.iceberg.maintenance.compact_table import (
     CompactionBudget,
     TableCompactor,
@@ -28,7 +28,7 @@ from connector.iceberg.maintenance.expire_snapshots import (
     log_expiry,
     plan_expiry,
 )
-from connector.iceberg.maintenance.orphan_files import OrphanFiles, OrphanOptions, find_orphan_files
+from connector.iceberg.maintenance.find_orphan_files import OrphanFiles, OrphanOptions, find_orphan_files
 from connector.iceberg.maintenance.rewrite_manifests import ManifestPlan, plan_manifests, rewrite_manifests
 from connector.iceberg.metadata.references import SessionEndedError
 from connector.iceberg.metadata.stored_files import StoredFile, delete_all, measure_files

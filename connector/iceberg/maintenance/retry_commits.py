@@ -48,10 +48,10 @@ def retry_commit(path: TableIdentifier, text: ActionText, attempt: Callable[[], 
 
 def _texts(action: ActionText) -> FailureTexts:
     return FailureTexts(
-        f"a commit to {action.to_do}",
-        "Nothing was changed.",
-        f"the catalog gave no answer when {action.done} ({{answer}}). Rows are not affected. Check the catalog, and "
-        "repeat the command.",
-        f"other writers committed first each time when {action.done} ({{answer}}). Nothing was changed. Repeat the "
-        "command later.",
+        name=f"a commit to {action.to_do}",
+        left="Nothing was changed.",
+        unknown=f"the catalog gave no answer when {action.done} ({{answer}}). Rows are not affected. Check the "
+        "catalog, and repeat the command.",
+        conflict=f"other writers committed first each time when {action.done} ({{answer}}). Nothing was changed. "
+        "Repeat the command later.",
     )

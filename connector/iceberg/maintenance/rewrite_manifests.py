@@ -5,7 +5,6 @@ stopped keeps what the last commits have left.
 """
 
 from collections.abc import Callable, Sequence
-from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, groupby
@@ -18,15 +17,16 @@ from pyiceberg.table import Table
 from connector.iceberg.commits.file_names import find_file_prefix
 from connector.iceberg.commits.snapshot import SUMMARY_MATERIALIZATION, SnapshotWriter
 from connector.iceberg.maintenance.retry_commits import ActionText, retry_commit
+from connector.iceberg.metadata.avro_files import copy_manifest
 from connector.iceberg.metadata.manifest_rewriting import divide, lists_files, size_of
 from connector.iceberg.metadata.manifests import Thresholds, manifests_of
 from connector.iceberg.metadata.row_lineage import ManifestKey, find_manifest_key, read_entries
 from connector.iceberg.metadata.table_updates import (
     name_table_in_errors,
     new_snapshot,
-    same_rows,
-    same_schema,
-    same_table,
+    require_main_branch,
+    require_schema,
+    require_uuid,
 )
 from connector.model.owner import Owner
 from connector.model.table_identifier import TableIdentifier
@@ -137,7 +137,7 @@ class _Rewrite:
             schema_id = table.metadata.current_schema_id
             snapshot = self._snapshots.replace(table, prefix, [*merged, *plan.kept], schema_id, summary)
         self._sent = snapshot.snapshot_id, plan
-        requirements = (same_table(table), same_rows(table), *same_schema(table))
+        requirements = (require_uuid(table), require_main_branch(table), *require_schema(table))
         self._catalog.commit_table(table, requirements, new_snapshot(table, snapshot))
 
     def _write(self, table: Table, prefix: str, group: Sequence[ManifestFile]) -> list[ManifestFile]:
@@ -155,8 +155,7 @@ class _Rewrite:
                     )
                 ]
             )
-        # New objects, because writing a manifest list sets the sequence number in the objects that it gets.
-        return deepcopy(self._written[key])
+        return list(map(copy_manifest, self._written[key]))
 
 
 def _kind(manifest: ManifestFile) -> tuple[int, int]:

@@ -83,12 +83,12 @@ def _count_deleted(listed: Sequence[ListedFile]) -> int:
     """Count the deleted rows of live data files. Delete files that apply to none of them do not count."""
     deletes = PositionDeletes(listed)
     applied = deletes.find_all(file for file in listed if file.content is DataFileContent.DATA)
-    of_one = {id(file) for files in deletes.of_one.values() for file in files}
+    file_scoped = {id(file) for files in deletes.file_scoped.values() for file in files}
     rows = {file.path: file.rows for file in listed if file.content is DataFileContent.DATA}
     alone = sum(
-        min(rows[path], sum(each.rows for each in files if id(each) in of_one)) for path, files in applied.items()
+        min(rows[path], sum(each.rows for each in files if id(each) in file_scoped)) for path, files in applied.items()
     )
-    shared = {id(each): each.rows for files in applied.values() for each in files if id(each) not in of_one}
+    shared = {id(each): each.rows for files in applied.values() for each in files if id(each) not in file_scoped}
     return min(sum(rows.values()), alone + sum(shared.values()))
 
 

@@ -144,6 +144,11 @@ class ManifestListWriter(ManifestListWriterV2):
             super().__exit__(exc_type, exc_value, traceback)
 
 
+def copy_manifest(manifest: ManifestFile) -> ManifestFile:
+    """Return a copy for a manifest list. Its writer sets sequence numbers and row ids in the objects that it gets."""
+    return ManifestFile(*(manifest[index] for index in range(len(manifest))))
+
+
 @dataclass(frozen=True)
 class _Form:
     """What all files of one schema share."""

@@ -1,5 +1,5 @@
-"""Lets a commit replace only the metadata that its table was loaded with, in catalogs that keep only the address of the
-metadata.
+"""The optimistic lock of catalogs that keep only the address of a table's metadata: a commit replaces only the metadata
+that its table was loaded with.
 
 There PyIceberg loads the metadata again, applies the changes to what it finds, and copies all of it. With this, it
 finds the metadata that the table was loaded with. The commit is refused if the table has other metadata by now.

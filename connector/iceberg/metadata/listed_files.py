@@ -145,16 +145,17 @@ def _parse(io: FileIO, manifests: Iterable[ManifestFile]) -> _Parsed:
 class PositionDeletes:
     """Position delete files and deletion vectors, by the data files to which they may apply.
 
-    A vector says all deleted rows of its data file. Position delete files no longer apply to the file.
+    A delete file is file-scoped if it names one data file, or else partition-scoped. A vector says all deleted rows of
+    its data file. Position delete files no longer apply to the file.
     """
 
     def __init__(self, files: Iterable[ListedFile]) -> None:
-        self.of_one: dict[str, list[ListedFile]] = {}  # by data file
-        self.of_many: list[ListedFile] = []
+        self.file_scoped: dict[str, list[ListedFile]] = {}  # by data file
+        self.partition_scoped: list[ListedFile] = []
         for file in files:
             if file.content is DataFileContent.POSITION_DELETES:
                 target = file.data_path
-                (self.of_many if target is None else self.of_one.setdefault(target, [])).append(file)
+                (self.partition_scoped if target is None else self.file_scoped.setdefault(target, [])).append(file)
 
     def find_all(self, files: Iterable[ListedFile]) -> dict[str, list[ListedFile]]:
         """Return the delete files that may apply to each of these data files, by its path.
@@ -166,10 +167,10 @@ class PositionDeletes:
         for file in sorted(files, key=lambda file: file.path):
             by_partition.setdefault(file.partition, []).append(file)
             found[file.path] = self._find_vectors(file) or [
-                each for each in self.of_one.get(file.path, ()) if each.applies_to(file)
+                each for each in self.file_scoped.get(file.path, ()) if each.applies_to(file)
             ]
         paths = {partition: [file.path.encode() for file in data] for partition, data in by_partition.items()}
-        for delete in self.of_many:
+        for delete in self.partition_scoped:
             begin, end = find_range(paths.get(delete.partition, ()), delete)
             for file in by_partition.get(delete.partition, ())[begin:end]:
                 if delete.applies_to(file) and not (found[file.path] and found[file.path][0].vector):
@@ -181,7 +182,7 @@ class PositionDeletes:
         return bool(self._find_vectors(data))
 
     def _find_vectors(self, data: ListedFile) -> list[ListedFile]:
-        return [file for file in self.of_one.get(data.path, ()) if file.vector and file.applies_to(data)]
+        return [file for file in self.file_scoped.get(data.path, ()) if file.vector and file.applies_to(data)]
 
 
 def find_range(paths: Sequence[bytes], delete: ListedFile) -> tuple[int, int]:

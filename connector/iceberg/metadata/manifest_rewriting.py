@@ -27,7 +27,7 @@ def remove_files(
     table: Table,
     prefix: str,
     factory: ManifestFactory,
-    held: Sequence[ManifestFile],
+    existing: Sequence[ManifestFile],
     removed: Collection[ListedFile],
     merged: Iterable[ManifestFile] = (),
     added: Mapping[int, Sequence[ManifestEntry]] | None = None,
@@ -42,11 +42,11 @@ def remove_files(
     changed = {*(file.manifest for file in removed), *(each.manifest_path for each in merged if lists_files(each))}
     written = [
         _write(table, prefix, factory, together, gone, new)
-        for of_kind in group_by_kind(each for each in held if each.manifest_path in changed)
+        for of_kind in group_by_kind(each for each in existing if each.manifest_path in changed)
         for together in divide(of_kind, size_of, Thresholds.size)
     ]
     written += [factory.of_added(table, prefix, spec_id, entries) for spec_id, entries in new.items()]
-    return [each for each in held if each.manifest_path not in changed and lists_files(each)], written
+    return [each for each in existing if each.manifest_path not in changed and lists_files(each)], written
 
 
 def find_small(table: Table, manifests: Iterable[ManifestFile]) -> list[ManifestFile]:

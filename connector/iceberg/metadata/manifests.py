@@ -6,7 +6,6 @@ The table's properties say when to merge. They have the names and defaults of Ic
 import logging
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final
@@ -34,6 +33,7 @@ from connector.iceberg.metadata.avro_files import (
     AVRO_COMPRESSION,
     DeleteManifestWriter,
     ManifestWriter,
+    copy_manifest,
     read_manifest_list,
 )
 from connector.iceberg.metadata.partitions import find_source_schema
@@ -248,34 +248,34 @@ class ManifestMerger:
         self._written: dict[tuple[str, tuple[ManifestKey, ...]], list[ManifestFile]] = {}
 
     def merge(
-        self, table: Table, prefix: str, held: Sequence[ManifestFile], added: Sequence[ManifestFile]
+        self, table: Table, prefix: str, existing: Sequence[ManifestFile], added: Sequence[ManifestFile]
     ) -> list[ManifestFile]:
         """Return the table's manifests; fewer of them if there are too many of a kind and spec that is added to."""
         try:
             thresholds = Thresholds.of(table.properties)
             if thresholds is None:
-                return list(held)
+                return list(existing)
             for spec_id, content in {(manifest.partition_spec_id, manifest.content) for manifest in added}:
                 more = [m for m in added if (m.partition_spec_id, m.content) == (spec_id, content)]
-                of_kind = [m for m in held if (m.partition_spec_id, m.content) == (spec_id, content)]
+                of_kind = [m for m in existing if (m.partition_spec_id, m.content) == (spec_id, content)]
                 chosen = find_mergeable(of_kind, len(more), thresholds)
                 if chosen:
-                    held = self._merge(table, prefix, held, chosen)
+                    existing = self._merge(table, prefix, existing, chosen)
         except Exception as error:  # noqa: BLE001 - merging helps later commits; it must not stop this one
             log.warning(
                 "table %s: its small manifests stay: %s: %s", ".".join(table.name()), type(error).__name__, error
             )
-        return list(held)
+        return list(existing)
 
     def _merge(
-        self, table: Table, prefix: str, held: Sequence[ManifestFile], chosen: Sequence[ManifestFile]
+        self, table: Table, prefix: str, existing: Sequence[ManifestFile], chosen: Sequence[ManifestFile]
     ) -> Sequence[ManifestFile]:
         # The prefix is part of the key: a manifest that is still to be committed must not be named by a passed value.
         key = prefix, tuple(map(find_manifest_key, chosen))
         if key not in self._written:
             self._written[key] = self._write(table, prefix, chosen)
-        # New objects, because writing a manifest list sets the sequence number in the objects that it gets.
-        return [*deepcopy(self._written[key]), *(manifest for manifest in held if manifest not in chosen)]
+        kept = (manifest for manifest in existing if manifest not in chosen)
+        return [*map(copy_manifest, self._written[key]), *kept]
 
     def _write(self, table: Table, prefix: str, chosen: Sequence[ManifestFile]) -> list[ManifestFile]:
         entries = _live_entries(table.io, chosen)

@@ -61,7 +61,7 @@ def find_expired(metadata: TableMetadata, now: int) -> list[int]:
     return _find_expired(metadata, retention, now) if retention else []
 
 
-def due(metadata: TableMetadata, now: int) -> list[int]:
+def find_due(metadata: TableMetadata, now: int) -> list[int]:
     """Return the ids of all expired snapshots once one of them is late; before, none. `now` is in milliseconds."""
     retention = Retention.of(metadata.properties)
     if retention is None or not _find_expired(metadata, retention.late, now - retention.max_age // LATENESS):

@@ -129,7 +129,7 @@ def make_sort_order(schema: Schema, terms: Sequence[SortTerm]) -> SortOrder:
     return SortOrder(*_sort_fields(schema, terms)) if terms else UNSORTED_SORT_ORDER
 
 
-def same_arrangement(table: Table) -> tuple[TableRequirement, ...]:
+def require_arrangement(table: Table) -> tuple[TableRequirement, ...]:
     """Require that no other partition spec and no other sort order became current since the table was loaded."""
     return (
         AssertDefaultSpecId(default_spec_id=table.metadata.default_spec_id),

@@ -58,7 +58,7 @@ def list_newest_first(metadata: TableMetadata) -> list[Snapshot]:
     return sorted(metadata.snapshots, key=lambda each: each.sequence_number or 0, reverse=True)
 
 
-def show_generation(table: Table, generation: Generation) -> Table:
+def restrict_to_generation(table: Table, generation: Generation) -> Table:
     """Return the table as the task of this generation has it: with its columns, and without earlier rows.
 
     The metadata is changed in memory only. A commit asserts the table as it was loaded.
@@ -77,18 +77,18 @@ def show_generation(table: Table, generation: Generation) -> Table:
     return Table(table.name(), metadata, table.metadata_location, table.io, table.catalog)
 
 
-def same_table(table: Table) -> TableRequirement:
+def require_uuid(table: Table) -> TableRequirement:
     """Require that the name still belongs to this table."""
     return AssertTableUUID(uuid=table.metadata.table_uuid)
 
 
-def same_rows(table: Table) -> TableRequirement:
+def require_main_branch(table: Table) -> TableRequirement:
     """Require that the main branch has not changed since the table was loaded."""
     current = table.metadata.current_snapshot()
     return AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=current.snapshot_id if current else None)
 
 
-def same_schema(table: Table) -> tuple[TableRequirement, ...]:
+def require_schema(table: Table) -> tuple[TableRequirement, ...]:
     """Require that no column has changed, and no new one got an id, since the table was loaded."""
     return (
         AssertCurrentSchemaId(current_schema_id=table.metadata.current_schema_id),

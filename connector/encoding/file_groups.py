@@ -1,4 +1,4 @@
-"""What compaction hands to the tasks that merge data files, and what they give back."""
+"""File groups: what compaction hands to the tasks that rewrite them, and what the tasks give back."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace

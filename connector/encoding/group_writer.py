@@ -10,8 +10,8 @@ from pyiceberg.io import FileIO
 from pyiceberg.table.locations import load_location_provider
 
 from connector.encoding.assembled_writer import AssembledWriter, CopiedRowGroup
-from connector.encoding.compaction import Compaction, FileGroup
 from connector.encoding.data_files import ROW_GROUP_SIZE
+from connector.encoding.file_groups import Compaction, FileGroup
 from connector.encoding.file_options import FileOptions
 from connector.encoding.group_schemas import GroupSchema
 from connector.encoding.row_order import SUFFIX, RowOrderWriter
@@ -20,7 +20,7 @@ from connector.model.state import DataFile
 _MARGIN: Final = 1.1  # of a file's size, so that no small file is left in the end
 
 
-class GroupFiles:
+class GroupWriter:
     """Writes the new files of a group. If the columns change, another file begins."""
 
     def __init__(self, io: FileIO, compaction: Compaction, group: FileGroup) -> None:

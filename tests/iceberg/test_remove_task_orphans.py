@@ -19,7 +19,7 @@ from connector.iceberg.commits import commit, fence
 from connector.iceberg.commits.fence import file_prefix
 from connector.iceberg.commits.file_names import FileOrigin
 from connector.iceberg.commits.reset import Decision, perform_reset, plan_reset
-from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_files
+from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from connector.iceberg.metadata.references import SessionEndedError
 from connector.model.owner import OWNER_PROPERTY
 from connector.model.state import StagedCommit, WriterId
@@ -81,7 +81,7 @@ def land(catalog: Catalog, writer: WriterId, *ids: int, prev: str | None = None)
 
 
 def collect_as(catalog: Catalog, writer: WriterId, *staged: StagedCommit) -> int:
-    return remove_orphan_files(catalog, PATH, writer, staged)
+    return remove_task_orphans(catalog, PATH, writer, staged)
 
 
 def exists(table: Table, location: str) -> bool:
@@ -277,7 +277,7 @@ def test_what_is_staged_after_a_reset_is_not_judged_by_the_value_before_it(catal
         after_reset.append(stage(catalog, PATH, WHOLE, 4, prev=value))
 
     catalog.after_load = reset_and_stage
-    remove_orphan_files(catalog, PATH, WHOLE, [])
+    remove_task_orphans(catalog, PATH, WHOLE, [])
     commit.commit_all_or_raise(catalog, after_reset)
     assert ids_of(catalog, PATH) == [1, 2, 3, 4]
 
@@ -380,7 +380,7 @@ def test_a_session_that_ends_stops_reading_and_deleting(catalog: EventfulCatalog
     land(catalog, WHOLE, 1)
     answers = iter([False] * manifests)
     with pytest.raises(SessionEndedError):
-        remove_orphan_files(catalog, PATH, WHOLE, [], lambda: next(answers, True))
+        remove_task_orphans(catalog, PATH, WHOLE, [], lambda: next(answers, True))
     assert exists(table_of(catalog), left)
 
 

@@ -1,11 +1,12 @@
-"""Deletes orphan files of this connector: files of killed processes and tasks, and of commits that were refused.
+"""Deletes the orphan files of a task, for a session, which knows its task's connector state: files of killed processes
+and Spark tasks, and of commits that were refused.
 
 The name of each file shows its writer, its table, and the fence value on which it was staged (`FileOrigin`). A
 transaction can be committed only while the table's property has this value, and the property never has the same value
 twice. So when the property has passed the value of a file, there are two cases: the file was committed, and a snapshot
 refers to it; or it can never be committed, because a process that still needs it is fenced. The same is true for the
 manifests of a commit: their names show the value that the commit asserts. The process that deletes files may itself
-have been replaced. The argument still holds, because properties and their positions only move forward.
+have been replaced. The argument still holds, because the ordinal numbers of fence values only grow.
 
 The files of compactions have no fence value. Their names show when they were begun. A compaction sends no commit for
 files that are older than MAX_AGE, and its commit asserts the main branch that it has loaded. So once the current
@@ -40,7 +41,7 @@ log = logging.getLogger(__name__)
 COMPACTION_AGE: Final = 24 * MAX_AGE  # milliseconds
 
 
-def remove_orphan_files(
+def remove_task_orphans(
     catalog: Catalog,
     path: TableIdentifier,
     writer: WriterId,

@@ -1,4 +1,4 @@
-"""Finds the files of a table that nothing refers to, for a process that does not know the task's connector state.
+"""Finds the orphan files of a table, for `maintain orphans`, which does not know the task's connector state.
 
 Three kinds of files are told apart, because they are proven in different ways:
 
@@ -30,7 +30,7 @@ from connector.iceberg.maintenance.dropped_tables import (
     group_by_other_table,
     read_table_uuid,
 )
-from connector.iceberg.maintenance.remove_orphan_files import is_orphan_of_compaction
+from connector.iceberg.maintenance.remove_task_orphans import is_orphan_of_compaction
 from connector.iceberg.metadata.references import file_name, find_unreferenced
 from connector.iceberg.metadata.retention import GC_ENABLED
 from connector.iceberg.metadata.stored_files import (

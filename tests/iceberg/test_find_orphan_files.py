@@ -20,8 +20,8 @@ from connector.host.errors import UserError
 from connector.iceberg.commits import commit, fence
 from connector.iceberg.commits.file_names import CompactionOrigin
 from connector.iceberg.maintenance.dropped_tables import DroppedTables
-from connector.iceberg.maintenance.orphan_files import OrphanOptions, find_orphan_files
-from connector.iceberg.maintenance.remove_orphan_files import remove_orphan_files
+from connector.iceberg.maintenance.find_orphan_files import OrphanOptions, find_orphan_files
+from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from connector.iceberg.metadata.retention import GC_ENABLED
 from connector.iceberg.metadata.stored_files import StoredFile, delete_all
 from connector.model.owner import OWNER_PROPERTY, Owner
@@ -97,7 +97,7 @@ def test_what_a_state_may_name_is_kept_although_a_session_would_delete_it(catalo
     with table_of(catalog).transaction() as transaction:
         transaction.set_properties({fence.property_name(WRITER): fence.CLOSED + staged.next})
     assert remove(catalog) == set()
-    assert remove_orphan_files(catalog, PATH, WRITER, ()) == 1
+    assert remove_task_orphans(catalog, PATH, WRITER, ()) == 1
     assert not place_of(left.locations[0]).exists()
 
 

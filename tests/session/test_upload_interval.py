@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from connector.driver import QUICK_TRANSACTIONS, UploadInterval
+from connector.session.upload_interval import QUICK_TRANSACTIONS, UploadInterval
 
 SMALL = 1000  # bytes
 LARGE = 5000
@@ -13,7 +13,7 @@ def in_full_swing(rows: int | None = None) -> UploadInterval:
     interval = UploadInterval(timedelta(minutes=5), rows, LARGE)
     for _ in range(QUICK_TRANSACTIONS):
         interval.count_rows(1)
-        assert interval.find_delay(SMALL) == 0
+        assert interval.end_transaction(SMALL) == 0
     return interval
 
 
@@ -21,18 +21,18 @@ def delay_after(interval: UploadInterval, *runs: int, staged: int | None = SMALL
     """The delay after a transaction with runs of so many rows."""
     for rows in runs:
         interval.count_rows(rows)
-    return interval.find_delay(staged)
+    return interval.end_transaction(staged)
 
 
 def test_small_transactions_wait_for_the_interval_after_the_first_few() -> None:
     interval = in_full_swing()
-    assert [interval.find_delay(SMALL), interval.find_delay(LARGE - 1)] == [300, 300]
+    assert [interval.end_transaction(SMALL), interval.end_transaction(LARGE - 1)] == [300, 300]
 
 
 def test_a_transaction_of_many_bytes_is_never_delayed() -> None:
     interval = in_full_swing()
-    assert interval.find_delay(LARGE) == 0
-    assert interval.find_delay(SMALL) == 300
+    assert interval.end_transaction(LARGE) == 0
+    assert interval.end_transaction(SMALL) == 300
 
 
 def test_a_transaction_of_many_rows_is_never_delayed() -> None:
@@ -48,14 +48,14 @@ def test_without_a_limit_by_rows_any_number_of_rows_waits() -> None:
 
 def test_a_transaction_without_rows_is_neither_delayed_nor_counted() -> None:
     interval = UploadInterval(timedelta(minutes=5), None, LARGE)
-    assert [interval.find_delay(None) for _ in range(10)] == [0] * 10
-    assert interval.find_delay(SMALL) == 0
+    assert [interval.end_transaction(None) for _ in range(10)] == [0] * 10
+    assert interval.end_transaction(SMALL) == 0
 
 
 def test_a_transaction_that_only_deletes_rows_waits_too() -> None:
-    assert in_full_swing().find_delay(0) == 300
+    assert in_full_swing().end_transaction(0) == 300
 
 
 def test_an_interval_of_zero_delays_nothing() -> None:
     interval = UploadInterval(timedelta(0), None, LARGE)
-    assert [interval.find_delay(SMALL) for _ in range(10)] == [0] * 10
+    assert [interval.end_transaction(SMALL) for _ in range(10)] == [0] * 10

@@ -1,0 +1,47 @@
+"""The outcomes of an attempt to commit the staged commits of one writer to one table."""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+
+from connector.host.errors import ConnectorError
+from connector.model.state import StagedCommit
+
+
+@dataclass(frozen=True)
+class TableCommit:
+    """A commit that a table took."""
+
+    before: Table  # as it was loaded
+    after: TableMetadata
+    located: frozenset[str] = frozenset()  # objects of located rows, which nothing needs any more
+
+
+@dataclass(frozen=True)
+class Committed:
+    """Staged commits of one writer that their table has."""
+
+    staged: tuple[StagedCommit, ...]
+    attempts: int  # 0: the table had them already
+    seconds: float
+    commit: TableCommit | None = None  # None: the table had them already
+
+
+@dataclass(frozen=True)
+class Superseded:
+    """Staged commits that a backfill has made void: their table never gets them."""
+
+    staged: tuple[StagedCommit, ...]
+
+
+@dataclass(frozen=True)
+class Failed:
+    """Staged commits of one writer that are still pending."""
+
+    staged: tuple[StagedCommit, ...]
+    error: ConnectorError
+
+
+Outcome: TypeAlias = Committed | Superseded | Failed

@@ -1,0 +1,110 @@
+"""The Spark jobs of a session's transactions.
+
+A job writes the rows of a transaction. With standard updates, an earlier one searches for the keys of its Loads.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING
+
+from connector.host.refresh import Refreshed
+from connector.iceberg.bound_table import BoundTable
+from connector.model.properties import Properties
+from connector.spark.block_transfer import Source
+from connector.spark.claims import ClaimServer
+from connector.spark.engine import Engine
+from connector.spark.spool import Spool
+from connector.spark.table_files import NewLayout, TableLayout
+from connector.spark.write_job import WriteJob, choose_transfer
+
+if TYPE_CHECKING:
+    from connector.iceberg.table_view import SessionViews, TableView
+    from connector.session.loads import TransactionLoads
+
+
+class TransactionJobs:
+    """Knows the tables of a session and their storage, and starts the search and the write job of each transaction.
+
+    `tables` has the bindings' tables first, then the tables of rejected rows. `bindings` is the number of the former.
+    `access` has the storage settings of each table, with credentials that are refreshed. `open_views` returns the views
+    that Loads search, the same ones each time.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        claims: ClaimServer,
+        tables: Sequence[BoundTable],
+        access: Sequence[Refreshed[Properties]],
+        bindings: int,
+        open_views: "Callable[[], SessionViews]",
+    ) -> None:
+        self._engine = engine
+        are_plain = all(table.arrangement.is_plain for table in tables)
+        self._spool_limit = engine.spool_limit if are_plain else engine.disk_limit // 2
+        self._claims = claims
+        self._tables = tables
+        self._access = access
+        self._bindings = bindings
+        self._open_views = open_views
+        self._numbers = count(1)  # of the directories
+
+    def start_loading(self, file_prefixes: Sequence[str]) -> "TransactionLoads":
+        """Begin to gather the Loads of one transaction. `file_prefixes` has the prefix of each table's files."""
+        from connector.session.loads import SearchedTable, TransactionLoads  # only for standard updates
+
+        new_layouts = self._list_new_layouts(file_prefixes)
+        searched = {
+            index: SearchedTable(table.binding, new_layouts[index], partial(self._find_view, table))
+            for index, table in enumerate(self._tables)
+            if table.binding.updates
+        }
+        directory = self._engine.directories.files / f"loads-{next(self._numbers)}"
+        return TransactionLoads(self._engine.spark, directory, searched, self._bindings)
+
+    def _find_view(self, table: BoundTable) -> "TableView":
+        return self._open_views().find((table.binding.path, table.table_uuid), table.writer, table.binding.keys)
+
+    def start_writing(self, file_prefixes: Sequence[str], row_ids: Mapping[int, Source]) -> WriteJob:
+        """Start the job of one transaction. `file_prefixes` has the prefix of each table's data files, `row_ids` say by
+        binding where the ids of loaded keys are."""
+        new_layouts = self._list_new_layouts(file_prefixes)
+        for index, source in row_ids.items():
+            new_layouts[index] = partial(_add_row_ids, new_layouts[index], source)
+        bound, rejected = new_layouts[: self._bindings], new_layouts[self._bindings :]
+        directory = self._engine.directories.files / f"spool-{next(self._numbers)}"
+        spool = Spool(directory, limit=self._spool_limit)
+        spark = self._engine.spark
+        return WriteJob(spark, self._claims, spool, choose_transfer(spark, bound), bound, rejected)
+
+    def _limit_runs(self) -> int:
+        """Return how many bytes of sorted runs a task may have on the disk: all tasks as many as the spool."""
+        return self._spool_limit // self._engine.spark.cores
+
+    def _list_new_layouts(self, file_prefixes: Sequence[str]) -> list[NewLayout]:
+        """Return what makes the layout of each table. That of a binding includes the layout of its rejected rows."""
+        tables = zip(self._tables, file_prefixes, self._access, strict=True)
+        new_layouts: list[NewLayout] = [partial(_make_layout, *table, self._limit_runs) for table in tables]
+        return [
+            partial(_add_rejected, new, new_layouts[table.quarantine.table]) if table.quarantine else new
+            for table, new in zip(self._tables, new_layouts, strict=True)
+        ]
+
+
+def _make_layout(
+    table: BoundTable, file_prefix: str, access: Refreshed[Properties], limit_runs: Callable[[], int]
+) -> TableLayout:
+    layout = TableLayout(
+        table.binding, table.location, table.properties, file_prefix, access.current(), table.arrangement
+    )
+    return layout if layout.arrangement.is_plain else replace(layout, run_limit=limit_runs())
+
+
+def _add_row_ids(new_layout: NewLayout, source: Source) -> TableLayout:
+    return replace(new_layout(), row_ids=source)
+
+
+def _add_rejected(new_layout: NewLayout, new_rejected: NewLayout) -> TableLayout:
+    return replace(new_layout(), rejected=new_rejected())

@@ -1,0 +1,70 @@
+"""The upload interval: how long each acknowledgement is held back. Otherwise small transactions would make a snapshot
+every second. Meanwhile the runtime reads more input into the next transaction, which gets larger."""
+
+import logging
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Final
+
+from connector.host.logs import Event, fields
+from connector.host.signals import Stopped
+from protocol import request
+from protocol.stdio import RequestReader
+
+log = logging.getLogger(__name__)
+
+QUICK_TRANSACTIONS: Final = 3  # at the start of a session, so that the person who started it soon sees rows
+
+
+class UploadInterval:
+    """Decides how long each acknowledgement of a session is held back.
+
+    A transaction is not delayed if it has `enough_rows` or `enough_bytes`: more input may be waiting.
+    """
+
+    def __init__(self, interval: timedelta, enough_rows: int | None, enough_bytes: int) -> None:
+        self._interval = interval.total_seconds()
+        self._enough_rows = enough_rows
+        self._enough_bytes = enough_bytes
+        self._rows = self._transactions = 0
+
+    def count_rows(self, rows: int) -> None:
+        """Note that the open transaction has received so many rows."""
+        self._rows += rows
+
+    def end_transaction(self, staged_size: int | None) -> float:
+        """End the open transaction, and return the delay of its acknowledgement in seconds.
+
+        `staged_size` are the bytes of its data files: 0 if it only deletes rows, None if it has staged nothing. It does
+        not matter if a table refuses the commit: its small transactions must not pile up either.
+        """
+        rows, self._rows = self._rows, 0
+        if staged_size is None:
+            return 0.0
+        self._transactions += 1
+        has_enough_rows = self._enough_rows is not None and rows >= self._enough_rows
+        is_large = has_enough_rows or staged_size >= self._enough_bytes
+        return 0.0 if is_large or self._transactions <= QUICK_TRANSACTIONS else self._interval
+
+
+def hold_back(seconds: float, requests: RequestReader, send_answer: Callable[[], None]) -> float:
+    """Answer after `seconds`. Answer earlier if waiting no longer helps: the next flush has arrived, the input has
+    ended, or the process has to stop. Return for how many seconds it has waited."""
+    began = time.monotonic()
+    if seconds > 0:
+        until = time.strftime("%H:%M:%S", time.localtime(time.time() + seconds))
+        log.info(
+            "acknowledgement is held until %s (upload_interval)",
+            until,
+            extra=fields(Event.HELD, seconds=seconds),
+        )
+        try:
+            requests.wait_for((request.Flush,), seconds)
+        except Stopped:
+            # The tables have the rows already. The answer removes the commits from the state.
+            send_answer()
+            raise
+    held = time.monotonic() - began
+    send_answer()
+    return held if seconds > 0 else 0.0
