@@ -21,7 +21,7 @@ from support.updating_source import UpdatingSource, encode_key, hold_transaction
 pytestmark = pytest.mark.spark
 
 ROUNDS: Final = 2
-TRANSACTIONS: Final = 75  # of a round
+TRANSACTIONS: Final = 50  # of a round
 KEYS: Final = 400  # of the table with updates
 CHANGES: Final = 4  # rows of a transaction, in each table
 FILES: Final = 30  # data files, and delete files, that a compacted table may have
