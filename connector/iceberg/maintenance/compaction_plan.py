@@ -24,7 +24,7 @@ from connector.encoding.compaction import FileGroup
 from connector.encoding.deletion_vectors import FileId
 from connector.encoding.source_rows import SourceFile
 from connector.iceberg.maintenance.compaction_thresholds import CompactionThresholds
-from connector.iceberg.metadata.listed_files import ListedFile, PositionDeletes, find_range
+from connector.iceberg.metadata.listed_files import EqualityDeletes, ListedFile, PositionDeletes, find_range
 from connector.iceberg.metadata.manifest_rewriting import divide
 from connector.iceberg.metadata.partitions import Partition
 from connector.iceberg.metadata.row_lineage import can_keep_lineage
@@ -146,7 +146,7 @@ def _find_old(listed: Sequence[ListedFile], thresholds: CompactionThresholds) ->
 def _list_candidates(listed: Iterable[ListedFile]) -> Iterator[ListedFile]:
     """Yield the data files that can be rewritten: Parquet files without deletes by value and with known deletes."""
     files = list(listed)
-    by_value = [file for file in files if file.content is DataFileContent.EQUALITY_DELETES]
+    by_value = EqualityDeletes(files)
     others = {
         file.partition
         for file in files
@@ -156,7 +156,7 @@ def _list_candidates(listed: Iterable[ListedFile]) -> Iterator[ListedFile]:
     }
     for file in files:
         is_parquet = file.content is DataFileContent.DATA and file.format is FileFormat.PARQUET
-        if is_parquet and file.partition not in others and not any(each.applies_by_value(file) for each in by_value):
+        if is_parquet and file.partition not in others and not by_value.may_apply_to(file):
             yield file
 
 
