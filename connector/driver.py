@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from connector.host import facts, signals
 from connector.host.facts import AcknowledgedTransaction
 from connector.host.logs import Event, fields
-from connector.host.signals import UNREAD, Stopped
+from connector.host.signals import Stopped
 from connector.rpc import spec
 from protocol import request, response, stdio
 from protocol.flow import ConnectorState, Json
@@ -36,10 +36,8 @@ def serve(requests: RequestReader, wire: Wire) -> None:
 
     def send(answer: Response) -> None:
         lifecycle.check_response(answer)
-        try:
+        with signals.writing_to_stdout():
             stdio.write_response(wire, answer)
-        except BrokenPipeError:
-            raise Stopped(UNREAD) from None
 
     checked = _check_order(requests, lifecycle)
     for message in checked:
