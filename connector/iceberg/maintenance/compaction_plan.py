@@ -18,7 +18,6 @@ from typing import Final
 
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.table import Table
-from pyiceberg.transforms import IdentityTransform
 
 from connector.encoding.compaction import FileGroup
 from connector.encoding.deletion_vectors import FileId
@@ -26,7 +25,7 @@ from connector.encoding.source_rows import SourceFile
 from connector.iceberg.maintenance.compaction_thresholds import CompactionThresholds
 from connector.iceberg.metadata.listed_files import EqualityDeletes, ListedFile, PositionDeletes, find_range
 from connector.iceberg.metadata.manifest_rewriting import divide
-from connector.iceberg.metadata.partitions import Partition
+from connector.iceberg.metadata.partitions import Partition, read_identity_values
 from connector.iceberg.metadata.row_lineage import can_keep_lineage
 from connector.iceberg.metadata.stored_files import is_in_table_bucket
 from connector.iceberg.metadata.table_updates import name_table_in_errors
@@ -104,14 +103,9 @@ def plan_compaction(table: Table, listed: Sequence[ListedFile]) -> CompactionPla
 
 
 def _add_partition_values(table: Table, plan: GroupPlan, partitions: Mapping[str, Partition]) -> GroupPlan:
-    """Readers take the value of a column that a file lacks from its partition, if the column itself is its source."""
     partition = partitions[plan.group.sources[0].path]
-    values = tuple(
-        (field.source_id, partition.record[place])
-        for place, field in enumerate(table.specs()[partition.spec_id].fields)
-        if isinstance(field.transform, IdentityTransform)
-    )
-    return replace(plan, group=replace(plan.group, partition_values=values))
+    values = read_identity_values(table.specs()[partition.spec_id], partition)
+    return replace(plan, group=replace(plan.group, partition_values=tuple(values.items())))
 
 
 def plan_groups(listed: Sequence[ListedFile], thresholds: CompactionThresholds) -> list[GroupPlan]:
