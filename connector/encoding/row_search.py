@@ -233,9 +233,10 @@ class _Source:
         for batch in batches:
             own, end = end, bisect_left(wanted, decoded + batch.num_rows, end)
             if own < end:
-                gathered.append(_column(batch, document_id).take(pa.array(places[own:end] - decoded)))
+                texts = _column(batch, document_id).cast(pa.string())
+                gathered.append(texts.take(pa.array(places[own:end] - decoded)))
             if gathered and (end - begin >= at_once or end == len(wanted)):
-                yield begin, end, pa.concat_arrays(gathered).cast(pa.string())
+                yield begin, end, pa.concat_arrays(gathered)
                 gathered, begin = [], end
             if end == len(wanted):
                 return
