@@ -195,12 +195,8 @@ def _show(text: str) -> None:
     """Print the text. If stdout takes nothing, the exit status says so."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: the locale's encoding may lack characters
-    try:
+    with signals.writing_to_stdout():
         print(redact(text), flush=True)  # noqa: T201 - the output of a command; nothing else prints
-    except BrokenPipeError:
-        raise signals.Stopped(signals.UNREAD) from None
-    except OSError as error:
-        raise UserError(f"stdout cannot be written to: {error.strerror}.") from error
 
 
 def _check_codec() -> None:

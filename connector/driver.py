@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from connector.host import facts, signals
 from connector.host.facts import AcknowledgedTransaction
-from connector.host.signals import UNREAD, Stopped
 from connector.rpc import spec
 from connector.session.upload_interval import UploadInterval, hold_back
 from protocol import request, response, stdio
@@ -29,10 +28,8 @@ def serve(requests: RequestReader, wire: Wire) -> None:
 
     def send(answer: Response) -> None:
         lifecycle.check_response(answer)
-        try:
+        with signals.writing_to_stdout():
             stdio.write_response(wire, answer)
-        except BrokenPipeError:
-            raise Stopped(UNREAD) from None
 
     checked = _check_order(requests, lifecycle)
     for message in checked:

@@ -118,6 +118,18 @@ class MaterializationBinding(msgspec.Struct, frozen=True, rename="camel"):
     backfill: int = 0
     state_key: str = ""
 
+    @property
+    def table(self) -> tuple[str, str]:
+        """The namespace and the name of the table. Raises ProtocolError if the resource path has other elements."""
+        match self.resource_path:
+            case (namespace, name):
+                return namespace, name
+            case _:
+                raise ProtocolError(
+                    f"the resourcePath of a binding is {list(self.resource_path)}: expected two elements, the "
+                    "namespace and the name of the table"
+                )
+
 
 class LabelValue(msgspec.Struct, frozen=True, rename="camel"):
     """One label of a shard."""

@@ -31,6 +31,11 @@ _PROBLEMS: Final = (
     ("unexpected end of stream", "a quote is not closed. Close it."),
     ("another document", "a second document begins. Keep one, and remove the line ---."),
     ("occurs twice", "a key occurs twice. Keep one of them."),
+    (
+        "has no such value",
+        "the value does not fit its type, such as the letters in `!!int abc`, or it is a number with thousands of "
+        "digits. Correct it, or put it in quotes and remove the type.",
+    ),
 )
 _OTHER_PROBLEM: Final = "the text cannot be parsed here. Correct it, or put the value in quotes."
 
@@ -109,6 +114,12 @@ def _make_loader() -> "type[yaml.SafeLoader]":
         """Makes JSON values: keys are strings, and a key must not occur twice."""
 
         yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - add_implicit_resolver fills it
+
+        def construct_object(self, node: Any, deep: bool = False) -> Any:
+            try:
+                return super().construct_object(node, deep)
+            except (ValueError, LookupError, AttributeError, ArithmeticError):  # PyYAML lets them through
+                raise yaml.constructor.ConstructorError(None, None, "has no such value", node.start_mark) from None
 
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
             seen = set()

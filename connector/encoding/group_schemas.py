@@ -12,6 +12,7 @@ from connector.encoding.source_rows import (
     columns_with_statistics,
     known_arrow_type,
     order_columns,
+    plain_type,
 )
 from connector.host.errors import UserError
 from connector.model.binding import Column
@@ -35,7 +36,9 @@ class GroupSchema:
         matched, fields, places = [], [], []
         for column in order_columns(columns):
             place = found.get(column.source_id)
-            arrow_type = known_arrow_type(column.type) or (None if place is None else source.field(place).type)
+            arrow_type = known_arrow_type(column.type) or (
+                None if place is None else plain_type(source.field(place).type)
+            )
             if place is None and column.required and column.default is None:
                 raise UserError(
                     f"{path} has no column {column.name}, which the table requires. It cannot be compacted. Have it "

@@ -26,6 +26,7 @@ from connector.encoding.source_rows import (
     known_arrow_type,
     open_source,
     order_columns,
+    plain_type,
     read_live_rows,
 )
 from connector.host.refresh import Refreshed
@@ -113,7 +114,7 @@ def _needs_default(column: TargetColumn) -> bool:
 def _field(column: TargetColumn, source: pa.Schema, place: int | None) -> pa.Field:
     known = known_arrow_type(column.type)
     assert known or place is not None, "a missing column is converted, or one of row lineage"
-    return arrow_field(column, known or source.field(place).type)
+    return arrow_field(column, known or plain_type(source.field(place).type))
 
 
 def _array(rows: pa.RecordBatch, place: int | None, column: TargetColumn, arrow_type: pa.DataType) -> pa.Array:

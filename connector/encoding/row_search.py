@@ -46,6 +46,7 @@ class SearchedFile:
     # meantime, and then these objects are deleted.
     pending_deletes: Positions = field(default_factory=lambda: np.empty(0, np.int64), compare=False)
     lineage: RowLineage | None = None  # None: its rows inherit no ids
+    missing_values: tuple[tuple[int, Any], ...] = ()  # of columns that the file may lack, by field id; else null
     keeps_ids: bool = False  # whether the next versions of its rows get their ids, so that a search returns these
 
 
@@ -66,7 +67,7 @@ def search(io: FileIO, file: SearchedFile, keys: Keys, *, with_documents: bool) 
     """
     footer = _read_footer(io, file.path)
     last = footer.num_row_groups if file.row_groups is None else file.first_row_group + file.row_groups
-    source = _Source(file.path, footer, keys)
+    source = _Source(file, footer, keys)
     groups = [group for group in range(file.first_row_group, last) if keys.may_be_within(source.bounds(group))]
     if not groups:
         return
@@ -113,12 +114,12 @@ class _Candidates:
 class _Source:
     """A data file, and the places of the columns that a search reads."""
 
-    def __init__(self, path: str, footer: pq.FileMetaData, keys: Keys) -> None:
-        self._path, self._footer, self._keys = path, footer, keys
+    def __init__(self, file: SearchedFile, footer: pq.FileMetaData, keys: Keys) -> None:
+        self._path, self._footer, self._keys = file.path, footer, keys
         schema = footer.schema.to_arrow_schema()
-        places = find_columns(schema, path)
-        # None: the file is older than the column, so all of its rows have null there.
+        places = find_columns(schema, file.path)
         self._names = {number: str(schema.field(place).name) for number, place in places.items()}
+        self._missing_values = dict(file.missing_values)
         self._key_ids = [part.column_id for part in keys.updates.parts]
         rows = [footer.row_group(group).num_rows for group in range(footer.num_row_groups)]
         self._begins = np.cumsum([0, *rows])  # of the row groups
@@ -155,9 +156,13 @@ class _Source:
     def _key_columns(self, batch: pa.RecordBatch) -> list[pa.Array]:
         arrays = {column_id(field): batch.column(index) for index, field in enumerate(batch.schema)}
         return [
-            arrays[number].cast(arrow_type) if number in arrays else pa.nulls(batch.num_rows, arrow_type)
+            arrays[number].cast(arrow_type) if number in arrays else self._repeat(number, batch.num_rows, arrow_type)
             for number, arrow_type in zip(self._key_ids, self._keys.types, strict=True)
         ]
+
+    def _repeat(self, number: int, rows: int, arrow_type: pa.DataType) -> pa.Array:
+        """Return the values of a column that the file lacks."""
+        return pa.repeat(pa.scalar(self._missing_values.get(number), arrow_type), rows)
 
     def read_documents(self, stream: Any, found: _Candidates, *, with_documents: bool) -> Iterator[FoundRows]:
         """Yield the candidates whose documents have the keys, and these documents if they are wanted."""
@@ -228,9 +233,10 @@ class _Source:
         for batch in batches:
             own, end = end, bisect_left(wanted, decoded + batch.num_rows, end)
             if own < end:
-                gathered.append(_column(batch, document_id).take(pa.array(indices[own:end] - decoded)))
+                texts = _column(batch, document_id).cast(pa.string())
+                gathered.append(texts.take(pa.array(indices[own:end] - decoded)))
             if gathered and (end - begin >= at_once or end == len(wanted)):
-                yield begin, end, pa.concat_arrays(gathered).cast(pa.string())
+                yield begin, end, pa.concat_arrays(gathered)
                 gathered, begin = [], end
             if end == len(wanted):
                 return

@@ -146,8 +146,36 @@ def read_live_rows_of(
     size = sum(group.total_byte_size for group in metadata) // max(sum(group.num_rows for group in metadata), 1)
     most = max(1, min(_LARGEST_BATCH, _BATCH_SIZE // max(size, 1)))
     for batch in file.iter_batches(batch_size=most, row_groups=[*groups], use_threads=False):
-        yield _filter(batch, first, deleted)
+        yield _filter(_without_views(batch), first, deleted)
         first += batch.num_rows
+
+
+def plain_type(arrow_type: pa.DataType) -> pa.DataType:
+    """Return the type without views, such as `string_view`: few of Arrow's functions take them. Files of other engines
+    may ask for them."""
+    if pa.types.is_string_view(arrow_type):
+        return pa.string()
+    if pa.types.is_binary_view(arrow_type):
+        return pa.binary()
+    if pa.types.is_struct(arrow_type):
+        return pa.struct([_plain_field(field) for field in arrow_type])
+    if pa.types.is_list(arrow_type) or pa.types.is_list_view(arrow_type):
+        return pa.list_(_plain_field(arrow_type.value_field))
+    if pa.types.is_map(arrow_type):
+        return pa.map_(_plain_field(arrow_type.key_field), _plain_field(arrow_type.item_field))
+    return arrow_type
+
+
+def _plain_field(field: pa.Field) -> pa.Field:
+    return field.with_type(plain_type(field.type))
+
+
+def _without_views(batch: pa.RecordBatch) -> pa.RecordBatch:
+    for place, field in enumerate(batch.schema):
+        plain = _plain_field(field)
+        if plain.type != field.type:
+            batch = batch.set_column(place, plain, batch.column(place).cast(plain.type))
+    return batch
 
 
 def _filter(batch: pa.RecordBatch, first: int, deleted: Positions) -> LiveRows:

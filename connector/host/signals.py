@@ -8,8 +8,11 @@ import select
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Final, TypeVar
+
+from connector.host.errors import UserError
 
 UNREAD: Final = signal.SIGUSR1  # ours: SIGPIPE would also come from any socket that is closed at the other end
 STOPPING: Final = (signal.SIGINT, signal.SIGTERM, UNREAD)
@@ -38,6 +41,20 @@ def install(wire: int) -> None:
     for number in STOPPING:
         signal.signal(number, _stop)
     threading.Thread(target=_watch, args=(wire, woken), name="stop-watch", daemon=True).start()
+
+
+@contextmanager
+def writing_to_stdout() -> Iterator[None]:
+    """Raise Stopped if the reader of stdout is gone, and UserError if stdout takes nothing for another reason."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise Stopped(UNREAD) from None
+    except OSError as error:
+        raise UserError(
+            f"stdout cannot be written to: {error.strerror}. If it is a file, make room on its disk, or choose a file "
+            "on another disk. Then start again."
+        ) from error
 
 
 def raise_again() -> None:

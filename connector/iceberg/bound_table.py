@@ -59,12 +59,13 @@ class BoundTable:
 def bind_all(catalog: Catalog, task: Materialization, key_range: str, policies: Sequence[Policy]) -> list[BoundTable]:
     """Load the table of every binding, in the order of the bindings, and then the tables of rejected rows.
 
-    MissingTableError if a table does not exist; UserError if a table cannot take its rows.
+    MissingTableError if a table does not exist; UserError if a table cannot take its rows; ProtocolError if a resource
+    path names no table.
     """
     rejected_paths = {
         index: path
         for index, (binding, policy) in enumerate(zip(task.bindings, policies, strict=True))
-        if (path := name_rejected_table(TableIdentifier(*binding.resource_path), policy.on_invalid))
+        if (path := name_rejected_table(TableIdentifier(*binding.table), policy.on_invalid))
     }
     rejected = (_of_rejected_rows(task.bindings[index], path) for index, path in rejected_paths.items())
     requested = [*task.bindings, *rejected]
@@ -137,8 +138,7 @@ def _of_rejected_rows(binding: MaterializationBinding, path: TableIdentifier) ->
 def _bind(
     catalog: Catalog, index: int, requested: MaterializationBinding, writer: WriterId, policy: Policy
 ) -> BoundTable:
-    namespace, name = requested.resource_path
-    path = TableIdentifier(namespace, name)
+    path = TableIdentifier(*requested.table)
     table = load_table(catalog, path)
     if table is None:
         raise MissingTableError(path, requested.state_key)
@@ -161,8 +161,8 @@ def _bind(
 
 def _binding(index: int, requested: MaterializationBinding, on_invalid: OnInvalid, schema: Schema) -> Binding:
     selection = requested.field_selection
-    namespace, name = requested.resource_path
-    table = f"{namespace}.{name}"
+    path = TableIdentifier(*requested.table)
+    table = str(path)
 
     names = name_columns(selection)
     existing = match_columns(schema, names.values())
@@ -173,7 +173,7 @@ def _binding(index: int, requested: MaterializationBinding, on_invalid: OnInvali
     binding = Binding(
         index=index,
         state_key=requested.state_key,
-        path=TableIdentifier(namespace, name),
+        path=path,
         keys=columns(*selection.keys),
         values=columns(*selection.values),
         document=columns(selection.document)[0] if selection.document else None,

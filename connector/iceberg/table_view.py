@@ -24,6 +24,7 @@ from connector.iceberg.commits.commit_errors import list_retried_errors
 from connector.iceberg.commits.row_deletes import RowDeletes
 from connector.iceberg.commits.staged_files import find_newest_column, is_converted
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader, PositionDeletes
+from connector.iceberg.metadata.partitions import MissingValues
 from connector.iceberg.metadata.row_lineage import can_keep_lineage
 from connector.iceberg.metadata.table_updates import find_generation, restrict_to_generation
 from connector.model.binding import Column
@@ -63,7 +64,7 @@ class TableViews:
             live = [file for file in listed if file.content is DataFileContent.DATA]
             remaining = _remaining_commits(table, pending)
             files = [
-                *_search_live(live, PositionDeletes(listed), unit_size),
+                *_search_live(live, PositionDeletes(listed), MissingValues(table), unit_size),
                 *_search_staged(table, remaining, {file.path for file in live}, unit_size),
             ]
             deleted = self._find_deleted(table, remaining)
@@ -167,12 +168,20 @@ def _remaining_commits(table: Table, pending: Sequence[StagedCommit]) -> list[St
     ]
 
 
-def _search_live(live: Iterable[ListedFile], deletes: PositionDeletes, unit_size: int) -> Iterator[SearchedFile]:
+def _search_live(
+    live: Iterable[ListedFile], deletes: PositionDeletes, missing: MissingValues, unit_size: int
+) -> Iterator[SearchedFile]:
     files = sorted(live, key=lambda file: file.sequence_number)
     applied = deletes.find_all(files)
     for file in files:
         found = tuple(delete.id for delete in applied[file.path])
-        whole = SearchedFile(file.path, file.size, position_deletes=found, lineage=file.lineage)
+        whole = SearchedFile(
+            file.path,
+            file.size,
+            position_deletes=found,
+            lineage=file.lineage,
+            missing_values=missing.find(file.partition),
+        )
         yield from _split(whole, file.row_groups, unit_size)
 
 

@@ -88,12 +88,12 @@ def _targets(
     last_by_path = find_last_bindings(message.last_materialization)
     materialization = message.materialization
     for binding, resource in zip(materialization.bindings, resources, strict=True):
-        namespace, table = binding.resource_path
+        path = TableIdentifier(*binding.table)
         last = last_by_path.get(binding.resource_path)
         collection = find_collection(binding, materialization.linked_collections)
         selected = list_selected_fields(binding.field_selection)
         target = Target(
-            path=TableIdentifier(namespace, table),
+            path=path,
             owner=Owner(materialization.name, binding.state_key),
             columns=plan_columns(
                 collection,
@@ -111,10 +111,10 @@ def _targets(
             other_fields=frozenset(projection.field for projection in collection.projections).difference(selected),
         )
         yield target
-        if path := name_rejected_table(target.path, resource.on_invalid):
+        if rejected := name_rejected_table(path, resource.on_invalid):
             yield replace(
                 target,
-                path=path,
+                path=rejected,
                 columns=rejected_table.COLUMNS,
                 has_unique_keys=False,
                 arrangement=NO_TERMS,

@@ -5,11 +5,10 @@ starts. Every message is a pickled object on a connection that both sides authen
 """
 
 import logging
-import os
 import secrets
 import socket
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing import AuthenticationError
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from connector.encoding.key_digest import KeyDigest
 from connector.host import machine
-from connector.host.errors import ConnectorError
+from connector.host.errors import ConnectorError, RetryableError
 from connector.model.invalid_values import Tally
 from connector.model.state import DataFile
 from connector.spark.block_transfer import BlockTransfer, Source
@@ -34,6 +33,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BACKLOG: Final = 64  # connections that wait to be accepted
+PAUSE: Final = 0.1  # seconds between two attempts to accept a connection
+ATTEMPTS: Final = 300  # that fail one after the other, such as while too many files are open
 
 
 @dataclass(frozen=True)
@@ -129,14 +130,15 @@ class ClaimServer:
         bound = self._listener.address
         bound_to = (host, bound[1]) if isinstance(bound, tuple) else listening
         self.address = Address(bound_to, secrets.token_bytes(32))
-        self._answer: Callable[[Connection[Any, Any]], None] | None = None
+        self._claims: TaskClaims | None = None  # of the present transaction
+        self._closed = threading.Event()
         self._answering: list[threading.Thread] = []  # to tasks of the present transaction
         threading.Thread(target=self._accept, name="claims", daemon=True).start()
 
     def begin(self, ledger: Ledger, new_layouts: Sequence[NewLayout], transfer: BlockTransfer) -> None:
         """Let tasks that connect from now on claim blocks of this transaction."""
         self._answering = []
-        self._answer = TaskClaims(ledger, new_layouts, transfer).answer
+        self._claims = TaskClaims(ledger, new_layouts, transfer)
 
     def finish(self) -> None:
         """Wait for the last message of each task, so that no failure is missed. The tasks are over by then."""
@@ -145,18 +147,35 @@ class ClaimServer:
 
     def close(self) -> None:
         """Listen no longer."""
+        self._closed.set()
         self._listener.close()
 
     def _accept(self) -> None:
-        while True:
+        failures = 0
+        while not self._closed.is_set():
             try:
                 connection = self._listener.accept()
-            except ConnectionError:
+            except OSError as error:
+                failures += 1
+                log.debug("no Spark task can be accepted now: %s", error)
+                if failures >= ATTEMPTS:
+                    self._fail(error)
+                self._closed.wait(PAUSE)
                 continue
-            except OSError:
-                return  # closed
+            failures = 0
             # Each is authenticated in its own thread: a connection that stays silent holds up no other.
             threading.Thread(target=self._serve, args=(connection,), name="claim", daemon=True).start()
+
+    def _fail(self, error: OSError) -> None:
+        """Fail the transaction: its tasks would wait for ever to be accepted."""
+        if self._claims:
+            self._claims.ledger.fail(
+                RetryableError(
+                    f"Spark's tasks cannot be accepted ({error.strerror or error}). Nothing of this transaction has "
+                    "become visible. If too many files are open, raise the hard limit of the process (`ulimit -Hn`, or "
+                    "`--ulimit nofile` of Docker)."
+                )
+            )
 
     def _serve(self, connection: "Connection[Any, Any]") -> None:
         with connection:
@@ -166,9 +185,9 @@ class ClaimServer:
                 answer_challenge(connection, self.address.secret)
             except (AuthenticationError, EOFError, OSError):
                 return  # not one of our tasks, or one that was killed at once, whose job fails
-            assert self._answer is not None
+            assert self._claims is not None
             self._answering.append(threading.current_thread())
-            self._answer(connection)
+            self._claims.answer(connection)
 
 
 @dataclass(frozen=True)
@@ -227,10 +246,13 @@ class TaskClaims:
 
 
 def _keep_alive(connection: "Connection[Any, Any]") -> None:
-    with socket.socket(fileno=os.dup(connection.fileno())) as same:
+    same = socket.socket(fileno=connection.fileno())
+    try:
         if same.family != socket.AF_UNIX:
             same.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             machine.keep_alive(same)
+    finally:
+        same.detach()  # the connection closes the descriptor
 
 
 def _send(connection: "Connection[Any, Any]", answer: Claim | Noted | None) -> None:

@@ -1,6 +1,7 @@
 """A config is read as people write it: JSON, or YAML with the meaning that Flow gives it. An error says where it is."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -68,29 +69,33 @@ def test_keys_are_strings_and_parts_can_be_reused(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("YAML with a tab", "catalog:\n\tcatalog_type: Local\n"),
-        ("YAML without a colon", "namespace: shop\ncatalog\nbucket: lake\n"),
-        ("YAML with wrong indentation", "catalog:\n  uri: a\n warehouse: b\n"),
-        ("YAML with a key that occurs twice", "namespace: shop\nbucket: lake\nnamespace: store\n"),
-        ("YAML with a reserved character", "password: @planted-secret\n"),
-        ("YAML with an anchor alone", "? [a, b]: c\nd: e\n"),
-        ("YAML with two documents", "a: 1\n---\nb: 2\n"),
-        ("YAML with a value that looks like an alias", "password: *planted-secret\n"),
-        ("YAML with a value that looks like a tag", "password: !planted-secret\n"),
-        ("YAML with an open quote", "password: 'planted-secret\n"),
-        ("YAML with a colon in a value", "password: planted: secret\n"),
-        ("YAML with an object that is not closed", "catalog: {uri: a\n"),
-        ("YAML that is not UTF-8", b"a: b\nnamespace: caf\xe9\n"),
-        ("YAML with a control character", "a: b\nnamespace: caf\x07\n"),
-    ],
-)
-def test_an_error_of_yaml_says_the_file_the_line_and_what_is_wrong(
-    tmp_path: Path, name: str, content: str | bytes
-) -> None:
-    file = written(tmp_path, content)
+CONTENTS: Final[Mapping[str, str | bytes]] = {
+    "YAML with a tab": "catalog:\n\tcatalog_type: Local\n",
+    "YAML without a colon": "namespace: shop\ncatalog\nbucket: lake\n",
+    "YAML with wrong indentation": "catalog:\n  uri: a\n warehouse: b\n",
+    "YAML with a key that occurs twice": "namespace: shop\nbucket: lake\nnamespace: store\n",
+    "YAML with a reserved character": "password: @planted-secret\n",
+    "YAML with an anchor alone": "? [a, b]: c\nd: e\n",
+    "YAML with two documents": "a: 1\n---\nb: 2\n",
+    "YAML with a value that looks like an alias": "password: *planted-secret\n",
+    "YAML with a value that looks like a tag": "password: !planted-secret\n",
+    "YAML with a word as an integer": "namespace: shop\nport: !!int planted\n",
+    "YAML with nothing as an integer": "namespace: shop\nport: !!int ''\n",
+    "YAML with a word as a truth value": "catalog: {warehouse: a, secure: !!bool planted}\n",
+    "YAML with a word as a time": "since: [!!timestamp planted]\n",
+    "YAML with a number of 5,000 digits": f"namespace: shop\nport: {'7' * 5000}\n",
+    "YAML with a negative number of 5,000 digits": f"- namespace: shop\n- -{'7' * 5000}\n",
+    "YAML with an open quote": "password: 'planted-secret\n",
+    "YAML with a colon in a value": "password: planted: secret\n",
+    "YAML with an object that is not closed": "catalog: {uri: a\n",
+    "YAML that is not UTF-8": b"a: b\nnamespace: caf\xe9\n",
+    "YAML with a control character": "a: b\nnamespace: caf\x07\n",
+}
+
+
+@pytest.mark.parametrize("name", CONTENTS)
+def test_an_error_of_yaml_says_the_file_the_line_and_what_is_wrong(tmp_path: Path, name: str) -> None:
+    file = written(tmp_path, CONTENTS[name])
     with pytest.raises(UserError) as error:
         read_config(file)
     assert "planted" not in str(error.value)

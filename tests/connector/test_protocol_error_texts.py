@@ -35,9 +35,11 @@ BINDING: Final = {
     "collection": {"name": "acme/orders"},
     "fieldSelection": {"keys": ["id"]},
 }
-APPLY: Final = (
-    encode({"apply": {"materialization": {"name": "acme/task", "config": LOCAL, "bindings": [BINDING]}}}) + b"\n"
-)
+
+
+def apply_to(binding: Mapping[str, object]) -> bytes:
+    return encode({"apply": {"materialization": {"name": "acme/task", "config": LOCAL, "bindings": [binding]}}}) + b"\n"
+
 
 INPUTS: Final[Mapping[str, Sequence[bytes]]] = {
     "out of order at first": [b'{"flush":{}}\n'],
@@ -52,7 +54,10 @@ INPUTS: Final[Mapping[str, Sequence[bytes]]] = {
     "several messages": [b'{"spec":{},"validate":{}}\n'],
     "another type": [b'{"open":{"version":5}}\n'],
     "not UTF-8": [b'{"validate":{"name":"\xff"}}\n'],
-    "a field that does not exist": [APPLY],
+    "a field that does not exist": [apply_to(BINDING)],
+    "a resource path of one element": [apply_to({**BINDING, "resourcePath": ["orders"]})],
+    "a resource path of three elements": [apply_to({**BINDING, "resourcePath": ["lake", "shop", "orders"]})],
+    "no resource path": [apply_to({**BINDING, "resourcePath": None})],
     "a collection that does not exist": [
         encode({"validate": {"config": LOCAL, "bindings": [{"resourceConfig": {"table": "orders"}}]}}) + b"\n"
     ],

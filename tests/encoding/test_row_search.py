@@ -185,17 +185,20 @@ def test_documents_are_read_only_from_row_groups_with_a_key(tmp_path: Path) -> N
         table.find([whole(path)], ["[8]", "[100]"])
 
 
-def test_columns_are_found_by_their_ids_whatever_the_file_calls_and_types_them(tmp_path: Path) -> None:
-    """Another engine may have written 32 bits before the column was widened, large strings or dictionaries."""
+@pytest.mark.parametrize("text", [pa.large_string(), pa.string_view()], ids=str)
+def test_columns_are_found_by_their_ids_whatever_the_file_calls_and_types_them(
+    tmp_path: Path, text: pa.DataType
+) -> None:
+    """Another engine may have written 32 bits before the column was widened, large strings, views or dictionaries."""
     table = SearchedTable(tmp_path, [LongType(), StringType(), StringType()])
     keys = ['[1,"a","x"]', '[2,"b","y"]']
     path = table.write(
         keys,
         other=pa.array(["[2]", "[1]"]),
         k0=pa.array([1, 2], pa.int32()),
-        k1=pa.array(["a", "b"], pa.large_string()),
+        k1=pa.array(["a", "b"], text),
         k2=pa.array(["x", "y"]).dictionary_encode(),
-        flow_document=pa.array(['{"a":1}', '{"b":2}'], pa.large_string()),
+        flow_document=pa.array(['{"a":1}', '{"b":2}'], text),
     )
     file = pq.read_table(path[7:])
     renamed = f"file://{tmp_path}/renamed.parquet"
@@ -209,6 +212,18 @@ def test_columns_are_found_by_their_ids_whatever_the_file_calls_and_types_them(t
             (keys[0], '{"a":1}'),
             (keys[1], '{"b":2}'),
         ]
+
+
+def test_binary_keys_and_long_documents_are_found_in_views(tmp_path: Path) -> None:
+    table = SearchedTable(tmp_path, [BinaryType()])
+    documents = [f'{{"text":"{number * 1000}"}}' for number in range(3)]
+    path = table.write(
+        ['["YQ=="]', '["/w=="]', "[null]"],
+        k0=pa.array([b"a", b"\xff", None], pa.binary_view()),
+        flow_document=pa.array(documents, pa.string_view()),
+    )
+    found = table.find([whole(path)], ["[null]", '["YQ=="]'])
+    assert [(row[0], row[3]) for row in found] == [('["YQ=="]', documents[0]), ("[null]", documents[2])]
 
 
 def test_a_column_that_is_newer_than_the_file_is_null_there(tmp_path: Path) -> None:

@@ -13,9 +13,11 @@ from connector.host.errors import FencedError, UserError
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.commits import fence
 from connector.model.binding import Arrangement, PartitionField, Policy, UpdateMode
+from connector.model.invalid_values import OnInvalid
 from connector.model.state import WriterId
 from connector.model.table_identifier import Generation
 from protocol.flow import WHOLE_RANGE, FieldSelection, Materialization, MaterializationBinding
+from protocol.protocol_error import ProtocolError
 from support.bindings import collection, projection
 from support.snapshots import check_text
 from support.tables import foreign_table, local_catalog
@@ -49,6 +51,16 @@ def refused(catalog: Catalog, selection: FieldSelection, policy: Policy = DELTA)
     with pytest.raises(UserError) as error:
         bind(catalog, selection, policy)
     return str(error.value)
+
+
+@pytest.mark.parametrize("path", [(), ("orders",), ("lake", "shop", "orders")], ids=len)
+@pytest.mark.parametrize("on_invalid", [OnInvalid.STOP, OnInvalid.QUARANTINE])
+def test_a_resource_path_that_names_no_table_is_refused(
+    catalog: Catalog, path: tuple[str, ...], on_invalid: OnInvalid
+) -> None:
+    task = Materialization(name="acme/task", bindings=(MaterializationBinding(resource_path=path),))
+    with pytest.raises(ProtocolError, match="expected two elements"):
+        bind_all(catalog, task, WHOLE_RANGE.key_range, [Policy(on_invalid)])
 
 
 def test_columns_come_in_the_order_of_store_with_the_tables_own_ids(catalog: Catalog) -> None:

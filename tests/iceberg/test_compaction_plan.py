@@ -98,6 +98,40 @@ def test_files_to_which_deletes_by_value_apply_are_left_alone() -> None:
     in_north, in_south = many(5, partition=NORTH, prefix="n"), many(5, partition=SOUTH, prefix="s")
     assert {name[0] for [name, *_] in plan(*in_north, *in_south, deletes_by_value(9, NORTH))} == {"s"}
     assert not plan(*in_north, *in_south, deletes_by_value(9)), "of the unpartitioned spec: they apply to all"
+    assert len(plan(*in_north, *in_south, deletes_by_value(0))) == 2, "they are no newer than any file"
+
+
+class _CountedNumber(int):
+    """A sequence number. It counts how often one is compared."""
+
+    comparisons = 0
+
+    def __gt__(self, other: int) -> bool:
+        _CountedNumber.comparisons += 1
+        return super().__gt__(other)
+
+    def __lt__(self, other: int) -> bool:
+        _CountedNumber.comparisons += 1
+        return super().__lt__(other)
+
+
+def test_not_each_data_file_is_compared_with_each_delete_by_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A streaming writer has left many of them, all older than the data files."""
+    partitions = [Partition.of(1, Record(str(place))) for place in range(10)]
+    files = [
+        data(f"f{number:03}", TARGET, _CountedNumber(1000 + number), partition)
+        for partition in partitions
+        for number in range(30)
+    ]
+    by_value = [
+        deletes_by_value(_CountedNumber(number), partition)
+        for partition in (*partitions, NORTH)
+        for number in range(30)
+    ]
+    monkeypatch.setattr(_CountedNumber, "comparisons", 0)
+    assert not plan(*by_value, *files)
+    each = len(files) + len(by_value)
+    assert each <= _CountedNumber.comparisons <= 10 * each, "and not the product"
 
 
 def test_files_that_are_no_parquet_are_left_alone() -> None:

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
-from pyiceberg.table import Table
+from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.statistics import BlobMetadata, PartitionStatisticsFile, StatisticsFile
 from pyiceberg.table.update import SetPartitionStatisticsUpdate
 
@@ -22,8 +23,9 @@ from connector.iceberg.commits.file_names import CompactionOrigin
 from connector.iceberg.maintenance.dropped_tables import DroppedTables
 from connector.iceberg.maintenance.find_orphan_files import OrphanOptions, find_orphan_files
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
+from connector.iceberg.metadata.references import file_name
 from connector.iceberg.metadata.retention import GC_ENABLED
-from connector.iceberg.metadata.stored_files import StoredFile, delete_all
+from connector.iceberg.metadata.stored_files import StoredFile, delete_all, find_directories
 from connector.model.owner import OWNER_PROPERTY, Owner
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import Generation, TableIdentifier
@@ -296,3 +298,43 @@ def test_a_file_of_a_compaction_of_a_dropped_table_is_deleted_with_the_others(ca
     land(catalog, 1)
     assert remove(catalog, UNKNOWN) == set()
     assert left in remove(catalog, OrphanOptions(LATER, DroppedTables(catalog)))
+
+
+def test_a_file_in_a_directory_that_is_spelled_in_two_ways_is_found_once(catalog: Catalog) -> None:
+    data = place_of(table_of(catalog).location()) / "data"
+    with table_of(catalog).transaction() as transaction:
+        transaction.set_properties({TableProperties.WRITE_DATA_PATH: str(data)})
+    data.mkdir(exist_ok=True)
+    (data / "left.parquet").touch()
+    found = find_orphan_files(catalog, PATH, UNKNOWN).deletable
+    assert [file_name(file.location) for file in found] == ["left.parquet"]
+
+
+@pytest.mark.parametrize(
+    ("location", "properties", "directories"),
+    [
+        ("s3://lake/t", {}, ["s3://lake/t"]),
+        ("s3a://lake/t/", {}, ["s3a://lake/t"]),
+        ("s3://lake/t", {TableProperties.WRITE_DATA_PATH: "s3a://lake/t/data"}, ["s3://lake/t"]),
+        ("s3a://lake/t", {TableProperties.WRITE_METADATA_PATH: "s3n://lake/t"}, ["s3a://lake/t"]),
+        ("s3a://lake/t", {TableProperties.WRITE_DATA_PATH: "s3://lake/tt"}, ["s3://lake/tt", "s3a://lake/t"]),
+        ("s3://lake/t", {TableProperties.WRITE_DATA_PATH: "s3a://other/t"}, ["s3://lake/t", "s3a://other/t"]),
+        ("hdfs://a/t", {TableProperties.WRITE_DATA_PATH: "hdfs://b/t/data"}, ["hdfs://a/t", "hdfs://b/t/data"]),
+    ],
+)
+def test_a_bucket_has_the_same_directories_in_each_spelling(
+    catalog: Catalog, location: str, properties: dict[str, str], directories: list[str]
+) -> None:
+    table = table_of(catalog)
+    table.metadata = table.metadata.model_copy(update={"location": location, "properties": properties})
+    assert find_directories(table) == directories
+
+
+def test_a_live_file_is_no_orphan_if_the_metadata_spell_its_directory_otherwise(catalog: Catalog) -> None:
+    land(catalog, 1)
+    table = table_of(catalog)
+    live = place_of(table.location()) / "elsewhere" / "live.parquet"
+    live.parent.mkdir()
+    pq.write_table(pa.table([pa.array([2])], schema=pa.schema([pa.field("id", pa.int64(), nullable=False)])), live)
+    table.add_files([str(live)])  # a path without a scheme, and listed files have one
+    assert remove(catalog, UNKNOWN) == set()

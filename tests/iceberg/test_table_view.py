@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -13,8 +14,10 @@ from pyiceberg.manifest import FileFormat, ManifestEntry
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, StringType
 
+from connector.encoding.key_tables import keys_of_texts
 from connector.encoding.located_rows import write_located
-from connector.encoding.row_search import SearchedFile
+from connector.encoding.row_search import SearchedFile, search
+from connector.encoding.searched_keys import Keys
 from connector.host.errors import FencedError, LostColumnError, RetryableError, UserError
 from connector.iceberg import table_view
 from connector.iceberg.commits import commit, delete_files
@@ -23,7 +26,7 @@ from connector.iceberg.metadata import listed_files
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
 from connector.iceberg.table_view import SessionViews, TableViews
 from connector.model.binding import Column
-from connector.model.state import DataFile, LocatedRows, StagedCommit
+from connector.model.state import DataFile, FileList, LocatedRows, StagedCommit
 from connector.model.table_identifier import TableIdentifier
 from support.altered_tables import ID, PATH, append, fit, table_of, wanted
 from support.foreign_deletes import delete_equal, delete_position
@@ -31,7 +34,7 @@ from support.snapshots import check_text
 from support.staged_files import listed
 from support.staged_rows import WRITER, staged
 from support.tables import local_catalog
-from support.updated_rows import UPDATES, land, make_table, new_located_location
+from support.updated_rows import UPDATES, land, make_table, new_located_location, row, values_of
 
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "update_errors.json"
 
@@ -287,3 +290,26 @@ def test_a_catalog_that_stays_down_fails_the_loads(
     with pytest.raises(RetryableError) as error:
         session.find()
     check_text(SNAPSHOTS, "a catalog is down while Loads wait", str(error.value), {})
+
+
+def test_rows_in_files_that_ask_for_views_of_texts_are_found_and_replaced(catalog: Catalog) -> None:
+    """Other engines store Arrow's own schema in their files. Few of Arrow's functions take its views."""
+    make_table(catalog)
+    added = staged(catalog, row(1, "a"), row(2, "a"))
+    assert not isinstance(added.files, FileList)
+    [file] = added.files
+    rows = pq.read_table(file.path.removeprefix("file://"))
+    views = pa.schema(
+        [each.with_type(pa.string_view()) if pa.types.is_string(each.type) else each for each in rows.schema]
+    )
+    pq.write_table(rows.cast(views), file.path.removeprefix("file://"))
+    size = Path(file.path.removeprefix("file://")).stat().st_size
+    commit.commit_all_or_raise(catalog, [replace(added, files=(msgspec.structs.replace(file, size=size),))])
+    table = catalog.load_table(PATH)
+    [found] = view(catalog)
+    keys = Keys(keys_of_texts(pa.array(["[2]"]), UPDATES.parts, [LongType()]), UPDATES)
+    [loaded] = search(table.io, found, keys, with_documents=True)
+    assert loaded.documents is not None
+    assert loaded.documents.to_pylist() == [row(2, "a")["doc"]]
+    land(catalog, {1: "b", 2: "b"})
+    assert values_of(catalog) == {1: "b", 2: "b"}

@@ -58,8 +58,11 @@ def test_a_command_that_reads_stdin_needs_it(name: str, arguments: list[str]) ->
     check_text(SNAPSHOTS, name, ended.stderr.partition(" error ")[2], {})
 
 
-def test_what_cannot_be_printed_is_no_success() -> None:
-    ended = run(f">{FULL}", "spec")
+@pytest.mark.parametrize(
+    ("arguments", "requests"), [(["spec"], ""), ([], '{"spec":{}}\n')], ids=["command", "protocol"]
+)
+def test_what_cannot_be_written_is_no_success(arguments: list[str], requests: str) -> None:
+    ended = run(f">{FULL}", *arguments, input=requests)
     assert ended.returncode == 1
     check_text(SNAPSHOTS, "a full stdout", ended.stderr.partition(" error ")[2], {})
 

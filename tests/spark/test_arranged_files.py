@@ -30,7 +30,7 @@ from connector.spark import arranged_files, merge_job
 from connector.spark.block_transfer import BlockTransfer, OnThisMachine, StoredObject, ThroughTheStore
 from connector.spark.claims import ClaimServer
 from connector.spark.merge_job import MergeUnit
-from connector.spark.spark_session import WORKER_ENDED
+from connector.spark.spark_errors import WORKER_ENDED
 from connector.spark.spool import Spool
 from connector.spark.table_files import NewLayout, TableLayout
 from connector.spark.write_job import WriteJob

@@ -1,9 +1,14 @@
 """What a task says last is heard, whenever it says it."""
 
+import logging
+import os
+import resource
 import socket
+import threading
 from collections.abc import Iterator
-from contextlib import closing
-from multiprocessing.connection import Client, Connection
+from concurrent.futures import Future
+from contextlib import ExitStack, closing, contextmanager
+from multiprocessing.connection import Client, Connection, answer_challenge, deliver_challenge
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +19,11 @@ from connector.host.errors import RetryableError
 from connector.host.refresh import Lease
 from connector.model.properties import Properties
 from connector.model.state import DataFile
+from connector.spark import claims as claims_module
 from connector.spark.block_transfer import OnThisMachine
 from connector.spark.claims import ClaimServer, Failed, Next, Wrote
 from connector.spark.ledger import Ledger
-from connector.spark.spark_session import WORKER_ENDED
+from connector.spark.spark_errors import WORKER_ENDED
 from connector.spark.spool import Spool
 from connector.spark.table_files import TableLayout
 from encoding.store_lines import binding, plain
@@ -37,6 +43,12 @@ def ledger(tmp_path: Path) -> Ledger:
 
 @pytest.fixture
 def claims(tmp_path: Path, ledger: Ledger) -> Iterator[ClaimServer]:
+    with serving(tmp_path, ledger) as server:
+        yield server
+
+
+@contextmanager
+def serving(tmp_path: Path, ledger: Ledger) -> Iterator[ClaimServer]:
     layout = TableLayout(
         binding(LongType(), index=0), f"file://{tmp_path}", Properties(), "prefix", Lease.until(Properties(), None)
     )
@@ -134,3 +146,69 @@ def test_files_count_with_the_blocks_that_they_hold(
     task.close()
     claims.finish()
     assert ledger.close("table {}".format).files == {0: (A_FILE,)}
+
+
+@contextmanager
+def few_files(spare: int) -> Iterator[None]:
+    """This process may open only so many more files."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    opened = [os.dup(0) for _ in range(spare + 1)]
+    for descriptor in opened:
+        os.close(descriptor)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (opened[-1], hard))  # the number that the next file would get
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+class _Heard(logging.Handler):
+    """Hears that a connection was not accepted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.event = threading.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if "no Spark task can be accepted" in record.msg:
+            self.event.set()
+
+
+@pytest.fixture
+def refused(caplog: pytest.LogCaptureFixture) -> Iterator[threading.Event]:
+    heard = _Heard()
+    with caplog.at_level(logging.DEBUG, claims_module.__name__):
+        claims_module.log.addHandler(heard)
+        yield heard.event
+        claims_module.log.removeHandler(heard)
+
+
+def test_a_task_that_connects_while_too_many_files_are_open_is_served_later(
+    tmp_path: Path, ledger: Ledger, refused: threading.Event
+) -> None:
+    add_a_row(ledger)
+    waiting = socket.socket(socket.AF_UNIX)
+    with ExitStack() as stack:
+        with few_files(1):  # the socket that listens
+            server = stack.enter_context(serving(tmp_path, ledger))
+            waiting.connect(server.address.socket)
+            assert refused.wait(DEADLINE)
+        task: Connection[Any, Any] = stack.enter_context(Connection(waiting.detach()))
+        assert task.poll(DEADLINE)
+        answer_challenge(task, server.address.secret)
+        deliver_challenge(task, server.address.secret)
+        task.send(Next(None))
+        assert task.poll(DEADLINE)
+
+
+def test_tasks_that_cannot_be_accepted_fail_the_transaction(
+    tmp_path: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claims_module, "ATTEMPTS", 2)
+    job: Future[None] = Future()
+    deadline = threading.Timer(DEADLINE, job.cancel)
+    deadline.start()
+    with few_files(1), serving(tmp_path, ledger), pytest.raises(RetryableError) as error:
+        ledger.wait_for(job)
+    deadline.cancel()
+    check_text(SNAPSHOTS, "tasks that cannot be accepted", str(error.value), {})

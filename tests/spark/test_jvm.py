@@ -18,7 +18,7 @@ from connector.spark import jvm
 from connector.spark.class_path import class_path
 from connector.spark.jvm import Jvm
 from connector.spark.jvm_command import spark_home
-from connector.spark.spark_session import end_of_task, translate_errors
+from connector.spark.spark_errors import end_of_task, translate_errors
 from support.server_process import free_address
 from support.snapshots import check_text
 

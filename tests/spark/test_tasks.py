@@ -27,7 +27,7 @@ from connector.model.table_identifier import TableIdentifier
 from connector.spark.block_transfer import OnThisMachine, SpooledFile
 from connector.spark.claims import Address, Claim, ClaimServer, Next, Wrote
 from connector.spark.ledger import Ledger
-from connector.spark.spark_session import WORKER_ENDED
+from connector.spark.spark_errors import WORKER_ENDED
 from connector.spark.spool import Block, Run, Spool
 from connector.spark.table_files import TableLayout
 from connector.spark.tasks import write_files

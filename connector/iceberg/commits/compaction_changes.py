@@ -21,7 +21,7 @@ from connector.encoding.moved_rows import find_moved
 from connector.encoding.position_deletes import Positions, join_positions
 from connector.encoding.source_rows import SourceFile
 from connector.host.errors import RetryableError
-from connector.iceberg.metadata.listed_files import ListedFile, PositionDeletes, find_range
+from connector.iceberg.metadata.listed_files import EqualityDeletes, ListedFile, PositionDeletes, find_range
 from connector.iceberg.metadata.partitions import Partition
 
 REPLACED: Final = "another writer has replaced or removed its files"
@@ -84,7 +84,7 @@ class _Table:
         self._io = io
         self._rows = rows
         self._live = {file.path: file for file in listed if file.content is DataFileContent.DATA}
-        self._by_value = [file for file in listed if file.content is DataFileContent.EQUALITY_DELETES]
+        self._by_value = EqualityDeletes(listed)
         self._deletes = PositionDeletes(listed)
 
     def check(self, compacted: CompactedGroup) -> Partition:
@@ -96,7 +96,7 @@ class _Table:
             raise _DroppedError(REPLACED)
         if any(self._live[source.path].lineage != source.lineage for source in sources if source.path in self._live):
             raise _DroppedError("its rows have other ids now")
-        if any(delete.applies_by_value(file) for delete in self._by_value for file in files):
+        if any(map(self._by_value.may_apply_to, files)):
             raise _DroppedError("another writer has deleted rows of it by their values")
         return files[0].partition
 

@@ -25,7 +25,7 @@ from connector.iceberg.commits import fence
 from connector.iceberg.commits.file_names import FileOrigin
 from connector.iceberg.commits.staged_files import find_newest_column
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader, PositionDeletes
-from connector.iceberg.metadata.partitions import Partition, PartitionReader
+from connector.iceberg.metadata.partitions import MissingValues, Partition, PartitionReader
 from connector.iceberg.metadata.references import file_name
 from connector.model.binding import Updates
 from connector.model.state import LocatedRows, StagedCommit, WriterId
@@ -61,7 +61,7 @@ class RowDeletes:
             return None
         listed = self._manifests.list_files(table)
         live = {file.path: file for file in listed if file.content is DataFileContent.DATA}
-        deletes = PositionDeletes(listed)
+        deletes, missing = PositionDeletes(listed), MissingValues(table)
         partitions = {path: file.partition for path, file in live.items()}
         found: dict[str, list[Positions]] = {}
         rewritten: list[SearchedFile] = []
@@ -72,7 +72,7 @@ class RowDeletes:
                 since = self._find_sequence_number(
                     table, before.located.snapshot_id, {path for path, _ in at_old_places} - partitions.keys()
                 )
-                newer = _find_newer(live.values(), since, before.writer, deletes)
+                newer = _find_newer(live.values(), since, before.writer, deletes, missing)
                 moved = self._search(table, before.located.location, rows, [*newer, *rewritten])
                 for path, positions in (*at_old_places, *moved):
                     if path in partitions and len(positions):
@@ -123,14 +123,14 @@ class RowDeletes:
 
 
 def _find_newer(
-    live: Iterable[ListedFile], since: int, writer: WriterId, deletes: PositionDeletes
+    live: Iterable[ListedFile], since: int, writer: WriterId, deletes: PositionDeletes, missing: MissingValues
 ) -> Iterator[SearchedFile]:
     """Find the files above a sequence number that may have rows of the writer's keys."""
     newer = [file for file in live if file.file_sequence_number > since and not _is_of_other_keys(file, writer)]
     applied = deletes.find_all(newer)
     for file in newer:
         found = tuple(delete.id for delete in applied[file.path])
-        yield SearchedFile(file.path, file.size, position_deletes=found)
+        yield SearchedFile(file.path, file.size, position_deletes=found, missing_values=missing.find(file.partition))
 
 
 def _is_of_other_keys(file: ListedFile, writer: WriterId) -> bool:

@@ -19,16 +19,15 @@ from typing import Final
 
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.table import Table
-from pyiceberg.transforms import IdentityTransform
 
 from connector.encoding.deletion_vectors import FileId
 from connector.encoding.file_groups import FileGroup
 from connector.encoding.source_rows import SourceFile
 from connector.iceberg.maintenance.compaction_thresholds import CompactionThresholds
 from connector.iceberg.maintenance.delete_ratio import find_heavy
-from connector.iceberg.metadata.listed_files import ListedFile, PositionDeletes
+from connector.iceberg.metadata.listed_files import EqualityDeletes, ListedFile, PositionDeletes
 from connector.iceberg.metadata.manifest_rewriting import divide
-from connector.iceberg.metadata.partitions import Partition
+from connector.iceberg.metadata.partitions import Partition, read_identity_values
 from connector.iceberg.metadata.row_lineage import can_keep_lineage
 from connector.iceberg.metadata.stored_files import is_in_table_bucket
 from connector.iceberg.metadata.table_updates import name_table_in_errors
@@ -106,14 +105,9 @@ def plan_compaction(table: Table, listed: Sequence[ListedFile]) -> CompactionPla
 
 
 def _add_partition_values(table: Table, plan: GroupPlan, partitions: Mapping[str, Partition]) -> GroupPlan:
-    """Readers take the value of a column that a file lacks from its partition, if the column itself is its source."""
     partition = partitions[plan.group.sources[0].path]
-    values = tuple(
-        (field.source_id, partition.record[place])
-        for place, field in enumerate(table.specs()[partition.spec_id].fields)
-        if isinstance(field.transform, IdentityTransform)
-    )
-    return replace(plan, group=replace(plan.group, partition_values=values))
+    values = read_identity_values(table.specs()[partition.spec_id], partition)
+    return replace(plan, group=replace(plan.group, partition_values=tuple(values.items())))
 
 
 def plan_groups(listed: Sequence[ListedFile], thresholds: CompactionThresholds) -> list[GroupPlan]:
@@ -150,7 +144,7 @@ def _find_old(listed: Sequence[ListedFile], thresholds: CompactionThresholds) ->
 def _list_candidates(listed: Iterable[ListedFile]) -> Iterator[ListedFile]:
     """Yield the data files that can be rewritten: Parquet files without deletes by value and with known deletes."""
     files = list(listed)
-    by_value = [file for file in files if file.content is DataFileContent.EQUALITY_DELETES]
+    by_value = EqualityDeletes(files)
     others = {
         file.partition
         for file in files
@@ -160,7 +154,7 @@ def _list_candidates(listed: Iterable[ListedFile]) -> Iterator[ListedFile]:
     }
     for file in files:
         is_parquet = file.content is DataFileContent.DATA and file.format is FileFormat.PARQUET
-        if is_parquet and file.partition not in others and not any(each.applies_by_value(file) for each in by_value):
+        if is_parquet and file.partition not in others and not by_value.may_apply_to(file):
             yield file
 
 

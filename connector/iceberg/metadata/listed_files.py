@@ -92,11 +92,6 @@ class ListedFile:
         must be of the same partition."""
         return self.sequence_number >= data.sequence_number and self.partition == data.partition
 
-    def applies_by_value(self, data: "ListedFile") -> bool:
-        """Whether an equality delete file may apply to a data file. If their specs differ, it counts as if it did."""
-        is_other_partition = self.partition.spec_id == data.partition.spec_id and self.partition != data.partition
-        return self.sequence_number > data.sequence_number and not is_other_partition
-
 
 def _path_bounds(file: DataFile) -> tuple[bytes, bytes] | None:
     lower, upper = (bounds and bounds.get(PATH_ID) for bounds in (file.lower_bounds, file.upper_bounds))
@@ -183,6 +178,26 @@ class PositionDeletes:
 
     def _find_vectors(self, data: ListedFile) -> list[ListedFile]:
         return [file for file in self.file_scoped.get(data.path, ()) if file.vector and file.applies_to(data)]
+
+
+class EqualityDeletes:
+    """Equality delete files, by their partition specs and partitions. Streaming writers leave thousands of them."""
+
+    def __init__(self, files: Iterable[ListedFile]) -> None:
+        self._newest_of_spec: dict[int, int] = {}  # the highest sequence number
+        self._newest_of_partition: dict[Partition, int] = {}
+        for file in files:
+            if file.content is DataFileContent.EQUALITY_DELETES:
+                spec, partition, number = file.partition.spec_id, file.partition, file.sequence_number
+                self._newest_of_spec[spec] = max(number, self._newest_of_spec.get(spec, 0))
+                self._newest_of_partition[partition] = max(number, self._newest_of_partition.get(partition, 0))
+
+    def may_apply_to(self, data: ListedFile) -> bool:
+        """Whether one of the files may delete rows of a data file. It must be newer, and of the same partition. If its
+        spec is another one, it counts as if it were of the same partition."""
+        own = data.partition.spec_id
+        of_other_specs = max((number for spec, number in self._newest_of_spec.items() if spec != own), default=0)
+        return max(of_other_specs, self._newest_of_partition.get(data.partition, 0)) > data.sequence_number
 
 
 def find_range(paths: Sequence[bytes], delete: ListedFile) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from pyiceberg.conversions import from_bytes, to_bytes
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.transforms import VoidTransform
+from pyiceberg.transforms import IdentityTransform, VoidTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import DecimalType, PrimitiveType, UUIDType
 from pyiceberg.utils.decimal import decimal_to_bytes
@@ -101,6 +101,35 @@ def _decode(type_: PrimitiveType, content: bytes | None) -> Any:
     if content is None:
         return None
     return UUID(bytes=content) if isinstance(type_, UUIDType) else from_bytes(type_, content)
+
+
+def read_identity_values(spec: PartitionSpec, partition: Partition) -> dict[int, Any]:
+    """Return the values of the columns that are fields of a partition themselves, by field id.
+
+    All rows of the partition have them. Other engines may leave such a column out of their data files.
+    """
+    return {
+        field.source_id: partition.record[place]
+        for place, field in enumerate(spec.fields)
+        if isinstance(field.transform, IdentityTransform)
+    }
+
+
+class MissingValues:
+    """Tells which values rows have in the columns that their data files lack: of the partition, or else the default."""
+
+    def __init__(self, table: Table) -> None:
+        self._specs = table.specs()
+        self._defaults = {
+            column.field_id: column.initial_default
+            for column in table.schema().fields
+            if isinstance(column.field_type, PrimitiveType) and column.initial_default is not None
+        }
+
+    def find(self, partition: Partition) -> tuple[tuple[int, Any], ...]:
+        """Return the values for files of a partition, by field id. All other columns are null there."""
+        own = read_identity_values(self._specs[partition.spec_id], partition)
+        return tuple({**self._defaults, **own}.items())
 
 
 def find_source_schema(table: Table, spec: PartitionSpec, schema: Schema) -> Schema:

@@ -23,6 +23,7 @@ from pyiceberg.utils.properties import property_as_bool
 
 from connector.host.signals import map_in_threads
 from connector.iceberg.metadata.references import SessionEndedError
+from connector.storage.file_access import S3_SCHEMES
 from connector.storage.file_io import open_file_io
 
 DELETIONS_AT_ONCE: Final = 8
@@ -55,10 +56,22 @@ def list_stored_files(io: FileIO, directory: str) -> Iterator[StoredFile]:
 
 
 def find_directories(table: Table) -> list[str]:
-    """Return the directories of the table's files, none of which is within another one."""
+    """Return the directories of the table's files, none of which is within another one, in whatever spelling."""
     provider = load_location_provider(table.location(), table.properties)
-    directories = sorted({each.rstrip("/") for each in (table.location(), provider.data_path, provider.metadata_path)})
-    return [each for each in directories if not any(each.startswith(f"{other}/") for other in directories)]
+    by_place: dict[str, str] = {}
+    for directory in sorted({table.location(), provider.data_path, provider.metadata_path}):
+        by_place.setdefault(_find_place(table.io, directory), directory.rstrip("/"))
+    return [
+        directory
+        for place, directory in by_place.items()
+        if not any(place.startswith(other) for other in by_place if other != place)
+    ]
+
+
+def _find_place(io: FileIO, directory: str) -> str:
+    """Return one spelling of a directory, with a slash at its end. Buckets and local directories have several."""
+    scheme, netloc, path = open_file_io(io.properties).arrow.parse_location(directory, io.properties)
+    return f"{'s3' if scheme in S3_SCHEMES else scheme}://{netloc} {path.rstrip('/')}/"
 
 
 def delete_all(io: FileIO, locations: Iterable[str], is_interrupted: Callable[[], bool] = lambda: False) -> None:

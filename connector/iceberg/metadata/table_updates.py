@@ -40,6 +40,8 @@ SWITCHES: Final = (TableProperties.OBJECT_STORE_ENABLED, TableProperties.WRITE_O
 PREVIOUS_VERSIONS: Final = TableProperties.METADATA_PREVIOUS_VERSIONS_MAX
 NAME_MAPPING: Final = TableProperties.DEFAULT_NAME_MAPPING
 QUOTED_CHARACTERS: Final = 60  # of a value
+_CORRECT: Final = "Correct it in the table (in Spark: ALTER TABLE … SET or UNSET TBLPROPERTIES …)."
+_OTHER_TABLE: Final = "Give the binding another table, which is not encrypted: the files of this one stay encrypted."
 _LAST_ADDED: Final = -1
 _LOCATION: Final = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:)?/[^#?]*", re.DOTALL)
 
@@ -150,6 +152,10 @@ def _name_mapping(table: Table, schema: Schema) -> tuple[TableUpdate, ...]:
     return (SetPropertiesUpdate(updates={NAME_MAPPING: updated.model_dump_json()}),)
 
 
+class FixedPropertyError(ValueError):
+    """A table property that it does not help to change. An encrypted table stays encrypted without it."""
+
+
 class FixedColumns:
     """A catalog that refuses a column of another type in the place of an existing one."""
 
@@ -163,7 +169,7 @@ def check_properties(properties: Mapping[str, str]) -> None:
     # Files that are not encrypted would lie among those that are. PyIceberg also drops the keys from the metadata: no
     # reader could decrypt the others any more.
     if ENCRYPTION in given:
-        raise ValueError(f"{ENCRYPTION} is set, but the connector neither reads nor writes encrypted files")
+        raise FixedPropertyError(f"{ENCRYPTION} is set, but the connector neither reads nor writes encrypted files")
     for name in DIRECTORIES:
         if (path := given.get(name)) and not is_location(path):
             raise ValueError(
@@ -194,10 +200,8 @@ def name_table_in_errors(table: Table) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise UserError(
-            f"Table {'.'.join(table.name())}: table property {error}. Correct it in the table (in Spark: ALTER TABLE … "
-            "SET or UNSET TBLPROPERTIES …)."
-        ) from error
+        remedy = _OTHER_TABLE if isinstance(error, FixedPropertyError) else _CORRECT
+        raise UserError(f"Table {'.'.join(table.name())}: table property {error}. {remedy}") from error
 
 
 @contextmanager

@@ -1,0 +1,141 @@
+"""Rows are found by keys of which their data file lacks a part. Other engines may leave out of a file what its
+partition says, or the default of a column."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.expressions import EqualTo
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.transforms import BucketTransform, IdentityTransform
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    LongType,
+    NestedField,
+    PrimitiveType,
+    StringType,
+    TimestamptzType,
+)
+
+from connector.encoding.key_tables import keys_of_texts
+from connector.encoding.row_search import search
+from connector.encoding.searched_keys import Keys
+from connector.iceberg.commits.commit import commit_all_or_raise
+from connector.iceberg.metadata.listed_files import ManifestReader
+from connector.iceberg.table_view import TableViews
+from connector.model.binding import KeyPart, Updates
+from connector.model.state import FileList, StagedCommit, WriterId
+from support.altered_tables import ID, PATH, table_of
+from support.staged_files import place_of
+from support.staged_rows import WRITER, staged
+from support.tables import local_catalog, upgrade_to_version_3
+from support.updated_rows import land, make_table, row, stage_updates, values_of
+
+BY_ID: Final = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "id"))
+OTHER: Final = WriterId("another/engine", "orders", WRITER.key_range)
+EQUAL: Any = EqualTo  # its constructor has no types
+
+# By type: a value, and the same as a part of a key.
+VALUES: Final[Mapping[PrimitiveType, tuple[Any, str]]] = {
+    LongType(): (7, "7"),
+    DoubleType(): (0.5, "0.5"),
+    BooleanType(): (True, "true"),
+    StringType(): ("new", '"new"'),
+    DecimalType(9, 2): (Decimal("12.50"), '"12.50"'),
+    DateType(): (date(2026, 11, 23), '"2026-11-23"'),
+    TimestamptzType(): (datetime(2026, 11, 23, 12, tzinfo=UTC), '"2026-11-23T12:00:00Z"'),
+    BinaryType(): (b"\x00\xff", '"AP8="'),
+}
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    return local_catalog(tmp_path)
+
+
+def without(column: str, commit: StagedCommit) -> StagedCommit:
+    """The same transaction. Its files lack a column, as another engine writes them."""
+    assert not isinstance(commit.files, FileList)
+    files = []
+    for file in commit.files:
+        place = place_of(file.path)
+        pq.write_table(pq.read_table(place).drop_columns([column]), place)
+        files.append(msgspec.structs.replace(file, size=place.stat().st_size, columns=()))
+    return replace(commit, files=tuple(files))
+
+
+def find(catalog: Catalog, parts: Sequence[KeyPart], types: Sequence[PrimitiveType], *keys: str) -> list[str]:
+    """The keys that the table has rows of."""
+    table = catalog.load_table(PATH)
+    texts = pa.array(keys, pa.string())
+    searched = Keys(keys_of_texts(texts, parts, types), Updates(tuple(parts), document_id=99))
+    return [
+        keys[place]
+        for file in TableViews(ManifestReader()).view(table, ()).files
+        for found in search(table.io, file, searched, with_documents=False)
+        for place in found.keys
+    ]
+
+
+@pytest.mark.parametrize("column_type", VALUES, ids=str)
+def test_a_key_is_found_that_only_the_partition_has(catalog: Catalog, column_type: PrimitiveType) -> None:
+    spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "part"))
+    table_of(catalog, ID, NestedField(2, "part", column_type), spec=spec)
+    value, text = VALUES[column_type]
+    rows = [{"id": 1, "part": value}, {"id": 2, "part": None}]
+    commit_all_or_raise(catalog, [without("part", staged(catalog, *rows))])
+    parts = KeyPart(1, "/id"), KeyPart(2, "/part")
+    keys = [f"[1,{text}]", "[1,null]", f"[2,{text}]", "[2,null]"]
+    assert find(catalog, parts, [LongType(), column_type], *keys) == [keys[0], keys[3]]
+
+
+def test_a_transformed_partition_does_not_say_what_a_column_has(catalog: Catalog) -> None:
+    spec = PartitionSpec(PartitionField(2, 1000, BucketTransform(4), "bucket"))
+    table_of(catalog, ID, NestedField(2, "part", LongType()), spec=spec)
+    commit_all_or_raise(catalog, [without("part", staged(catalog, {"id": 1, "part": 7}))])
+    keys = [f"[{number}]" for number in range(8)]
+    assert find(catalog, [KeyPart(2, "/part")], [LongType()], *keys, "[null]") == ["[null]"]
+
+
+def test_a_key_is_found_that_only_the_default_of_its_column_has(catalog: Catalog) -> None:
+    table_of(catalog, ID, rows=[[{"id": 1}]])
+    upgrade_to_version_3(catalog, PATH)
+    file = place_of(catalog.load_table(PATH).metadata_location)
+    metadata = json.loads(file.read_text())
+    [schema] = metadata["schemas"]
+    added = {"id": 2, "name": "part", "type": "long", "required": False, "initial-default": 7}
+    metadata |= {"schemas": [{**schema, "fields": [*schema["fields"], added]}], "last-column-id": 2}
+    file.write_text(json.dumps(metadata))
+    parts = KeyPart(1, "/id"), KeyPart(2, "/part")
+    assert find(catalog, parts, [LongType(), LongType()], "[1,7]", "[1,null]") == ["[1,7]"]
+
+
+def test_a_row_whose_key_only_its_partition_has_is_replaced(catalog: Catalog) -> None:
+    make_table(catalog, BY_ID)
+    land(catalog, {2: "a"})
+    commit_all_or_raise(catalog, [without("id", staged(catalog, row(1, "a"), writer=OTHER))])
+    land(catalog, {1: "b"})
+    assert values_of(catalog) == {1: "b", 2: "a"}
+
+
+def test_a_row_that_another_engine_has_moved_to_a_file_without_its_key_is_replaced(catalog: Catalog) -> None:
+    make_table(catalog, BY_ID)
+    land(catalog, {1: "a", 2: "a"})
+    waiting = stage_updates(catalog, {1: "b"})
+    catalog.load_table(PATH).delete(EQUAL("id", 1))
+    commit_all_or_raise(catalog, [without("id", staged(catalog, row(1, "a"), writer=OTHER))])
+    commit_all_or_raise(catalog, [waiting])
+    assert values_of(catalog) == {1: "b", 2: "a"}
