@@ -588,6 +588,7 @@ def test_an_interrupted_compaction_commits_nothing(catalog: Catalog) -> None:
         ("min-input-files", "few"),
         ("min-input-files", "1"),
         ("delete-ratio-threshold", "0"),
+        ("delete-ratio-threshold", "nan"),
         ("max-file-size-bytes", "1"),
     ],
 )
