@@ -273,9 +273,13 @@ def test_a_session_that_ends_waits_for_nothing(catalog: Catalog, monkeypatch: py
     released.set()
 
 
-def test_located_rows_are_deleted_after_their_commit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("max_age", ["1000", "a while"], ids=str)
+def test_located_rows_are_deleted_after_their_commit(tmp_path: Path, max_age: str) -> None:
+    """Also if nothing can be said of the table's snapshots."""
     catalog = local_catalog(tmp_path)
     make_table(catalog)
+    with catalog.load_table(PATH).transaction() as transaction:
+        transaction.set_properties({MAX_AGE: max_age})
     commit.commit_all_or_raise(catalog, [stage_updates(catalog, {1: "a", 2: "a"})])
     staged = stage_updates(catalog, {1: "b"})
     [outcome] = commit.try_commits(catalog, [staged])

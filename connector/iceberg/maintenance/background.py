@@ -117,8 +117,6 @@ class Maintenance:
             return
         path = TableIdentifier(*table.name())
         self._note_commit(recent.newest, recent.count)
-        dropped = find_dropped_metadata(recent.named_before, after) if must_delete_old_metadata(table) else ()
-        is_expiry_due = bool(find_due(after, time.time_ns() // 1_000_000))
         if recent.located:
             # The fence has passed: a process that still reads them would be refused.
             self._perform(
@@ -129,6 +127,8 @@ class Maintenance:
                     "remove_located_rows",
                 )
             )
+        # Invalid properties of the table stop only what they are about.
+        dropped = find_dropped_metadata(recent.named_before, after) if must_delete_old_metadata(table) else ()
         if dropped:
             self._perform(
                 _Task(
@@ -138,7 +138,7 @@ class Maintenance:
                     "remove_old_metadata",
                 )
             )
-        if is_expiry_due and not is_interrupted():
+        if find_due(after, time.time_ns() // 1_000_000) and not is_interrupted():
             self._perform(self._expiry(path))
 
     def finish_earlier_work(self, tables: Sequence[BoundTable], staged: Sequence[StagedCommit]) -> None:
