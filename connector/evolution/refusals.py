@@ -110,7 +110,7 @@ class Limits:
         if obstacle is None:
             return ""
         if self.table.is_of(self.materialization):
-            remedies.append("increment the binding's backfill, which replaces the table")
+            remedies.append("increment the binding's backfill, which replaces the table's rows")
         else:
             remedies.append("choose another table name for the binding")
         if not wanted.is_indispensable:

@@ -34,7 +34,7 @@ def _write_decimal(_: DecimalType, value: Decimal) -> bytes:
 
 _REMEDY: Final = (
     "The staged rows stay in the task's state. Give them up with `materialize-iceberg fence reset --staged "
-    "skip`, or backfill the binding, which begins with a new table."
+    "skip`, or backfill the binding, which replaces all rows."
 )
 
 
