@@ -153,6 +153,19 @@ def test_a_warehouse_that_cannot_be_used_is_named(tmp_path: Path, obstacle: str)
         open_catalog(local(tmp_path / "wh"))
 
 
+@pytest.mark.parametrize("name", ["of#1", "of?1", "of 1"])
+def test_a_table_is_found_by_a_path_that_would_be_cut_as_a_uri(tmp_path: Path, name: str) -> None:
+    """Another engine may have registered it. What writes to the table says what is wrong with its location."""
+    catalog = open_catalog(local(tmp_path / "warehouse"))
+    catalog.create_namespace("ns")
+    made = catalog.create_table("ns.t", SCHEMA).metadata_location.removeprefix("file://")
+    metadata = tmp_path / name / "1.metadata.json"
+    metadata.parent.mkdir()
+    metadata.write_bytes(Path(made).read_bytes())
+    catalog.register_table("ns.registered", str(metadata))
+    assert catalog.load_table("ns.registered").metadata_location == str(metadata)
+
+
 def test_tables_of_a_warehouse_that_was_moved_are_found_once_its_old_path_leads_there(tmp_path: Path) -> None:
     old, new, path = tmp_path / "old", tmp_path / "new", ("ns", "t")
     with open_catalog(local(old)) as catalog:
