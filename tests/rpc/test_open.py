@@ -37,6 +37,25 @@ def test_open_is_answered_before_what_writes_and_searches_is_loaded(tmp_path: Pa
     assert not loaded & {"botocore", "numpy", "pyarrow", "pyspark", *later}
 
 
+@pytest.mark.spark
+def test_recovery_is_searched_for_garbage(tmp_path: Path) -> None:
+    """It can take long, and what it left would stay for the rest of the session."""
+    program = f"""
+import gc
+from connector.rpc.open import handle_open
+from connector.session import open_tables
+from protocol.flow import Materialization
+from protocol.request import Open
+open_tables.bind_all = lambda *_: print(gc.isenabled()) or []
+catalog = {{"catalog_type": "Local", "warehouse": {str(tmp_path)!r}}}
+task = Materialization("acmeCo/task", config={{"namespace": "shop", "catalog": catalog}})
+with handle_open(Open(task)):
+    pass
+"""
+    ended = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert ended.stdout == "True\n"
+
+
 def test_what_files_in_s3_have_taken_of_memory_is_taken_again() -> None:
     """By an allocator that can: Arrow's own keeps ten megabytes for each file that was written at once."""
     program = """
