@@ -4,16 +4,21 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from statistics import median
+from typing import Any, Final, TypeAlias
 
 from benchmarks import commits, publishing, spec, stores, targets, transactions
 from benchmarks.report import REPOSITORY, conditions, write
-from benchmarks.targets import COLUMNS, Baseline, Figures, Unit
+from benchmarks.targets import COLUMNS, Baseline, Figures, Measured, Unit
 
 PAGE: Final = REPOSITORY / "docs" / "performance.md"
 ROWS: Final = 1_000_000  # a gigabyte
 COMMITS: Final = 5000
 PARTS: Final = ("spec", "stores", "transactions", "publishing", "commits")
+
+
+# Rows/s, seconds, or the other units of the lines.
+_Raw: TypeAlias = Mapping[targets.Line, float]
 
 
 @dataclass(frozen=True)
@@ -27,13 +32,14 @@ class Line:
     form: str
     reached: float  # in this unit
     seconds: float | None  # of a time
+    baseline_seconds: float
 
 
 def main() -> int:
     arguments = _arguments()
     before = conditions()
     given = stores.inputs(stores.FORMS, ROWS)
-    parts: dict[str, Callable[[], Iterator[Figures]]] = {
+    parts: dict[str, Callable[[], Iterator[_Raw]]] = {
         "spec": _spec,
         "stores": lambda: _stores(given),
         "transactions": _transactions,
@@ -44,54 +50,62 @@ def main() -> int:
     if arguments.ten_gigabytes:
         parts["ten gigabytes"] = lambda: _ten_gigabytes(given)
         wanted.append("ten gigabytes")
-    figures: dict[Any, float] = {}
+    figures: dict[targets.Line, Measured] = {}
+    baselines = [given[0].baseline]
     for name in wanted:
         print(f"measuring: {name}", file=sys.stderr, flush=True)
         try:
             for some in parts[name]():
-                figures |= some
+                # The speed of a shared machine changes within minutes: R is measured before and after each column.
+                baselines.append(stores.measure_baseline(given[0].path, ROWS))
+                beside = _mean(*baselines[-2:])
+                figures |= {line: Measured(figure, beside) for line, figure in some.items()}
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the other lines are still of use
             print(f"{name}: {error or type(error).__name__}", file=sys.stderr, flush=True)
-    _report(before, figures, given, arguments.write)
+    _report(before, figures, baselines, arguments.write)
     return 0
 
 
-def _report(before: Mapping[str, Any], figures: Figures, given: Sequence[stores.Input], is_written: bool) -> None:
-    plain = given[0]
-    seconds = plain.rows / plain.yardstick
-    baseline = Baseline(plain.megabytes / seconds, seconds)
+def _mean(one: Baseline, other: Baseline) -> Baseline:
+    return Baseline(one.rows, one.megabytes, (one.seconds + other.seconds) / 2)
+
+
+def _report(before: Mapping[str, Any], figures: Figures, baselines: Sequence[Baseline], is_written: bool) -> None:
+    seconds = [baseline.seconds for baseline in baselines]
     load = before["load_before"][0]
     text = (
-        f"Measured on {before['measured_at'][:10]}: R is {baseline.megabytes_per_second:.0f} MB/s, so its time is "
-        f"{seconds:.1f} s, {before['cores']} cores, load {load:.1f} before the run.\n\n"
-        + "\n".join([*targets.headlines(figures, baseline), "", *targets.table(figures, baseline)])
+        f"Measured on {before['measured_at'][:10]}: R's time is {median(seconds):.1f} s ({min(seconds):.1f} to "
+        f"{max(seconds):.1f} s in {len(seconds)} measurements), {baselines[0].megabytes / median(seconds):.0f} MB/s. "
+        f"{before['cores']} cores, load {load:.1f} before the run.\n\n"
+        + "\n".join([*targets.headlines(figures), "", *targets.table(figures)])
         + "\n"
     )
     print(text)
-    write("all", before, [_line(key, figure, baseline) for key, figure in figures.items()])
+    write("all", before, [_line(line, measured) for line, measured in figures.items()])
     if is_written:
         PAGE.write_text(targets.replaced(PAGE.read_text(), text))
 
 
-def _line(key: tuple[targets.Target, targets.Column], figure: float, baseline: Baseline) -> Line:
-    target, (catalog, form) = key
-    seconds = figure if target.unit is Unit.TIME else None
-    reached = target.express(figure, baseline)
-    return Line(target.work, target.limit, target.unit.value, catalog, form, reached, seconds)
+def _line(line: targets.Line, measured: Measured) -> Line:
+    target, (catalog, form) = line
+    seconds = measured.figure if target.unit is Unit.TIME else None
+    reached = measured.express(target.unit)
+    unit = target.unit.value
+    return Line(target.work, target.limit, unit, catalog, form, reached, seconds, measured.baseline.seconds)
 
 
-def _spec() -> Iterator[Figures]:
+def _spec() -> Iterator[_Raw]:
     yield {(targets.SPEC, COLUMNS[0]): spec.measure().to_the_answer / 1000}
 
 
-def _stores(given: Sequence[stores.Input]) -> Iterator[Figures]:
+def _stores(given: Sequence[stores.Input]) -> Iterator[_Raw]:
     """Memory is that of both transactions: Spark's first and the one after it."""
     cores = conditions()["cores"]
     for column, source in _by_column(given):
         cold, warm = stores.measure(source, column[0], transactions=2)
         yield {
-            (targets.COLD, column): cold.ratio,
-            (targets.WARM, column): warm.ratio,
+            (targets.COLD, column): cold.rows_per_second,
+            (targets.WARM, column): warm.rows_per_second,
             (targets.PROCESSOR, column): cold.stores_cpu_seconds,
             (targets.PROCESSOR_OF_SERVERS, column): cold.servers_cpu_seconds,
             (targets.MEMORY, column): warm.peak_pss_megabytes,
@@ -99,12 +113,12 @@ def _stores(given: Sequence[stores.Input]) -> Iterator[Figures]:
         }
 
 
-def _ten_gigabytes(given: Sequence[stores.Input]) -> Iterator[Figures]:
+def _ten_gigabytes(given: Sequence[stores.Input]) -> Iterator[_Raw]:
     for column, source in _by_column(given):
         (one,) = stores.measure(source, column[0], transactions=1)
         (ten,) = stores.measure(source.repeated(10), column[0], transactions=1)
         yield {
-            (targets.TEN_GIGABYTES, column): ten.ratio,
+            (targets.TEN_GIGABYTES, column): ten.rows_per_second,
             (targets.TEN_GIGABYTES_MEMORY, column): ten.peak_pss_megabytes / one.peak_pss_megabytes,
         }
 
@@ -114,31 +128,31 @@ def _by_column(given: Sequence[stores.Input]) -> list[tuple[targets.Column, stor
     return [(column, forms[column[1]]) for column in COLUMNS]
 
 
-def _transactions() -> Iterator[Figures]:
+def _transactions() -> Iterator[_Raw]:
     for column in COLUMNS:
         catalog, form = column
         one = transactions.measure(transactions.Load(form, tables=1, rows=100, transactions=5), catalog)
         eight = transactions.measure(transactions.Load(form, tables=8, rows=1000, transactions=30), catalog)
         many = transactions.measure(transactions.Load(form, tables=200, rows=100, transactions=5), catalog)
-        yield {
-            (targets.OPENED, column): eight.process_start_to_opened,
-            (targets.FIRST, column): eight.process_start_to_first_started_commit,
-            (targets.EIGHT, column): eight.first_store_to_started_commit_median,
-            (targets.EIGHT_ACKNOWLEDGED, column): eight.acknowledge_median,
-            (targets.MANY, column): many.first_store_to_started_commit_median,
-            (targets.MANY_ACKNOWLEDGED, column): many.acknowledge_median,
-            (targets.MANY_MEMORY, column): many.peak_pss_megabytes - one.peak_pss_megabytes,
+        figures = {
+            targets.OPENED: eight.process_start_to_opened,
+            targets.FIRST: eight.process_start_to_first_started_commit,
+            targets.EIGHT: eight.first_store_to_started_commit_median,
+            targets.EIGHT_ACKNOWLEDGED: eight.acknowledge_median,
+            targets.MANY: many.first_store_to_started_commit_median,
+            targets.MANY_ACKNOWLEDGED: many.acknowledge_median,
+            targets.MANY_MEMORY: many.peak_pss_megabytes - one.peak_pss_megabytes,
         }
-        if catalog == "rest":
-            yield {
-                (targets.EIGHT_OWN, column): eight.first_store_to_started_commit_own,
-                (targets.EIGHT_ACKNOWLEDGED_OWN, column): eight.acknowledge_own,
-                (targets.MANY_OWN, column): many.first_store_to_started_commit_own,
-                (targets.MANY_ACKNOWLEDGED_OWN, column): many.acknowledge_own,
-            }
+        own = {
+            targets.EIGHT_OWN: eight.first_store_to_started_commit_own,
+            targets.EIGHT_ACKNOWLEDGED_OWN: eight.acknowledge_own,
+            targets.MANY_OWN: many.first_store_to_started_commit_own,
+            targets.MANY_ACKNOWLEDGED_OWN: many.acknowledge_own,
+        }
+        yield {(target, column): figure for target, figure in (figures | (own if catalog == "rest" else {})).items()}
 
 
-def _publishing() -> Iterator[Figures]:
+def _publishing() -> Iterator[_Raw]:
     *_, hundred, two_hundred = publishing.measure("rest", publishing.BINDINGS)
     seconds = two_hundred.validate + two_hundred.apply
     column = ("rest", "plain")
@@ -148,7 +162,7 @@ def _publishing() -> Iterator[Figures]:
     }
 
 
-def _commits() -> Iterator[Figures]:
+def _commits() -> Iterator[_Raw]:
     measured = commits.measure(COMMITS)
     yield {
         (targets.COMMITS, COLUMNS[0]): measured.ratio,

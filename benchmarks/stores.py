@@ -21,6 +21,7 @@ from benchmarks.connector import Connector
 from benchmarks.process_tree import Memory, PeakMemory, cpu_seconds
 from benchmarks.report import REPOSITORY, conditions, publish
 from benchmarks.servers import Lake, lake
+from benchmarks.targets import Baseline, Measured, Unit
 from fixtures.collection import NAMESPACE, Collection
 from fixtures.conversation import line, opening
 
@@ -49,7 +50,7 @@ class Measurement:
     seconds: float
     megabytes_per_second: float
     rows_per_second: float
-    yardstick_rows_per_second: float
+    baseline_rows_per_second: float
     ratio: float
     feeder_megabytes_per_second: float
     commit_seconds: float
@@ -63,14 +64,14 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Input:
-    """A file of Store lines that is fed a number of times for one transaction; and how many of its rows the yardstick
-    converts, and the feeder feeds, in a second."""
+    """A file of Store lines that is fed a number of times for one transaction; the baseline; and how many of its rows
+    the feeder feeds in a second."""
 
     form: str
     path: Path
     rows: int
     times: int
-    yardstick: float
+    baseline: Baseline
     feeder: float
 
     @property
@@ -106,17 +107,17 @@ def main() -> int:
 def inputs(forms: Sequence[str], count: int, times: int = 1, step: int = rows.STEP) -> list[Input]:
     """The packed form is compared with the conversion of its plain twin, row for row."""
     paths = {form: rows.store_lines(CACHE, count, packed=form == "packed", step=step) for form in {"plain", *forms}}
-    yardstick = count / _convert(paths["plain"])
-    return [_input(form, paths[form], count, times, yardstick) for form in forms]
+    baseline = measure_baseline(paths["plain"], count)
+    return [_input(form, paths[form], count, times, baseline) for form in forms]
 
 
-def _input(form: str, path: Path, count: int, times: int, yardstick: float) -> Input:
+def _input(form: str, path: Path, count: int, times: int, baseline: Baseline) -> Input:
     _feed_a_reader(path)  # the disk is not what is measured: the file is in the page cache afterwards
     feeder = count / _feed_a_reader(path)
-    if feeder < FEEDER_MARGIN * yardstick:
-        needed = FEEDER_MARGIN * yardstick
+    needed = FEEDER_MARGIN * count / baseline.seconds
+    if feeder < needed:
         sys.exit(f"the feeder reaches {feeder:,.0f} rows/s, and must reach {needed:,.0f}: nothing is reported")
-    return Input(form, path, count * times, times, yardstick, feeder)
+    return Input(form, path, count * times, times, baseline, feeder)
 
 
 def measure(
@@ -149,8 +150,8 @@ def _measurement(catalog: str, given: Input, number: int, taken: Transaction, fi
         seconds=taken.seconds,
         megabytes_per_second=given.megabytes / taken.seconds,
         rows_per_second=given.rows / taken.seconds,
-        yardstick_rows_per_second=given.yardstick,
-        ratio=given.rows / taken.seconds / given.yardstick,
+        baseline_rows_per_second=given.baseline.rows / given.baseline.seconds,
+        ratio=Measured(given.rows / taken.seconds, given.baseline).express(Unit.SPEED),
         feeder_megabytes_per_second=given.feeder * given.megabytes / given.rows,
         commit_seconds=taken.commit_seconds,
         peak_rss_megabytes=taken.peak.rss / MB,
@@ -212,10 +213,12 @@ def _feed_a_reader(path: Path) -> float:
     return time.perf_counter() - began
 
 
-def _convert(plain: Path) -> float:
-    with tempfile.TemporaryDirectory(dir=CACHE, prefix="yardstick-") as directory:
+def measure_baseline(plain: Path, count: int) -> Baseline:
+    """Measure R with a file of this many plain rows."""
+    with tempfile.TemporaryDirectory(dir=CACHE, prefix="baseline-") as directory:
         command = [sys.executable, "-m", "benchmarks.conversion", str(plain), str(Path(directory) / "stores.parquet")]
-        return float(subprocess.run(command, check=True, capture_output=True).stdout)
+        seconds = float(subprocess.run(command, check=True, capture_output=True).stdout)
+    return Baseline(count, plain.stat().st_size / MB, seconds)
 
 
 def _landed(catalog: Catalog, transactions: int) -> list[tuple[int, list[bool]]]:

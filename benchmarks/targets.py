@@ -1,6 +1,6 @@
 """What the connector must reach, line by line, and the table that says what it reaches.
 
-Times and speeds are ratios to R, the baseline of the same run. So a slower machine changes nothing.
+Times and speeds are ratios to R, the baseline that was measured beside them. So a slower machine changes nothing.
 """
 
 import sys
@@ -20,7 +20,7 @@ Column: TypeAlias = tuple[str, str]
 class Unit(Enum):
     """The unit of a line's limit and figures."""
 
-    SPEED = "times R's speed"
+    SPEED = "times R's speed"  # measured in rows/s
     TIME = "times R's time"  # measured in seconds
     MEGABYTES = "MB"
     TIMES = "times"
@@ -29,10 +29,34 @@ class Unit(Enum):
 
 @dataclass(frozen=True)
 class Baseline:
-    """R: how fast it converts the plain rows, and how long it takes for the gigabyte."""
+    """R: the plain gigabyte, and how long R takes for it."""
 
-    megabytes_per_second: float
+    rows: int
+    megabytes: float
     seconds: float
+
+    @property
+    def megabytes_per_second(self) -> float:
+        """R's speed."""
+        return self.megabytes / self.seconds
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A figure as it was measured, and the baseline that was measured beside it."""
+
+    figure: float
+    baseline: Baseline
+
+    def express(self, unit: Unit) -> float:
+        """Return the figure in a line's unit."""
+        match unit:
+            case Unit.SPEED:
+                return self.figure / (self.baseline.rows / self.baseline.seconds)
+            case Unit.TIME:
+                return self.figure / self.baseline.seconds
+            case _:
+                return self.figure
 
 
 @dataclass(frozen=True)
@@ -43,10 +67,6 @@ class Target:
     work: str
     limit: float | None
     unit: Unit
-
-    def express(self, measured: float, baseline: Baseline) -> float:
-        """Return what was measured, in the line's unit."""
-        return measured / baseline.seconds if self.unit is Unit.TIME else measured
 
     def is_met(self, figure: float) -> bool:
         """Whether a figure in the line's unit meets the limit."""
@@ -109,7 +129,8 @@ TARGETS: Final = (
     BINDINGS_GROWTH,
 )
 
-Figures: TypeAlias = Mapping[tuple[Target, Column], float]  # times are in seconds
+Line: TypeAlias = tuple[Target, Column]
+Figures: TypeAlias = Mapping[Line, Measured]
 
 # The figures that README shows: speeds in MB/s and times in seconds, with two digits. More digits differ from run to
 # run.
@@ -120,33 +141,36 @@ HEADLINES: Final = (
 )
 
 
-def headlines(figures: Figures, baseline: Baseline) -> Iterator[str]:
+def headlines(figures: Figures) -> Iterator[str]:
     """Lines of Markdown: the figures of README, for plain rows."""
     yield "| in short | local disk | REST catalog and S3 |"
     yield "|---|---|---|"
     for label, target in HEADLINES:
         measured = [figures.get((target, (catalog, "plain"))) for catalog in PLACES]
-        yield f"| {label} | {' | '.join(_headline(target, figure, baseline) for figure in measured)} |"
+        yield f"| {label} | {' | '.join(_headline(target, figure) for figure in measured)} |"
 
 
-def _headline(target: Target, figure: float | None, baseline: Baseline) -> str:
-    if figure is None:
+def _headline(target: Target, measured: Measured | None) -> str:
+    if measured is None:
         return "not measured"
-    if target.unit is Unit.SPEED:
-        return f"{float(f'{figure * baseline.megabytes_per_second:.2g}'):.0f} MB/s"
-    return f"{figure:.2g} s" if target.unit is Unit.TIME else f"{figure:.0f} {target.unit.value}"
+    match target.unit:
+        case Unit.SPEED:
+            megabytes = measured.figure * measured.baseline.megabytes / measured.baseline.rows
+            return f"{float(f'{megabytes:.2g}'):.0f} MB/s"
+        case Unit.TIME:
+            return f"{measured.figure:.2g} s"
+        case unit:
+            return f"{measured.figure:.0f} {unit.value}"
 
 
-def table(figures: Figures, baseline: Baseline) -> Iterator[str]:
+def table(figures: Figures) -> Iterator[str]:
     """Lines of Markdown. A figure that misses its target is bold, and its line is red."""
     heads = [f"{PLACES[catalog]}, {form}" for catalog, form in COLUMNS]
     yield f"| work | must reach | {' | '.join(heads)} | |"
     yield "|---|---|" + "---|" * (len(COLUMNS) + 1)
     for target in TARGETS:
         expressed = {
-            column: target.express(figures[target, column], baseline)
-            for column in COLUMNS
-            if (target, column) in figures
+            column: figures[target, column].express(target.unit) for column in COLUMNS if (target, column) in figures
         }
         cells = [_cell(target, expressed.get(column)) for column in COLUMNS]
         limit = "" if target.limit is None else f"{target.limit:g} {target.unit.value}"
