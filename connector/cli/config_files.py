@@ -32,6 +32,11 @@ _PROBLEMS: Final = (
     ("another document", "a second document begins. Keep one, and remove the line ---."),
     ("occurs twice", "a key occurs twice. Keep one of them."),
     (
+        "has another type",
+        "the value has a type that configs do not have, such as `!!binary` or `!!set`. Remove the type, and write a "
+        "string, a list or an object.",
+    ),
+    (
         "has no such value",
         "the value does not fit its type, such as the letters in `!!int abc`, or it is a number with thousands of "
         "digits. Correct it, or put it in quotes and remove the type.",
@@ -47,6 +52,8 @@ _SCALARS: Final = (
     ("float", r"[-+]?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?", "-+0123456789"),
     ("merge", "<<", "<"),
 )
+# What PyYAML makes of these has no equivalent in JSON.
+_OTHER_TAGS: Final = {f"tag:yaml.org,2002:{name}" for name in ("binary", "omap", "pairs", "set", "timestamp")}
 
 
 def read_config(file: str) -> Json:
@@ -116,6 +123,8 @@ def _make_loader() -> "type[yaml.SafeLoader]":
         yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - add_implicit_resolver fills it
 
         def construct_object(self, node: Any, deep: bool = False) -> Any:
+            if node.tag in _OTHER_TAGS:
+                raise yaml.constructor.ConstructorError(None, None, "has another type", node.start_mark)
             try:
                 return super().construct_object(node, deep)
             except (ValueError, LookupError, AttributeError, ArithmeticError):  # PyYAML lets them through
