@@ -1,6 +1,6 @@
 """A table's schema after its alterations."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -57,18 +57,29 @@ def plan_schema(
     schema: Schema,
     columns: Sequence[NewColumn],
     identifier: Collection[str],
+    arranged: Collection[int],
     pinned: Collection[int],
     last_column_id: int,
 ) -> Schema:
     """Return the schema of a table that has only these columns, once a backfill has replaced its rows.
 
     A column that does not change keeps its id: partition specs, sort orders and other engines know it by that. So do
-    older rows, which branches may still have. Columns with `pinned` ids, also of columns within them, stay for what
-    depends on them.
+    older rows, which branches may still have. `arranged` are the ids that the current partition spec and sort order
+    have: such a column keeps its id even if it stays optional for that. Columns with `pinned` ids, also of columns
+    within them, stay for what depends on them.
     """
     before = {field.name: field for field in schema.fields}
-    ids = count(last_column_id + 1)
-    fields = [_follow(before.get(column.name), column, ids) for column in columns]
+    usable, ids = find_usable_ids(schema, columns, identifier), count(last_column_id + 1)
+
+    def follow(column: NewColumn) -> NestedField:
+        required, number = column.required, usable.get(column.name)
+        if number is None or (_becomes_required(before[column.name], column) and number not in arranged):
+            number = next(ids)
+        elif not before[column.name].required:
+            required = False
+        return NestedField(number, column.name, column.type, required=required, doc=column.doc or None)
+
+    fields = [follow(column) for column in columns]
     held = {field.field_id for field in fields}
     taken = {fold_case(field.name) for field in fields}
     for field in schema.fields:
@@ -80,24 +91,24 @@ def plan_schema(
     return Schema(*fields, identifier_field_ids=identifiers)
 
 
-def find_kept_ids(schema: Schema, columns: Iterable[NewColumn]) -> dict[str, int]:
-    """Find the columns that a backfill leaves as they are. Returns their ids by name."""
+def find_usable_ids(schema: Schema, columns: Iterable[NewColumn], identifier: Collection[str]) -> dict[str, int]:
+    """Find the columns that partitions and a sort order can use before and after a backfill. Returns ids by name.
+
+    A column never becomes required under its id, because an older row may have no value for it. So an optional column
+    stays optional, and cannot become an identifier field.
+    """
     before = {field.name: field for field in schema.fields}
     return {
-        column.name: before[column.name].field_id
+        column.name: old.field_id
         for column in columns
-        if column.name in before and _is_kept(before[column.name], column)
+        if (old := before.get(column.name))
+        and old.field_type == column.type
+        and not (_becomes_required(old, column) and column.name in identifier)
     }
 
 
-def _is_kept(before: NestedField, column: NewColumn) -> bool:
-    # A column never becomes required under its id: an older row may have no value for it.
-    return before.field_type == column.type and (before.required or not column.required)
-
-
-def _follow(before: NestedField | None, column: NewColumn, ids: Iterator[int]) -> NestedField:
-    number = before.field_id if before and _is_kept(before, column) else next(ids)
-    return NestedField(number, column.name, column.type, required=column.required, doc=column.doc or None)
+def _becomes_required(before: NestedField, column: NewColumn) -> bool:
+    return column.required and not before.required
 
 
 @dataclass(frozen=True)

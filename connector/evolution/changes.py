@@ -7,7 +7,7 @@ from typing import Final, get_args
 from pyiceberg.types import TimestamptzNanoType, TimestamptzType
 
 from connector.config.values import RETAIN_EXISTING_DATA
-from connector.evolution.altered_schema import find_kept_ids
+from connector.evolution.altered_schema import find_usable_ids
 from connector.evolution.arrangement_terms import ResolvedTerms, Source, resolve_terms
 from connector.evolution.columns import Evolution
 from connector.evolution.field_config import (
@@ -32,6 +32,7 @@ from connector.evolution.table_change import (
     StartBackfill,
     TableChange,
     Target,
+    name_identifiers,
 )
 from connector.evolution.type_mapping import choose_type, find_decimal_problem, is_key, is_required
 from connector.host.errors import UserError
@@ -209,8 +210,9 @@ def _plan_backfill(table: ExistingTable, target: Target) -> list[TableChange]:
         )
     if any(column.type != fixed for column, fixed in zip(target.columns, table.fixed_types, strict=False)):
         return [DropTable(target.path, table.uuid, OTHER_TYPES), _plan_creation(target)]
-    kept = find_kept_ids(table.schema, target.columns)
-    sources = [Source(column.field, column.name, column.type, kept.get(column.name)) for column in target.columns]
+    identifier = name_identifiers(target.columns, target.has_unique_keys)
+    usable = find_usable_ids(table.schema, target.columns, identifier)
+    sources = [Source(column.field, column.name, column.type, usable.get(column.name)) for column in target.columns]
     resolved = _resolve_terms(target, sources)
     _refuse(target, resolved.problems)
     evolution = Evolution(table, target.path, target.owner.materialization, target.schema_evolution)

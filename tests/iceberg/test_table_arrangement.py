@@ -25,6 +25,7 @@ from connector.evolution.changes import plan_changes
 from connector.evolution.table_change import Alteration, NewColumn, TableChange, Target
 from connector.host.errors import UserError
 from connector.iceberg.metadata.table_arrangement import find_arrangement
+from connector.iceberg.metadata.table_updates import find_generation, restrict_to_generation
 from connector.iceberg.tables import evolve, find
 from connector.model import binding as model
 from connector.model.binding import Arrangement
@@ -40,8 +41,8 @@ PATH: Final = TableIdentifier("shop", "orders")
 OWNER: Final = Owner(MATERIALIZATION, "shop%2Forders.v0")
 
 
-def column(name: str, type_: PrimitiveType, former: str = "") -> NewColumn:
-    return NewColumn(name, name, type_, required=False, doc="", is_indispensable=name == "id", former=former)
+def column(name: str, type_: PrimitiveType, former: str = "", *, required: bool = False) -> NewColumn:
+    return NewColumn(name, name, type_, required=required, doc="", is_indispensable=name == "id", former=former)
 
 
 ID, NOTE, AT = column("id", LongType()), column("a.b/`note`", StringType()), column("at", TimestamptzType())
@@ -236,6 +237,25 @@ def test_a_backfill_makes_a_new_table_if_its_partitions_need_a_new_column(
     )
     assert created.description.endswith(f"partitioned by {name}")
     assert spec(catalog) == [(1000, name, name, "identity")]
+
+
+@pytest.mark.parametrize("setting", ["partition_by", "sort_by"])
+def test_a_backfill_keeps_a_column_that_the_arrangement_has_even_if_it_would_be_required(
+    catalog: Catalog, setting: str
+) -> None:
+    wanted = ("extra", None) if setting == "partition_by" else (None, "extra")
+    fit(catalog, target(None))
+    fit(catalog, target(*wanted, columns=(ID, NOTE, AT, EXTRA)))
+    uuid = catalog.load_table(PATH).metadata.table_uuid
+    now_required = column("extra", StringType(), required=True)
+    for is_named in (False, True):
+        done = fit(catalog, backfilled(*(wanted if is_named else (None, None)), ID, NOTE, AT, now_required))
+        assert [type(change).__name__ for change in done] == ([] if is_named else ["StartBackfill"])
+    table = catalog.load_table(PATH)
+    awaited = restrict_to_generation(table, find_generation(table, MATERIALIZATION)).schema()
+    assert (table.metadata.table_uuid, awaited.find_field("extra").field_id) == (uuid, 4)
+    assert [each.name for each in awaited.fields] == [ID.name, NOTE.name, AT.name, EXTRA.name]
+    assert not awaited.find_field("extra").required, "an older row may have no value for it"
 
 
 def test_a_backfill_with_terms_that_cannot_be_is_refused(catalog: Catalog) -> None:

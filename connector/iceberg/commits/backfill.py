@@ -176,10 +176,11 @@ def _list_manifests(table: Table) -> list[ManifestFile]:
 
 
 def _plan_schema(table: Table, change: StartBackfill) -> Schema:
-    metadata = table.metadata
-    pinned = {field.source_id for spec in table.specs().values() for field in spec.fields}
-    pinned.update(field.source_id for field in table.sort_order().fields)
-    return plan_schema(table.schema(), change.target.columns, change.identifier, pinned, metadata.last_column_id)
+    arranged = {field.source_id for field in table.spec().fields}
+    arranged.update(field.source_id for field in table.sort_order().fields)
+    pinned = arranged | {field.source_id for spec in table.specs().values() for field in spec.fields}
+    columns, last_column_id = change.target.columns, table.metadata.last_column_id
+    return plan_schema(table.schema(), columns, change.identifier, arranged, pinned, last_column_id)
 
 
 def _name_writer(owner: Owner) -> WriterId:
