@@ -10,6 +10,7 @@ from connector.iceberg.commits.writers import RecordedWriter
 from connector.iceberg.maintenance.table_health import TableHealth
 from connector.iceberg.table_status import LastSnapshot, TableStatus
 from connector.model.owner import Owner
+from protocol.flow import Json
 
 VERDICT_TEXTS: Final = {
     Verdict.SUPERSEDED: "superseded: a backfill came after it",
@@ -52,10 +53,17 @@ def encode_writers(writers: Sequence[RecordedWriter]) -> list[dict[str, Any]]:
             "materialization": writer.owner and writer.owner.materialization,
             "stateKey": writer.owner and writer.owner.state_key,
             "lastCommit": writer.last_commit and writer.last_commit.isoformat(),
-            "lastReset": json.loads(writer.last_reset) if writer.last_reset else None,
+            "lastReset": writer.last_reset and _parse_note(writer.last_reset),
         }
         for writer in writers
     ]
+
+
+def _parse_note(note: str) -> Json:
+    try:
+        return json.loads(note)
+    except ValueError:
+        return note  # somebody has changed the table's property
 
 
 def encode_staged(verdicts: Sequence[Judged]) -> list[dict[str, Any]]:
@@ -154,7 +162,7 @@ def encode_status(status: TableStatus) -> dict[str, Any]:
             "maxPublishedAt": fresh.last.isoformat(),
             "upsertedRows": fresh.upserted,
             "deletedRows": fresh.deleted,
-            "offsets": json.loads(fresh.offsets) if fresh.offsets else None,
+            "offsets": fresh.offsets,
         },
         "columns": [
             {"name": column.name, "type": str(column.field_type), "required": column.required}

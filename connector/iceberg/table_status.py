@@ -1,5 +1,6 @@
 """The status of a table, as `inspect` shows it: its size, its last commit, its writers and what is staged for it."""
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -35,6 +36,7 @@ from connector.model.owner import Owner
 from connector.model.state import StagedCommit
 from connector.model.table_identifier import Generation, TableIdentifier
 from connector.storage import storage_errors
+from protocol.flow import Json
 
 ENGINE: Final = "engine-name"  # in the summaries of other engines
 TOTALS: Final = ("total-records", "total-data-files", "total-delete-files", "total-files-size")
@@ -58,7 +60,7 @@ class Freshness:
     last: datetime
     upserted: int  # rows that it wrote
     deleted: int  # older versions of rows
-    offsets: str  # how far its source was read: a JSON object; "" if the snapshot does not say
+    offsets: Json  # how far its source was read, by journal; None if the snapshot does not say
 
 
 @dataclass(frozen=True)
@@ -205,9 +207,10 @@ def _read_freshness(table: Table) -> Freshness | None:
         try:
             first, last = (datetime.fromisoformat(summary[name]) for name in (SUMMARY_FIRST, SUMMARY_LAST))
             upserted, deleted = int(summary["added-records"]), int(summary[SUMMARY_DELETED])
+            offsets = json.loads(summary.get(SUMMARY_OFFSETS, "null"))
         except (KeyError, ValueError):
             continue  # another engine may write what it likes
-        return Freshness(first, last, upserted, deleted, summary.get(SUMMARY_OFFSETS, ""))
+        return Freshness(first, last, upserted, deleted, offsets)
     return None
 
 

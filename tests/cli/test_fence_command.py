@@ -22,6 +22,7 @@ from connector.cli.flow_files import ConfigFile
 from connector.host.errors import CommitUnknownError, FencedError, RetryableError, UserError
 from connector.iceberg.commits import commit, fence
 from connector.iceberg.commits.reset import Decision, perform_reset, plan_reset
+from connector.iceberg.commits.writers import RESET_PREFIX
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from connector.model import state
 from connector.model.state import StagedCommit, WriterId
@@ -289,6 +290,16 @@ def test_the_reason_is_recorded_in_the_table(fenced: Fenced) -> None:
     [writer] = shown(fenced.place())["writers"]
     noted = {name: value for name, value in writer["lastReset"].items() if name != "at"}
     assert noted == {"from": before, "to": recorded(fenced.catalog), "reason": "restored a backup"}
+
+
+def test_a_reason_that_somebody_has_changed_is_shown_as_it_is(fenced: Fenced) -> None:
+    confirmed(fenced.place(fenced.lost), Decision.SKIP)
+    table = fenced.catalog.load_table(PATH)
+    (name,) = (name for name in table.properties if name.startswith(RESET_PREFIX))
+    with table.transaction() as changes:
+        changes.set_properties({name: "by hand"})
+    [writer] = shown(fenced.place())["writers"]
+    assert writer["lastReset"] == "by hand"
 
 
 def test_a_reset_moves_main(fenced: Fenced) -> None:

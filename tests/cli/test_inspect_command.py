@@ -126,7 +126,7 @@ def test_the_freshness_of_the_newest_commit_that_has_times_is_shown(lake: Lake) 
         "flow.offsets": '{"acmeCo/orders/pivot=00":7}',
     }
     snapshots.append(pa.table({"id": pa.array([3, 4, 5], pa.int64())}, schema=REQUIRED_ID), fresh)
-    for other in ({}, {"flow.max-published-at": "soon"}):
+    for other in ({}, {"flow.max-published-at": "soon"}, fresh | {"flow.offsets": "seven"}):
         lake.catalog.load_table(ORDERS).append(pa.table({"id": pa.array([6], pa.int64())}, schema=REQUIRED_ID), other)
     (table,) = lake.inspect()["tables"]
     assert table["freshness"] == {

@@ -32,3 +32,17 @@ def test_the_last_record_names_the_cause(setting: str, value: str, cause: str, t
     (line,) = [line for line in outcome.log.splitlines() if " error " in line]
     assert line == outcome.last_log_line
     assert re.search(cause, line)
+
+
+def test_an_error_after_opened_ends_the_process_without_another_request(tmp_path: Path) -> None:
+    # Open has been answered before the session finds that it cannot listen there.
+    settings = {"spark.master": "yarn", "spark.driver.bindAddress": "192.0.2.1"}
+    runtime = Runtime(tmp_path, config={**CONFIG, "advanced": {"spark": settings}})
+    runtime.apply()
+    with runtime.start() as session:
+        session.opened()
+        outcome = session.connector.wait()
+    assert outcome.status == 1
+    (line,) = [line for line in outcome.log.splitlines() if " error " in line]
+    assert line == outcome.last_log_line
+    assert re.search(r"Spark's tasks cannot be listened for at 192\.0\.2\.1:0", line)
