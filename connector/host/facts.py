@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 
-class OpenedTables(msgspec.Struct, frozen=True):
+class OpenedSession(msgspec.Struct, frozen=True):
     """A session has opened, with these tables. Their metrics begin with 0."""
 
     tables: tuple[str, ...]
@@ -52,7 +52,7 @@ class StagedRows(msgspec.Struct, frozen=True):
     is_recovered: bool = False  # an earlier session has staged it
 
 
-class StagedTransaction(msgspec.Struct, frozen=True):
+class EndedTransaction(msgspec.Struct, frozen=True):
     """The open transaction has ended: all of its rows are staged, or were rejected."""
 
 
@@ -174,12 +174,12 @@ class RefreshedCredentials(msgspec.Struct, frozen=True):
 
 
 Fact: TypeAlias = (
-    OpenedTables
+    OpenedSession
     | ReceivedRows
     | AnsweredLoads
     | TreatedValues
     | StagedRows
-    | StagedTransaction
+    | EndedTransaction
     | CommittedRows
     | EndedCommits
     | FailedAttempt

@@ -53,7 +53,7 @@ class FactCounter:
             if metric.kind is not Kind.GAUGE and metric.labels == labels:
                 self._counts.begin(metric, *values)
 
-    def _count_opened(self, fact: facts.OpenedTables) -> None:
+    def _count_opened(self, fact: facts.OpenedSession) -> None:
         for table in fact.tables:
             self._label(table)
 
@@ -79,7 +79,7 @@ class FactCounter:
             self._counts.add(definitions.BYTES_STAGED, fact.size, table)
         self._waiting.stage(fact)
 
-    def _count_staged_transaction(self, _: facts.StagedTransaction) -> None:
+    def _count_ended_transaction(self, _: facts.EndedTransaction) -> None:
         self._waiting.close()
 
     def _count_committed(self, fact: facts.CommittedRows) -> None:
@@ -154,12 +154,12 @@ class FactCounter:
 
 
 COUNTERS: Final[Mapping[type[Fact], Callable[[FactCounter, Any], None]]] = {
-    facts.OpenedTables: FactCounter._count_opened,
+    facts.OpenedSession: FactCounter._count_opened,
     facts.ReceivedRows: FactCounter._count_received,
     facts.AnsweredLoads: FactCounter._count_loads,
     facts.TreatedValues: FactCounter._count_treated,
     facts.StagedRows: FactCounter._count_staged,
-    facts.StagedTransaction: FactCounter._count_staged_transaction,
+    facts.EndedTransaction: FactCounter._count_ended_transaction,
     facts.CommittedRows: FactCounter._count_committed,
     facts.EndedCommits: FactCounter._count_ended,
     facts.FailedAttempt: FactCounter._count_attempt,

@@ -10,11 +10,11 @@ from connector.host.facts import (
     CommitFailure,
     CommittedRows,
     EndedCommits,
+    EndedTransaction,
     Fact,
     FailedCommit,
-    OpenedTables,
+    OpenedSession,
     StagedRows,
-    StagedTransaction,
     TableState,
     TreatedValues,
 )
@@ -25,7 +25,7 @@ from connector.model.state import StagedCommit
 
 def report_opened(tables: Iterable[str]) -> None:
     """Report the tables of a session."""
-    _emit(OpenedTables(tuple(tables)))
+    _emit(OpenedSession(tuple(tables)))
 
 
 def report_staged(staged: Iterable[StagedCommit], treated: Mapping[int, Tally], tables: Sequence[str]) -> None:
@@ -35,7 +35,7 @@ def report_staged(staged: Iterable[StagedCommit], treated: Mapping[int, Tally], 
     for index, tally in treated.items():
         for _, treatment, values in tally:
             _emit(TreatedValues(tables[index], treatment, values.count))
-    _emit(StagedTransaction())
+    _emit(EndedTransaction())
 
 
 def report_recovered(staged: Sequence[StagedCommit]) -> None:

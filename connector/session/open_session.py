@@ -31,7 +31,7 @@ def open_session(opened: OpenedTables) -> Iterator[Session]:
             return SessionViews(catalog, TableViews(committing.manifests), committing.committer.find_pending)
 
         access = [keep_access_fresh(catalog, config, table.binding.path, table.access) for table in tables]
-        jobs = TransactionJobs(engine, claims, tables, access, opened.bindings, open_views)
+        jobs = TransactionJobs(engine, claims, tables, access, opened.binding_count, open_views)
         report_opened(table.binding.table for table in tables)
         session = Session(
             tables, opened.recovered.commits, committing.committer, jobs.start_writing, jobs.start_loading

@@ -40,7 +40,7 @@ class OpenedTables:
     catalog: OpenedCatalog
     staged: Sequence[StagedCommit]  # by earlier sessions
     recovered: Recovered
-    bindings: int
+    binding_count: int
     start_committing: "Callable[[], Committing]"  # returns the same each time
 
     @property

@@ -95,7 +95,7 @@ class Running:
     def run(self, *paths: TableIdentifier) -> list[tuple[TableIdentifier, float]]:
         """Note commits of these tables, and do all that becomes due."""
         for path in paths:
-            self.compaction.note_commit(Table(path).committed)
+            self.compaction.note_commit(Table(path).committed, 1)
         self.compaction._ended.clear()
         self.compaction.run()
         return self.runs
@@ -141,7 +141,7 @@ def test_tables_take_turns(running: Running) -> None:
 
 def test_a_table_that_does_not_want_it_is_left_alone(running: Running) -> None:
     for properties in {}, {"flow.compaction.enabled": "false"}:
-        running.compaction.note_commit(Table(PATH, properties).committed)
+        running.compaction.note_commit(Table(PATH, properties).committed, 1)
     assert not running.run()
 
 
@@ -239,11 +239,11 @@ def test_of_several_shards_the_first_one_compacts() -> None:
         return CompactionResult()
 
     with run_compaction(compact, "80000000-ffffffff") as second, run_compaction(compact, "00000000-7fffffff") as first:
-        second.note_commit(Table(PATH).committed)
+        second.note_commit(Table(PATH).committed, 1)
         assert "maintenance-compaction" in {thread.name for thread in threading.enumerate()}
         assert second._accounts
         assert not ran.is_set()
-        first.note_commit(Table(PATH).committed)
+        first.note_commit(Table(PATH).committed, 1)
         assert ran.wait(60)
 
 
@@ -294,6 +294,6 @@ def test_the_session_does_not_wait_for_compaction_when_it_ends() -> None:
         return CompactionResult()
 
     with run_compaction(hang) as compaction:
-        compaction.note_commit(Table(PATH).committed)
+        compaction.note_commit(Table(PATH).committed, 1)
         assert hung.wait(60)
     released.set()

@@ -61,10 +61,10 @@ def test_what_waits_is_added_up_when_it_is_read_and_not_for_each_fact() -> None:
 
     counts = Watched()
     counter = FactCounter(counts)
-    counter.count(facts.OpenedTables((ORDERS,)))
+    counter.count(facts.OpenedSession((ORDERS,)))
     counter.count(facts.ReceivedRows(ORDERS, 1, 10, 1.0))
     counter.count(facts.StagedRows(ORDERS, "1", 1, 10))
-    counter.count(facts.StagedTransaction())
+    counter.count(facts.EndedTransaction())
     counter.count(facts.FailedCommit(ORDERS, CommitFailure.OTHER))
     counter.count(facts.EndedCommits(ORDERS, ("1",)))
     assert counts.replaced == 0
@@ -73,7 +73,7 @@ def test_what_waits_is_added_up_when_it_is_read_and_not_for_each_fact() -> None:
 
 
 def test_a_counter_of_a_table_begins_with_0(counted: Counted) -> None:
-    seen = counted.tell(facts.OpenedTables((ORDERS,)))
+    seen = counted.tell(facts.OpenedSession((ORDERS,)))
     for metric in ALL:
         if metric.kind is Kind.COUNTER and metric.labels == ("table",):
             name = metric.full_name.removeprefix("materialize_iceberg_")
@@ -105,19 +105,19 @@ def test_the_oldest_row_waits_from_its_receipt_until_its_commit(counted: Counted
     assert counted.tell(facts.ReceivedRows(ORDERS, 1, 10, 995.0)).value(oldest) == 995
     assert counted.tell(facts.StagedRows(ORDERS, "1", 1, 10)).value(oldest) == 995
     counted.clock.now = 1010.0
-    counted.tell(facts.StagedTransaction(), facts.ReceivedRows(ORDERS, 1, 10, 1009.0))
+    counted.tell(facts.EndedTransaction(), facts.ReceivedRows(ORDERS, 1, 10, 1009.0))
     assert counted.tell().value(oldest) == 995, "the first transaction waits on"
     seen = counted.tell(facts.EndedCommits(ORDERS, ("1",)))
     assert seen.value(oldest) == 1009
     assert seen.value("last_commit_timestamp_seconds") == 1010
-    counted.tell(facts.StagedRows(ORDERS, "2", 1, 10), facts.StagedTransaction())
+    counted.tell(facts.StagedRows(ORDERS, "2", 1, 10), facts.EndedTransaction())
     assert not counted.tell(facts.EndedCommits(ORDERS, ("2",))).values(oldest), "also while no acknowledgement is sent"
 
 
 def test_rows_whose_transaction_staged_nothing_for_their_table_wait_no_more(counted: Counted) -> None:
     """All of them were rejected, for instance."""
     counted.tell(facts.ReceivedRows(ORDERS, 1, 10, 995.0), facts.StagedRows("shop.rejected", "1", 1, 10))
-    seen = counted.tell(facts.StagedTransaction(), facts.EndedCommits("shop.rejected", ("1",)))
+    seen = counted.tell(facts.EndedTransaction(), facts.EndedCommits("shop.rejected", ("1",)))
     assert not seen.values("oldest_waiting_row_timestamp_seconds")
 
 
@@ -129,7 +129,7 @@ def test_rows_of_an_earlier_session_wait_since_the_session_began_and_are_not_sta
 
 
 def test_a_table_that_fails_is_marked_until_it_takes_a_commit(counted: Counted) -> None:
-    counted.tell(facts.OpenedTables((ORDERS, "shop.other")), facts.StagedRows(ORDERS, "1", 1, 10))
+    counted.tell(facts.OpenedSession((ORDERS, "shop.other")), facts.StagedRows(ORDERS, "1", 1, 10))
     seen = counted.tell(facts.FailedCommit(ORDERS, CommitFailure.SIGN_IN))
     assert (seen.value("commit_failing", table=ORDERS), seen.value("sign_in_refused", table=ORDERS)) == (1, 1)
     assert seen.value("commit_failing", table="shop.other") == 0

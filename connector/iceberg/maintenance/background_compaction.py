@@ -62,7 +62,7 @@ class BackgroundCompaction:
         self._changed = threading.Condition()  # guards all of the above
         self._ended = threading.Event()
 
-    def note_commit(self, commit: TableCommit, count: int = 1) -> None:
+    def note_commit(self, commit: TableCommit, count: int) -> None:
         """Note that a table has got so many commits, the newest of which is given. Nothing is read."""
         with self._changed:
             account = self._accounts.setdefault(TableIdentifier(*commit.before.name()), _Account({}))
