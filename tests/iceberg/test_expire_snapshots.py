@@ -2,6 +2,7 @@
 
 import logging
 import time
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -29,12 +30,13 @@ from connector.iceberg.maintenance.expire_snapshots import ExpiredSnapshots, exp
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from connector.iceberg.metadata.references import SessionEndedError
 from connector.iceberg.metadata.retention import GC_ENABLED, MAX_AGE
+from connector.iceberg.metadata.stored_files import DELETE_OLD_METADATA
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
 from support.snapshots import check_text
-from support.staged_files import leave_behind, stage
-from support.tables import ID_ONLY, foreign_table, ids_of, local_catalog
+from support.staged_files import leave_behind, place_of, stage
+from support.tables import ID_ONLY, foreign_table, ids_of, local_catalog, record_property
 
 Send: TypeAlias = Callable[[], Any]
 
@@ -123,6 +125,29 @@ def test_all_but_the_current_snapshot_and_its_files_go(catalog: Catalog, caplog:
     assert ids_of(catalog, PATH) == list(range(5))
     assert fence.read_value(table_of(catalog).properties, WRITER) == newest.next
     assert expire_snapshots(catalog, PATH) == 0
+
+
+@pytest.mark.parametrize("content", [b"", b'{"format-version": 2, "table-uuid": "x'])
+def test_a_metadata_file_that_is_cut_short_stops_no_expiry(catalog: Catalog, content: bytes) -> None:
+    with table_of(catalog).transaction() as change:
+        change.set_properties({DELETE_OLD_METADATA: "true", "write.metadata.previous-versions-max": "2"})
+    for number in range(5):
+        land(catalog, number)
+    place_of(table_of(catalog).metadata_location).with_name(f"00000-{uuid.uuid4()}.metadata.json").write_bytes(content)
+    assert expire_snapshots(catalog, PATH) > 0
+    assert left(catalog) == referred_to(catalog)
+
+
+def test_an_invalid_property_for_old_metadata_stops_no_expiry(
+    catalog: Catalog, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(5):
+        land(catalog, number)
+    record_property(table_of(catalog), DELETE_OLD_METADATA, "ja")
+    assert expire_snapshots(catalog, PATH) > 0
+    assert left(catalog) == referred_to(catalog)
+    [warning] = [record.message for record in caplog.records if DELETE_OLD_METADATA in record.message]
+    check_text(ERRORS, "an invalid property for old metadata files", warning, {})
 
 
 def test_a_table_that_forbids_it_keeps_everything(catalog: Catalog) -> None:

@@ -1,5 +1,7 @@
 """Without the connector state, only files are orphans that no state can name, and others only if the user asks."""
 
+import gzip
+import json
 import os
 import time
 import uuid
@@ -7,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -249,6 +251,45 @@ def test_a_table_that_was_renamed_keeps_its_files(catalog: Catalog, namespace: s
     assert remove(catalog, OrphanOptions(LATER, DroppedTables(catalog), has_unknown=True)) == set()
     assert ids_of(catalog, renamed) == [1, 2]
     assert place_of(unknown).exists()
+
+
+@pytest.mark.parametrize("mark", ["#", "?"])
+def test_a_file_whose_location_would_mean_another_one_is_no_orphan(catalog: Catalog, mark: str) -> None:
+    land(catalog, 1)
+    [live] = files_of(catalog, lambda name: name.endswith(".parquet"))
+    beside = live.with_name(f"{live.name}{mark}copy")
+    beside.write_bytes(b"")
+    assert remove(catalog, UNKNOWN) == set()
+    assert live.exists()
+    assert beside.exists()
+
+
+def write_metadata(catalog: Catalog, name: str, changes: dict[str, Any], encode: Callable[[bytes], bytes]) -> Path:
+    """Write a metadata file as of another table in the directory of this one."""
+    current = place_of(table_of(catalog).metadata_location)
+    metadata = json.loads(current.read_text()) | changes
+    file = current.with_name(name)
+    file.write_bytes(encode(json.dumps({key: value for key, value in metadata.items() if value is not None}).encode()))
+    return file
+
+
+@pytest.mark.parametrize("name", ["v1.metadata.json.gz", "v1.gz.metadata.json"])
+def test_unknown_files_stay_beside_compressed_metadata_of_another_table(catalog: Catalog, name: str) -> None:
+    unknown = write_file(table_of(catalog), "part-0.parquet", 4)
+    other = str(uuid.uuid4())
+    write_metadata(catalog, name, {"table-uuid": other}, gzip.compress)
+    assert [*find_orphan_files(catalog, PATH, UNKNOWN).others] == [other]
+    assert remove(catalog, UNKNOWN) == set()
+    assert place_of(unknown).exists()
+
+
+@pytest.mark.parametrize("table_uuid", [None, "not a UUID"])
+def test_a_table_without_a_uuid_does_not_count_as_dropped(catalog: Catalog, table_uuid: str | None) -> None:
+    unknown = write_file(table_of(catalog), "part-0.parquet", 4)
+    metadata = write_metadata(catalog, "00001-a.metadata.json", {"table-uuid": table_uuid}, bytes)
+    assert remove(catalog, OrphanOptions(LATER, DroppedTables(catalog), has_unknown=True)) == set()
+    assert place_of(unknown).exists()
+    assert metadata.exists()
 
 
 def test_unknown_files_beside_those_of_a_dropped_table_are_deleted_with_them(catalog: Catalog, replaced: str) -> None:

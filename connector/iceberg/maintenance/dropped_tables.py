@@ -3,25 +3,25 @@
 A new table of the same name has the directory of the one that it replaces, if the connector chooses the location. The
 names of our files have the UUID of their table, and so has the content of metadata files. A table counts as dropped if
 no table of the whole catalog has this UUID, now or before a backfill, and if none of its files is young. That is no
-proof: another catalog may have the table. So these files are only deleted if the user asks for it.
+proof: another catalog may have the table. So these files are only deleted if the user asks for it. A table without a
+UUID, which version 1 allows, never counts as dropped.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchIcebergTableError, NoSuchTableError
 from pyiceberg.io import FileIO
-from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
 
 from connector.host.signals import map_in_threads
 from connector.iceberg.commits.file_names import CompactionOrigin, FileOrigin
 from connector.iceberg.metadata.references import file_name
-from connector.iceberg.metadata.stored_files import StoredFile
+from connector.iceberg.metadata.stored_files import NO_UUID, StoredFile, read_metadata_uuid
 from connector.model.table_identifier import Generation
 
 METADATA_SUFFIXES: Final = (".metadata.json", ".metadata.json.gz", "version-hint.text")
@@ -37,7 +37,9 @@ class DroppedTables:
     def find(self, by_table: Mapping[str, Sequence[StoredFile]], modified_before: datetime) -> list[str]:
         """Return the UUIDs of the dropped ones among the tables of these files. A table with a younger file is none."""
         return [
-            uuid for uuid, files in by_table.items() if are_older(files, modified_before) and uuid not in self._uuids
+            uuid
+            for uuid, files in by_table.items()
+            if are_older(files, modified_before) and uuid != NO_UUID and uuid not in self._uuids
         ]
 
     @cached_property
@@ -101,14 +103,9 @@ def read_table_uuid(name: str) -> str | None:
 
 def _read_metadata(io: FileIO, files: Iterable[StoredFile]) -> Iterator[tuple[str, StoredFile]]:
     """Yield the metadata files with the UUIDs of their tables. A file that is cut short does not name its table."""
-
-    def read(file: StoredFile) -> str | None:
-        try:
-            return str(FromInputFile.table_metadata(io.new_input(file.location)).table_uuid)
-        except (FileNotFoundError, ValueError):
-            return None
-
     metadata = [file for file in files if file_name(file.location).endswith(METADATA_SUFFIXES[:2])]
-    for uuid, file in zip(map_in_threads(read, metadata, _AT_ONCE, "lookup"), metadata, strict=True):
+    locations = [file.location for file in metadata]
+    uuids = map_in_threads(partial(read_metadata_uuid, io), locations, _AT_ONCE, "lookup")
+    for uuid, file in zip(uuids, metadata, strict=True):
         if uuid:
             yield uuid, file

@@ -4,18 +4,23 @@ In catalogs that only keep the address of the newest metadata file, clients dele
 of their own do so themselves. PyIceberg deletes them only after its own commits.
 """
 
+import gzip
+import json
+import logging
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from pathlib import PurePosixPath
 from typing import Final
 from urllib.parse import urlsplit
+from uuid import UUID
 
 from pyarrow.fs import FileSelector, FileType
 from pyiceberg.catalog import TABLE_METADATA_FILE_NAME_REGEX, MetastoreCatalog
 from pyiceberg.io import FileIO
-from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
@@ -26,9 +31,13 @@ from connector.iceberg.metadata.references import SessionEndedError
 from connector.storage.file_access import S3_SCHEMES
 from connector.storage.file_io import open_file_io
 
+log = logging.getLogger(__name__)
+
 DELETIONS_AT_ONCE: Final = 8
 BUCKET_SUFFIX: Final = "--table-s3"  # only table buckets have such names
 DELETE_OLD_METADATA: Final = "write.metadata.delete-after-commit.enabled"
+NO_UUID: Final = "none"  # instead of the UUID that a metadata file should name
+_GZIP: Final = b"\x1f\x8b"
 
 
 @dataclass(frozen=True)
@@ -46,13 +55,14 @@ def files_under(io: FileIO, directory: str) -> Iterator[str]:
 
 
 def list_stored_files(io: FileIO, directory: str) -> Iterator[StoredFile]:
-    """List all files in a directory and below it."""
+    """List all files in a directory and below it, but none whose location means another file, as `a#b` means `a`."""
     arrow = open_file_io(io.properties).arrow
     scheme, netloc, root = arrow.parse_location(directory, io.properties)
     selector = FileSelector(root, recursive=True, allow_not_found=True)
     for file in arrow.fs_by_scheme(scheme, netloc).get_file_info(selector):
-        if file.type == FileType.File:
-            yield StoredFile(directory + file.path.removeprefix(root), file.size or 0, file.mtime)
+        location = directory + file.path.removeprefix(root)
+        if file.type == FileType.File and arrow.parse_location(location, io.properties)[2] == file.path:
+            yield StoredFile(location, file.size or 0, file.mtime)
 
 
 def find_directories(table: Table) -> list[str]:
@@ -93,8 +103,23 @@ def is_in_table_bucket(location: str) -> bool:
 
 def must_delete_old_metadata(table: Table) -> bool:
     """Whether the table asks for the deletion of old metadata files, and its catalog leaves that to clients."""
-    is_left_to_clients = isinstance(table.catalog, MetastoreCatalog)
-    return is_left_to_clients and property_as_bool(table.properties, DELETE_OLD_METADATA, False)
+    if not isinstance(table.catalog, MetastoreCatalog):
+        return False
+    try:
+        return property_as_bool(table.properties, DELETE_OLD_METADATA, False)
+    except ValueError:
+        _warn_of_property(".".join(table.name()), table.properties[DELETE_OLD_METADATA])
+        return False
+
+
+@cache
+def _warn_of_property(table: str, value: str) -> None:
+    log.warning(
+        "table %s: its property %s is %r, and must be true or false. Old metadata files stay.",
+        table,
+        DELETE_OLD_METADATA,
+        value,
+    )
 
 
 def find_dropped_metadata(named_before: Set[str], after: TableMetadata) -> Set[str]:
@@ -118,11 +143,22 @@ def find_stale_metadata(table: Table) -> Iterator[str]:
 
 def _belongs_to(table: Table, location: str) -> bool:
     """A renamed table keeps its directory, and a new table of the old name may share it."""
+    return read_metadata_uuid(table.io, location) == str(table.metadata.table_uuid)
+
+
+def read_metadata_uuid(io: FileIO, location: str) -> str | None:
+    """Return the UUID of the table of a metadata file, of any version: NO_UUID if it names none, None if the file is
+    gone or cut short."""
     try:
-        metadata = FromInputFile.table_metadata(table.io.new_input(location))
-    except (FileNotFoundError, ValueError):  # a truncated file does not name its table
-        return False
-    return metadata.table_uuid == table.metadata.table_uuid
+        with io.new_input(location).open() as file:
+            content = file.read()
+        metadata = json.loads(gzip.decompress(content) if content.startswith(_GZIP) else content)
+    except (FileNotFoundError, ValueError, EOFError, zlib.error, gzip.BadGzipFile):
+        return None
+    try:
+        return str(UUID(metadata["table-uuid"]))
+    except (KeyError, TypeError, ValueError, AttributeError):  # version 1 needs none
+        return NO_UUID
 
 
 def _version(location: str) -> int:
