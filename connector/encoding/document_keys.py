@@ -6,8 +6,9 @@ A key column may not tell which key a row has: `7` and `07` are the same long. T
 import json
 from collections import deque
 from collections.abc import Sequence
+from decimal import Decimal
 from functools import lru_cache
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias
 
 import msgspec
 import pyarrow as pa
@@ -20,6 +21,7 @@ from protocol.json_parts import MalformedJsonError, parse_items, parse_members
 Key: TypeAlias = tuple[Json, ...]
 
 _POINTERS: Final = 1024
+_INT_DIGITS: Final = 1000
 _decode = msgspec.json.Decoder().decode
 _decode_raw = msgspec.json.Decoder(msgspec.Raw).decode  # the quickest check
 
@@ -33,8 +35,17 @@ def parse_key(text: str) -> Key:
     try:
         elements = _decode(text)
     except msgspec.DecodeError:  # half of a surrogate pair
-        elements = json.loads(text)
+        elements = _parse(text)
     return tuple(map(_comparable, elements))
+
+
+def _parse(text: str | bytes) -> Json:
+    """Parse what msgspec does not: half of a surrogate pair, and integers of any length."""
+    return json.loads(text, parse_int=_parse_int)
+
+
+def _parse_int(digits: str) -> int | Decimal:
+    return int(digits) if len(digits) <= _INT_DIGITS else Decimal(digits)  # Python's int() refuses long ones
 
 
 def find_malformed(documents: pa.StringArray) -> list[int]:
@@ -114,7 +125,7 @@ def _find_in_text(document: str, part: KeyPart) -> Json:
             return part.default
         found = value
     is_scalar = found[:1] not in (b"{", b"[")
-    return cast("Json", json.loads(found)) if is_scalar else {}  # no key has an object
+    return _parse(found) if is_scalar else {}  # no key has an object
 
 
 def _child(text: bytes, token: str) -> bytes | None:

@@ -1,19 +1,33 @@
 """Columns after a transform of Iceberg's, such as `day` or `bucket[16]`: for partitions, and for sort orders."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.transforms import IdentityTransform, TruncateTransform, VoidTransform, parse_transform
-from pyiceberg.types import DecimalType, IntegerType, LongType, PrimitiveType, TimestamptzNanoType, TimestamptzType
+from pyiceberg.types import (
+    DecimalType,
+    IntegerType,
+    LongType,
+    PrimitiveType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+)
 
 from connector.host.errors import UserError
 from connector.model.binding import Column
 
 _SIGN: Final = 63  # the place of its bit
 _ALL_BUT_SIGN: Final = np.int64(2**63 - 1)
+# Iceberg's transforms of nanoseconds are those of their microseconds. PyIceberg lacks some of them.
+_MICROSECONDS: Final[Mapping[PrimitiveType, tuple[PrimitiveType, pa.DataType]]] = {
+    TimestampNanoType(): (TimestampType(), pa.timestamp("us")),
+    TimestamptzNanoType(): (TimestamptzType(), pa.timestamp("us", "UTC")),
+}
 _NAN: Final = np.float64("nan").view(np.int64)
 
 
@@ -29,9 +43,10 @@ class TransformedColumn:
         self.may_be_null = not column.required
         self._place = place
         self._name = column.name
-        # Iceberg's transforms of nanoseconds are those of their microseconds. PyIceberg lacks some of them.
-        self._drops_nanoseconds = column.type == TimestamptzNanoType() and not isinstance(parsed, IdentityTransform)
-        source = TimestamptzType() if self._drops_nanoseconds else column.type
+        keeps_nanoseconds = isinstance(parsed, IdentityTransform) or column.type not in _MICROSECONDS
+        source: PrimitiveType
+        self._microseconds: pa.DataType | None
+        source, self._microseconds = (column.type, None) if keeps_nanoseconds else _MICROSECONDS[column.type]
         self._transform: Callable[[pa.Array], pa.Array] = parsed.pyarrow_transform(source)
         self._needs_alignment = isinstance(column.type, DecimalType)
         self._wraps = isinstance(parsed, TruncateTransform) and isinstance(column.type, IntegerType | LongType)
@@ -57,8 +72,8 @@ class TransformedColumn:
     def of(self, rows: pa.RecordBatch) -> pa.Array:
         """Return the transformed values of these rows."""
         values = rows.column(self._place)
-        if self._drops_nanoseconds:
-            values = pc.floor_temporal(values, unit="microsecond").cast(pa.timestamp("us", "UTC"))
+        if self._microseconds is not None:
+            values = pc.floor_temporal(values, unit="microsecond").cast(self._microseconds)
         return self._transform(_align(values) if self._needs_alignment else values)
 
 

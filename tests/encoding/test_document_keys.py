@@ -71,6 +71,8 @@ def test_an_object_or_an_array_is_equal_to_no_key(end: str, value: str) -> None:
         ("9223372036854775808", "9223372036854775808.0", True),
         ('"\\u0061"', '"a"', True),
         ('"\\ud800"', '"\\ud800"', True),
+        pytest.param("7" * 5000, "7" * 5000, True, id="5,000 digits"),
+        pytest.param("7" * 5000, "7" * 4999 + "8", False, id="5,000 other digits"),
     ],
 )
 def test_keys_are_compared_by_type_and_value(key: str, value: str, is_equal: bool) -> None:

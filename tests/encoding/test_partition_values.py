@@ -1,6 +1,7 @@
 """Partition values: what Iceberg's specification says, and what PyIceberg computes value by value."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -22,12 +23,15 @@ from pyiceberg.types import (
     LongType,
     PrimitiveType,
     StringType,
+    TimestampNanoType,
+    TimestamptzNanoType,
     TimestamptzType,
 )
 
 from connector.encoding.column_types import arrow_schema
 from connector.encoding.data_files import RowGroup
 from connector.encoding.partition_values import PartitionValues
+from connector.encoding.transformed_columns import TransformedColumn
 from connector.host.errors import UserError
 from connector.model.binding import PartitionField
 from encoding.store_lines import binding
@@ -89,6 +93,7 @@ def result_of(transform: str, type_: PrimitiveType) -> PrimitiveType:
         (TimestamptzType(), "day", LARGEST, 2932896),
         (TimestamptzType(), "hour", LARGEST, 2932896 * 24 + 23),
         (TimestamptzType(), "identity", LARGEST, 253402300799999999),
+        (TimestamptzNanoType(), "hour", -1, -1),
         (LongType(), "truncate[10]", -1, -10),
         (LongType(), "truncate[10]", 19, 10),
         (IntegerType(), "truncate[10]", -11, -20),
@@ -167,6 +172,15 @@ def as_number(value: Any) -> Any:
     if isinstance(value, datetime):
         return (value - EPOCH) // timedelta(microseconds=1)
     return (value - EPOCH.date()).days if isinstance(value, date) else value
+
+
+@pytest.mark.parametrize(("transform", "expected"), [("hour", [-1, 48]), ("day", [-1, 2]), ("year", [-1, 0])])
+def test_nanoseconds_without_a_zone_are_transformed_for_the_sort_orders_of_other_engines(
+    transform: str, expected: list[int]
+) -> None:
+    column = replace(binding(LongType()).columns[-1], type=TimestampNanoType())
+    batch = pa.record_batch({"at": pa.array([-1, 2 * 86_400 * 10**9], pa.timestamp("ns"))})
+    assert TransformedColumn(0, column, transform).of(batch).to_pylist() == expected
 
 
 @pytest.mark.parametrize("transform", ["identity", "bucket[7]", "truncate[100]"])
