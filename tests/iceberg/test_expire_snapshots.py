@@ -19,6 +19,7 @@ from pyiceberg.exceptions import (
     ServiceUnavailableError,
 )
 from pyiceberg.table import Table
+from pyiceberg.table.statistics import StatisticsFile
 from pyiceberg.table.update import AddSnapshotUpdate, AssertTableUUID, RemoveSnapshotsUpdate
 
 from connector.host.errors import CommitUnknownError, ConnectorError, RetryableError, SignInError, UserError
@@ -26,7 +27,12 @@ from connector.host.logs import FIELDS
 from connector.iceberg.commits import commit, fence
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.maintenance import retry_commits
-from connector.iceberg.maintenance.expire_snapshots import ExpiredSnapshots, expire_all_snapshots, expire_snapshots
+from connector.iceberg.maintenance.expire_snapshots import (
+    ExpiredSnapshots,
+    expire_all_snapshots,
+    expire_snapshots,
+    plan_expiry,
+)
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from connector.iceberg.metadata.references import SessionEndedError
 from connector.iceberg.metadata.retention import GC_ENABLED, MAX_AGE
@@ -125,6 +131,29 @@ def test_all_but_the_current_snapshot_and_its_files_go(catalog: Catalog, caplog:
     assert ids_of(catalog, PATH) == list(range(5))
     assert fence.read_value(table_of(catalog).properties, WRITER) == newest.next
     assert expire_snapshots(catalog, PATH) == 0
+
+
+def test_statistics_go_with_the_snapshots_that_had_them(catalog: Catalog) -> None:
+    for number in range(3):
+        land(catalog, number)
+    kept, expired = table_of(catalog).snapshots()[-1:], table_of(catalog).snapshots()[:-1]
+    for snapshot in (*kept, *expired):
+        location = f"{table_of(catalog).location()}/metadata/{snapshot.snapshot_id}.stats"
+        place_of(location).write_bytes(b"")
+        with table_of(catalog).update_statistics() as update:
+            update.set_statistics(
+                StatisticsFile(
+                    snapshot_id=snapshot.snapshot_id,
+                    statistics_path=location,
+                    file_size_in_bytes=0,
+                    file_footer_size_in_bytes=0,
+                    blob_metadata=[],
+                )
+            )
+    planned = plan_expiry(table_of(catalog)).locations
+    assert {Path(location).name for location in planned} >= {f"{each.snapshot_id}.stats" for each in expired}
+    assert expire_snapshots(catalog, PATH) == len(planned)
+    assert files(catalog, "metadata", "*.stats") == {f"{each.snapshot_id}.stats" for each in kept}
 
 
 @pytest.mark.parametrize("content", [b"", b'{"format-version": 2, "table-uuid": "x'])

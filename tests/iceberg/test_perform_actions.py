@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +24,7 @@ from connector.iceberg.maintenance.perform_actions import (
     Outcome,
     Removal,
     Unfinished,
+    is_finished,
 )
 from connector.iceberg.maintenance.rewrite_manifests import ManifestPlan
 from connector.iceberg.metadata.retention import MAX_AGE
@@ -128,8 +130,9 @@ def test_the_bytes_of_a_budget_are_shared_by_the_actions(catalog: Catalog) -> No
         outcome = perform(catalog, Action.COMPACT, budget, is_dry_run=is_dry_run)
         assert isinstance(outcome, kind)
         assert budget.bytes_left == 0
-    assert isinstance(perform(catalog, Action.COMPACT, budget), Unfinished)
-    assert isinstance(perform(catalog, Action.MANIFESTS, budget), Unfinished)
+    for is_dry_run in (True, False):
+        for action in (Action.COMPACT, Action.MANIFESTS):
+            assert isinstance(perform(catalog, action, budget, is_dry_run=is_dry_run), Unfinished)
     # Deletions write nothing.
     assert isinstance(perform(catalog, Action.EXPIRE, budget), Expiry)
     assert isinstance(perform(catalog, Action.ORPHANS, budget), Removal)
@@ -164,6 +167,48 @@ def test_what_is_compacted_when_the_time_ends_is_committed(catalog: Catalog, mon
     assert isinstance(result, CompactionResult)
     assert result.commits == 1
     assert isinstance(perform(catalog, Action.MANIFESTS, budget), Unfinished)
+
+
+def test_a_merge_of_some_manifests_is_not_finished(catalog: Catalog) -> None:
+    for number in range(4):
+        land(catalog, {number: "a"})
+    table = catalog.load_table(PATH)
+    snapshot = table.current_snapshot()
+    assert snapshot
+    size = snapshot.manifests(table.io)[0].manifest_length
+    with table.transaction() as transaction:
+        transaction.set_properties({"commit.manifest.target-size-bytes": str(2 * size + 100)})
+    assert [is_finished(perform(catalog, Action.MANIFESTS, Budget(None, 1), is_dry_run=each)) for each in (1, 0)] == [
+        True,
+        False,
+    ]
+    assert is_finished(perform(catalog, Action.MANIFESTS))
+
+
+def test_time_that_ends_while_manifests_are_planned_merges_none(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(4):
+        land(catalog, {number: "a"})
+    before, answers = catalog.load_table(PATH).metadata_location, iter([False, True])
+    monkeypatch.setattr(Budget, "is_late", lambda _: next(answers))
+    assert isinstance(perform(catalog, Action.MANIFESTS), Unfinished)
+    assert catalog.load_table(PATH).metadata_location == before
+
+
+def test_an_expiry_that_is_committed_when_the_time_ends_deletes_its_files(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(4):
+        land(catalog, {number: "a"})
+    planned = perform(catalog, Action.EXPIRE, is_dry_run=True)
+    answers = chain([False, False], repeat(True))  # before the action and before its commit
+    monkeypatch.setattr(Budget, "is_late", lambda _: next(answers))
+    done = perform(catalog, Action.EXPIRE)
+    assert isinstance(planned, Expiry)
+    assert isinstance(done, Expiry)
+    assert [file.location for file in done.deleted] == [file.location for file in planned.deleted] != []
+    assert not any(Path(file.location.removeprefix("file://")).exists() for file in done.deleted)
 
 
 def test_manifests_are_merged_after_a_compaction(catalog: Catalog) -> None:

@@ -81,9 +81,10 @@ def expire_snapshots(
 def expire_all_snapshots(
     catalog: Catalog, path: TableIdentifier, is_interrupted: Callable[[], bool]
 ) -> ExpiredSnapshots:
-    """Remove all expired snapshots of one table. Their files stay.
+    """Remove all expired snapshots of one table, and find their files, which stay.
 
-    Other writers may commit meanwhile. Raises the errors of `retry_commit`, and SessionEndedError if interrupted.
+    Other writers may commit meanwhile. Raises the errors of `retry_commit`, and SessionEndedError if interrupted before
+    the commit. After it, nothing but the removed snapshots says which files these are.
     """
     expiry = _Expiry(catalog, path, find_expired)
 
@@ -95,7 +96,7 @@ def expire_all_snapshots(
             raise removed.failure
         return removed
 
-    return retry_commit(path, EXPIRY, attempt).find_files(is_interrupted)
+    return retry_commit(path, EXPIRY, attempt).find_files(lambda: False)
 
 
 def plan_expiry(table: Table, is_interrupted: Callable[[], bool] = lambda: False) -> ExpiredSnapshots:
@@ -104,7 +105,8 @@ def plan_expiry(table: Table, is_interrupted: Callable[[], bool] = lambda: False
     if not ids:
         return ExpiredSnapshots(table, 0)
     kept = [snapshot for snapshot in table.metadata.snapshots if snapshot.snapshot_id not in ids]
-    metadata = table.metadata.model_copy(update={"snapshots": kept})
+    statistics = [file for file in table.metadata.statistics if file.snapshot_id not in ids]
+    metadata = table.metadata.model_copy(update={"snapshots": kept, "statistics": statistics})
     after = Table(table.name(), metadata, table.metadata_location, table.io, table.catalog)
     return ExpiredSnapshots(after, len(ids), _find_files(table.metadata, after, is_interrupted))
 

@@ -113,7 +113,13 @@ Outcome: TypeAlias = CompactionPlan | CompactionResult | Expiry | Removal | Mani
 
 def is_finished(outcome: Outcome) -> bool:
     """Whether nothing is left for a later run. Of a dry run: whether it has found out what would be done."""
-    return not (isinstance(outcome, Unfinished) or (isinstance(outcome, CompactionResult) and outcome.debt))
+    match outcome:
+        case CompactionResult(debt=debt):
+            return not debt
+        case ManifestPlan(has_more=has_more):
+            return not has_more
+        case _:
+            return not isinstance(outcome, Unfinished)
 
 
 Perform: TypeAlias = Callable[[TableIdentifier, Owner], Outcome]
@@ -157,13 +163,13 @@ class Maintainer:
 
     def _compact(self, path: TableIdentifier, _owner: Owner) -> Outcome:
         left = self._budget.bytes_left
+        if left == 0:
+            return Unfinished()
         if self.is_dry_run:
             plan = TableCompactor(self._catalog, self._perform_groups).plan(self._catalog.load_table(path))
             planned = replace(plan, groups=tuple(take_groups(plan.groups, math.inf if left is None else left)))
             self._budget.take(planned.size)
             return planned
-        if left == 0:
-            return Unfinished()
         budget = CompactionBudget(self._budget.seconds_left, math.inf if left is None else left)
         result = compact_table(self._catalog, path, self._perform_groups, budget)
         self._budget.take(result.bytes_before)
@@ -171,10 +177,10 @@ class Maintainer:
 
     def _rewrite_manifests(self, path: TableIdentifier, owner: Owner) -> Outcome:
         left = self._budget.bytes_left
-        if self.is_dry_run:
-            plan = plan_manifests(self._catalog.load_table(path), left)
-        elif left == 0:
+        if left == 0:
             return Unfinished()
+        if self.is_dry_run:
+            plan = replace(plan_manifests(self._catalog.load_table(path), left), has_more=False)
         else:
             plan = rewrite_manifests(self._catalog, path, owner, left, self._budget.is_late)
         self._budget.take(plan.size)
@@ -187,26 +193,30 @@ class Maintainer:
             return Expiry(expired.count, self._measure(expired))
         expired = expire_all_snapshots(self._catalog, path, is_late)
         files = self._measure(expired)
-        deleted = self._delete(path, expired.table.io, files)
+        # Not until the time is over: nothing but the removed snapshots says which files these are.
+        self._delete(path, expired.table.io, files, lambda: False)
         if expired.count:
             log_expiry(path, expired)
-        return Expiry(expired.count, files) if len(deleted) == len(files) else Unfinished(deleted)
+        return Expiry(expired.count, files)
 
     def _remove_orphans(self, path: TableIdentifier, _owner: Owner) -> Outcome:
         found = find_orphan_files(self._catalog, path, self._orphans, self._budget.is_late)
         if self.is_dry_run:
             return Removal(found)
-        deleted = self._delete(path, found.table.io, found.deletable)
+        deleted = self._delete(path, found.table.io, found.deletable, self._budget.is_late)
         return Removal(found) if len(deleted) == len(found.deletable) else Unfinished(deleted)
 
     @staticmethod
     def _measure(expired: ExpiredSnapshots) -> Sequence[StoredFile]:
         return measure_files(expired.table.io, expired.locations)
 
-    def _delete(self, path: TableIdentifier, io: FileIO, files: Sequence[StoredFile]) -> Sequence[StoredFile]:
-        """Delete files until the time is over, and return those that were deleted."""
+    @staticmethod
+    def _delete(
+        path: TableIdentifier, io: FileIO, files: Sequence[StoredFile], is_late: Callable[[], bool]
+    ) -> Sequence[StoredFile]:
+        """Delete files until it is late, and return those that were deleted."""
         for first in range(0, len(files), DELETED_AT_ONCE):
-            if self._budget.is_late():
+            if is_late():
                 return files[:first]
             delete_all(io, [file.location for file in files[first : first + DELETED_AT_ONCE]])
             if len(files) > DELETED_AT_ONCE:

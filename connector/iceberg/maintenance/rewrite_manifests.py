@@ -20,6 +20,7 @@ from connector.iceberg.maintenance.retry_commits import ActionText, retry_commit
 from connector.iceberg.metadata.avro_files import copy_manifest
 from connector.iceberg.metadata.manifest_rewriting import divide, lists_files, size_of
 from connector.iceberg.metadata.manifests import Thresholds, manifests_of
+from connector.iceberg.metadata.references import SessionEndedError
 from connector.iceberg.metadata.row_lineage import ManifestKey, find_manifest_key, read_entries
 from connector.iceberg.metadata.table_updates import (
     name_table_in_errors,
@@ -43,6 +44,7 @@ class ManifestPlan:
     table: Table
     groups: Sequence[Sequence[ManifestFile]]
     kept: Sequence[ManifestFile]
+    has_more: bool = False  # groups that a limit has left out
 
     @property
     def replaced(self) -> list[ManifestFile]:
@@ -65,7 +67,7 @@ def plan_manifests(table: Table, max_bytes: int | None = None) -> ManifestPlan:
         target = (Thresholds.of({**table.properties, "commit.manifest-merge.enabled": "true"}) or Thresholds()).size
     with translate_errors(table.location()):
         manifests = manifests_of(table.io, table.current_snapshot())
-    groups, size = list[Sequence[ManifestFile]](), 0
+    groups, size, has_more = list[Sequence[ManifestFile]](), 0, False
     small = sorted((each for each in manifests if size_of(each) < target or not lists_files(each)), key=_kind)
     for _, of_kind in groupby(small, key=_kind):
         for group in divide(of_kind, size_of, target):
@@ -74,8 +76,10 @@ def plan_manifests(table: Table, max_bytes: int | None = None) -> ManifestPlan:
             size += sum(map(size_of, group))
             if max_bytes is None or not groups or size <= max_bytes:
                 groups.append(group)
+            else:
+                has_more = True
     replaced = {manifest.manifest_path for group in groups for manifest in group}
-    return ManifestPlan(table, groups, [each for each in manifests if each.manifest_path not in replaced])
+    return ManifestPlan(table, groups, [each for each in manifests if each.manifest_path not in replaced], has_more)
 
 
 def rewrite_manifests(
@@ -87,7 +91,8 @@ def rewrite_manifests(
 ) -> ManifestPlan:
     """Merge the small manifests of a table, and return the plan that was performed.
 
-    Other writers may commit meanwhile: then the plan is made again. Raises the errors of `retry_commit`.
+    Other writers may commit meanwhile: then the plan is made again. Raises the errors of `retry_commit`, and
+    SessionEndedError if interrupted before the commit.
     """
     rewrite = _Rewrite(catalog, path, owner, max_bytes)
     return retry_commit(path, MERGE, partial(rewrite.perform, is_interrupted))
@@ -110,9 +115,10 @@ class _Rewrite:
         if landed := self._find_landed(table):
             return landed
         plan = plan_manifests(table, self._max_bytes)
-        if not plan.groups or is_interrupted():
-            return ManifestPlan(table, (), (*plan.replaced, *plan.kept))
-        self._commit(plan)
+        if is_interrupted():
+            raise SessionEndedError
+        if plan.groups:
+            self._commit(plan)
         return plan
 
     def _find_landed(self, table: Table) -> ManifestPlan | None:

@@ -106,7 +106,17 @@ def find_unreachable(
     locations = [metadata[name] for name in free]
     if _may_have_dropped_data(before, expired):
         locations += _data(table, [manifests[name] for name in free & manifests.keys()], is_interrupted)
+    locations += _find_statistics(before, table.metadata)
     return [location for location in locations if _is_own(table, location)]
+
+
+def _find_statistics(before: TableMetadata, after: TableMetadata) -> set[str]:
+    """Return the statistics files that only the removed snapshots had. Some catalogs keep those of partitions."""
+    named, kept = (
+        {file.statistics_path for file in (*metadata.statistics, *metadata.partition_statistics)}
+        for metadata in (before, after)
+    )
+    return named - kept
 
 
 def _manifests_of(
