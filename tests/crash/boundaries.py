@@ -69,16 +69,18 @@ def guard_commits() -> None:
 
 
 def guard_backfills() -> None:
-    """Death around each commit in which apply begins the backfill of a table."""
+    """Death around each commit in which apply begins the backfill of a table. One comes after the other, so that it is
+    known how many tables a process that dies has left."""
     start: Any = tables.start_backfill  # type: ignore[attr-defined]
-    faults = Faults.of_this_process()
+    faults, turn = Faults.of_this_process(), threading.Lock()
 
     def guarded(catalog: Catalog, table: Table, change: Any) -> None:
         def commit_table(*arguments: Any) -> Any:
-            _die(faults, KILL_BEFORE_BACKFILL)
-            answer = catalog.commit_table(*arguments)
-            _die(faults, KILL_AFTER_BACKFILL)
-            return answer
+            with turn:
+                _die(faults, KILL_BEFORE_BACKFILL)
+                answer = catalog.commit_table(*arguments)
+                _die(faults, KILL_AFTER_BACKFILL)
+                return answer
 
         start(SimpleNamespace(commit_table=commit_table, load_table=catalog.load_table), table, change)
 

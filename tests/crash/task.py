@@ -197,8 +197,10 @@ class Task:
 
     def apply_dies(self, fault: str, *, after: int) -> None:
         """The process of an apply dies of a fault."""
+        before = self.faults.fired(fault)
         self.faults.arm(fault, after=after)
         _expect_killed(self.runtime.apply_and_fail())
+        assert self.faults.fired(fault) == before + 1
         self.check()
         self.noted()
 

@@ -96,10 +96,10 @@ class Runtime:
         self._task = {**self._task, "bindings": bindings}
 
     def apply_and_fail(self) -> Outcome:
-        """The same where it is not expected to succeed."""
+        """The same where it is not expected to succeed. A process that does ends with its input."""
         with self._process() as connector:
             connector.send(self._apply())
-            return connector.wait()
+            return connector.finish()
 
     def open(self, key_range: Json = WHOLE_RANGE) -> "Session":
         """Start a process and open a session on what the log holds."""
