@@ -16,7 +16,6 @@ ROWS: Final = 1_000_000  # a gigabyte
 COMMITS: Final = 5000
 PARTS: Final = ("spec", "stores", "transactions", "publishing", "commits")
 
-
 # Rows/s, seconds, or the other units of the lines.
 _Raw: TypeAlias = Mapping[targets.Line, float]
 

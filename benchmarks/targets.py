@@ -35,11 +35,6 @@ class Baseline:
     megabytes: float
     seconds: float
 
-    @property
-    def megabytes_per_second(self) -> float:
-        """R's speed."""
-        return self.megabytes / self.seconds
-
 
 @dataclass(frozen=True)
 class Measured:

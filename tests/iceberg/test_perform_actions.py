@@ -178,12 +178,8 @@ def test_a_merge_of_some_manifests_is_not_finished(catalog: Catalog) -> None:
     size = snapshot.manifests(table.io)[0].manifest_length
     with table.transaction() as transaction:
         transaction.set_properties({"commit.manifest.target-size-bytes": str(2 * size + 100)})
-    assert [
-        is_finished(perform(catalog, Action.MANIFESTS, Budget(None, 1), is_dry_run=each)) for each in (True, False)
-    ] == [
-        True,
-        False,
-    ]
+    assert is_finished(perform(catalog, Action.MANIFESTS, Budget(None, 1), is_dry_run=True))
+    assert not is_finished(perform(catalog, Action.MANIFESTS, Budget(None, 1)))
     assert is_finished(perform(catalog, Action.MANIFESTS))
 
 

@@ -96,7 +96,7 @@ class Runtime:
         self._task = {**self._task, "bindings": bindings}
 
     def apply_and_fail(self) -> Outcome:
-        """The same where it is not expected to succeed. A process that does ends with its input."""
+        """The same where it is not expected to succeed. If it succeeds, the process ends with its input."""
         with self._process() as connector:
             connector.send(self._apply())
             return connector.finish()
