@@ -1,4 +1,4 @@
-"""R, the baseline: the same Store lines converted to the same Parquet by msgspec and pyarrow, in one process on one core.
+"""R, the baseline: the same Store lines made the same Parquet by msgspec and PyArrow, in one process on one core.
 
 Run as a process of its own: `python -m benchmarks.conversion FILE PARQUET` prints the seconds that it took.
 """
