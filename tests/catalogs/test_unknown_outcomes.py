@@ -4,6 +4,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from http import HTTPStatus
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -12,6 +13,7 @@ from pyiceberg.catalog import Catalog
 from connector.config.catalog import RestCatalog
 from connector.host.errors import CommitUnknownError, FencedError, UserError
 from connector.iceberg.catalogs.rest import open_rest
+from connector.iceberg.catalogs.rest_errors import translate_errors
 from connector.iceberg.catalogs.time_limits import TIME_LIMITS, TimeLimits
 from connector.iceberg.commits import commit, fence
 from connector.model.state import StagedCommit, WriterId
@@ -19,11 +21,13 @@ from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
 from support.fault_proxy import GENUINE, Answer, Fault, FaultProxy, fault_proxy, is_commit, is_load
 from support.rest_catalog import RestCatalogServer
+from support.snapshots import check_text
 from support.staged_files import stage
 from support.tables import foreign_table, ids_of
 
 pytestmark = pytest.mark.catalog
 
+SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "catalog_errors.json"
 KEY_RANGE: Final = WHOLE_RANGE.key_range
 WRITER: Final = WriterId("acme/warehouse", "orders.v1", KEY_RANGE)
 STATUSES: Final = (
@@ -36,6 +40,8 @@ STATUSES: Final = (
 NOT_LANDED: Final = {f"{status:d}": Fault(0, status) for status in STATUSES} | {
     "dropped": Fault(0, Answer.NONE),
     "silent": Fault(0, Answer.SILENCE),
+    "501": Fault(0, HTTPStatus.NOT_IMPLEMENTED),
+    "redirected": Fault(0, Answer.REDIRECT),
 }
 LANDED: Final = {f"{status:d} for what landed": Fault(1, status) for status in STATUSES} | {
     "answer dropped": Fault(1, Answer.NONE),
@@ -135,6 +141,20 @@ def test_a_table_that_is_dropped_between_the_look_and_the_commit_is_missed_by_na
     proxy.inject(is_commit, GENUINE, before=lambda: catalog.drop_table(path))
     with pytest.raises(UserError, match="orders is gone"):
         finish(proxy, [staged])
+
+
+def test_a_change_that_is_redirected_names_the_other_address(
+    rest_catalog: RestCatalogServer, proxy: FaultProxy
+) -> None:
+    proxy.inject(lambda request: request.method == "POST", FAULTS["redirected"])
+    with (
+        pytest.raises(UserError) as raised,
+        translate_errors(proxy.uri),
+        open_rest(RestCatalog(proxy.uri, "warehouse"), {}) as catalog,
+    ):
+        catalog.create_namespace(f"shop_{uuid.uuid4().hex}")
+    placeholders = {proxy.uri: "URI", rest_catalog.uri: "ANOTHER_URI"}
+    check_text(SNAPSHOTS, "REST: redirected", str(raised.value), placeholders)
 
 
 @pytest.mark.parametrize("name", ["silent", "answer withheld"])

@@ -29,6 +29,7 @@ class Answer(Enum):
     SILENCE = auto()  # the connection stays open until the client closes it
     TRUNCATED = auto()  # the connection is closed in the middle
     SHORTENED = auto()  # half of it, declared to be all
+    REDIRECT = auto()  # to the server itself
 
 
 @dataclass(frozen=True)
@@ -196,6 +197,9 @@ class _Handler(BaseHTTPRequestHandler):
             case HTTPStatus():
                 page = b"<html>\n<h1>%d</h1>\n</html>\n" % answer
                 self._send(_Response(answer, (("Content-Type", "text/html"),), page), len(page))
+            case Answer.REDIRECT:
+                target = f"http://{self._upstream}{self.path}"
+                self._send(_Response(HTTPStatus.FOUND, (("Location", target),), b""), 0)
             case Answer.GENUINE:
                 self._send(response, len(body))
             case Answer.SHORTENED:

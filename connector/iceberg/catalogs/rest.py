@@ -3,21 +3,25 @@ refreshed."""
 
 from collections.abc import Mapping
 from typing import Final
+from urllib.parse import urljoin
 
 from pyiceberg.catalog.rest import SNAPSHOT_LOADING_MODE, RestCatalog, TableResponse
 from pyiceberg.exceptions import RESTError
 from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
-from requests import Session
+from requests import Response, Session, codes
 
 from connector.config import catalog as catalog_config
 from connector.host.redaction import hide_obtained
+from connector.iceberg.catalog_messages import read_address
+from connector.iceberg.catalogs.rest_errors import RedirectError
 from connector.iceberg.catalogs.sign_in import DEFAULT_SCOPE, OAuth2Client, SignIn, StaticHeader
 from connector.iceberg.catalogs.time_limits import TIME_LIMITS, TimeLimits, limit_time
 from connector.storage.file_access import FileCredentials, add_expiry, file_properties
 from connector.storage.file_io import hide_credentials, open_file_io
 
 SIGN_INS: Final = frozenset({"token", "credential"})  # which a server may send, for requests about a table
+_BECOME_READS: Final = frozenset({codes.moved_permanently, codes.found, codes.see_other})
 
 
 class RestTables(RestCatalog):
@@ -36,6 +40,7 @@ class RestTables(RestCatalog):
     def _create_session(self) -> Session:
         session = super()._create_session()
         session.auth = self._sign_in
+        session.hooks["response"].append(_refuse_to_read_instead)
         return limit_time(_with_fixed_environment(session, self.uri), self._limits)
 
     def _fetch_config(self) -> None:
@@ -69,6 +74,15 @@ def _hide(properties: Mapping[str, str]) -> None:
     hide_credentials(file_properties(properties))
     for name in SIGN_INS & properties.keys():
         hide_obtained(properties[name])
+
+
+def _refuse_to_read_instead(response: Response, **_: object) -> None:
+    """Raise RedirectError instead of following a redirect of a change with a GET, as `requests` does. The answer to the
+    GET is the table as it was, and would look like the answer to a commit."""
+    method = response.request.method
+    if response.status_code in _BECOME_READS and method not in ("GET", "HEAD"):
+        target = read_address(urljoin(response.url, response.headers.get("Location", "")))
+        raise RedirectError(f"a {method} was answered with HTTP {response.status_code} and {target}", response=response)
 
 
 def _with_fixed_environment(session: Session, uri: str) -> Session:

@@ -28,6 +28,11 @@ from connector.storage.aws_errors import NEW_SESSION
 
 QUOTED_CHARACTERS: Final = 300
 
+
+class RedirectError(RequestException):
+    """The server has answered a change with a redirect that makes it a read: the client must not follow it."""
+
+
 # The words for the catalog, for the settings that may be wrong, for the user that may lack a permission, and for the
 # cause of an error of the server itself.
 REST_WORDS: Final[Mapping[str, str]] = {
@@ -125,6 +130,11 @@ REST_ERRORS: Final[ErrorTable] = (
         is_a(ConnectionError),
         RetryableError,
         "{place} cannot be reached. Check that the server is up, that the network allows it, and {uri}.",
+    ),
+    Entry(
+        is_a(RedirectError),
+        UserError,
+        "{place} has another address: {answer}. Change {uri} to that server; it must end before /v1.",
     ),
     Entry(
         is_a(RequestException),

@@ -16,7 +16,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, NoSuchTableError
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
@@ -278,9 +278,12 @@ def commit_snapshot(
 ) -> TableMetadata:
     """Add a snapshot to the main branch and set properties, in one commit, if the table is still as it was loaded.
 
-    Returns the table's new metadata.
+    Returns the table's new metadata. Raises CommitStateUnknownException if it lacks the snapshot.
     """
     # The schema is asserted too: files that were staged before a column was converted have to be rewritten.
     requirements = (require_uuid(table), require_main_branch(table), *require_schema(table))
     updates = (*others, *new_snapshot(table, snapshot), SetPropertiesUpdate(updates=properties))
-    return catalog.commit_table(table, requirements, updates).metadata
+    after = catalog.commit_table(table, requirements, updates).metadata
+    if after.snapshot_by_id(snapshot.snapshot_id) is None:  # for example, an older answer that a proxy has kept
+        raise CommitStateUnknownException("the answer to the commit does not have its snapshot")
+    return after

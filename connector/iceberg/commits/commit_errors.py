@@ -45,7 +45,8 @@ CONFLICTS: Final = (CommitFailedException, NoSuchTableError)
 # ValueError: the metadata changed under PyIceberg's own checks, or there is a defect.
 REFUSED: Final = (*CONFLICTS, ValueError)
 # ValidationError, a ValueError too: the answer came from a gateway instead of a catalog, or was cut short.
-_UNKNOWN: Final = (RESTError, OSError, BotoCoreError, ClientError, ValidationError)
+# NotImplementedError: PyIceberg raises it for HTTP status 501.
+_UNKNOWN: Final = (RESTError, OSError, BotoCoreError, ClientError, ValidationError, NotImplementedError)
 # The readers of metadata raise these if a file is cut short, is of another kind, or lacks a part.
 BROKEN_METADATA: Final = (InvalidMetadataError, EOFError, KeyError, zlib.error)
 _SIGN_IN_REFUSED: Final = (AuthorizationExpiredError, OAuthError, UnauthorizedError)
