@@ -13,6 +13,7 @@ from connector.iceberg.commits import compaction_commit, snapshot
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.compaction_commit import MAX_AGE
 from connector.iceberg.commits.file_names import CompactionOrigin, FileOrigin
+from connector.iceberg.maintenance import remove_task_orphans as remove_task_orphans_module
 from connector.iceberg.maintenance.remove_task_orphans import COMPACTION_AGE, remove_task_orphans
 from connector.iceberg.metadata.references import file_name
 from support.altered_tables import PATH, entries
@@ -45,7 +46,7 @@ def set_clock(monkeypatch: pytest.MonkeyPatch, milliseconds: int) -> None:
     clock = SimpleNamespace(
         time_ns=lambda: milliseconds * 10**6 + time.time_ns() - began, monotonic=time.monotonic, sleep=time.sleep
     )
-    for module in (compaction_commit, snapshot):
+    for module in (compaction_commit, snapshot, remove_task_orphans_module):
         monkeypatch.setattr(module, "time", clock)
 
 
@@ -71,6 +72,16 @@ def test_files_that_nothing_can_commit_any_more_are_deleted(catalog: Catalog, ho
     land(catalog, 1)
     assert collect(catalog) == is_deleted
     assert exists(catalog, left) is not is_deleted
+
+
+def test_a_clock_that_was_days_ahead_makes_no_file_old(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as ahead:
+        set_clock(ahead, NOW + 48 * HOUR)
+        land(catalog, 1)
+    left = leave_behind(catalog, NOW)
+    land(catalog, 2)
+    assert collect(catalog) == 0
+    assert exists(catalog, left)
 
 
 def test_files_that_a_snapshot_refers_to_are_kept(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,12 +11,14 @@ have been replaced. The argument still holds, because the ordinal numbers of fen
 The files of compactions have no fence value. Their names show when they were begun. A compaction sends no commit for
 files that are older than MAX_AGE, and its commit asserts the main branch that it has loaded. So once the current
 snapshot is much younger than a file, there are the same two cases. How much younger does not matter, as long as it is
-more than MAX_AGE and the difference between two clocks together.
+more than MAX_AGE and the difference between two clocks together. A clock that was days ahead may have dated the
+snapshot, also days ago. So by this machine's clock, the file must be old too.
 
 Files of dropped tables, for example after a backfill, are not deleted: other tables or programs may refer to them.
 """
 
 import logging
+import time
 from collections.abc import Callable, Collection, Iterator
 from typing import Final
 
@@ -82,7 +84,7 @@ def is_orphan_of_compaction(table: Table, name: str) -> bool:
         origin is not None
         and snapshot is not None
         and origin.table_uuid == str(table.metadata.table_uuid)
-        and snapshot.timestamp_ms > origin.created_ms + COMPACTION_AGE
+        and min(snapshot.timestamp_ms, time.time_ns() // 1_000_000) > origin.created_ms + COMPACTION_AGE
     )
 
 
