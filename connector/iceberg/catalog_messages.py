@@ -10,6 +10,9 @@ from urllib.parse import urlsplit
 from pydantic import ValidationError
 from pyiceberg.exceptions import CommitFailedException
 
+from connector.host.errors import UserError
+from connector.model.table_identifier import TableIdentifier
+
 # PyIceberg's words. The page follows them.
 _PAGE: Final = ": Received unexpected JSON Payload: "
 _STATUS: Final = "RESTError"
@@ -24,6 +27,14 @@ class Message(NamedTuple):
 
     text: str
     is_page: bool = False
+
+
+def explain_dropped_table(path: TableIdentifier) -> UserError:
+    """Return the error of a session that does not find a table that it had found before."""
+    return UserError(
+        f"table {path} was dropped or renamed while the task was running. Bring it back under its name, or backfill "
+        "the binding, which starts with a new table."
+    )
 
 
 def read_message(error: Exception) -> Message:

@@ -18,6 +18,7 @@ from pyiceberg.table import Table
 from connector.encoding.position_deletes import Positions
 from connector.encoding.row_search import SearchedFile
 from connector.host.errors import LostColumnError, RetryableError, UserError
+from connector.iceberg.catalog_messages import explain_dropped_table
 from connector.iceberg.commits import commit_errors, fence
 from connector.iceberg.commits.commit import RETRY_FOR, count_attempts
 from connector.iceberg.commits.commit_errors import list_retried_errors
@@ -133,10 +134,7 @@ class SessionViews:
         try:
             table = self._catalog.load_table(path)
         except NoSuchTableError:
-            raise UserError(
-                f"table {path} was dropped or renamed while the task was running. Bring it back under its name, or "
-                "backfill the binding, which starts with a new table."
-            ) from None
+            raise explain_dropped_table(path) from None
         generation = find_generation(table, writer.materialization)
         if generation.uuid != uuid:
             raise UserError(

@@ -24,8 +24,9 @@ from connector.config.credentials import AwsCredentials, MachineCredentials
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.secret import Secret
 from connector.host.errors import RetryableError, UserError
+from connector.host.refresh import Lease
 from connector.iceberg.catalogs import opening
-from connector.iceberg.catalogs.opening import open_catalog, table_location, translate_errors
+from connector.iceberg.catalogs.opening import keep_access_fresh, open_catalog, table_location, translate_errors
 from connector.iceberg.catalogs.rest import open_rest
 from connector.iceberg.catalogs.time_limits import TimeLimits
 from connector.model.properties import Properties
@@ -68,6 +69,15 @@ def silent_uri() -> Iterator[str]:
 def refusing_uri() -> str:
     """An address where nobody listens."""
     return f"http://{free_address()}"
+
+
+def test_access_to_a_table_that_is_gone_cannot_be_refreshed(tmp_path: Path) -> None:
+    config, path = local(tmp_path), TableIdentifier("ns", "orders")
+    with open_catalog(config) as catalog:
+        catalog.create_namespace("ns")
+        access = keep_access_fresh(catalog, config, path, Lease(Properties(), expires_at=0, renew_at=0))
+        with pytest.raises(UserError, match=r"orders was dropped or renamed while the task was running"):
+            access.current()
 
 
 # Local

@@ -1,5 +1,6 @@
 """The fenced commit against a real catalog: once, whatever the catalog answers and whoever else writes."""
 
+import json
 import logging
 import re
 import sys
@@ -8,6 +9,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -127,6 +129,31 @@ def test_rows_and_fence_become_visible_in_one_snapshot(catalog: FaultyCatalog) -
     assert snapshot.summary
     assert snapshot.summary["flow.fence"] == staged.next
     assert snapshot.summary["total-records"] == "2"
+
+
+def test_an_answer_without_the_snapshot_is_no_commit(catalog: FaultyCatalog) -> None:
+    """A proxy may answer with the table as it was."""
+    staged, old = stage(catalog, [1]), catalog.load_table(PATH)
+    catalog.faults = [lambda _: SimpleNamespace(metadata=old.metadata)]
+    finish(catalog, staged)
+    assert ids(catalog) == [1]
+
+
+@pytest.mark.parametrize("total", ["1.0", "", "many", "-1"])
+def test_a_total_of_another_writer_that_is_no_number_is_left_out(catalog: FaultyCatalog, total: str) -> None:
+    foreign_append(catalog, 9)
+    table = catalog.load_table(PATH)
+    path = Path(table.metadata_location.removeprefix("file://"))
+    metadata = json.loads(path.read_text())
+    metadata["snapshots"][-1]["summary"]["total-records"] = total
+    path.write_text(json.dumps(metadata))
+    finish(catalog, stage(catalog, [1]))
+    assert ids(catalog) == [1, 9]
+    snapshot = catalog.load_table(PATH).current_snapshot()
+    assert snapshot
+    assert snapshot.summary
+    assert snapshot.summary["total-records"] is None
+    assert snapshot.summary["total-data-files"] == "2"
 
 
 @pytest.mark.parametrize(

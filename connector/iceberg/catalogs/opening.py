@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchTableError
 
 from connector.config.catalog import GlueCatalog, HiveCatalog, LocalCatalog, RestCatalog, S3TablesCatalog, SqlCatalog
 from connector.config.catalog_properties import is_signed
 from connector.config.endpoint_config import EndpointConfig
 from connector.host.refresh import Refreshed
 from connector.host.tempdirs import temporary_directory, translate_disk_errors
+from connector.iceberg.catalog_messages import explain_dropped_table
 from connector.model.properties import Properties
 from connector.model.table_identifier import TableIdentifier
 from connector.storage import file_stores
@@ -109,8 +111,11 @@ def keep_access_fresh(
     """Return the access to a table's files, which is refreshed as long as the session lasts."""
 
     def load() -> FileAccess:
-        with translate_errors(config):
-            return access_to(catalog.load_table(path))
+        try:
+            with translate_errors(config):
+                return access_to(catalog.load_table(path))
+        except NoSuchTableError:
+            raise explain_dropped_table(path) from None
 
     return Refreshed(f"the credentials for the files of table {'.'.join(path)}", load, first)
 

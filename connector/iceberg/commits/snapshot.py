@@ -256,9 +256,15 @@ def writer_summary(writer: WriterId) -> dict[str, str]:
     }
 
 
+def _read_totals(summary: Summary) -> dict[str, str]:
+    """Return a summary without the totals that are no numbers, as Java treats those of another writer."""
+    entries = {"operation": summary.operation.value, **summary.additional_properties}
+    return {name: text for name, text in entries.items() if not name.startswith("total-") or text.isdecimal()}
+
+
 def _with_totals(operation: Operation, summary: Mapping[str, str], table: Table) -> Summary:
     parent = table.metadata.current_snapshot()
-    before = parent.summary.additional_properties if parent and parent.summary else None
+    before = _read_totals(parent.summary) if parent and parent.summary else None
     # PyIceberg computes totals for all operations but this one.
     counted = Operation.OVERWRITE if operation is Operation.REPLACE else operation
     totals = update_snapshot_summaries(Summary(counted, **summary), before)
