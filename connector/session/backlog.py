@@ -12,19 +12,23 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
+
 from connector.host.errors import ConnectorError, UserError
-from connector.model.state import ChainId, StagedCommit, TableId
+from connector.model.state import ChainId, StagedCommit, TableId, encode_added
 
 FIRST_PAUSE: Final = 5.0  # seconds, doubled with every attempt up to LONGEST_PAUSE
 LONGEST_PAUSE: Final = 300.0
+LARGEST_STATE: Final = 32 << 20  # bytes: half of the longest message. Other shards may have the other half.
 
 
 @dataclass(frozen=True)
 class Limit:
-    """How much may be pending for one table before the task stops. Below the limit, the log only warns."""
+    """How much may be pending before the task stops. Below the limit, the log only warns."""
 
-    commits: int
-    size: int  # bytes of data files
+    commits: int  # for one table
+    size: int  # bytes of data files, for one table
+    state: int = LARGEST_STATE  # bytes in the connector state, for all tables together
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,15 @@ class _Chain:
     error: ConnectorError | None = None  # None: no attempt has failed since the last commit
     pause: float = field(default_factory=lambda: FIRST_PAUSE)
     due: float = 0.0
+    _measured: int = 0  # how many of the commits `_state` has
+    _state: int = 0
+
+    def measure_state(self) -> int:
+        """Return the bytes that the commits take in the connector state."""
+        added = self.commits[self._measured :]
+        self._state += sum(len(msgspec.json.encode(encode_added([commit]))) for commit in added)
+        self._measured = len(self.commits)
+        return self._state
 
 
 class Backlog:
@@ -117,7 +130,8 @@ class Backlog:
         chain.pause = min(2 * chain.pause, LONGEST_PAUSE)
 
     def check_limit(self) -> None:
-        """Raise UserError if a chain that fails has grown beyond the limit."""
+        """Raise UserError if a chain that fails has grown beyond the limit, or all that fail together."""
+        self._check_state()
         for chain in self._chains.values():
             commits, size = len(chain.commits), sum(commit.size for commit in chain.commits)
             if chain.error and (commits > self._limit.commits or size > self._limit.size):
@@ -126,6 +140,16 @@ class Backlog:
                     "than advanced.max_waiting_commits or advanced.max_waiting_bytes allow. They stay in the task's "
                     "state and are committed when the table accepts commits again."
                 ) from chain.error
+
+    def _check_state(self) -> None:
+        failing = [chain for chain in self._chains.values() if chain.error]
+        size = sum(chain.measure_state() for chain in failing)
+        if size > self._limit.state:
+            raise UserError(
+                f"{failing[0].error} By now {sum(len(chain.commits) for chain in failing)} commits wait for "
+                f"{len(failing)} table(s) and take {size / 1e6:,.0f} MB of the task's state, which would soon be too "
+                "large for a message of the runtime. They are committed when the tables accept commits again."
+            ) from failing[0].error
 
     def list_waiting(self) -> list[WaitingTable]:
         """Return a summary of each chain."""

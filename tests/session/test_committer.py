@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 
+import msgspec
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
@@ -20,7 +21,7 @@ from connector.host.logs import FIELDS
 from connector.host.signals import Stopped
 from connector.iceberg.commits.commit import try_commits
 from connector.iceberg.commits.outcomes import Committed, Failed
-from connector.model.state import ChainId, DataFile, StagedCommit, WriterId
+from connector.model.state import ChainId, DataFile, StagedCommit, WriterId, encode_added
 from connector.model.table_identifier import TableIdentifier
 from connector.session import backlog
 from connector.session.backlog import Backlog, Limit
@@ -357,6 +358,19 @@ def test_more_than_the_limit_is_an_error_that_says_what_waits(tables: Tables, li
         committer.commit([staged("good", "g1"), staged("bad", "b3", prev="b2")])
     check_text(SNAPSHOTS, "more than may wait", str(error.value), {})
     assert "g1" in tables.taken
+
+
+def test_a_state_that_no_message_could_hold_is_an_error(tables: Tables) -> None:
+    tables.errors["worse"] = tables.errors["bad"]
+    entry = len(msgspec.json.encode(encode_added([staged("bad", "b1")])))
+    committer = Committer(tables.attempt, Limit(commits=100, size=1 << 40, state=4 * entry + entry // 2))
+    for number in range(2):
+        committer.commit([staged("bad", f"b{number}"), staged("good", f"g{number}")])
+        committer.commit([staged("worse", f"w{number}")])
+    with pytest.raises(UserError) as error:
+        committer.commit([staged("bad", "b2", prev="b1"), staged("good", "g2")])
+    check_text(SNAPSHOTS, "more than the state may hold", str(error.value), {})
+    assert "g2" in tables.taken
 
 
 def test_a_process_that_was_replaced_stops_after_the_others_were_tried() -> None:
