@@ -30,7 +30,7 @@ from connector.host.tempdirs import translate_disk_errors
 from connector.iceberg.table_view import TableView
 from connector.model.binding import Binding
 from connector.model.state import LocatedRows
-from connector.spark.block_transfer import Source, SpooledFile, StoredObject
+from connector.spark.block_transfer import Source, SpooledFile, StoredObject, warn_if_left
 from connector.spark.search_job import (
     FoundInGroup,
     Group,
@@ -104,7 +104,8 @@ class TransactionLoads:
         """Remove the row ids of loaded keys, and the directory. All rows are written."""
         for index, found in self.found.items():
             if found.row_ids:
-                remove_source(found.row_ids, self._tables[index].new_layout().io)
+                with warn_if_left("row ids of loaded keys", self._tables[index].binding.table):
+                    remove_source(found.row_ids, self._tables[index].new_layout().io)
         shutil.rmtree(self._directory)
 
     @property

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from pyiceberg.io import FileIO
 
-from connector.host.errors import RetryableError
+from connector.host.errors import ConnectorError, RetryableError
 from connector.host.signals import map_in_threads
 from connector.spark.spool import Block
 from connector.spark.table_files import NewLayout, TableLayout
@@ -58,6 +58,16 @@ class StoredObject:
 
 
 Source: TypeAlias = SpooledFile | StoredObject
+
+
+@contextmanager
+def warn_if_left(objects: str, location: str) -> Iterator[None]:
+    """Only warn if objects that have served their purpose cannot be deleted: a later session removes them."""
+    try:
+        with storage_errors.translate_errors(location):
+            yield
+    except (ConnectorError, OSError) as error:
+        log.warning("%s stay in the object store until a later session: %s", objects, error)
 
 
 class BlockTransfer(Protocol):
@@ -125,14 +135,7 @@ class ThroughTheStore:
 
     def remove(self) -> None:
         """Delete all copies. If that fails, only warn: a later session removes them."""
-        stored = list(self._locations.items())
-        ios = {index: self._new_layouts[index]().io for index in {block.binding for block, _ in stored}}
-
-        def delete(each: tuple[Block, str]) -> None:
-            block, location = each
-            ios[block.binding].delete(location)
-
-        try:
-            map_in_threads(delete, stored, DELETIONS_AT_ONCE, "spool")
-        except OSError as error:
-            log.warning("rows that were spooled stay in the object store until a later session: %s", error)
+        for index in sorted({block.binding for block in self._locations}):
+            locations = [location for block, location in self._locations.items() if block.binding == index]
+            with warn_if_left("rows that were spooled", locations[0]):
+                map_in_threads(self._new_layouts[index]().io.delete, locations, DELETIONS_AT_ONCE, "spool")

@@ -1,7 +1,6 @@
 """The Spark job that merges the sorted runs of all tasks of a transaction into data files."""
 
 import gc
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,13 +10,11 @@ from connector.encoding.run_merging import MergeRange
 from connector.host.errors import ConnectorError, RetryableError
 from connector.host.signals import map_in_threads
 from connector.model.state import DataFile
-from connector.spark.block_transfer import DELETIONS_AT_ONCE, Source, StoredObject
+from connector.spark.block_transfer import DELETIONS_AT_ONCE, Source, StoredObject, warn_if_left
 from connector.spark.merged_files import StoredRun, find_sort_columns, write_merged
 from connector.spark.spark_session import Jobs
 from connector.spark.table_files import NewLayout, TableLayout
 from connector.spark.tasks import WRITING_FAILED
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -52,12 +49,10 @@ def remove_runs(new_layouts: Sequence[NewLayout], runs: Mapping[int, Sequence[St
         table: [each.source.location for each in of_table if isinstance(each.source, StoredObject)]
         for table, of_table in runs.items()
     }
-    try:
-        for table, of_table in locations.items():
-            if of_table:
+    for table, of_table in locations.items():
+        if of_table:
+            with warn_if_left("sorted runs", of_table[0]):
                 map_in_threads(new_layouts[table]().io.delete, of_table, DELETIONS_AT_ONCE, "runs")
-    except OSError as error:
-        log.warning("sorted runs stay in the object store until a later session: %s", error)
 
 
 def _plan(layout: TableLayout, table: int, runs: Sequence[StoredRun], tasks: int) -> Iterator[MergeUnit]:

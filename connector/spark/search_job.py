@@ -20,7 +20,7 @@ from connector.encoding.searched_keys import Keys
 from connector.host.errors import ConnectorError, RetryableError
 from connector.model.binding import Binding
 from connector.model.properties import Properties
-from connector.spark.block_transfer import Source, SpooledFile, StoredObject
+from connector.spark.block_transfer import Source, SpooledFile, StoredObject, warn_if_left
 from connector.spark.stored_keys import open_keys
 from connector.storage import storage_errors
 from connector.storage.file_io import open_file_io
@@ -175,7 +175,8 @@ def _create(target: Source, io: FileIO) -> Any:
     if isinstance(target, SpooledFile):
         return target.path.open("xb")  # buffered: otherwise a full disk may take a part without an error
     with storage_errors.translate_errors(target.location):
-        return io.new_output(target.location).create()
+        # A task that was lost may have written the same before.
+        return io.new_output(target.location).create(overwrite=True)
 
 
 def read_documents(source: Source, io: FileIO) -> Iterator[bytes]:
@@ -199,4 +200,5 @@ def remove_source(source: Source, io: FileIO) -> None:
     if isinstance(source, SpooledFile):
         os.unlink(source.path)
     elif isinstance(source, StoredObject):
-        io.delete(source.location)
+        with warn_if_left("the results of a search", source.location):
+            io.delete(source.location)

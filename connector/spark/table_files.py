@@ -23,7 +23,7 @@ from connector.host.refresh import Lease
 from connector.model.binding import PLAIN, Arrangement, Binding
 from connector.model.properties import Properties
 from connector.model.state import DataFile, FileList
-from connector.storage.file_io import LIST_SUFFIX, is_list_too_long, open_file_io, write_list
+from connector.storage.file_io import LIST_SUFFIX, open_file_io, write_list
 
 # Both writers may be open at once: this one must not double the memory that is planned for the other.
 _REJECTED_ROW_GROUP_SIZE: Final = ROW_GROUP_SIZE // 4
@@ -97,11 +97,8 @@ class TableLayout:
         """Return a location for an object of located rows."""
         return self._locations.new_metadata_location(f"{self.file_prefix}-{uuid.uuid4()}{located_rows.SUFFIX}")
 
-    def for_state(self, files: tuple[DataFile, ...]) -> tuple[DataFile, ...] | FileList:
-        """Return the files as the connector state names them: one by one, or by an object that lists them if they are
-        many."""
-        if not is_list_too_long(files):
-            return files
+    def list_files(self, files: tuple[DataFile, ...]) -> FileList:
+        """Write an object that lists the files, by which the connector state names them if they are many."""
         name = f"{self.file_prefix}-{uuid.uuid4()}{LIST_SUFFIX}"
         return write_list(self.io, self._locations.new_metadata_location(name), files)
 

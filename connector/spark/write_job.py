@@ -20,6 +20,7 @@ from connector.spark.spark_session import Jobs, Spark
 from connector.spark.spool import Spool
 from connector.spark.table_files import NewLayout
 from connector.spark.tasks import write_files
+from connector.storage.file_io import is_list_too_long
 from protocol.protocol_error import ProtocolError
 from protocol.request import Store
 
@@ -78,7 +79,11 @@ class WriteJob:
             raise
         self._spool.remove()
         self._remove_objects()
-        named = {table: self._new_layouts[table]().for_state(of_table) for table, of_table in files.items()}
+        named = {
+            # A layout with fresh credentials is asked for only where something is written with them.
+            table: self._new_layouts[table]().list_files(of_table) if is_list_too_long(of_table) else of_table
+            for table, of_table in files.items()
+        }
         return Written(named, counted.treated, counted.updates)
 
     def _wait_for_files(self) -> Counted:

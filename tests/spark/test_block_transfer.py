@@ -184,6 +184,23 @@ def test_values_that_a_lost_task_has_treated_are_told_once(claims: ClaimServer, 
     assert ledger.close("table {}".format).treated[0].total(Treatment.REJECTED) == 1
 
 
+def test_blocks_that_cannot_be_removed_fail_no_transaction(
+    ledger: Ledger, layouts: list[TableLayout], caplog: pytest.LogCaptureFixture
+) -> None:
+    """All files of the transaction are complete."""
+
+    def expired() -> TableLayout:
+        raise RetryableError("the credentials have expired")
+
+    add(ledger, 1)
+    block = ledger.claim(ledger.begin_task(), 0)
+    assert block
+    transfer = ThroughTheStore([expired])
+    transfer.source(block, layouts[0])
+    transfer.remove()
+    assert "stay in the object store until a later session: the credentials have expired" in caplog.text
+
+
 def test_a_block_that_nobody_has_written_in_the_end_is_an_error(claims: ClaimServer, ledger: Ledger) -> None:
     add(ledger, 1)
     ledger.complete()

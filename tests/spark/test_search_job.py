@@ -27,14 +27,17 @@ NO_PLACE = SpooledFile(Path("/dev/null"))
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "machine_errors.json"
 
 
-def run(table: SearchedTable, path: str, keys: list[str], documents: Path, rows: Source = NO_PLACE) -> object:
+def run(
+    table: SearchedTable, path: str, keys: list[str], documents: Path | StoredObject, rows: Source = NO_PLACE
+) -> object:
     source = SpooledFile(table.directory / "keys.arrow")
     wanted = table.keys(keys)
     write_keys(str(source.path), wanted.schema, [wanted])
     file = SearchedFile(path, Path(path[7:]).stat().st_size)
     access = Properties({})
     binding = Binding(3, "key", TableIdentifier("db", "orders"), (), (), None, updates=table.updates)
-    [found] = Search(binding, source).run(access, [Group(((0, file),), SpooledFile(documents), rows)])
+    place = documents if isinstance(documents, StoredObject) else SpooledFile(documents)
+    [found] = Search(binding, source).run(access, [Group(((0, file),), place, rows)])
     return found
 
 
@@ -68,6 +71,28 @@ def test_many_rows_do_not_go_through_the_jvm(
     assert (rows.keys.tolist(), rows.positions.tolist(), rows.row_ids) == ([0, 2, 1], [0, 1, 2], None)
     assert (of_few.keys.tolist(), of_few.positions.tolist()) == ([0, 1], [0, 2])
     assert not (tmp_path / "rows").exists()
+
+
+def test_a_task_overwrites_what_a_lost_one_has_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a cluster, Spark gives the group of a lost task to another."""
+    monkeypatch.setattr(search_job, "MOST_RETURNED", 0)
+    table = SearchedTable(tmp_path, [LongType()])
+    path = table.write(["[1]", "[2]"])
+    places = [StoredObject(f"file://{tmp_path}/{name}") for name in ("loaded", "rows")]
+    run(table, path, ["[1]", "[2]"], *places)
+    found = run(table, path, ["[2]"], *places)
+    assert isinstance(found, SearchedGroup)
+    group = found.fetch(IO)
+    assert group.rows.positions.tolist() == [1]
+    assert len([*search_job.read_lines(group.documents, IO)]) == 1
+
+
+def test_results_that_cannot_be_deleted_are_only_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """They have served their purpose."""
+    (tmp_path / "loaded").mkdir()
+    (tmp_path / "loaded" / "file").touch()  # a directory that is not empty cannot be deleted
+    search_job.remove_source(StoredObject(f"file://{tmp_path}/loaded"), IO)
+    assert "the results of a search stay in the object store until a later session" in caplog.text
 
 
 def test_a_worker_keeps_no_index_of_keys_after_a_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
