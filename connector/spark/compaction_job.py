@@ -9,14 +9,13 @@ from itertools import islice
 from typing import Protocol, TypeAlias, TypeVar
 
 from connector.encoding.file_groups import Compact, CompactedGroup, Compaction, FailedGroup, FileGroup
-from connector.host.cgroup import Cgroup
 from connector.host.errors import BrokenTaskError, ConnectorError, RetryableError
 from connector.host.machine import lower_priority
 from connector.host.refresh import Refreshed
 from connector.host.tempdirs import make_directories
 from connector.model.properties import Properties
 from connector.spark.lanes import Lane
-from connector.spark.limits import Limits
+from connector.spark.limits import master_within_limits
 from connector.spark.spark_session import Spark
 from connector.storage.file_io import open_file_io
 
@@ -68,8 +67,7 @@ def compaction_jobs(settings: Mapping[str, str]) -> Iterator[Compact]:
     """Yield a function that compacts file groups on all cores of a Spark of its own, which is killed when the block
     ends."""
     with make_directories() as directories:
-        master = {"spark.master": f"local[{Limits.of(Cgroup(), directories.files).tasks}]"}
-        spark = Spark({**master, **settings}, directories, lane=Lane.ALONE)
+        spark = Spark({**master_within_limits(directories.files), **settings}, directories, lane=Lane.ALONE)
         try:
             yield compact_in(spark)
         finally:

@@ -15,6 +15,7 @@ from connector.host.refresh import Refreshed
 from connector.host.tempdirs import make_directories
 from connector.model.properties import Properties
 from connector.model.state import DataFile
+from connector.spark.limits import master_within_limits
 from connector.spark.spark_session import Spark
 from connector.storage.file_io import open_file_io
 
@@ -50,7 +51,8 @@ def rewrite_jobs(settings: Mapping[str, str]) -> Iterator[Rewrite]:
 
         @cache
         def spark() -> Spark:
-            started = Spark(settings, resources.enter_context(make_directories()))
+            directories = resources.enter_context(make_directories())
+            started = Spark({**master_within_limits(directories.files), **settings}, directories)
             resources.callback(started.kill)
             return started
 

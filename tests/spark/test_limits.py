@@ -1,12 +1,18 @@
 """A session takes no more than its control group has, and says at once where that is too little."""
 
 import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from connector.host.cgroup import Cgroup
 from connector.host.errors import UserError
+from connector.host.refresh import Lease
+from connector.model.properties import Properties
+from connector.spark import compaction_job, limits, rewrite_job
 from connector.spark.limits import SPOOL_LIMIT, Limits
 
 MB = 1 << 20
@@ -32,6 +38,36 @@ def test_tasks_are_no_more_than_the_quota_of_processor_time_has_cores(tmp_path: 
 
 def test_little_memory_makes_fewer_tasks(tmp_path: Path) -> None:
     assert Limits.of(group(tmp_path, memory_max=str(620 * MB)), tmp_path) == Limits(1, SPOOL_LIMIT)
+
+
+class _StartedError(Exception):
+    """Spark was started with this master."""
+
+
+def _begin_rewrite() -> None:
+    source: Any = SimpleNamespace(size=1)
+    access: Any = SimpleNamespace(current=lambda: Lease.until(Properties(), None))
+    with rewrite_job.rewrite_jobs({}) as rewrite:
+        rewrite(source, [source], access)
+
+
+def _begin_compaction() -> None:
+    with compaction_job.compaction_jobs({}):
+        pass
+
+
+@pytest.mark.parametrize("begin", [_begin_rewrite, _begin_compaction])
+def test_jobs_without_a_session_keep_to_the_limits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begin: Callable[[], None]
+) -> None:
+    def start(settings: Mapping[str, str], *_: object, **__: object) -> None:
+        raise _StartedError(settings["spark.master"])
+
+    monkeypatch.setattr(limits, "Cgroup", lambda: group(tmp_path, memory_max=str(620 * MB)))
+    for module in (rewrite_job, compaction_job):
+        monkeypatch.setattr(module, "Spark", start)
+    with pytest.raises(_StartedError, match=r"local\[1\]"):
+        begin()
 
 
 @pytest.mark.parametrize(("tasks_of_room", "maintenance_tasks"), [(CORES, 0), (CORES + 1, 1)])
