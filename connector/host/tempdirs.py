@@ -65,7 +65,9 @@ def _directory(parent: Path, prefix: str) -> Iterator[Path]:
         made = TemporaryDirectory(prefix=prefix, dir=parent, ignore_cleanup_errors=True)
     with made as name:
         directory = Path(name)
-        with (directory / OWNER).open("w") as owner:
+        with translate_disk_errors(f"file in {parent}"):
+            owner = (directory / OWNER).open("w")
+        with owner:
             fcntl.flock(owner, fcntl.LOCK_EX)
             yield directory
 

@@ -86,10 +86,11 @@ class Spool:
 
     def __init__(self, directory: Path, block_size: int = BLOCK_SIZE, limit: int = SPOOL_LIMIT) -> None:
         """Make the directory. `block_size` and `limit` are in bytes."""
-        directory.mkdir()
         self._directory = directory
         self._block_size = block_size
         self._limit = limit
+        with self._on_disk():
+            directory.mkdir()
         self._open: dict[int, OpenBlock] = {}
         self._numbers = count(1)
         self._size = 0

@@ -46,6 +46,11 @@ def test_more_pieces_than_one_write_takes_are_all_written(tmp_path: Path) -> Non
     assert block.path.read_bytes().split() == lines
 
 
+def test_a_disk_without_room_for_the_directory_is_the_same_error(tmp_path: Path) -> None:
+    with pytest.raises(RetryableError, match=r"the disk that holds .*/missing/spool takes no more"):
+        Spool(tmp_path / "missing" / "spool")
+
+
 def test_a_disk_that_takes_no_more_is_an_error_that_says_what_to_do(spool: Spool, tmp_path: Path) -> None:
     (tmp_path / "spool").rmdir()
     with pytest.raises(RetryableError) as error:
