@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from connector.spark.client import SparkContext
 
 MASTER: Final = "spark.master"
+SPECULATION: Final = "spark.speculation"
 DRIVER_HOST: Final = "spark.driver.host"
 BIND_ADDRESS: Final = "spark.driver.bindAddress"
 # Ours, beside Spark's own spark.driver.port and spark.driver.blockManager.port, for firewalls.
@@ -77,11 +78,16 @@ def claims_address(settings: Mapping[str, str]) -> tuple[str, int]:
 def where_tasks_run(settings: Mapping[str, str]) -> str:
     """Return a sentence that says where tasks run.
 
-    Raises RetryableError if no master of a standalone cluster answers: Spark itself would try for a minute without
-    saying so.
+    Raises UserError if a setting does not fit, and RetryableError if no master of a standalone cluster answers: Spark
+    itself would try for a minute without saying so.
     """
     if is_local(settings):
         return "tasks run on this machine"
+    if settings.get(SPECULATION, "false").lower() != "false":
+        raise UserError(
+            f"{SPECULATION} in /advanced/spark must be false: each block of rows goes to one task, so a second attempt "
+            "that Spark begins beside a slow one would get none of them."
+        )
     refusals = []
     for host, port in _masters(settings):
         try:

@@ -10,7 +10,9 @@ from connector.host.errors import RetryableError, UserError
 from connector.spark.cluster import cluster_settings, driver_host, where_tasks_run
 from connector.spark.write_job import open_claim_server
 from support.server_process import free_address
+from support.snapshots import check_text
 
+SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "machine_errors.json"
 MASTER = {"spark.master": "spark://127.0.0.1:7077"}
 
 
@@ -49,6 +51,13 @@ def test_tasks_on_this_machine_come_to_a_socket_that_no_other_machine_sees(tmp_p
 def test_an_address_that_cannot_be_used_is_one_clear_error(setting: str, value: str, what: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=what):
         open_claim_server({**MASTER, setting: value}, tmp_path / "claims")
+
+
+def test_a_second_attempt_beside_a_slow_one_is_refused() -> None:
+    with pytest.raises(UserError) as error:
+        where_tasks_run({**MASTER, "spark.speculation": "True"})
+    check_text(SNAPSHOTS, "a cluster with speculation", str(error.value), {})
+    assert where_tasks_run({"spark.speculation": "true"}) == "tasks run on this machine"
 
 
 def test_of_several_masters_one_has_to_answer() -> None:
