@@ -140,6 +140,7 @@ def simulated(*, with_avro: bool = False) -> Iterator[pytest.MonkeyPatch]:
             compaction_commit,
             expire_snapshots,
             progress,
+            remove_task_orphans,
             snapshot,
             table_view,
         )
