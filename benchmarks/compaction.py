@@ -24,8 +24,8 @@ from benchmarks.publishing import publish_task
 from benchmarks.report import conditions, publish
 from benchmarks.servers import lake
 from benchmarks.stores import CACHE, MB
-from connector.encoding.file_groups import Compact, CompactedGroup, Compaction, FileGroup
-from connector.encoding.source_rows import SourceFile, TargetColumn
+from connector.encoding.live_rows.source_rows import SourceFile, TargetColumn
+from connector.encoding.rewriting.file_groups import Compact, CompactedGroup, Compaction, FileGroup
 from connector.host.refresh import Lease, Refreshed
 from connector.host.tempdirs import make_directories
 from connector.model.properties import Properties

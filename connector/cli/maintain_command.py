@@ -17,7 +17,7 @@ from connector.cli.staged_state import parse_table
 from connector.cli.waiting import WaitingLine
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.settings import parse, resource_path
-from connector.encoding.file_groups import Compact
+from connector.encoding.rewriting.file_groups import Compact
 from connector.host.errors import ConnectorError, UserError
 from connector.iceberg.catalogs.opening import open_catalog, translate_errors
 from connector.iceberg.commits.commit_errors import BROKEN_METADATA

@@ -16,7 +16,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import IcebergType, NestedField
 
 from connector.config.endpoint_config import EndpointConfig
-from connector.encoding.rewriting import UnconvertibleError
+from connector.encoding.rewriting.converted_files import UnconvertibleError
 from connector.evolution.table_change import (
     Alteration,
     CreateNamespace,

@@ -8,7 +8,7 @@ from typing import Final
 from connector.checks.endpoint import OpenedEndpoint, open_endpoint
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.settings import parse
-from connector.encoding.rewriting import Rewrite
+from connector.encoding.rewriting.converted_files import Rewrite
 from connector.evolution.changes import plan_changes
 from connector.evolution.table_change import DropTable, Found, StartBackfill, TableChange
 from connector.host.errors import RetryableError

@@ -10,7 +10,7 @@ from connector.config.endpoint_config import EndpointConfig
 from connector.config.resource_config import ResourceConfig
 from connector.config.settings import parse_each, resource_path
 from connector.config.values import ALLOW_EXISTING_TABLES, RETAIN_EXISTING_DATA
-from connector.encoding.file_options import FileOptions
+from connector.encoding.parquet.file_options import FileOptions
 from connector.evolution import rejected_table
 from connector.evolution.arrangement_terms import ArrangementTerms
 from connector.evolution.candidate import Candidate

@@ -16,13 +16,13 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.io import FileIO
 
-from connector.encoding.key_digest import KeyDigest, digest_of_loads, sum_digests
-from connector.encoding.key_tables import KEY
-from connector.encoding.lineage_columns import NO_ROW_ID, ROW_ID_FIELD
-from connector.encoding.load_lines import key_table, parse_loads
-from connector.encoding.located_rows import write_located
-from connector.encoding.row_lines import Lines
-from connector.encoding.rows_of_keys import Mask, RowsOfKeys, choose_newest
+from connector.encoding.lines.key_digest import KeyDigest, digest_of_loads, sum_digests
+from connector.encoding.lines.key_tables import KEY
+from connector.encoding.lines.load_lines import key_table, parse_loads
+from connector.encoding.lines.row_lines import Lines
+from connector.encoding.live_rows.lineage_columns import NO_ROW_ID, ROW_ID_FIELD
+from connector.encoding.search.located_rows import write_located
+from connector.encoding.search.rows_of_keys import Mask, RowsOfKeys, choose_newest
 from connector.host import facts
 from connector.host.errors import ConnectorError
 from connector.host.facts import AnsweredLoads

@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from connector.encoding.data_files import RowGroup
-from connector.encoding.decoder import Decoded
-from connector.encoding.merge_plan import plan_merge
-from connector.encoding.sorted_runs import RowArrangement
+from connector.encoding.lines.decoder import Decoded
+from connector.encoding.parquet.data_files import RowGroup
+from connector.encoding.runs.merge_plan import plan_merge
+from connector.encoding.runs.sorted_runs import RowArrangement
 from connector.model.state import DataFile
 from connector.spark.block_transfer import Source, SpooledFile
 from connector.spark.merged_files import StoredRun, write_merged

@@ -15,7 +15,7 @@ from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener, answer_challenge, deliver_challenge
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from connector.encoding.key_digest import KeyDigest
+from connector.encoding.lines.key_digest import KeyDigest
 from connector.host import machine
 from connector.host.errors import ConnectorError, RetryableError
 from connector.model.invalid_values import Tally

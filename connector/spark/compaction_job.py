@@ -8,7 +8,7 @@ from functools import partial
 from itertools import islice
 from typing import Protocol, TypeAlias, TypeVar
 
-from connector.encoding.file_groups import Compact, CompactedGroup, Compaction, FailedGroup, FileGroup
+from connector.encoding.rewriting.file_groups import Compact, CompactedGroup, Compaction, FailedGroup, FileGroup
 from connector.host.errors import BrokenTaskError, ConnectorError, RetryableError
 from connector.host.machine import lower_priority
 from connector.host.refresh import Refreshed
@@ -108,7 +108,7 @@ def _compact(
 
     The input is left unread. So Spark replaces the worker, which keeps its low priority and its memory.
     """
-    from connector.encoding.group_compaction import compact_group  # only workers compact
+    from connector.encoding.rewriting.group_compaction import compact_group  # only workers compact
 
     lower_priority()
     gc.collect()  # the daemon has turned the automatic collection off

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from connector.encoding.key_digest import KeyDigest
+from connector.encoding.lines.key_digest import KeyDigest
 from connector.host import facts
 from connector.host.errors import RetryableError
 from connector.host.facts import FullSpool

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from connector.encoding.merge_plan import group_ranges, plan_merge
-from connector.encoding.run_merging import MergeRange
+from connector.encoding.runs.merge_plan import group_ranges, plan_merge
+from connector.encoding.runs.run_merging import MergeRange
 from connector.host.errors import ConnectorError, RetryableError
 from connector.host.signals import map_in_threads
 from connector.model.state import DataFile

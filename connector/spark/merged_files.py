@@ -9,12 +9,12 @@ import pyarrow as pa
 from msgspec.structs import replace
 from pyiceberg.io import FileIO
 
-from connector.encoding.assembled_writer import AssembledWriter
-from connector.encoding.data_files import ROW_GROUP_SIZE
-from connector.encoding.gathered_rows import GatheredRowGroup
-from connector.encoding.run_merging import MergeRange, merge
-from connector.encoding.sort_columns import SortColumns
-from connector.encoding.sorted_runs import RunPart, SortedRun, read_encoded, read_part
+from connector.encoding.parquet.assembled_writer import AssembledWriter
+from connector.encoding.parquet.data_files import ROW_GROUP_SIZE
+from connector.encoding.parquet.gathered_rows import GatheredRowGroup
+from connector.encoding.runs.run_merging import MergeRange, merge
+from connector.encoding.runs.sort_columns import SortColumns
+from connector.encoding.runs.sorted_runs import RunPart, SortedRun, read_encoded, read_part
 from connector.model.state import DataFile
 from connector.spark.block_transfer import Source, SpooledFile
 from connector.spark.table_files import TableLayout, open_file_writer

@@ -8,8 +8,8 @@ from functools import cache, partial
 from threading import Lock
 from typing import Final, TypeAlias
 
-from connector.encoding.rewriting import Rewrite, Rewriting, UnconvertibleError
-from connector.encoding.source_rows import SourceFile
+from connector.encoding.live_rows.source_rows import SourceFile
+from connector.encoding.rewriting.converted_files import Rewrite, Rewriting, UnconvertibleError
 from connector.host.errors import ConnectorError
 from connector.host.refresh import Refreshed
 from connector.host.tempdirs import make_directories

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.io import FileIO
 
-from connector.encoding.key_tables import read_keys, write_keys
-from connector.encoding.lineage_columns import NO_ROW_ID
-from connector.encoding.row_search import FoundRows, SearchedFile, search
-from connector.encoding.rows_of_keys import RowsOfKeys
-from connector.encoding.searched_keys import Keys
+from connector.encoding.lines.key_tables import read_keys, write_keys
+from connector.encoding.live_rows.lineage_columns import NO_ROW_ID
+from connector.encoding.search.row_search import FoundRows, SearchedFile, search
+from connector.encoding.search.rows_of_keys import RowsOfKeys
+from connector.encoding.search.searched_keys import Keys
 from connector.host.errors import ConnectorError, RetryableError
 from connector.model.binding import Binding
 from connector.model.properties import Properties

@@ -12,13 +12,13 @@ import pyarrow as pa
 from pyiceberg.io import FileIO
 from pyiceberg.table.locations import LocationProvider, load_location_provider
 
-from connector.encoding import located_rows
-from connector.encoding.column_types import arrow_schema
-from connector.encoding.data_files import ROW_GROUP_SIZE, DataFileWriter, RowGroup
-from connector.encoding.decoder import Decoded
-from connector.encoding.file_options import FileOptions
-from connector.encoding.gathered_rows import GatheredRowGroup
-from connector.encoding.invalid_cells import make_batch
+from connector.encoding.lines.decoder import Decoded
+from connector.encoding.lines.invalid_cells import make_batch
+from connector.encoding.parquet.data_files import ROW_GROUP_SIZE, DataFileWriter, RowGroup
+from connector.encoding.parquet.file_options import FileOptions
+from connector.encoding.parquet.gathered_rows import GatheredRowGroup
+from connector.encoding.search import located_rows
+from connector.encoding.values.column_types import arrow_schema
 from connector.host.refresh import Lease
 from connector.model.binding import PLAIN, Arrangement, Binding
 from connector.model.properties import Properties
@@ -71,7 +71,9 @@ class TableLayout:
         """The schema of the data files."""
         schema = arrow_schema(self.binding)
         if self.row_ids:
-            from connector.encoding.lineage_columns import ROW_ID_FIELD  # only for tables whose rows keep their ids
+            from connector.encoding.live_rows.lineage_columns import (
+                ROW_ID_FIELD,  # only for tables whose rows keep their ids
+            )
 
             return schema.append(ROW_ID_FIELD)
         return schema

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pyiceberg.io import FileIO
 
-from connector.encoding.decoder import Decoded, RowDecoder, Stray
-from connector.encoding.key_digest import KeyDigest, sum_digests
-from connector.encoding.row_lines import Lines
+from connector.encoding.lines.decoder import Decoded, RowDecoder, Stray
+from connector.encoding.lines.key_digest import KeyDigest, sum_digests
+from connector.encoding.lines.row_lines import Lines
 from connector.host.errors import BrokenTaskError, ConnectorError, RetryableError
 from connector.model.invalid_values import Tally
 from connector.model.state import DataFile

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from connector.encoding.key_digest import KeyDigest
+from connector.encoding.lines.key_digest import KeyDigest
 from connector.host.errors import ConnectorError, UserError
 from connector.model.invalid_values import Tally
 from connector.model.state import DataFile, FileList

@@ -20,7 +20,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import DateType, IcebergType, LongType, NestedField, StringType
 
-from connector.encoding.file_options import CODEC, LEVEL, TARGET_SIZE
+from connector.encoding.parquet.file_options import CODEC, LEVEL, TARGET_SIZE
 from connector.evolution.changes import plan_changes
 from connector.evolution.table_change import Found, NewColumn, TableChange, Target
 from connector.host.errors import ConnectorError

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from connector.encoding.file_groups import CompactedGroup
+from connector.encoding.rewriting.file_groups import CompactedGroup
 from connector.iceberg.commits import compaction_changes
 from connector.iceberg.commits.compaction_commit import CompactionCommit
 from connector.iceberg.commits.outcomes import TableCommit

@@ -7,8 +7,8 @@ from typing import Final
 
 import pyarrow.parquet as pq
 
-from connector.encoding import statistics
-from connector.encoding.data_files import DataFileWriter
+from connector.encoding.parquet import statistics
+from connector.encoding.parquet.data_files import DataFileWriter
 from connector.host.errors import ConnectorError
 from connector.model.state import DataFile
 from crash.faults import DEFECT, swap

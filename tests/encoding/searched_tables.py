@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.types import PrimitiveType
 
-from connector.encoding.column_types import arrow_type_of
-from connector.encoding.key_tables import keys_of_texts
-from connector.encoding.lineage_columns import ROW_ID
-from connector.encoding.position_deletes import write_position_deletes
-from connector.encoding.row_search import SearchedFile, search
-from connector.encoding.searched_keys import Keys
+from connector.encoding.lines.key_tables import keys_of_texts
+from connector.encoding.live_rows.lineage_columns import ROW_ID
+from connector.encoding.live_rows.position_deletes import write_position_deletes
+from connector.encoding.search.row_search import SearchedFile, search
+from connector.encoding.search.searched_keys import Keys
+from connector.encoding.values.column_types import arrow_type_of
 from connector.model.binding import KeyPart, Updates
 
 IO = PyArrowFileIO()

@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 from pyiceberg.types import LongType, PrimitiveType, StringType
 
-from connector.encoding.decoder import Decoded, RowDecoder
-from connector.encoding.row_lines import Lines
+from connector.encoding.lines.decoder import Decoded, RowDecoder
+from connector.encoding.lines.row_lines import Lines
 from connector.model.binding import Binding, Column
 from connector.model.table_identifier import TableIdentifier
 from encoding.packed_encoder import pack

@@ -31,8 +31,8 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from connector.encoding.column_types import arrow_type_of
-from connector.encoding.conversions import CONVERSIONS, NoEquivalentError, convert
+from connector.encoding.values.column_types import arrow_type_of
+from connector.encoding.values.conversions import CONVERSIONS, NoEquivalentError, convert
 from connector.evolution.type_changes import TYPE_CHANGES, TypeChange
 from encoding.store_lines import binding, column, decode, json_line, packed
 

@@ -28,10 +28,10 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from connector.encoding.data_files import ROW_GROUP_SIZE, DataFileWriter
-from connector.encoding.decoder import RowDecoder
-from connector.encoding.file_options import CODECS, FileOptions
-from connector.encoding.statistics import upper_bound_of_bytes, upper_bound_of_text
+from connector.encoding.lines.decoder import RowDecoder
+from connector.encoding.parquet.data_files import ROW_GROUP_SIZE, DataFileWriter
+from connector.encoding.parquet.file_options import CODECS, FileOptions
+from connector.encoding.parquet.statistics import upper_bound_of_bytes, upper_bound_of_text
 from connector.model.binding import Binding
 from connector.model.state import DataFile
 from encoding.store_lines import binding, json_line, numbered, plain

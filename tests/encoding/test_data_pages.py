@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from connector.encoding.data_pages import are_few, read_texts
+from connector.encoding.parquet.data_pages import are_few, read_texts
 
 ROWS = 5_000
 

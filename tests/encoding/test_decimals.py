@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.types import DecimalType
 
-from connector.encoding.tuple_columns import CheckedColumn, PlainCells, check_column
+from connector.encoding.lines.tuple_columns import CheckedColumn, PlainCells, check_column
 from support.expected_rows import canonical
 from support.fitting import fits
 

@@ -9,8 +9,8 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
 from pyiceberg.table.puffin import PuffinFile
 
-from connector.encoding.deleted_rows import find_deleted_rows
-from connector.encoding.deletion_vectors import (
+from connector.encoding.live_rows.deleted_rows import find_deleted_rows
+from connector.encoding.live_rows.deletion_vectors import (
     DeletionVector,
     WrittenVector,
     read_deletion_vector,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connector.encoding.document_keys import MalformedDocumentError, document_key, parse_key
+from connector.encoding.search.document_keys import MalformedDocumentError, document_key, parse_key
 from connector.model.binding import KeyPart
 
 

@@ -24,15 +24,17 @@ from hypothesis import strategies as st
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.types import DoubleType, IcebergType, LongType, NestedField, StringType, StructType, UUIDType
 
-from connector.encoding import copied_row_groups, group_writer, sorted_compaction, sorted_runs, source_rows
-from connector.encoding.assembled_files import AssembledFile, ColumnChunk
-from connector.encoding.file_groups import CompactedGroup, Compaction, FileGroup
-from connector.encoding.file_options import FileOptions
-from connector.encoding.group_compaction import compact_group
-from connector.encoding.moved_rows import find_moved
-from connector.encoding.position_deletes import write_position_deletes
-from connector.encoding.source_rows import SourceFile, TargetColumn
-from connector.encoding.statistics import upper_bound_of_text
+from connector.encoding.live_rows import source_rows
+from connector.encoding.live_rows.position_deletes import write_position_deletes
+from connector.encoding.live_rows.source_rows import SourceFile, TargetColumn
+from connector.encoding.parquet.assembled_files import AssembledFile, ColumnChunk
+from connector.encoding.parquet.file_options import FileOptions
+from connector.encoding.parquet.statistics import upper_bound_of_text
+from connector.encoding.rewriting import copied_row_groups, group_writer, sorted_compaction
+from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction, FileGroup
+from connector.encoding.rewriting.group_compaction import compact_group
+from connector.encoding.rewriting.moved_rows import find_moved
+from connector.encoding.runs import sorted_runs
 from connector.host.errors import ConnectorError, RetryableError, UserError
 from connector.model.binding import Column, SortField
 from connector.model.properties import Properties
@@ -157,7 +159,7 @@ def _small_steps() -> Iterator[None]:
         patch.setattr(sorted_compaction, "RUN_SIZE", 400)
         patch.setattr(sorted_compaction, "MOST_RUNS", 2)
         patch.setattr(sorted_runs, "PART_SIZE", 200)
-        patch.setattr("connector.encoding.statistics._SAMPLE", 10)
+        patch.setattr("connector.encoding.parquet.statistics._SAMPLE", 10)
         yield
 
 
@@ -467,11 +469,11 @@ import pyarrow as pa
 from pathlib import Path
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.types import BinaryType, LongType
-from connector.encoding.assembled_files import AssembledFile, ColumnChunk
-from connector.encoding.file_options import FileOptions
-from connector.encoding.file_groups import Compaction, FileGroup
-from connector.encoding.group_compaction import compact_group
-from connector.encoding.source_rows import SourceFile, TargetColumn
+from connector.encoding.parquet.assembled_files import AssembledFile, ColumnChunk
+from connector.encoding.parquet.file_options import FileOptions
+from connector.encoding.rewriting.file_groups import Compaction, FileGroup
+from connector.encoding.rewriting.group_compaction import compact_group
+from connector.encoding.live_rows.source_rows import SourceFile, TargetColumn
 from connector.model.binding import Column, SortField
 from connector.model.properties import Properties
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.types import DateType, DoubleType, LongType, PrimitiveType, StringType, TimestamptzType
 
-from connector.encoding.key_tables import keys_of_texts, read_keys, write_keys
+from connector.encoding.lines.key_tables import keys_of_texts, read_keys, write_keys
 from connector.model.binding import KeyPart
 
 

@@ -11,12 +11,13 @@ import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.types import IcebergType, LongType, StringType
 
-from connector.encoding import copied_row_groups, source_rows
-from connector.encoding.file_groups import Compaction, FileGroup
-from connector.encoding.group_compaction import compact_group
-from connector.encoding.position_deletes import write_position_deletes
-from connector.encoding.rewriting import Rewriting
-from connector.encoding.source_rows import RowLineage, SourceFile, TargetColumn
+from connector.encoding.live_rows import source_rows
+from connector.encoding.live_rows.position_deletes import write_position_deletes
+from connector.encoding.live_rows.source_rows import RowLineage, SourceFile, TargetColumn
+from connector.encoding.rewriting import copied_row_groups
+from connector.encoding.rewriting.converted_files import Rewriting
+from connector.encoding.rewriting.file_groups import Compaction, FileGroup
+from connector.encoding.rewriting.group_compaction import compact_group
 from connector.model.binding import SortField
 from connector.model.properties import Properties
 

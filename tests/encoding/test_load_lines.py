@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.types import DoubleType, LongType, PrimitiveType, StringType
 
-from connector.encoding.load_lines import key_table, parse_loads
+from connector.encoding.lines.load_lines import key_table, parse_loads
 from connector.model.binding import Binding, Column, KeyPart, Updates
 from encoding.packed_encoder import pack
 from encoding.store_lines import INDEX, binding, json_line, numbered, plain

@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.types import LongType, StringType
 
-from connector.encoding.located_rows import read_located, write_located
+from connector.encoding.search.located_rows import read_located, write_located
 from connector.host.errors import UserError
 from connector.model.binding import KeyPart, Updates
 from support.snapshots import check_text

@@ -7,11 +7,11 @@ import pyarrow as pa
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from connector.encoding.file_groups import CompactedGroup, FileGroup
-from connector.encoding.moved_rows import find_moved
-from connector.encoding.position_deletes import write_position_deletes
-from connector.encoding.row_order import RowOrderWriter
-from connector.encoding.source_rows import SourceFile
+from connector.encoding.live_rows.position_deletes import write_position_deletes
+from connector.encoding.live_rows.source_rows import SourceFile
+from connector.encoding.rewriting.file_groups import CompactedGroup, FileGroup
+from connector.encoding.rewriting.moved_rows import find_moved
+from connector.encoding.rewriting.row_order import RowOrderWriter
 from connector.model.state import DataFile
 
 IO = PyArrowFileIO()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pyiceberg.types import DateType, LongType, PrimitiveType, StringType, TimestamptzType
 
-from connector.encoding.decoder import RowDecoder
+from connector.encoding.lines.decoder import RowDecoder
 from connector.host.errors import InvalidValueError
 from connector.model.binding import Binding, Column
 from connector.model.invalid_values import OnInvalid, Treated, Treatment

@@ -28,10 +28,10 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from connector.encoding.column_types import arrow_schema
-from connector.encoding.data_files import RowGroup
-from connector.encoding.partition_values import PartitionValues
-from connector.encoding.transformed_columns import TransformedColumn
+from connector.encoding.parquet.data_files import RowGroup
+from connector.encoding.runs.partition_values import PartitionValues
+from connector.encoding.values.column_types import arrow_schema
+from connector.encoding.values.transformed_columns import TransformedColumn
 from connector.host.errors import UserError
 from connector.model.binding import PartitionField
 from encoding.store_lines import binding

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.types import DateType
 
-from connector.encoding.decoder import RowDecoder
-from connector.encoding.invalid_cells import RejectedRow
-from connector.encoding.row_lines import Lines
+from connector.encoding.lines.decoder import RowDecoder
+from connector.encoding.lines.invalid_cells import RejectedRow
+from connector.encoding.lines.row_lines import Lines
 from connector.host.errors import InvalidValueError
 from connector.model.binding import Binding
 from connector.model.invalid_values import OnInvalid, Tally, Treatment

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from connector.encoding.position_deletes import (
+from connector.encoding.live_rows.position_deletes import (
     group_by_file,
     join_positions,
     read_position_deletes,

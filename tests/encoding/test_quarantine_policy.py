@@ -8,9 +8,9 @@ import orjson
 import pytest
 from pyiceberg.types import DateType, DoubleType, LongType, PrimitiveType, StringType, TimestamptzType
 
-from connector.encoding.column_types import arrow_schema
-from connector.encoding.decoder import RowDecoder
-from connector.encoding.invalid_cells import RejectedRow, make_batch
+from connector.encoding.lines.decoder import RowDecoder
+from connector.encoding.lines.invalid_cells import RejectedRow, make_batch
+from connector.encoding.values.column_types import arrow_schema
 from connector.model.binding import Binding
 from connector.model.invalid_values import OnInvalid, Treated, Treatment
 from encoding.example_values import INVALID, USUAL

@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from connector.encoding.decoder import RowDecoder
+from connector.encoding.lines.decoder import RowDecoder
 from encoding.random_values import TYPES, VALUES, json_values, longs
 from encoding.store_lines import binding, numbered, packed, plain
 

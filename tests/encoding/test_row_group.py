@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from connector.encoding.data_files import RowGroup
+from connector.encoding.parquet.data_files import RowGroup
 
 NUMBERS = pa.record_batch({"number": pa.array(range(1000), pa.int64())})
 COLUMNS = {

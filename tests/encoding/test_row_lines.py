@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 from pyiceberg.types import BinaryType, LongType, StringType, TimestamptzType
 
-from connector.encoding.decoder import RowDecoder, Stray
-from connector.encoding.row_lines import Lines
+from connector.encoding.lines.decoder import RowDecoder, Stray
+from connector.encoding.lines.row_lines import Lines
 from connector.host.errors import InvalidValueError
 from connector.model.binding import Column
 from encoding.packed_encoder import pack

@@ -23,10 +23,11 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from connector.encoding import data_pages, row_search, searched_keys
-from connector.encoding.column_types import arrow_type_of
-from connector.encoding.row_search import SearchedFile, search
-from connector.encoding.searched_keys import Bounds, Keys
+from connector.encoding.parquet import data_pages
+from connector.encoding.search import row_search, searched_keys
+from connector.encoding.search.row_search import SearchedFile, search
+from connector.encoding.search.searched_keys import Bounds, Keys
+from connector.encoding.values.column_types import arrow_type_of
 from connector.host.errors import RetryableError, UserError
 from encoding.searched_tables import IO, SearchedTable
 from support.snapshots import check_text

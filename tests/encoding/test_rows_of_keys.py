@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connector.encoding.rows_of_keys import RowsOfKeys, choose_newest
+from connector.encoding.search.rows_of_keys import RowsOfKeys, choose_newest
 
 KEYS = 6
 Row = tuple[int, int, int, int]
@@ -43,6 +43,6 @@ def test_joined_rows_take_as_many_bytes_as_their_numbers_need(number: int, size:
 
 
 def test_slices_have_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("connector.encoding.rows_of_keys._AT_ONCE", 2)
+    monkeypatch.setattr("connector.encoding.search.rows_of_keys._AT_ONCE", 2)
     slices = [*rows_of([(0, key, key, key) for key in range(5)]).slices()]
     assert [some.keys.tolist() for some in slices] == [[0, 1], [2, 3], [4]]

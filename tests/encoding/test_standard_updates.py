@@ -21,9 +21,9 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from connector.encoding.decoder import RowDecoder
-from connector.encoding.key_digest import KeyDigest, digest_of_loads, hash_keys, sum_digests
-from connector.encoding.load_lines import key_table, parse_loads
+from connector.encoding.lines.decoder import RowDecoder
+from connector.encoding.lines.key_digest import KeyDigest, digest_of_loads, hash_keys, sum_digests
+from connector.encoding.lines.load_lines import key_table, parse_loads
 from connector.model.binding import Binding, Column, KeyPart, Updates
 from encoding.packed_encoder import pack
 from encoding.store_lines import INDEX, binding, column, decode, json_line, numbered, packed, plain

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connector.encoding import thrift_structs as thrift
-from connector.encoding.thrift_structs import Struct, read_struct, write_struct
+from connector.encoding.parquet import thrift_structs as thrift
+from connector.encoding.parquet.thrift_structs import Struct, read_struct, write_struct
 from support.snapshots import check_text
 
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "value_errors.json"

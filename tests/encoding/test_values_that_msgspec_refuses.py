@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 from pyiceberg.types import LongType, StringType
 
-from connector.encoding.decoder import RowDecoder
+from connector.encoding.lines.decoder import RowDecoder
 from connector.host.errors import InvalidValueError
 from connector.model.binding import Binding, Column
 from connector.model.invalid_values import OnInvalid, Treated, Treatment

@@ -1,6 +1,6 @@
 """The types that are written are those that Arrow has a type for, and a rule."""
 
-from connector.encoding import column_types
+from connector.encoding.values import column_types
 from connector.model.written_types import WRITTEN_TYPES
 
 

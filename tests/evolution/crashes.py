@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from connector.encoding.rewriting import Rewriting
-from connector.encoding.source_rows import SourceFile
+from connector.encoding.live_rows.source_rows import SourceFile
+from connector.encoding.rewriting.converted_files import Rewriting
 from connector.host.refresh import Refreshed
 from connector.iceberg.catalogs.sql import SqlTables
 from connector.model.properties import Properties

@@ -11,11 +11,11 @@ from pyiceberg.table import Table
 
 from connector.checks.endpoint import OpenedEndpoint
 from connector.config.settings import parse
-from connector.encoding.data_files import DataFileWriter
-from connector.encoding.decoder import RowDecoder
-from connector.encoding.file_options import FileOptions
-from connector.encoding.rewriting import Rewrite
-from connector.encoding.row_lines import Lines
+from connector.encoding.lines.decoder import RowDecoder
+from connector.encoding.lines.row_lines import Lines
+from connector.encoding.parquet.data_files import DataFileWriter
+from connector.encoding.parquet.file_options import FileOptions
+from connector.encoding.rewriting.converted_files import Rewrite
 from connector.iceberg.bound_table import bind_all
 from connector.iceberg.commits import commit, fence
 from connector.iceberg.commits.fence import WriterFence, file_prefix

@@ -30,9 +30,9 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from connector.encoding.key_tables import keys_of_texts
-from connector.encoding.row_search import search
-from connector.encoding.searched_keys import Keys
+from connector.encoding.lines.key_tables import keys_of_texts
+from connector.encoding.search.row_search import search
+from connector.encoding.search.searched_keys import Keys
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.table_view import TableViews

@@ -26,7 +26,7 @@ from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import AddSnapshotUpdate
 from pyiceberg.types import LongType, StringType
 
-from connector.encoding.file_groups import Compaction, FailedGroup, FileGroup
+from connector.encoding.rewriting.file_groups import Compaction, FailedGroup, FileGroup
 from connector.host.errors import CommitUnknownError, RetryableError, SignInError, UserError
 from connector.host.logs import FIELDS
 from connector.iceberg.commits import compaction_commit

@@ -11,7 +11,7 @@ import pytest
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.typedef import Record
 
-from connector.encoding.deletion_vectors import DeletionVector
+from connector.encoding.live_rows.deletion_vectors import DeletionVector
 from connector.iceberg.maintenance.compaction_plan import GROWTH, GroupPlan, plan_groups
 from connector.iceberg.maintenance.compaction_thresholds import CompactionThresholds, is_compaction_enabled
 from connector.iceberg.metadata.listed_files import ListedFile

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pyiceberg.catalog import Catalog
 
-from connector.encoding import deleted_rows
-from connector.encoding.file_groups import CompactedGroup, Compaction, FailedGroup, FileGroup
+from connector.encoding.live_rows import deleted_rows
+from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction, FailedGroup, FileGroup
 from connector.host.errors import RetryableError
 from connector.host.refresh import Refreshed
 from connector.iceberg.maintenance.compact_table import compact_table

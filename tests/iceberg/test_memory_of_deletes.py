@@ -9,7 +9,7 @@ from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 
-from connector.encoding.deletion_vectors import write_deletion_vectors
+from connector.encoding.live_rows.deletion_vectors import write_deletion_vectors
 from connector.iceberg.commits.delete_files import DeleteFiles
 from connector.iceberg.commits.row_deletes import DeletedRows
 from connector.iceberg.metadata.listed_files import ListedFile, PositionDeletes

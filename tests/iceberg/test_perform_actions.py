@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 from pyiceberg.catalog import Catalog
 
-from connector.encoding.file_groups import CompactedGroup, Compaction, FailedGroup, FileGroup
+from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction, FailedGroup, FileGroup
 from connector.host.errors import UserError
 from connector.host.refresh import Refreshed
 from connector.iceberg.commits.commit import commit_all_or_raise

@@ -15,7 +15,7 @@ from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.update import SetSnapshotRefUpdate
 from pyiceberg.types import DoubleType, StringType
 
-from connector.encoding.row_search import search
+from connector.encoding.search.row_search import search
 from connector.host.errors import UserError
 from connector.iceberg.commits import row_deletes
 from connector.iceberg.commits.commit import commit_all_or_raise

@@ -14,10 +14,10 @@ from pyiceberg.manifest import FileFormat, ManifestEntry
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, StringType
 
-from connector.encoding.key_tables import keys_of_texts
-from connector.encoding.located_rows import write_located
-from connector.encoding.row_search import SearchedFile, search
-from connector.encoding.searched_keys import Keys
+from connector.encoding.lines.key_tables import keys_of_texts
+from connector.encoding.search.located_rows import write_located
+from connector.encoding.search.row_search import SearchedFile, search
+from connector.encoding.search.searched_keys import Keys
 from connector.host.errors import FencedError, LostColumnError, RetryableError, UserError
 from connector.iceberg import table_view
 from connector.iceberg.commits import commit, delete_files

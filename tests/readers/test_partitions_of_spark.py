@@ -26,8 +26,8 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from connector.encoding.column_types import arrow_type_of
-from connector.encoding.partition_values import Partition, PartitionValues
+from connector.encoding.runs.partition_values import Partition, PartitionValues
+from connector.encoding.values.column_types import arrow_type_of
 from connector.model import binding
 from connector.model.binding import Column
 from support.readers import local_catalog

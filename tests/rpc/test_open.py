@@ -104,8 +104,8 @@ for binding in range(1000):
 
 def test_what_only_some_sessions_or_only_workers_need_is_loaded_later() -> None:
     later = {
-        "connector.encoding.group_compaction",
-        "connector.encoding.row_search",
+        "connector.encoding.rewriting.group_compaction",
+        "connector.encoding.search.row_search",
         "connector.iceberg.table_view",
         "connector.session.loads",
         "connector.spark.search_job",

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from pyiceberg.catalog import Catalog
 
-from connector.encoding.invalid_cells import RejectedRow
+from connector.encoding.lines.invalid_cells import RejectedRow
 from connector.host.errors import UserError
 from connector.iceberg.bound_table import Quarantine, bind_all
 from connector.iceberg.commits import fence

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 from pyiceberg.types import StringType
 
-from connector.encoding.key_tables import read_keys
-from connector.encoding.lineage_columns import NO_ROW_ID
-from connector.encoding.row_search import SearchedFile
-from connector.encoding.source_rows import RowLineage
+from connector.encoding.lines.key_tables import read_keys
+from connector.encoding.live_rows.lineage_columns import NO_ROW_ID
+from connector.encoding.live_rows.source_rows import RowLineage
+from connector.encoding.search.row_search import SearchedFile
 from connector.host.errors import UserError
 from connector.host.refresh import Lease
 from connector.iceberg.table_view import TableView

@@ -6,8 +6,8 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from connector.encoding.deleted_rows import find_deleted_rows
-from connector.encoding.file_groups import CompactedGroup, Compaction, FileGroup
+from connector.encoding.live_rows.deleted_rows import find_deleted_rows
+from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction, FileGroup
 from connector.iceberg.commits import compaction_changes, compaction_commit
 from connector.iceberg.maintenance import compaction_plan, remove_task_orphans
 from connector.model.state import DataFile

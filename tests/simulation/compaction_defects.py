@@ -9,9 +9,9 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 
-from connector.encoding.file_groups import CompactedGroup
-from connector.encoding.moved_rows import MovedRows, find_moved
-from connector.encoding.position_deletes import Positions
+from connector.encoding.live_rows.position_deletes import Positions
+from connector.encoding.rewriting.file_groups import CompactedGroup
+from connector.encoding.rewriting.moved_rows import MovedRows, find_moved
 from connector.iceberg.commits import compaction_changes, compaction_commit
 from connector.iceberg.commits.compaction_commit import CompactionCommit
 from connector.iceberg.maintenance import remove_task_orphans

@@ -25,7 +25,7 @@ from pyiceberg.manifest import (
 )
 from pyiceberg.typedef import Record
 
-from connector.encoding.located_rows import Located
+from connector.encoding.search.located_rows import Located
 from connector.iceberg.commits import row_deletes
 from connector.iceberg.metadata import avro_files, row_lineage
 from connector.iceberg.metadata.row_lineage import NEWEST_VERSION

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 from pyiceberg.io import FileIO
 
-from connector.encoding import deleted_rows
-from connector.encoding.deleted_rows import find_deleted_rows
-from connector.encoding.row_search import FoundRows, SearchedFile
-from connector.encoding.searched_keys import Keys
+from connector.encoding.live_rows import deleted_rows
+from connector.encoding.live_rows.deleted_rows import find_deleted_rows
+from connector.encoding.search.row_search import FoundRows, SearchedFile
+from connector.encoding.search.searched_keys import Keys
 from connector.host.refresh import Lease, Refreshed
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits import delete_files, row_deletes

@@ -6,8 +6,8 @@ from typing import Any, Final
 import pytest
 from pyiceberg.manifest import ManifestFile
 
-from connector.encoding import deleted_rows
-from connector.encoding.deletion_vectors import DeletionVector
+from connector.encoding.live_rows import deleted_rows
+from connector.encoding.live_rows.deletion_vectors import DeletionVector
 from connector.iceberg.commits import delete_files
 from connector.iceberg.metadata import avro_files, row_lineage
 from connector.iceberg.metadata.listed_files import ListedFile

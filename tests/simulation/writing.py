@@ -6,7 +6,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from connector.encoding.key_digest import KeyDigest, digest_keys
+from connector.encoding.lines.key_digest import KeyDigest, digest_keys
 from connector.iceberg.bound_table import BoundTable
 from connector.model.invalid_values import Tally, Treated, Treatment
 from connector.model.state import DataFile

@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 from pyiceberg.types import LongType
 from pyspark import TaskContext
 
-from connector.encoding.file_groups import CompactedGroup, Compaction, FailedGroup, FileGroup
-from connector.encoding.source_rows import SourceFile, TargetColumn
+from connector.encoding.live_rows.source_rows import SourceFile, TargetColumn
+from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction, FailedGroup, FileGroup
 from connector.host.refresh import Lease, Refreshed
 from connector.host.tempdirs import make_directories
 from connector.model.properties import Properties

@@ -17,8 +17,9 @@ import pytest
 from pyiceberg.conversions import from_bytes
 from pyiceberg.types import DoubleType, IntegerType, LongType, StringType, TimestamptzType
 
-from connector.encoding import data_files, gathered_rows, sorted_runs
-from connector.encoding.run_merging import MergeRange
+from connector.encoding.parquet import data_files, gathered_rows
+from connector.encoding.runs import sorted_runs
+from connector.encoding.runs.run_merging import MergeRange
 from connector.host.errors import RetryableError
 from connector.host.refresh import Lease
 from connector.model.binding import PLAIN, Arrangement, Binding, Column, PartitionField, SortField

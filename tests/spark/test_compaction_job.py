@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from connector.encoding.file_groups import CompactedGroup, Compaction, FailedGroup, FileGroup
-from connector.encoding.source_rows import SourceFile
+from connector.encoding.live_rows.source_rows import SourceFile
+from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction, FailedGroup, FileGroup
 from connector.host.errors import ConnectorError, RetryableError, UserError
 from connector.host.refresh import Lease, Refreshed
 from connector.model.properties import Properties

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from connector.encoding.sorted_runs import SortedRun
+from connector.encoding.runs.sorted_runs import SortedRun
 from connector.host.errors import RetryableError
 from connector.spark.block_transfer import SpooledFile
 from connector.spark.ledger import Ledger, TaskAccount

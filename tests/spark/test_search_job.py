@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from pyiceberg.types import LongType
 
-from connector.encoding.key_tables import write_keys
-from connector.encoding.row_search import SearchedFile
-from connector.encoding.searched_keys import Keys
+from connector.encoding.lines.key_tables import write_keys
+from connector.encoding.search.row_search import SearchedFile
+from connector.encoding.search.searched_keys import Keys
 from connector.host.errors import RetryableError
 from connector.model.binding import Binding, Updates
 from connector.model.properties import Properties

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 from pyiceberg.types import StringType
 
-from connector.encoding.decoder import Decoded
-from connector.encoding.key_tables import keys_of_texts
-from connector.encoding.lineage_columns import ROW_ID_FIELD
+from connector.encoding.lines.decoder import Decoded
+from connector.encoding.lines.key_tables import keys_of_texts
+from connector.encoding.live_rows.lineage_columns import ROW_ID_FIELD
 from connector.host.refresh import Lease
 from connector.model.binding import Binding, Column, KeyPart, Updates
 from connector.model.invalid_values import Tally

@@ -23,9 +23,9 @@ from pyiceberg.io import (
 )
 from pyiceberg.types import StringType
 
-from connector.encoding.data_files import DataFileWriter
-from connector.encoding.decoder import RowDecoder
-from connector.encoding.file_options import FileOptions
+from connector.encoding.lines.decoder import RowDecoder
+from connector.encoding.parquet.data_files import DataFileWriter
+from connector.encoding.parquet.file_options import FileOptions
 from connector.host.errors import UserError
 from connector.model.properties import Properties
 from connector.model.state import DataFile

@@ -16,8 +16,8 @@ from connector.config.catalog import GlueCatalog
 from connector.config.credentials import AwsCredentials
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.secret import Secret
-from connector.encoding.data_files import DataFileWriter, RowGroup
-from connector.encoding.file_options import FileOptions
+from connector.encoding.parquet.data_files import DataFileWriter, RowGroup
+from connector.encoding.parquet.file_options import FileOptions
 from connector.host.errors import RetryableError, UserError
 from connector.storage.file_stores import data_file_properties
 from connector.storage.storage_errors import translate_errors

@@ -12,8 +12,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField, PrimitiveType, StringType
 
-from connector.encoding.rewriting import Rewrite, Rewriting
-from connector.encoding.source_rows import SourceFile
+from connector.encoding.live_rows.source_rows import SourceFile
+from connector.encoding.rewriting.converted_files import Rewrite, Rewriting
 from connector.evolution.changes import plan_changes
 from connector.evolution.table_change import NewColumn, TableChange, Target
 from connector.iceberg.metadata.manifests import manifests_of

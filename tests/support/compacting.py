@@ -6,8 +6,8 @@ from typing import Final
 from pyiceberg.catalog import Catalog
 from pyiceberg.io import load_file_io
 
-from connector.encoding.file_groups import CompactedGroup, Compaction, FailedGroup, FileGroup
-from connector.encoding.group_compaction import compact_group
+from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction, FailedGroup, FileGroup
+from connector.encoding.rewriting.group_compaction import compact_group
 from connector.host.refresh import Refreshed
 from connector.iceberg.maintenance.compact_table import CompactionBudget, compact_table
 from connector.iceberg.maintenance.compaction_plan import plan_compaction

@@ -3,7 +3,7 @@
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.table import Table
 
-from connector.encoding.position_deletes import group_by_file, read_position_deletes
+from connector.encoding.live_rows.position_deletes import group_by_file, read_position_deletes
 from connector.iceberg.metadata.manifests import manifests_of
 
 

@@ -16,9 +16,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import IcebergType, PrimitiveType
 
-from connector.encoding.column_types import arrow_type_of
-from connector.encoding.data_files import DataFileWriter
-from connector.encoding.file_options import FileOptions
+from connector.encoding.parquet.data_files import DataFileWriter
+from connector.encoding.parquet.file_options import FileOptions
+from connector.encoding.values.column_types import arrow_type_of
 from connector.iceberg.commits.fence import WriterFence, file_prefix, new_value
 from connector.iceberg.metadata.table_updates import find_generation, restrict_to_generation
 from connector.model.binding import Column

@@ -16,8 +16,8 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.types import LongType, NestedField
 from sqlalchemy import create_engine, text
 
-from connector.encoding.rewriting import Rewrite, Rewriting
-from connector.encoding.source_rows import SourceFile
+from connector.encoding.live_rows.source_rows import SourceFile
+from connector.encoding.rewriting.converted_files import Rewrite, Rewriting
 from connector.host.refresh import Refreshed
 from connector.iceberg.alteration import Alterer
 from connector.iceberg.catalogs.local import open_local

@@ -14,11 +14,11 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
-from connector.encoding import located_rows
-from connector.encoding.key_tables import keys_of_texts
-from connector.encoding.located_rows import write_located
-from connector.encoding.row_search import search
-from connector.encoding.searched_keys import Keys
+from connector.encoding.lines.key_tables import keys_of_texts
+from connector.encoding.search import located_rows
+from connector.encoding.search.located_rows import write_located
+from connector.encoding.search.row_search import search
+from connector.encoding.search.searched_keys import Keys
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.fence import file_prefix
 from connector.iceberg.metadata.listed_files import ManifestReader

@@ -20,7 +20,7 @@ from pyiceberg.manifest import DataFileContent, ManifestEntry
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from connector.encoding.file_groups import CompactedGroup
+from connector.encoding.rewriting.file_groups import CompactedGroup
 from connector.host.errors import ConnectorError, RetryableError
 from connector.iceberg.commits.commit import TableLocks, count_attempts
 from connector.iceberg.commits.commit_errors import is_final, list_retried_errors

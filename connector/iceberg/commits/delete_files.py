@@ -16,8 +16,8 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.table import Table
 
-from connector.encoding.deletion_vectors import read_deletion_vector, write_deletion_vectors
-from connector.encoding.position_deletes import (
+from connector.encoding.live_rows.deletion_vectors import read_deletion_vector, write_deletion_vectors
+from connector.encoding.live_rows.position_deletes import (
     Positions,
     group_by_file,
     join_positions,

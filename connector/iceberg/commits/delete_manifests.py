@@ -6,7 +6,7 @@ from typing import TypeAlias
 from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.table import Table
 
-from connector.encoding.deletion_vectors import WrittenVector
+from connector.encoding.live_rows.deletion_vectors import WrittenVector
 from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.manifests import ManifestFactory, make_added_entry
 from connector.iceberg.metadata.partitions import Partition

@@ -14,9 +14,9 @@ from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
-from connector.encoding.deletion_vectors import FileId
-from connector.encoding.rewriting import Rewrite, Rewriting
-from connector.encoding.source_rows import SourceFile, TargetColumn
+from connector.encoding.live_rows.deletion_vectors import FileId
+from connector.encoding.live_rows.source_rows import SourceFile, TargetColumn
+from connector.encoding.rewriting.converted_files import Rewrite, Rewriting
 from connector.host.refresh import Refreshed
 from connector.iceberg.commits.delete_manifests import count_deletes
 from connector.iceberg.commits.file_names import find_file_prefix

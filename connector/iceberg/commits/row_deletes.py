@@ -16,10 +16,10 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import ancestors_of
 from pyiceberg.types import PrimitiveType
 
-from connector.encoding.located_rows import Located, read_located
-from connector.encoding.position_deletes import Positions, group_by_file, join_positions
-from connector.encoding.row_search import SearchedFile, search
-from connector.encoding.searched_keys import Keys
+from connector.encoding.live_rows.position_deletes import Positions, group_by_file, join_positions
+from connector.encoding.search.located_rows import Located, read_located
+from connector.encoding.search.row_search import SearchedFile, search
+from connector.encoding.search.searched_keys import Keys
 from connector.host.errors import UserError
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.file_names import FileOrigin

@@ -15,9 +15,9 @@ from typing import Final
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from connector.encoding.file_groups import Compact, CompactedGroup, Compaction, FailedGroup, FileGroup
-from connector.encoding.file_options import TARGET_SIZE
-from connector.encoding.source_rows import TargetColumn
+from connector.encoding.live_rows.source_rows import TargetColumn
+from connector.encoding.parquet.file_options import TARGET_SIZE
+from connector.encoding.rewriting.file_groups import Compact, CompactedGroup, Compaction, FailedGroup, FileGroup
 from connector.host.errors import ConnectorError
 from connector.iceberg.commits.commit import TableLocks
 from connector.iceberg.commits.commit_errors import list_retried_errors

@@ -20,9 +20,9 @@ from typing import Final
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.table import Table
 
-from connector.encoding.deletion_vectors import FileId
-from connector.encoding.file_groups import FileGroup
-from connector.encoding.source_rows import SourceFile
+from connector.encoding.live_rows.deletion_vectors import FileId
+from connector.encoding.live_rows.source_rows import SourceFile
+from connector.encoding.rewriting.file_groups import FileGroup
 from connector.iceberg.maintenance.compaction_thresholds import CompactionThresholds
 from connector.iceberg.maintenance.delete_ratio import find_heavy
 from connector.iceberg.metadata.listed_files import EqualityDeletes, ListedFile, PositionDeletes

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from pyiceberg.manifest import DataFileContent
 
-from connector.encoding.file_groups import FailedGroup, FileGroup
+from connector.encoding.rewriting.file_groups import FailedGroup, FileGroup
 from connector.host.logs import Event, fields
 from connector.iceberg.commits.compaction_changes import REPLACED
 from connector.iceberg.commits.compaction_commit import CommittedCompaction

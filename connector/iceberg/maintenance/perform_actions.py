@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO
 
-from connector.encoding.file_groups import Compact
+from connector.encoding.rewriting.file_groups import Compact
 from connector.iceberg.maintenance.compact_table import (
     CompactionBudget,
     TableCompactor,

@@ -17,9 +17,9 @@ from pyiceberg.manifest import (
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from connector.encoding.deletion_vectors import DeletionVector, FileId
-from connector.encoding.position_deletes import PATH_ID
-from connector.encoding.source_rows import RowLineage
+from connector.encoding.live_rows.deletion_vectors import DeletionVector, FileId
+from connector.encoding.live_rows.position_deletes import PATH_ID
+from connector.encoding.live_rows.source_rows import RowLineage
 from connector.host.signals import map_in_threads
 from connector.iceberg.metadata.manifests import WrittenLists, manifests_of
 from connector.iceberg.metadata.partitions import Partition

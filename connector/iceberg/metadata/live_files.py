@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry
 from pyiceberg.table import Table
 
-from connector.encoding.source_rows import SourceFile
+from connector.encoding.live_rows.source_rows import SourceFile
 from connector.host.errors import UserError
 from connector.iceberg.metadata.listed_files import ListedFile, PositionDeletes
 from connector.iceberg.metadata.manifests import manifests_of

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.table import Table
 
-from connector.encoding.deletion_vectors import FileId
+from connector.encoding.live_rows.deletion_vectors import FileId
 from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.manifests import ManifestFactory, Thresholds, find_mergeable
 from connector.iceberg.metadata.row_lineage import read_entries

@@ -27,7 +27,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import Record
 from pyiceberg.utils.properties import property_as_bool, property_as_int
 
-from connector.encoding.deletion_vectors import FileId
+from connector.encoding.live_rows.deletion_vectors import FileId
 from connector.host.signals import map_in_threads
 from connector.iceberg.metadata.avro_files import (
     AVRO_COMPRESSION,

@@ -12,7 +12,7 @@ from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
 
-from connector.encoding import located_rows
+from connector.encoding.search import located_rows
 from connector.iceberg.metadata.avro_files import read_manifest_list
 from connector.iceberg.metadata.row_lineage import read_all_entries, read_entries
 

@@ -28,7 +28,7 @@ from pyiceberg.manifest import (
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadataV3
 
-from connector.encoding.lineage_columns import LINEAGE_COLUMNS
+from connector.encoding.live_rows.lineage_columns import LINEAGE_COLUMNS
 
 # A manifest never changes, but the first commit after an upgrade to version 3 gives ids to the rows of its files.
 ManifestKey: TypeAlias = tuple[str, int | None]  # its location, and the id of its first row

@@ -14,7 +14,7 @@ from pyiceberg.manifest import (
     ManifestEntryStatus,
 )
 
-from connector.encoding.deletion_vectors import DeletionVector, FileId, WrittenVector
+from connector.encoding.live_rows.deletion_vectors import DeletionVector, FileId, WrittenVector
 from connector.iceberg.metadata.partitions import Partition
 from connector.iceberg.metadata.row_lineage import NEWEST_VERSION
 

@@ -1,0 +1,1 @@
+"""Store and Load lines become record batches and keys."""

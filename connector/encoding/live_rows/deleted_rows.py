@@ -1,0 +1,52 @@
+"""Deleted rows: the positions of a data file's rows that delete files and pending commits delete."""
+
+from collections.abc import Collection, Mapping
+from threading import Lock
+from typing import Final
+
+import numpy as np
+from cachetools import LRUCache, cached
+from pyiceberg.io import FileIO
+
+from connector.encoding.live_rows.deletion_vectors import DeletionVector, FileId, read_deletion_vector
+from connector.encoding.live_rows.position_deletes import (
+    Positions,
+    group_by_file,
+    join_positions,
+    read_position_deletes,
+)
+
+_REMEMBERED: Final = 32 << 20  # bytes in each process
+_PATH_SIZE: Final = 256  # bytes of memory that the path of a data file takes with its place, about
+_NONE: Final = np.empty(0, np.int64)
+
+
+def _size_of(rows: Mapping[str, Positions]) -> int:
+    return sum(_PATH_SIZE + positions.nbytes for positions in rows.values())
+
+
+def _key_of(_: FileIO, delete_file: FileId) -> FileId:
+    return delete_file
+
+
+# Files never change, and the searches of many data files need the same delete files.
+@cached(LRUCache(_REMEMBERED, getsizeof=_size_of), key=_key_of, lock=Lock())
+def _deleted_by(io: FileIO, delete_file: FileId) -> Mapping[str, Positions]:
+    if isinstance(delete_file, DeletionVector):
+        return {delete_file.data_path: read_deletion_vector(io, delete_file)}
+    return dict(group_by_file(read_position_deletes(io, delete_file)))
+
+
+def find_deleted_rows(
+    io: FileIO, path: str, delete_files: tuple[FileId, ...] = (), pending: Positions = _NONE
+) -> Positions:
+    """Return the positions of a data file's deleted rows, in order and without duplicates.
+
+    `pending` are the positions in this file that pending commits delete.
+    """
+    return join_positions([pending, *(_deleted_by(io, each).get(path, _NONE) for each in delete_files)])
+
+
+def list_data_files(io: FileIO, delete_file: str) -> Collection[str]:
+    """Return the paths of the data files of which a position delete file deletes rows."""
+    return _deleted_by(io, delete_file).keys()

@@ -1,0 +1,219 @@
+"""The rows of data files that are written again: those that no position delete deletes, a few megabytes at a time."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io import FileIO
+from pyiceberg.schema import make_compatible_name
+from pyiceberg.types import FloatType, IcebergType, NestedField, PrimitiveType, TimestampType, TimeType
+
+from connector.encoding.live_rows.deletion_vectors import FileId
+from connector.encoding.live_rows.position_deletes import Positions
+from connector.encoding.values.column_types import FIELD_ID, arrow_type_of
+from connector.host.errors import UserError
+from connector.host.redaction import redact_and_cut
+from connector.model.binding import Column
+from connector.model.written_types import is_written
+from connector.storage.storage_errors import translate_errors
+
+_BATCH_SIZE: Final = 4 << 20  # bytes
+_LARGEST_BATCH: Final = 1 << 16  # rows
+_QUOTED_CHARACTERS: Final = 200
+_READ_BUFFERS: Final = 16 << 20  # bytes, of all columns of a row group together
+
+# Of columns that only other engines' tables have.
+_OTHER_ARROW_TYPES: Final[dict[PrimitiveType, pa.DataType]] = {
+    FloatType(): pa.float32(),
+    TimeType(): pa.time64("us"),
+    TimestampType(): pa.timestamp("us"),
+}
+
+
+@dataclass(frozen=True)
+class RowLineage:
+    """What the rows of a data file inherit from the table's metadata, as far as the file does not say it."""
+
+    first_row_id: int  # the others follow by their positions
+    sequence_number: int  # of the commit that last changed them
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A data file of a table, and the position delete files and deletion vectors that apply to it."""
+
+    path: str
+    size: int  # bytes
+    position_deletes: tuple[FileId, ...] = ()
+    lineage: RowLineage | None = None  # None: its rows have no ids
+
+
+@dataclass(frozen=True)
+class TargetColumn:
+    """A column of the new files with the values of its source, which is the column itself unless it is converted."""
+
+    id: int
+    name: str
+    type: IcebergType
+    required: bool
+    source_id: int
+    source_type: IcebergType
+    default: Any = None  # the value of rows whose file does not have the source
+
+    @classmethod
+    def of(cls, column: NestedField, source: NestedField) -> "TargetColumn":
+        """Return the column with the values of `source`, which has the same id if it is not converted."""
+        default = source.initial_default if isinstance(source.field_type, PrimitiveType) else None
+        return cls(
+            column.field_id,
+            column.name,
+            column.field_type,
+            column.required,
+            source.field_id,
+            source.field_type,
+            default,
+        )
+
+    @property
+    def is_converted(self) -> bool:
+        """Whether its values are those of another column, converted."""
+        return self.id != self.source_id
+
+    def make_defaults(self, rows: int, arrow_type: pa.DataType) -> pa.Array:
+        """Return the values of so many rows whose file does not have the source."""
+        if self.default is None:
+            return pa.nulls(rows, arrow_type)
+        return pa.repeat(pa.scalar(self.default, arrow_type), rows)
+
+
+@dataclass(frozen=True)
+class OpenSource:
+    """A data file that is being read."""
+
+    path: str
+    file: pq.ParquetFile
+    stream: Any  # of the file's bytes
+
+
+@contextmanager
+def open_source(io: FileIO, source: SourceFile, columns: int) -> Iterator[OpenSource]:
+    """Open a file of which this number of columns is read. Its row groups are not read as a whole.
+
+    Other engines' row groups may be large. Without `pre_buffer`, or what was read would stay in memory until the file
+    ends. Errors of the storage within the block are translated.
+    """
+    with translate_errors(source.path), io.new_input(source.path).open() as stream:
+        buffer = _READ_BUFFERS // max(columns, 1)
+        try:
+            file = pq.ParquetFile(stream, buffer_size=buffer, pre_buffer=False, coerce_int96_timestamp_unit="us")
+        except pa.ArrowInvalid as error:
+            raise UserError(
+                f"{source.path} is in the table's metadata as a data file, but is no Parquet file that can be read "
+                f"({redact_and_cut(str(error), _QUOTED_CHARACTERS)}). Restore it, or remove it from the table."
+            ) from error
+        yield OpenSource(source.path, file, stream)
+
+
+@dataclass(frozen=True)
+class LiveRows:
+    """Consecutive rows of a file without those that are deleted."""
+
+    batch: pa.RecordBatch
+    first: int  # the position of the first row, also if it is deleted
+    kept: npt.NDArray[np.bool_] | None  # for each row before the deletion, whether it is kept; None: all are
+
+    @property
+    def positions(self) -> Positions:
+        """The positions of the rows in the file."""
+        return self.first + (np.arange(self.batch.num_rows) if self.kept is None else np.flatnonzero(self.kept))
+
+
+def read_live_rows(file: pq.ParquetFile, deleted: Positions) -> Iterator[LiveRows]:
+    """Yield the rows that are not deleted, a few megabytes at a time."""
+    yield from read_live_rows_of(file, range(file.num_row_groups), 0, deleted)
+
+
+def read_live_rows_of(
+    file: pq.ParquetFile, groups: Sequence[int], first: int, deleted: Positions
+) -> Iterator[LiveRows]:
+    """Yield the rows of consecutive row groups that are not deleted. `first` is the position of their first row."""
+    metadata = [file.metadata.row_group(group) for group in groups]
+    size = sum(group.total_byte_size for group in metadata) // max(sum(group.num_rows for group in metadata), 1)
+    most = max(1, min(_LARGEST_BATCH, _BATCH_SIZE // max(size, 1)))
+    for batch in file.iter_batches(batch_size=most, row_groups=[*groups], use_threads=False):
+        yield _filter(_without_views(batch), first, deleted)
+        first += batch.num_rows
+
+
+def plain_type(arrow_type: pa.DataType) -> pa.DataType:
+    """Return the type without views, such as `string_view`: few of Arrow's functions take them. Files of other engines
+    may ask for them."""
+    if pa.types.is_string_view(arrow_type):
+        return pa.string()
+    if pa.types.is_binary_view(arrow_type):
+        return pa.binary()
+    if pa.types.is_struct(arrow_type):
+        return pa.struct([_plain_field(field) for field in arrow_type])
+    if pa.types.is_list(arrow_type) or pa.types.is_list_view(arrow_type):
+        return pa.list_(_plain_field(arrow_type.value_field))
+    if pa.types.is_map(arrow_type):
+        return pa.map_(_plain_field(arrow_type.key_field), _plain_field(arrow_type.item_field))
+    return arrow_type
+
+
+def _plain_field(field: pa.Field) -> pa.Field:
+    return field.with_type(plain_type(field.type))
+
+
+def _without_views(batch: pa.RecordBatch) -> pa.RecordBatch:
+    for place, field in enumerate(batch.schema):
+        plain = _plain_field(field)
+        if plain.type != field.type:
+            batch = batch.set_column(place, plain, batch.column(place).cast(plain.type))
+    return batch
+
+
+def _filter(batch: pa.RecordBatch, first: int, deleted: Positions) -> LiveRows:
+    begin, end = np.searchsorted(deleted, (first, first + batch.num_rows))
+    if begin == end:
+        return LiveRows(batch, first, None)
+    kept = np.ones(batch.num_rows, np.bool_)
+    kept[deleted[begin:end] - first] = False
+    return LiveRows(batch.filter(pa.array(kept)), first, kept)
+
+
+def order_columns(columns: Sequence[TargetColumn]) -> list[TargetColumn]:
+    """Return the columns in the order of the new files: statistics go by a column's place, so nested columns, which
+    have none, come last."""
+    return sorted(columns, key=lambda column: not isinstance(column.type, PrimitiveType))
+
+
+def columns_with_statistics(columns: Sequence[TargetColumn]) -> list[Column]:
+    """Return the columns that the writer makes statistics of."""
+    return [
+        Column(column.name, column.name, column.id, column.type, column.required)
+        for column in columns
+        if isinstance(column.type, PrimitiveType)
+    ]
+
+
+def arrow_field(column: TargetColumn, arrow_type: pa.DataType) -> pa.Field:
+    """Return the field of a column in the new files."""
+    return pa.field(
+        make_compatible_name(column.name),
+        arrow_type,
+        nullable=not column.required,
+        metadata={FIELD_ID: str(column.id)},
+    )
+
+
+def known_arrow_type(type_: IcebergType) -> pa.DataType | None:
+    """Return Arrow's type for a column of this type. None for types that only the file itself can tell."""
+    if not isinstance(type_, PrimitiveType):
+        return None
+    return arrow_type_of(type_) if is_written(type_) else _OTHER_ARROW_TYPES.get(type_)

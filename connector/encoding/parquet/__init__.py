@@ -1,0 +1,1 @@
+"""Parquet files: row groups, statistics, and column chunks that are copied without decoding them."""

@@ -1,0 +1,90 @@
+"""Rows and row groups of other files to data files of the target size, in the order in which they come."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyiceberg.io import FileIO
+
+from connector.encoding.parquet.assembled_files import AssembledFile, ColumnChunk
+from connector.encoding.parquet.data_files import FileWriter
+from connector.encoding.parquet.encoded_row_groups import EncodedRowGroup
+from connector.encoding.parquet.file_options import FileOptions
+from connector.encoding.parquet.gathered_rows import GatheredRowGroup
+from connector.model.binding import Column
+
+
+@dataclass(frozen=True)
+class CopiedRowGroup:
+    """A row group of another file, of which some columns are copied without decoding."""
+
+    rows: pa.Table  # with all columns; those that are copied have any values
+    chunks: Mapping[int, ColumnChunk]  # by the column's place
+    size: int  # bytes, uncompressed
+
+
+class AssembledWriter(FileWriter[AssembledFile]):
+    """Writes rows and copied row groups of one schema to files of the target size."""
+
+    def __init__(
+        self,
+        io: FileIO,
+        new_location: Callable[[], str],
+        columns: Sequence[Column],
+        schema: pa.Schema,
+        options: FileOptions,
+        row_group_size: int,
+    ) -> None:
+        super().__init__(io, options.target_size)
+        self._new_location = new_location
+        self._columns, self._schema, self._options = columns, schema, options
+        self._row_group_size = row_group_size
+        self._gathered = GatheredRowGroup(row_group_size)
+        self._copied: list[CopiedRowGroup] = []
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add the rows of a batch."""
+        self._write_copied()
+        if self._gathered.add(batch):
+            return
+        self._write_rows()
+        if not self._gathered.add(batch):
+            self._write_row_group(pa.Table.from_batches([batch], self._schema), {})  # larger than a row group
+
+    def copy(self, group: CopiedRowGroup) -> None:
+        """Add the rows of a row group. Consecutive ones become one, if the same columns are copied."""
+        self._write_rows()
+        size = sum(each.size for each in self._copied) + group.size
+        if self._copied and (size > self._row_group_size or self._copied[0].chunks.keys() != group.chunks.keys()):
+            self._write_copied()
+        self._copied.append(group)
+
+    def append(self, group: EncodedRowGroup, content: Iterable[bytearray]) -> None:
+        """Add the rows of an encoded row group, given its bytes."""
+        self._write_gathered()
+        self._get_open_file().append(group, content)
+        self._end_if_full()
+
+    def _write_gathered(self) -> None:
+        self._write_rows()
+        self._write_copied()
+
+    def _write_rows(self) -> None:
+        if batches := self._gathered.take():
+            self._write_row_group(pa.Table.from_batches(batches, self._schema), {})
+
+    def _write_copied(self) -> None:
+        if not self._copied:
+            return
+        groups, self._copied = self._copied, []
+        rows = pa.concat_tables([group.rows for group in groups])
+        self._write_row_group(rows, {place: [group.chunks[place] for group in groups] for place in groups[0].chunks})
+
+    def _write_row_group(self, rows: pa.Table, copied: Mapping[int, Sequence[ColumnChunk]]) -> None:
+        if not rows.num_rows:
+            return
+        self._get_open_file().write(rows, copied)
+        self._end_if_full()
+
+    def _get_open_file(self) -> AssembledFile:
+        return self._get_file(lambda: AssembledFile(self._io, self._new_location(), self._columns, self._options))

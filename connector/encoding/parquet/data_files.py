@@ -1,0 +1,219 @@
+"""Record batches to data files: row groups of bounded memory, files of the table's target size."""
+
+import mmap
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final, Generic, Protocol, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io import FileIO
+
+from connector.encoding.parquet.file_options import FileOptions
+from connector.encoding.parquet.gathered_rows import GatheredRowGroup
+from connector.encoding.parquet.statistics import describe_file, find_nan, worth_a_dictionary
+from connector.host.errors import ConnectorError
+from connector.model.binding import Column
+from connector.model.state import DataFile
+from connector.storage.file_io import create_file
+from connector.storage.storage_errors import translate_errors
+
+# A row group is held in memory until it is written; larger ones compress no better.
+ROW_GROUP_SIZE: Final = 32 << 20  # bytes of Arrow data
+
+
+class RowGroup:
+    """The rows of a row group while they are gathered: copied into one piece of memory that only they use.
+
+    Decoding frees its memory after each batch. If the batches themselves were kept until a row group is full, they
+    would lie scattered among freed memory, and a worker would grow by another half of a row group.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        """`capacity` is in bytes. They take no memory before they are written to."""
+        self._memory = memoryview(mmap.mmap(-1, capacity, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+        self._batches: list[pa.RecordBatch] = []
+        self._size = 0
+
+    def add(self, batch: pa.RecordBatch) -> bool:
+        """Add a batch if there is room for it. Return whether there was."""
+        end = self._size + _size_of(batch)
+        if end > len(self._memory):
+            return False
+        place = pa.py_buffer(self._memory[self._size : end])
+        _write(pa.FixedSizeBufferWriter(place), batch)
+        self._batches.append(pa.ipc.open_stream(place).read_next_batch())
+        self._size = end
+        return True
+
+    def take(self) -> list[pa.RecordBatch]:
+        """Remove and return all batches. They are valid until the next one is added."""
+        batches, self._batches, self._size = self._batches, [], 0
+        return batches
+
+
+class OpenFile(Protocol):
+    """A data file that is being written."""
+
+    location: str
+
+    @property
+    def size(self) -> int:
+        """Bytes written so far."""
+
+    def close(self) -> DataFile:
+        """Complete the file."""
+
+    def abort(self) -> None:
+        """End writing."""
+
+
+File = TypeVar("File", bound=OpenFile)
+
+
+class FileWriter(ABC, Generic[File]):
+    """Writes files of the target size, of which one at a time is open."""
+
+    def __init__(self, io: FileIO, target_size: int) -> None:
+        """`target_size` is in bytes."""
+        self._io, self._target_size = io, target_size
+        self._open: File | None = None
+        self._complete: list[DataFile] = []
+
+    def finish(self) -> list[DataFile]:
+        """Return all files, complete and durable."""
+        self.close_file()
+        return self._complete
+
+    def close_file(self) -> None:
+        """End the open file, so that its rows are durable. Further rows go to another file."""
+        self._write_gathered()
+        self._end()
+
+    def abort(self) -> None:
+        """Delete all files, as far as possible. Nothing refers to them."""
+        locations = [file.path for file in self._complete]
+        if self._open:
+            locations.append(self._open.location)
+            # ValueError: closing it has failed before, and it is closed.
+            with suppress(ConnectorError, OSError, ValueError, pa.ArrowException):
+                self._open.abort()
+        for location in locations:
+            with suppress(OSError):
+                self._io.delete(location)
+
+    @abstractmethod
+    def _write_gathered(self) -> None:
+        """Write the rows that are gathered."""
+
+    def _get_file(self, open_file: Callable[[], File]) -> File:
+        """Return the open file. `open_file` makes it if there is none."""
+        if self._open is None:
+            self._open = open_file()
+        return self._open
+
+    def _end_if_full(self) -> None:
+        if self._open and self._open.size >= self._target_size:
+            self._end()
+
+    def _end(self) -> None:
+        if self._open:
+            self._complete.append(self._open.close())
+            self._open = None
+
+
+class DataFileWriter(FileWriter["_OpenParquetFile"]):
+    """Writes record batches of one schema to files of the target size."""
+
+    def __init__(
+        self,
+        io: FileIO,
+        new_location: Callable[[], str],
+        columns: Sequence[Column],
+        schema: pa.Schema,
+        options: FileOptions,
+        row_group: RowGroup | GatheredRowGroup | None = None,
+    ) -> None:
+        """`row_group` gathers rows, until they are a row group of the file."""
+        super().__init__(io, options.target_size)
+        self._new_location = new_location
+        self._columns, self._schema, self._options = columns, schema, options
+        self._row_group = row_group or RowGroup(ROW_GROUP_SIZE)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add the rows of a batch. A full row group is written to the open file."""
+        if self._row_group.add(batch):
+            return
+        self._write_gathered()
+        if not self._row_group.add(batch):
+            self._write_row_group([batch])  # larger than a row group: written as it is
+
+    def _write_gathered(self) -> None:
+        self._write_row_group(self._row_group.take())
+
+    def _write_row_group(self, batches: Sequence[pa.RecordBatch]) -> None:
+        rows = pa.Table.from_batches(batches, self._schema)
+        if not rows.num_rows:
+            return
+        file = self._get_file(
+            lambda: _OpenParquetFile(self._io, self._new_location(), self._columns, rows, self._options)
+        )
+        file.write(rows)
+        self._end_if_full()
+
+
+class _OpenParquetFile:
+    """A Parquet file that is being written."""
+
+    def __init__(
+        self, io: FileIO, location: str, columns: Sequence[Column], first_rows: pa.Table, options: FileOptions
+    ) -> None:
+        self.location = location
+        self._columns = columns
+        self._with_nan: set[int] = set()
+        self._metadata: list[pq.FileMetaData] = []
+        with translate_errors(location):
+            self._stream = create_file(io, location)
+        self._writer = pq.ParquetWriter(
+            self._stream,
+            first_rows.schema,
+            metadata_collector=self._metadata,
+            **options.of_writer(worth_a_dictionary(first_rows)),
+        )
+
+    @property
+    def size(self) -> int:
+        """Bytes written so far."""
+        return int(self._stream.tell())
+
+    def write(self, rows: pa.Table) -> None:
+        """Write the rows as one row group."""
+        with translate_errors(self.location):
+            self._writer.write_table(rows, row_group_size=rows.num_rows)
+        self._with_nan.update(find_nan(rows))
+
+    def close(self) -> DataFile:
+        """Complete the file. Returns its location, its counts and its column statistics."""
+        with translate_errors(self.location):
+            self._writer.close()
+            size = self.size
+            self._stream.close()
+        (metadata,) = self._metadata
+        return describe_file(self.location, size, metadata, self._columns, self._with_nan)
+
+    def abort(self) -> None:
+        """End writing."""
+        self.close()
+
+
+def _size_of(batch: pa.RecordBatch) -> int:
+    """Return the bytes that a copy of the batch takes."""
+    counted = pa.MockOutputStream()
+    _write(counted, batch)
+    return int(counted.size())
+
+
+def _write(sink: pa.NativeFile, batch: pa.RecordBatch) -> None:
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)

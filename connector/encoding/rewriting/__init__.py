@@ -1,0 +1,1 @@
+"""Writes the live rows of data files to new files: compaction, and conversion of columns."""

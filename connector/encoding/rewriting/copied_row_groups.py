@@ -1,0 +1,99 @@
+"""Row groups of which some columns can be copied without decoding them: long texts, which take most of the time."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from connector.encoding.live_rows.source_rows import OpenSource
+from connector.encoding.parquet.assembled_files import ColumnChunk
+from connector.encoding.parquet.assembled_writer import CopiedRowGroup
+from connector.encoding.parquet.data_pages import CODECS, has_plain_pages
+from connector.encoding.parquet.file_options import FileOptions
+from connector.encoding.rewriting.group_schemas import GroupSchema
+
+# Smaller row groups are decoded, so that no file gets many small ones.
+LEAST_SIZE: Final = 1 << 20  # bytes of the file
+MOST_SIZE: Final = 64 << 20  # bytes, uncompressed: what is held in memory
+
+_TYPES: Final = (pa.string(), pa.binary())
+
+
+def copy_row_group(source: OpenSource, schema: GroupSchema, group: int, options: FileOptions) -> CopiedRowGroup | None:
+    """Read a row group, with the columns that can be copied as they are. None if it has to be decoded as a whole."""
+    metadata = source.file.metadata.row_group(group)
+    compressed = sum(metadata.column(place).total_compressed_size for place in range(metadata.num_columns))
+    if not compressed >= LEAST_SIZE or metadata.total_byte_size > MOST_SIZE or not _is_flat(source.file):
+        return None
+    copied = {
+        place: in_source
+        for place, in_source in enumerate(schema.places)
+        if in_source is not None
+        and _has_form(source.file, in_source, schema.schema.field(place))
+        and _is_plain(metadata.column(in_source), options)
+    }
+    if not copied:
+        return None
+    rows = _read_others(source.file, group, schema, copied)
+    chunks = {place: _read_chunk(source, metadata.column(in_source)) for place, in_source in copied.items()}
+    return CopiedRowGroup(rows, chunks, metadata.total_byte_size)
+
+
+def _is_flat(file: pq.ParquetFile) -> bool:
+    """Return whether each column has one chunk in a row group, and is found by its name."""
+    names = file.schema_arrow.names
+    return len(file.schema) == len(names) == len({*names}) and not any("." in name for name in names)
+
+
+def _has_form(file: pq.ParquetFile, place: int, field: pa.Field) -> bool:
+    """Return whether a column of texts or bytes has the same form in the new file: its type, and whether it may be
+    null."""
+    is_same = field.type in _TYPES and file.schema_arrow.field(place).type == field.type
+    return is_same and file.schema.column(place).max_definition_level == int(field.nullable)
+
+
+def _is_plain(chunk: pq.ColumnChunkMetaData, options: FileOptions) -> bool:
+    """Return whether a chunk has pages only that need no dictionary, compressed as in the new file."""
+    has_counts = chunk.is_stats_set and chunk.statistics.has_null_count
+    return has_counts and has_plain_pages(chunk) and CODECS[chunk.compression] == options.codec
+
+
+def _read_others(file: pq.ParquetFile, group: int, schema: GroupSchema, copied: Mapping[int, int]) -> pa.Table:
+    """Return the rows with all columns of the new file. Those that are copied have empty values."""
+    others = {
+        place: file.schema_arrow.field(in_source).name
+        for place, in_source in enumerate(schema.places)
+        if in_source is not None and place not in copied
+    }
+    found = file.read_row_group(group, columns=[*others.values()], use_threads=False)
+    count = file.metadata.row_group(group).num_rows
+    arrays = []
+    for place, field in enumerate(schema.schema):
+        if place in others:
+            values = found[others[place]]
+            arrays.append(values if values.type == field.type else values.cast(field.type))
+        elif place in copied:
+            arrays.append(pa.repeat(pa.scalar(b"", pa.binary()).cast(field.type), count))
+        else:
+            arrays.append(schema.columns[place].make_defaults(count, field.type))
+    return pa.table(arrays, schema=schema.schema)
+
+
+def _read_chunk(source: OpenSource, chunk: pq.ColumnChunkMetaData) -> ColumnChunk:
+    statistics = chunk.statistics
+    return ColumnChunk(
+        pages=_read(source, chunk.data_page_offset, chunk.total_compressed_size),
+        values=chunk.num_values,
+        nulls=statistics.null_count,
+        size=chunk.total_uncompressed_size,
+        bounds=(statistics.min_raw, statistics.max_raw) if statistics.has_min_max else None,
+    )
+
+
+def _read(source: OpenSource, offset: int, size: int) -> bytes:
+    source.stream.seek(offset)
+    content = bytes(source.stream.read(size))
+    if len(content) < size:
+        raise OSError(f"{source.path} ends after {offset + len(content)} bytes")
+    return content

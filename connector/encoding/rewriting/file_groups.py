@@ -1,0 +1,67 @@
+"""File groups: what compaction hands to the tasks that rewrite them, and what the tasks give back."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from connector.encoding.live_rows.deletion_vectors import FileId
+from connector.encoding.live_rows.source_rows import SourceFile, TargetColumn
+from connector.host.errors import ConnectorError
+from connector.host.refresh import Refreshed
+from connector.model.binding import SortField
+from connector.model.properties import Properties
+from connector.model.state import DataFile
+
+
+@dataclass(frozen=True)
+class FileGroup:
+    """Data files of one partition and spec that are rewritten together."""
+
+    sources: tuple[SourceFile, ...]  # oldest first: their rows keep this order unless the table has a sort order
+    # Of the partition, by column. A file may lack a column that all of its rows are partitioned by.
+    partition_values: tuple[tuple[int, Any], ...] = ()
+
+    @property
+    def files(self) -> set[FileId]:
+        """The sources, and the files or vectors that delete rows of them."""
+        return {file for source in self.sources for file in (source.path, *source.position_deletes)}
+
+    def add_defaults(self, columns: Iterable[TargetColumn]) -> tuple[TargetColumn, ...]:
+        """Return the columns of the new files. Those that a source lacks have the values of the partition."""
+        values = dict(self.partition_values)
+        return tuple(replace(column, default=values.get(column.id, column.default)) for column in columns)
+
+
+@dataclass(frozen=True)
+class Compaction:
+    """How the new files of one table are written, and where to."""
+
+    columns: tuple[TargetColumn, ...]  # of the current schema; none is converted
+    sort_fields: tuple[SortField, ...]  # the order of the rows in the new files; none: the order of the sources
+    location: str  # the table's
+    properties: Properties  # those of the table that say how it is written
+    file_prefix: str
+
+
+@dataclass(frozen=True)
+class CompactedGroup:
+    """The files that have all rows of a group's sources that no position delete of the sources has deleted."""
+
+    group: FileGroup
+    files: tuple[DataFile, ...]  # durable; none if all rows are deleted
+    kept: tuple[int, ...]  # for each source: how many of its rows the new files have
+    order: str | None = None  # an object that names the source and the position of each new row; None: source by source
+
+
+@dataclass(frozen=True)
+class FailedGroup:
+    """A group that could not be rewritten. None of its new files is left."""
+
+    group: FileGroup
+    error: ConnectorError
+
+
+# Performs groups. Takes one when it can begin it. Yields an outcome for each, in any order.
+Compact: TypeAlias = Callable[
+    [Compaction, Iterable[FileGroup], Refreshed[Properties]], Iterator[CompactedGroup | FailedGroup]
+]

@@ -1,0 +1,59 @@
+"""Compacts a file group: writes the live rows of its sources to new files, in bounded memory."""
+
+from dataclasses import replace
+
+import numpy as np
+from pyiceberg.io import FileIO
+
+from connector.encoding.live_rows.deleted_rows import find_deleted_rows
+from connector.encoding.live_rows.lineage_columns import fill_lineage, lineage_columns
+from connector.encoding.live_rows.source_rows import SourceFile, open_source, read_live_rows_of
+from connector.encoding.rewriting.copied_row_groups import copy_row_group
+from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction, FileGroup
+from connector.encoding.rewriting.group_schemas import GroupSchema
+from connector.encoding.rewriting.group_writer import GroupWriter
+
+
+def compact_group(io: FileIO, compaction: Compaction, group: FileGroup) -> CompactedGroup:
+    """Write the live rows of a group's sources to new files. If this fails, no file stays, as far as possible.
+
+    Without a sort order, the rows keep the order of the sources.
+    """
+    compaction = replace(compaction, columns=group.add_defaults(compaction.columns))
+    writer = GroupWriter(io, compaction, group)
+    try:
+        if compaction.sort_fields:
+            from connector.encoding.rewriting.sorted_compaction import write_sorted
+
+            kept = write_sorted(io, compaction, group, writer)
+        else:
+            kept = [_copy(io, compaction, source, writer) for source in group.sources]
+        written, order = writer.finish()
+    except BaseException:
+        writer.abort()
+        raise
+    return CompactedGroup(group, written, tuple(kept), order)
+
+
+def _copy(io: FileIO, compaction: Compaction, source: SourceFile, writer: GroupWriter) -> int:
+    """Write the live rows of a source, and return their number."""
+    kept = first = 0
+    deleted = find_deleted_rows(io, source.path, source.position_deletes)
+    with open_source(io, source, len(compaction.columns)) as opened:
+        columns = (*compaction.columns, *lineage_columns(source.lineage))
+        schema = GroupSchema.of(columns, opened.file.schema_arrow, source.path)
+        for group in range(opened.file.num_row_groups):
+            count = opened.file.metadata.row_group(group).num_rows
+            begin, end = np.searchsorted(deleted, (first, first + count))
+            copied = copy_row_group(opened, schema, group, writer.options) if begin == end else None
+            if copied:
+                numbered = fill_lineage(copied.rows, source.lineage, np.arange(first, first + count))
+                writer.copy(schema, replace(copied, rows=numbered))
+            else:
+                for rows in read_live_rows_of(opened.file, [group], first, deleted):
+                    if rows.batch.num_rows:
+                        converted = schema.convert(rows.batch)
+                        writer.write(schema, fill_lineage(converted, source.lineage, rows.positions))
+            kept += count - int(end - begin)
+            first += count
+    return kept

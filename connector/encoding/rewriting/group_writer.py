@@ -1,0 +1,95 @@
+"""The new files of a file group: one file after the other, each with one schema."""
+
+import uuid
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final
+
+import pyarrow as pa
+from pyiceberg.io import FileIO
+from pyiceberg.table.locations import load_location_provider
+
+from connector.encoding.parquet.assembled_writer import AssembledWriter, CopiedRowGroup
+from connector.encoding.parquet.data_files import ROW_GROUP_SIZE
+from connector.encoding.parquet.file_options import FileOptions
+from connector.encoding.rewriting.file_groups import Compaction, FileGroup
+from connector.encoding.rewriting.group_schemas import GroupSchema
+from connector.encoding.rewriting.row_order import SUFFIX, RowOrderWriter
+from connector.model.state import DataFile
+
+_MARGIN: Final = 1.1  # of a file's size, so that no small file is left in the end
+
+
+class GroupWriter:
+    """Writes the new files of a group. If the columns change, another file begins."""
+
+    def __init__(self, io: FileIO, compaction: Compaction, group: FileGroup) -> None:
+        self._io = io
+        self._compaction = compaction
+        self._locations = load_location_provider(compaction.location, dict(compaction.properties))
+        self.options = _divide(FileOptions.of_table(compaction.properties), sum(each.size for each in group.sources))
+        self._schema: GroupSchema | None = None
+        self._writer: AssembledWriter | None = None
+        self._order: RowOrderWriter | None = None
+        self._files: list[DataFile] = []
+
+    def write(self, schema: GroupSchema, batch: pa.RecordBatch) -> None:
+        """Add rows with these columns."""
+        self._writer_for(schema).write(batch)
+
+    def copy(self, schema: GroupSchema, group: CopiedRowGroup) -> None:
+        """Add the rows of a row group with these columns."""
+        self._writer_for(schema).copy(group)
+
+    def end_file(self) -> None:
+        """Write further rows to another file."""
+        if self._writer:
+            self._writer.close_file()
+
+    def write_order(self, sources: pa.Array, positions: pa.Array) -> None:
+        """Add where the rows that were written last come from."""
+        if self._order is None:
+            location = self._locations.new_metadata_location(self._new_name(SUFFIX))
+            self._order = RowOrderWriter(self._io, location)
+        self._order.write(sources, positions)
+
+    def finish(self) -> tuple[tuple[DataFile, ...], str | None]:
+        """Return the files and the location of their order, all durable."""
+        self._finish_writer()
+        return tuple(self._files), self._order.finish() if self._order else None
+
+    def abort(self) -> None:
+        """Delete all files, as far as possible. Nothing refers to them."""
+        if self._writer:
+            self._writer.abort()
+        for location in [*(file.path for file in self._files), *([self._order.location] if self._order else [])]:
+            with suppress(OSError):
+                self._io.delete(location)
+
+    def _writer_for(self, schema: GroupSchema) -> AssembledWriter:
+        if self._writer is None or self._schema is None or not self._schema.is_same(schema):
+            self._finish_writer()
+            self._schema = schema
+            self._writer = AssembledWriter(
+                self._io,
+                lambda: self._locations.new_data_location(self._new_name(".parquet")),
+                schema.with_statistics,
+                schema.schema,
+                self.options,
+                ROW_GROUP_SIZE,
+            )
+        return self._writer
+
+    def _finish_writer(self) -> None:
+        if self._writer:
+            self._files += self._writer.finish()
+            self._writer = None
+
+    def _new_name(self, suffix: str) -> str:
+        return f"{self._compaction.file_prefix}-{uuid.uuid4()}{suffix}"
+
+
+def _divide(options: FileOptions, size: int) -> FileOptions:
+    """Return options with which rows of this size in bytes become files of similar sizes near the target."""
+    pieces = max(round(size / options.target_size), 1)
+    return replace(options, target_size=max(int(size / pieces * _MARGIN), options.target_size))

@@ -1,0 +1,130 @@
+"""Compacts a file group of a table with a sort order: gathers its rows in sorted runs on the disk, and merges these."""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.io import FileIO
+
+from connector.encoding.live_rows.deleted_rows import find_deleted_rows
+from connector.encoding.live_rows.lineage_columns import fill_lineage, lineage_columns
+from connector.encoding.live_rows.position_deletes import Positions
+from connector.encoding.live_rows.source_rows import open_source, read_live_rows
+from connector.encoding.parquet.gathered_rows import GatheredRowGroup
+from connector.encoding.rewriting.file_groups import Compaction, FileGroup
+from connector.encoding.rewriting.group_schemas import GroupSchema
+from connector.encoding.rewriting.group_writer import GroupWriter
+from connector.encoding.runs.merge_plan import plan_merge
+from connector.encoding.runs.run_merging import merge
+from connector.encoding.runs.sorted_runs import RowArrangement, RunPart, SortedRun, read_part
+from connector.host.errors import RetryableError
+from connector.host.tempdirs import translate_disk_errors
+from connector.model.binding import Arrangement, SortField
+
+RUN_SIZE: Final = 24 << 20  # bytes of Arrow data that are sorted together
+# A merge holds a part of each run. The order is one of the rows of a file, so a larger group is sorted in pieces.
+MOST_RUNS: Final = 96
+
+# The columns that say where a row comes from. They go with the rows until these are merged.
+_ORIGIN: Final = (pa.field("source", pa.int32(), nullable=False), pa.field("position", pa.int64(), nullable=False))
+
+
+def write_sorted(io: FileIO, compaction: Compaction, group: FileGroup, writer: GroupWriter) -> list[int]:
+    """Write the live rows of the sources by the table's sort order. Return how many rows of each source they are."""
+    kept = []
+    with ExitStack() as resources:
+        with translate_disk_errors("file"):
+            runs = resources.enter_context(tempfile.TemporaryFile(buffering=0))
+        sorter = _Sorter(writer, compaction.sort_fields, runs)
+        for place, source in enumerate(group.sources):
+            kept.append(0)
+            with open_source(io, source, len(compaction.columns)) as opened:
+                file = opened.file
+                columns = (*compaction.columns, *lineage_columns(source.lineage))
+                schema = GroupSchema.of(columns, file.schema_arrow, source.path)
+                sorter.expect(schema)
+                for rows in read_live_rows(file, find_deleted_rows(io, source.path, source.position_deletes)):
+                    converted = fill_lineage(schema.convert(rows.batch), source.lineage, rows.positions)
+                    sorter.add(converted, place, rows.positions)
+                    kept[place] += rows.batch.num_rows
+        sorter.finish()
+    return kept
+
+
+class _Sorter:
+    """Sorts rows: those of one schema together, as far as a merge can hold a part of each run."""
+
+    def __init__(self, writer: GroupWriter, fields: tuple[SortField, ...], runs: Any) -> None:
+        """`runs` is an empty file, for one run after the other."""
+        self._writer = writer
+        self._fields = fields
+        self._file = runs
+        self._gathered = GatheredRowGroup(RUN_SIZE)
+        self._runs: list[SortedRun] = []
+        self._group_schema: GroupSchema | None = None
+
+    def expect(self, schema: GroupSchema) -> None:
+        """Expect rows with these columns."""
+        if self._group_schema is None or not self._group_schema.is_same(schema):
+            self.finish()
+            self._group_schema = schema
+            self._schema = pa.schema([*schema.schema, *_ORIGIN])
+            self._arrangement = RowArrangement(schema.with_statistics, Arrangement(sort=self._fields))
+
+    def add(self, batch: pa.RecordBatch, source: int, positions: Positions) -> None:
+        """Add rows of a source, with their positions in it."""
+        origin = [pa.array(np.full(len(positions), source, np.int32)), pa.array(positions)]
+        rows = pa.RecordBatch.from_arrays([*batch.columns, *origin], schema=self._schema)
+        if rows.num_rows and not self._gathered.add(rows):
+            self._write_run(self._gathered.take())
+            if not self._gathered.add(rows):
+                self._write_run([rows])
+
+    def finish(self) -> None:
+        """Write all rows to the new files, in their order."""
+        self._write_run(self._gathered.take())
+        self._merge()
+
+    def _write_run(self, batches: list[pa.RecordBatch]) -> None:
+        if not batches:
+            return
+        if len(self._runs) == MOST_RUNS:
+            self._merge()
+        with _translate_errors():
+            self._runs.append(self._arrangement.write_run(self._file, batches, len(self._runs)))
+
+    def _merge(self) -> None:
+        if not self._runs:
+            return
+        assert self._group_schema is not None
+        order = self._arrangement.sort_columns
+        for merged in plan_merge(self._runs, order, tasks=1):
+            for rows in merge(merged, order, self._read):
+                *columns, sources, positions = rows.columns
+                self._writer.write(
+                    self._group_schema, pa.RecordBatch.from_arrays(columns, schema=self._group_schema.schema)
+                )
+                self._writer.write_order(sources, positions)
+        self._writer.end_file()
+        self._runs = []
+        with _translate_errors():
+            self._file.seek(0)
+            self._file.truncate()
+
+    def _read(self, _: int, part: RunPart) -> pa.RecordBatch:
+        with _translate_errors():
+            return read_part(self._file, part, self._schema)
+
+
+@contextmanager
+def _translate_errors() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise RetryableError(
+            f"rows that are sorted for a compaction could not be written to the disk ({error.strerror or error}). The "
+            "table is as it was. Make room, or set TMPDIR to a directory on a larger disk."
+        ) from error

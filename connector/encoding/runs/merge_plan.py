@@ -1,0 +1,114 @@
+"""Plans a merge: which rows of which runs become files together."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from connector.encoding.runs.partition_values import Partition
+from connector.encoding.runs.run_merging import MergeRange
+from connector.encoding.runs.sort_columns import SortColumns
+from connector.encoding.runs.sorted_runs import RunPart, SortedRun
+
+# A partition is only split between tasks if each of them gets so many bytes of Arrow data.
+LEAST_SPLIT: Final = 128 << 20
+_UNITS_PER_TASK: Final = 4  # so that a long last one holds up little
+_LEAST_UNIT: Final = 8 << 20  # bytes of Arrow data
+
+
+def plan_merge(
+    runs: Sequence[SortedRun], sort_columns: SortColumns, tasks: int, least_split: int = LEAST_SPLIT
+) -> list[MergeRange]:
+    """Return the ranges of rows that become files, in order. `tasks` is how many tasks merge at the same time."""
+    places: dict[Partition, list[tuple[int, int]]] = {}
+    for run in sorted(range(len(runs)), key=lambda place: runs[place].first_line):
+        for part in range(len(runs[run].parts)):
+            places.setdefault(runs[run].parts[part].partition, []).append((run, part))
+    return [
+        merged
+        for partition in sorted(places, key=_order_of_partitions)
+        for merged in _plan_partition(partition, _Parts(runs, places[partition]), sort_columns, tasks, least_split)
+    ]
+
+
+def group_ranges(ranges: Sequence[MergeRange], tasks: int) -> Iterator[tuple[MergeRange, ...]]:
+    """Split the ranges into groups of similar size, each for one call."""
+    enough = max(sum(merged.memory for merged in ranges) // (tasks * _UNITS_PER_TASK), _LEAST_UNIT)
+    group: list[MergeRange] = []
+    size = 0
+    for merged in ranges:
+        group.append(merged)
+        size += merged.memory
+        if size >= enough:
+            yield tuple(group)
+            group, size = [], 0
+    if group:
+        yield tuple(group)
+
+
+class _Parts:
+    """The parts of one partition in all runs, in the order in which their rows came."""
+
+    def __init__(self, runs: Sequence[SortedRun], places: Sequence[tuple[int, int]]) -> None:
+        self.parts: list[tuple[int, RunPart]] = [(run, runs[run].parts[part]) for run, part in places]
+        self.first_rows = pa.concat_batches([runs[run].first_rows.slice(part, 1) for run, part in places])
+        self.runs = np.array([run for run, _ in places])
+        self.memory = np.array([part.memory for _, part in self.parts])
+
+    def range(
+        self,
+        partition: Partition,
+        places: npt.NDArray[np.int64],
+        after: pa.RecordBatch | None = None,
+        until: pa.RecordBatch | None = None,
+    ) -> MergeRange:
+        parts = tuple(self.parts[place] for place in places)
+        first_rows = self.first_rows.take(pa.array(places)) if self.first_rows.num_columns else self.first_rows
+        return MergeRange(partition, parts, first_rows, after, until)
+
+
+def _plan_partition(
+    partition: Partition, parts: _Parts, sort_columns: SortColumns, tasks: int, least_split: int
+) -> Iterator[MergeRange]:
+    pieces = min(max(int(parts.memory.sum()) // least_split, 1), tasks)
+    if not sort_columns:
+        for places in _split(parts.memory, pieces):
+            yield parts.range(partition, places)
+        return
+    ranks = sort_columns.rank(parts.first_rows)
+    order = np.argsort(ranks, kind="stable")
+    following = _following_ranks(parts.runs, ranks)
+    # A range ends with the rows that are equal to the first row of some part.
+    bounds = [int(order[places[-1]]) for places in _split(parts.memory[order], pieces)[:-1]]
+    ends = list({ranks[bound]: bound for bound in bounds}.values())
+    for after, until in zip([None, *ends], [*ends, None], strict=True):
+        has_rows = np.ones(len(ranks), np.bool_)
+        if after is not None:
+            has_rows &= following > ranks[after]
+        if until is not None:
+            has_rows &= ranks <= ranks[until]
+        yield parts.range(partition, order[has_rows[order]], _row(parts, after), _row(parts, until))
+
+
+def _split(sizes: npt.NDArray[np.int64], pieces: int) -> list[npt.NDArray[np.int64]]:
+    """Split places into consecutive pieces of similar size. None of them is empty."""
+    ends = np.cumsum(sizes)
+    cuts = np.searchsorted(ends, [ends[-1] * piece // pieces for piece in range(1, pieces)]) + 1
+    return [piece for piece in np.split(np.arange(len(sizes)), cuts) if len(piece)]
+
+
+def _following_ranks(runs: npt.NDArray[np.int64], ranks: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return the rank of the row that follows each part in its run: no row of the part comes after it."""
+    following = np.append(ranks[1:], 0)
+    following[np.append(runs[1:] != runs[:-1], True)] = np.iinfo(np.int64).max
+    return following
+
+
+def _row(parts: _Parts, place: int | None) -> pa.RecordBatch | None:
+    return None if place is None else parts.first_rows.take(pa.array([place]))
+
+
+def _order_of_partitions(partition: Partition) -> tuple[tuple[bool, bytes], ...]:
+    return tuple((value is not None, value or b"") for value in partition)

@@ -1,0 +1,78 @@
+"""The partitions of rows: the values of a partition spec's fields, in the form in which manifests have them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyiceberg.conversions import to_bytes
+from pyiceberg.types import PrimitiveType
+from pyiceberg.utils.decimal import decimal_to_bytes
+
+from connector.encoding.values.transformed_columns import comparable, find_transformed
+from connector.model.binding import Column, PartitionField
+
+# The value of each field of the spec, in its order, in Iceberg's single-value serialization.
+Partition: TypeAlias = tuple[bytes | None, ...]
+
+
+@dataclass(frozen=True)
+class Partitions:
+    """Which row is in which partition."""
+
+    places: npt.NDArray[np.int64]  # for each row, the place of its partition in `values`
+    values: tuple[Partition, ...]
+
+
+class PartitionValues:
+    """Finds the partitions of a binding's rows."""
+
+    def __init__(self, columns: Sequence[Column], fields: Sequence[PartitionField]) -> None:
+        """`columns` are those of the rows, in their order."""
+        self._fields = [find_transformed(columns, field.source_id, field.transform) for field in fields]
+
+    def of(self, batches: Sequence[pa.RecordBatch]) -> Partitions:
+        """Return the partitions of these rows. Raises UserError if a value cannot be in a partition."""
+        transformed = [
+            (field.type, pa.concat_arrays([field.of_partitions(batch) for batch in batches])) if field else None
+            for field in self._fields
+        ]
+        places = np.zeros(sum(batch.num_rows for batch in batches), np.int64)
+        for _, values in filter(None, transformed):
+            distinct, codes = _encode(values)
+            # Renumbered after each field, or the product of many fields would leave 64 bits.
+            _, places = np.unique(places * distinct + codes, return_inverse=True)
+        _, first_rows, places = np.unique(places, return_index=True, return_inverse=True)
+        of_fields = [
+            _serialize(field[0], field[1].take(pa.array(first_rows))) if field else [None] * len(first_rows)
+            for field in transformed
+        ]
+        partitions = tuple(zip(*of_fields, strict=True)) if of_fields else ((),) * len(first_rows)
+        return Partitions(places.astype(np.int64), partitions)
+
+
+def _encode(values: pa.Array) -> tuple[int, npt.NDArray[np.int64]]:
+    """Return the number of distinct values, and for each value the number that stands for it."""
+    nulls = values.is_null().to_numpy(zero_copy_only=False)
+    encoded = comparable(values).dictionary_encode(null_encoding="encode")
+    codes = encoded.indices.to_numpy().astype(np.int64) * 2 + nulls  # null and 0.0 are the same to `comparable`
+    return 2 * len(encoded.dictionary), codes
+
+
+def _serialize(type_: PrimitiveType, values: pa.Array) -> list[bytes | None]:
+    return [None if value is None else _to_bytes(type_, value) for value in _numbers(values).to_pylist()]
+
+
+def _numbers(values: pa.Array) -> pa.Array:
+    """Return dates and timestamps as the numbers that Iceberg stores: Python has no year 0 or 10000."""
+    if pa.types.is_date(values.type):
+        return values.cast(pa.int32())
+    return values.cast(pa.int64()) if pa.types.is_timestamp(values.type) else values
+
+
+def _to_bytes(type_: PrimitiveType, value: Any) -> bytes:
+    # A truncated decimal may have a digit more than its type, in which `to_bytes` finds a mistake.
+    return decimal_to_bytes(value) if isinstance(value, Decimal) else to_bytes(type_, value)

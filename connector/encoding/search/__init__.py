@@ -1,0 +1,1 @@
+"""Finds the rows of keys in data files."""

@@ -1,0 +1,93 @@
+"""Located rows: the rows of earlier versions that a commit deletes, with their keys, as a staged object.
+
+The object has keys, not only positions. Another engine may move a row to another file before the commit, and then only
+its key finds it again. A later process may have no binding for the table any more. So the object also says which
+columns and which places in documents have the key.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io import FileIO
+from pyiceberg.types import PrimitiveType
+
+from connector.encoding.lines.key_tables import keys_of_texts
+from connector.host.errors import UserError
+from connector.model.binding import Updates
+from connector.storage.storage_errors import translate_errors
+
+SUFFIX: Final = "-located.parquet"  # of the objects' names; no manifest lists them
+_UPDATES: Final = b"updates"  # in the metadata of the schema
+_PLACES: Final = ("file_path", "pos")
+_SCHEMA: Final = pa.schema(
+    [
+        pa.field("file_path", pa.dictionary(pa.int32(), pa.string()), nullable=False),
+        pa.field("pos", pa.int64(), nullable=False),
+        pa.field("key", pa.string(), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Located:
+    """Rows with their files and their positions, and how rows are found by their keys."""
+
+    rows: pa.Table  # file_path (a dictionary of strings), pos
+    updates: Updates
+    read_texts: Callable[[], pa.ChunkedArray]  # the keys of the rows, JSON arrays: only a few commits need them
+
+    def keys(self, column_types: Mapping[int, PrimitiveType]) -> pa.Table:
+        """Return the different keys as a keys table, for key columns of these types. Raises KeyError if a key column
+        has no type."""
+        types = [column_types[part.column_id] for part in self.updates.parts]
+        return keys_of_texts(self.read_texts().unique(), self.updates.parts, types)
+
+
+def write_located(io: FileIO, location: str, parts: Iterable[pa.Table], updates: Updates) -> None:
+    """Write located rows, some after the others: `file_path`, `pos` and `key`. They are durable when this returns."""
+    schema = _SCHEMA.with_metadata({_UPDATES: msgspec.json.encode(updates)})
+    with translate_errors(location), io.new_output(location).create() as stream:
+        writer = pq.ParquetWriter(
+            stream,
+            schema,
+            compression="zstd",
+            use_dictionary=["file_path"],
+            column_encoding={"pos": "DELTA_BINARY_PACKED"},
+        )
+        with writer:
+            for rows in parts:
+                writer.write_table(rows.select(schema.names).cast(schema))
+
+
+def read_located(io: FileIO, location: str) -> Located:
+    """Return located rows. Raises UserError if the object was changed."""
+    with translate_errors(location), io.new_input(location).open() as stream:
+        content = stream.read()
+    rows = _read(location, content, *_PLACES)
+    try:
+        updates = msgspec.json.decode((rows.schema.metadata or {}).get(_UPDATES, b""), type=Updates)
+    except msgspec.DecodeError as error:
+        raise _explain_damage(location, error) from error
+    return Located(rows, updates, lambda: _read(location, content, "key")["key"])
+
+
+def _read(location: str, content: bytes, *names: str) -> pa.Table:
+    """Return some columns of an object."""
+    schema = pa.schema([_SCHEMA.field(name) for name in names])
+    try:
+        rows = pq.read_table(pa.BufferReader(content), columns=[*names], read_dictionary=["file_path"])
+        return rows.select(names).cast(schema.with_metadata(rows.schema.metadata))
+    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
+        raise _explain_damage(location, error) from error
+
+
+def _explain_damage(location: str, error: Exception) -> UserError:
+    return UserError(
+        f"{location}: this object of located rows was changed or is damaged ({error}). A staged commit has to "
+        "delete these rows, and stays in the task's state: restore the object, or backfill the binding, which "
+        "replaces all rows."
+    )

@@ -1,0 +1,161 @@
+"""The keys of a search, indexed by hashes of the values that rows have in the key columns.
+
+The hash index has 20 bytes for each key. The keys table itself may stay on the disk.
+Rows with the hash of a key are compared with it, value by value.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from connector.encoding.lines.key_digest import hash_keys
+from connector.encoding.lines.key_tables import KEY, part_name
+from connector.encoding.search.document_keys import Key, parse_key
+from connector.model.binding import Updates
+
+Indices: TypeAlias = npt.NDArray[np.int64]
+
+_AT_ONCE: Final = 1 << 16  # keys, or rows: what is computed of them stays in the processor's cache
+_FILTER: Final = 3  # bits: the filter has so many more than a number of keys has, so it lets one row of eight pass
+_COMPARED: Final = 1 << 18  # keys: to look into a row group costs less than to compare more of them with its bounds
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What a row group's statistics say of one column."""
+
+    extremes: pa.Array | None  # the lowest and the highest value; None: unknown
+    has_nulls: bool
+
+    @classmethod
+    def of_statistics(cls, statistics: pq.Statistics | None, arrow_type: pa.DataType) -> "Bounds":
+        """Return the bounds of a column of this type. `statistics` are those of its column chunk."""
+        has_nulls = statistics is None or not statistics.has_null_count or statistics.null_count > 0
+        return cls(_extremes(statistics, arrow_type), has_nulls)
+
+    def allow(self, values: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+        """Return which of these values the row group may have."""
+        if self.extremes is None:
+            return np.ones(len(values), np.bool_)
+        lowest, highest = self.extremes
+        is_between = pc.and_(pc.greater_equal(values, lowest), pc.less_equal(values, highest))
+        may: npt.NDArray[np.bool_] = is_between.fill_null(self.has_nulls).to_numpy()
+        return may
+
+    def overlap(self, values: pa.ChunkedArray) -> bool:
+        """Return whether the row group may have one of the values, or one between them."""
+        if self.extremes is None or (values.null_count and self.has_nulls):
+            return True
+        lowest, highest = pc.min_max(values).values()
+        is_apart = pc.or_(pc.greater(lowest, self.extremes[1]), pc.less(highest, self.extremes[0]))
+        return is_apart.as_py() is False
+
+
+class Keys:
+    """The keys of a keys table. Several keys may have the same values in the key columns."""
+
+    def __init__(self, table: pa.Table, updates: Updates) -> None:
+        self.updates = updates
+        self._texts = table[KEY]
+        self._columns: list[pa.ChunkedArray] = [table[part_name(part)] for part in updates.parts]
+        self.types: list[pa.DataType] = [column.type for column in self._columns]
+        hashes = np.concatenate([np.empty(0, np.uint64), *map(hash_keys, self._slices())])
+        order = np.argsort(hashes, kind="stable")
+        self._hashes = hashes[order]
+        self._indices = order.astype(np.int32)  # in the keys table, by hash
+        bits = len(order).bit_length() + _FILTER
+        self._shift = np.uint64(64 - bits)
+        self._filter = np.zeros(1 << bits, np.bool_)  # by the highest bits of a hash: whether a key has them
+        self._filter[hashes >> self._shift] = True
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    @property
+    def size(self) -> int:
+        """The bytes of the index."""
+        return self._hashes.nbytes + self._indices.nbytes + self._filter.nbytes
+
+    def find(self, columns: Sequence[pa.Array]) -> tuple[Indices, Indices]:
+        """Return the rows that have the values of some key, in their order, and the indices of these keys in the table.
+        A row occurs for each key that it has. `columns` are the key columns."""
+        parts = [
+            (begin, self._find([column.slice(begin, _AT_ONCE) for column in columns]))
+            for begin in range(0, len(columns[0]), _AT_ONCE)
+        ]
+        rows = [found + begin for begin, (found, _) in parts]
+        return _join(rows), _join([indices for _, (_, indices) in parts])
+
+    def match_documents(self, indices: Indices, documents: Sequence[Key]) -> npt.NDArray[np.bool_]:
+        """Return which keys, by their indices, are equal to the keys of these documents."""
+        texts = self._texts.take(pa.array(indices)).to_pylist()
+        pairs = zip(texts, documents, strict=True)
+        return np.fromiter((parse_key(text) == document for text, document in pairs), np.bool_, len(indices))
+
+    def may_be_within(self, bounds: Sequence[Bounds]) -> bool:
+        """Return whether a row group with these bounds of the key columns may have one of the keys."""
+        columns = list(zip(bounds, self._columns, strict=True))
+        if not len(self) or not all(bound.overlap(column) for bound, column in columns):
+            return False
+        return len(self) > _COMPARED or any(
+            np.logical_and.reduce([bound.allow(column.slice(begin, _AT_ONCE)) for bound, column in columns]).any()
+            for begin in range(0, len(self), _AT_ONCE)
+        )
+
+    def _slices(self) -> Iterator[list[pa.Array]]:
+        for begin in range(0, len(self._texts), _AT_ONCE):
+            yield [_comparable(column.slice(begin, _AT_ONCE).combine_chunks()) for column in self._columns]
+
+    def _find(self, columns: Sequence[pa.Array]) -> tuple[Indices, Indices]:
+        values = [*map(_comparable, columns)]
+        hashes = hash_keys(values)
+        rows = np.flatnonzero(self._filter[hashes >> self._shift])
+        nearest = np.minimum(np.searchsorted(self._hashes, hashes[rows]), max(len(self) - 1, 0))
+        occurs = self._hashes[nearest] == hashes[rows]
+        rows, begins = rows[occurs], nearest[occurs]
+        counts = np.searchsorted(self._hashes, hashes[rows], side="right") - begins
+        rows = np.repeat(rows, counts)
+        nth = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+        indices: Indices = self._indices[np.repeat(begins, counts) + nth].astype(np.int64)
+        is_equal = np.ones(len(rows), np.bool_)
+        for column, of_keys in zip(values, self._columns, strict=True):
+            is_equal &= _are_equal(column.take(pa.array(rows)), _comparable(of_keys.take(pa.array(indices))))
+        return rows[is_equal], indices[is_equal]
+
+
+def _extremes(statistics: pq.Statistics | None, arrow_type: pa.DataType) -> pa.Array | None:
+    # NaN is in no statistics.
+    if statistics is None or not statistics.has_min_max or pa.types.is_floating(arrow_type):
+        return None
+    try:
+        return pa.array([statistics.min, statistics.max]).cast(arrow_type)
+    except (pa.ArrowException, ValueError, OverflowError):  # Python cannot represent them
+        return None
+
+
+def _comparable(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return values of which two are equal if the keys are. Arrow takes 0.0 and -0.0 for different values when it
+    hashes them, and two NaN when it compares them."""
+    array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    if not pa.types.is_floating(array.type):
+        return array
+    numbers = pc.if_else(pc.is_nan(array), float("nan"), pc.add(array.cast(pa.float64()), 0.0))
+    return numbers.view(pa.int64())
+
+
+def _are_equal(values: pa.Array, others: pa.Array) -> npt.NDArray[np.bool_]:
+    are_null = pc.and_(values.is_null(), others.is_null())
+    equal: npt.NDArray[np.bool_] = pc.or_(pc.equal(values, others).fill_null(False), are_null).to_numpy(
+        zero_copy_only=False
+    )
+    return equal
+
+
+def _join(arrays: Sequence[Indices]) -> Indices:
+    return np.concatenate([np.empty(0, np.int64), *arrays])
