@@ -16,6 +16,7 @@ from connector.evolution.table_change import (
     NewColumn,
     RenameColumn,
     SetAsideColumn,
+    SetIdentifierFields,
     WidenColumn,
 )
 
@@ -50,7 +51,17 @@ def alter_schema(schema: Schema, changes: Collection[Alteration], last_column_id
                 columns.append(_optional(change.column, next(ids)))
             case MakeOptional():
                 replace(change.name, {"required": False})
-    return Schema(*columns, schema_id=schema.schema_id, identifier_field_ids=schema.identifier_field_ids)
+    identifier = _find_identifier(schema, columns, changes)
+    return Schema(*columns, schema_id=schema.schema_id, identifier_field_ids=identifier)
+
+
+def _find_identifier(schema: Schema, columns: Iterable[NestedField], changes: Iterable[Alteration]) -> list[int]:
+    """Find the ids of the identifier fields among the columns after the changes."""
+    ids = {column.name: column.field_id for column in columns}
+    for change in changes:
+        if isinstance(change, SetIdentifierFields):
+            return [ids[name] for name in change.names]
+    return schema.identifier_field_ids
 
 
 def plan_schema(

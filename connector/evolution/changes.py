@@ -80,8 +80,8 @@ def plan_columns(
         _column(
             projections[field],
             collection,
+            selection.keys,
             configs.get(field, NO_CONFIG),
-            is_key(projections[field], collection, selection.keys),
             former.get(field, ""),
         )
         for field in fields
@@ -154,11 +154,12 @@ def find_last_bindings(last: Materialization | None) -> dict[tuple[str, ...], Ma
 
 
 def _column(
-    projection: Projection, collection: Collection, config: FieldConfig, is_key: bool, former: str
+    projection: Projection, collection: Collection, keys: tuple[str, ...], config: FieldConfig, former: str
 ) -> NewColumn:
-    if problem := find_decimal_problem(projection, config, is_key):
+    is_of_key = is_key(projection, collection, keys)
+    if problem := find_decimal_problem(projection, config, is_of_key):
         raise UserError(f"collection {collection.name}: {problem}")
-    type_ = choose_type(projection, config, is_key)
+    type_ = choose_type(projection, config, is_of_key)
     if type_ is None:
         raise UserError(
             f"Field {projection.field!r} of collection {collection.name} is selected, but its schema allows only null, "
@@ -167,7 +168,16 @@ def _column(
     inference = projection.inference
     doc = ": ".join(" ".join(text.split()) for text in (inference.title, inference.description) if text)
     name = config.column_name(projection.field)
-    return NewColumn(projection.field, name, type_, is_required(projection), doc[:MAX_DOC], is_key, former)
+    return NewColumn(
+        projection.field,
+        name,
+        type_,
+        is_required(projection),
+        doc[:MAX_DOC],
+        is_indispensable=is_of_key,
+        former=former,
+        is_key=projection.field in keys,
+    )
 
 
 def _plan_creation(target: Target) -> CreateTable:
@@ -225,7 +235,15 @@ def _plan_backfill(table: ExistingTable, target: Target) -> list[TableChange]:
 
 def _plan_alterations(table: ExistingTable, target: Target) -> list[TableChange]:
     sets_sort_order = target.arrangement.sort_by is not None
-    evolution = Evolution(table, target.path, target.owner.materialization, target.schema_evolution, sets_sort_order)
+    evolution = Evolution(
+        table,
+        target.path,
+        target.owner.materialization,
+        target.schema_evolution,
+        sets_sort_order,
+        target.has_unique_keys,
+        target.had_unique_keys,
+    )
     of_fields = evolution.fit_columns(target.columns)
     fits = [*of_fields.values(), *evolution.fit_unwritten_columns(of_fields.values())]
     sources = [of_fields[column.field].find_source(column) for column in target.columns]
@@ -235,4 +253,5 @@ def _plan_alterations(table: ExistingTable, target: Target) -> list[TableChange]
     _refuse(target, [*refusals, *resolved.problems, *evolution.refuse_arrangement(arranged)])
     order = get_args(Alteration)
     changes = (change for fit in fits for change in fit.changes)
-    return [*sorted(changes, key=lambda change: order.index(type(change))), *arranged]
+    identifier = evolution.plan_identifier(target.columns, of_fields)
+    return [*sorted(changes, key=lambda change: order.index(type(change))), *identifier, *arranged]

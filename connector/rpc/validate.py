@@ -155,6 +155,8 @@ def _evolution(proposal: Proposal, found: Found) -> Evolution | None:
         proposal.materialization,
         proposal.resource.schema_evolution,
         sets_sort_order=proposal.resource.sort_by is not None,
+        has_unique_keys=not proposal.resource.delta_updates,
+        had_unique_keys=proposal.last is not None and not proposal.last.delta_updates,
     )
 
 
