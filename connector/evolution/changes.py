@@ -37,6 +37,7 @@ from connector.evolution.table_change import (
 from connector.evolution.type_mapping import choose_type, find_decimal_problem, is_key, is_required
 from connector.host.errors import UserError
 from connector.model.owner import OWNER_PROPERTY
+from connector.model.table_identifier import TableIdentifier
 from protocol.flow import Collection, FieldSelection, Materialization, MaterializationBinding, Projection
 from protocol.protocol_error import ProtocolError
 
@@ -147,6 +148,17 @@ def replaces_table(last: MaterializationBinding | None, backfill: int, flags: fr
     return last is not None and last.backfill != backfill and RETAIN_EXISTING_DATA not in flags
 
 
+def refuse_backfill(table: ExistingTable, path: TableIdentifier, materialization: str) -> str:
+    """Say why a backfill of this materialization may not replace the table; "" if it may."""
+    if table.owner is None or table.is_of(materialization):
+        return ""
+    return (
+        f"The backfill needs to replace table {'.'.join(path)}, but materialization {table.owner.materialization} "
+        "created it, and its rows would be lost. Choose another table name for the binding, or drop the table "
+        "yourself."
+    )
+
+
 def find_last_bindings(last: Materialization | None) -> dict[tuple[str, ...], MaterializationBinding]:
     """Find the binding that each resource path had before. Disabled bindings count too."""
     bindings = (*last.inactive_bindings, *last.bindings) if last else ()
@@ -212,12 +224,8 @@ def _refuse(target: Target, reasons: Iterable[str]) -> None:
 
 
 def _plan_backfill(table: ExistingTable, target: Target) -> list[TableChange]:
-    if table.owner is not None and table.owner.materialization != target.owner.materialization:
-        raise UserError(
-            f"The backfill needs to replace table {target.table}, but materialization {table.owner.materialization} "
-            "created it, and its rows would be lost. Choose another table name for the binding, or drop the table "
-            "yourself."
-        )
+    if refusal := refuse_backfill(table, target.path, target.owner.materialization):
+        raise UserError(refusal)
     if any(column.type != fixed for column, fixed in zip(target.columns, table.fixed_types, strict=False)):
         return [DropTable(target.path, table.uuid, OTHER_TYPES), _plan_creation(target)]
     identifier = name_identifiers(target.columns, target.has_unique_keys)
