@@ -203,7 +203,7 @@ def test_what_a_specification_plans_is_what_apply_does(flow: FlowFile) -> None:
 
 def test_a_changed_schema_is_planned(flow: FlowFile) -> None:
     publish(flow)
-    replace_in(flow, "orders.schema.yaml", "placed: {type: string, format: date-time}", "qty: {type: integer}")
+    replace_in(flow, "orders.schema.yaml", "date-time}", "date-time}\n  qty: {type: integer}")
     assert plan_task(flow) == ["alter table shop.orders: add column 'qty' long"]
 
 
@@ -268,3 +268,15 @@ def test_the_updates_count_as_unchanged_where_the_key_columns_cannot_be_identifi
         update.set_identifier_fields()
         update.make_column_optional("id")
     assert plan_task(flow) == []
+
+
+def test_a_column_that_may_be_renamed_instead_is_said_to_be(flow: FlowFile) -> None:
+    """The table does not tell which column a field had."""
+    publish(flow)
+    replace_in(
+        flow, "flow.yaml", "backfill: 0", "backfill: 0\n        fields: {require: {placed: {column: placed_at}}}"
+    )
+    assert plan_task(flow) == [
+        "alter table shop.orders: add column 'placed_at' timestamptz; or, if its field had another column before, "
+        "rename that one (the table has 'placed')"
+    ]
