@@ -81,13 +81,12 @@ def plan_schema(
     """
     before = {field.name: field for field in schema.fields}
     usable, ids = find_usable_ids(schema, columns, identifier), count(last_column_id + 1)
+    kept_optional = name_kept_optional(schema, columns, identifier, arranged)
 
     def follow(column: NewColumn) -> NestedField:
-        required, number = column.required, usable.get(column.name)
-        if number is None or (_becomes_required(before[column.name], column) and number not in arranged):
+        required, number = column.required and column.name not in kept_optional, usable.get(column.name)
+        if number is None or (required and not before[column.name].required):
             number = next(ids)
-        elif not before[column.name].required:
-            required = False
         return NestedField(number, column.name, column.type, required=required, doc=column.doc or None)
 
     fields = [follow(column) for column in columns]
@@ -100,6 +99,19 @@ def plan_schema(
             fields.append(field.model_copy(update={"name": name, "required": False}))
     identifiers = [field.field_id for field in fields if field.name in identifier]
     return Schema(*fields, identifier_field_ids=identifiers)
+
+
+def name_kept_optional(
+    schema: Schema, columns: Collection[NewColumn], identifier: Collection[str], arranged: Collection[int | None]
+) -> frozenset[str]:
+    """Name the columns that stay optional in a backfill, because the partition spec or the sort order has their ids."""
+    before = {field.name: field for field in schema.fields}
+    usable = find_usable_ids(schema, columns, identifier)
+    return frozenset(
+        column.name
+        for column in columns
+        if column.name in usable and usable[column.name] in arranged and _becomes_required(before[column.name], column)
+    )
 
 
 def find_usable_ids(schema: Schema, columns: Iterable[NewColumn], identifier: Collection[str]) -> dict[str, int]:

@@ -7,7 +7,7 @@ from typing import Final, get_args
 from pyiceberg.types import TimestamptzNanoType, TimestamptzType
 
 from connector.config.values import RETAIN_EXISTING_DATA
-from connector.evolution.altered_schema import find_usable_ids
+from connector.evolution.altered_schema import find_usable_ids, name_kept_optional
 from connector.evolution.arrangement_terms import ResolvedTerms, Source, resolve_terms
 from connector.evolution.columns import Evolution
 from connector.evolution.field_config import (
@@ -238,7 +238,24 @@ def _plan_backfill(table: ExistingTable, target: Target) -> list[TableChange]:
     # A catalog knows no partition spec of columns that are not current yet.
     if arranged and (former.is_awaited or None in resolved.column_ids.values()):
         return [DropTable(target.path, table.uuid, OTHER_ARRANGEMENT), _plan_creation(target)]
-    return [*arranged, StartBackfill(target, former)]
+    kept_optional = name_kept_optional(table.schema, target.columns, identifier, _find_arranged_ids(table, resolved))
+    return [*arranged, StartBackfill(target, former, kept_optional)]
+
+
+def _find_arranged_ids(table: ExistingTable, resolved: ResolvedTerms) -> set[int | None]:
+    """Find the columns of the partition spec and of the sort order after their changes."""
+    terms, ids, current = resolved.terms, resolved.column_ids, table.arrangement
+    partition: Iterable[int | None] = (
+        (field.source_id for field in current.partition)
+        if terms.partition_by is None
+        else (ids[term.name] for term in terms.partition_by)
+    )
+    sort: Iterable[int | None] = (
+        (field.source_id for field in current.sort)
+        if terms.sort_by is None
+        else (ids[each.term.name] for each in terms.sort_by)
+    )
+    return {*partition, *sort}
 
 
 def _plan_alterations(table: ExistingTable, target: Target) -> list[TableChange]:

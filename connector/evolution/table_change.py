@@ -1,7 +1,7 @@
 """The changes of tables as values: what is there, what a table should become, and the changes between them."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 from pyiceberg.schema import Schema
@@ -172,6 +172,7 @@ class StartBackfill:
 
     target: Target
     former: Generation  # of the rows that will be replaced
+    kept_optional: frozenset[str] = field(default=frozenset(), compare=False)  # columns, if their fields are required
 
     @property
     def identifier(self) -> tuple[str, ...]:
@@ -180,7 +181,11 @@ class StartBackfill:
 
     @property
     def description(self) -> str:
-        columns = _describe_columns(self.target.columns, self.identifier)
+        wanted = (
+            replace(each, required=each.required and each.name not in self.kept_optional)
+            for each in self.target.columns
+        )
+        columns = _describe_columns(wanted, self.identifier)
         if self.target.is_for_rejected_rows:
             return f"delete all rows of table {self.target.table} for a backfill"
         return (
