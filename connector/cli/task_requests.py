@@ -10,7 +10,8 @@ from connector.cli.flow_files import Task, TaskBinding
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.resource_config import ResourceConfig
 from connector.config.settings import resource_path
-from connector.host.errors import UserError
+from connector.evolution.field_config import NO_CONFIG, fold_case, parse_field_configs
+from connector.evolution.table_change import ExistingTable, Found
 from connector.iceberg.catalogs.opening import open_catalog
 from connector.iceberg.tables import find_all
 from connector.model.table_identifier import TableIdentifier
@@ -51,19 +52,22 @@ def make_apply(
 
 
 def find_last(task: Task, endpoint: EndpointConfig, resources: Iterable[ResourceConfig]) -> Materialization:
-    """Find what the tables say about the task as it was applied last: their bindings' backfill counters."""
+    """Find what the tables say about the task as it was applied last: the updates and the backfill counters of their
+    bindings."""
+    resources = list(resources)
     paths = [resource_path(endpoint, resource) for resource in resources]
     with closing(open_catalog(endpoint)) as catalog:
         found = find_all(catalog, endpoint, paths)
-    owners = [None if isinstance(each, UserError) or each.table is None else each.table.owner for each in found]
     return Materialization(
         task.name,
         bindings=tuple(
             MaterializationBinding(
-                resource_path=path, delta_updates=True, backfill=_read_backfill(owner.state_key, binding)
+                resource_path=path,
+                delta_updates=_had_delta_updates(each.table, binding, resource),
+                backfill=_read_backfill(each.table.owner.state_key, binding),
             )
-            for path, owner, binding in zip(paths, owners, task.bindings, strict=True)
-            if owner and owner.materialization == task.name
+            for path, each, binding, resource in zip(paths, found, task.bindings, resources, strict=True)
+            if isinstance(each, Found) and each.table and each.table.owner and each.table.is_of(task.name)
         ),
     )
 
@@ -79,6 +83,23 @@ def _select(binding: TaskBinding, validated: response.ValidatedBinding) -> Mater
         backfill=binding.backfill,
         state_key=f"{quote('/'.join(path), safe='')}.v{binding.backfill}",
     )
+
+
+def _had_delta_updates(table: ExistingTable, binding: TaskBinding, resource: ResourceConfig) -> bool:
+    """Whether the table's rows are of delta updates. With standard updates, its key columns are its identifier fields.
+
+    If they cannot be identifier fields, the table does not tell. Then the updates count as unchanged.
+    """
+    if table.schema.identifier_field_ids:
+        return False
+    required = {fold_case(column.name) for column in table.schema.fields if column.required}
+    configs, group_by = parse_field_configs(binding.rules.configs), binding.rules.group_by
+    may_identify: dict[str, bool] = {}  # by location of the key, which may have several fields
+    for each in binding.collection.projections:
+        if each.field in group_by if group_by else each.ptr in binding.collection.key:
+            name = configs.get(each.field, NO_CONFIG).column_name(each.field)
+            may_identify[each.ptr] = may_identify.get(each.ptr, False) or fold_case(name) in required
+    return resource.delta_updates or all(may_identify.values())
 
 
 def _read_backfill(state_key: str, binding: TaskBinding) -> int:

@@ -16,6 +16,7 @@ from connector.evolution.table_change import (
     NewColumn,
     RenameColumn,
     SetAsideColumn,
+    SetIdentifierFields,
     WidenColumn,
 )
 
@@ -50,7 +51,17 @@ def alter_schema(schema: Schema, changes: Collection[Alteration], last_column_id
                 columns.append(_optional(change.column, next(ids)))
             case MakeOptional():
                 replace(change.name, {"required": False})
-    return Schema(*columns, schema_id=schema.schema_id, identifier_field_ids=schema.identifier_field_ids)
+    identifier = _find_identifier(schema, columns, changes)
+    return Schema(*columns, schema_id=schema.schema_id, identifier_field_ids=identifier)
+
+
+def _find_identifier(schema: Schema, columns: Iterable[NestedField], changes: Iterable[Alteration]) -> list[int]:
+    """Find the ids of the identifier fields among the columns after the changes."""
+    ids = {column.name: column.field_id for column in columns}
+    for change in changes:
+        if isinstance(change, SetIdentifierFields):
+            return [ids[name] for name in change.names]
+    return schema.identifier_field_ids
 
 
 def plan_schema(
@@ -70,13 +81,12 @@ def plan_schema(
     """
     before = {field.name: field for field in schema.fields}
     usable, ids = find_usable_ids(schema, columns, identifier), count(last_column_id + 1)
+    kept_optional = name_kept_optional(schema, columns, identifier, arranged)
 
     def follow(column: NewColumn) -> NestedField:
-        required, number = column.required, usable.get(column.name)
-        if number is None or (_becomes_required(before[column.name], column) and number not in arranged):
+        required, number = column.required and column.name not in kept_optional, usable.get(column.name)
+        if number is None or (required and not before[column.name].required):
             number = next(ids)
-        elif not before[column.name].required:
-            required = False
         return NestedField(number, column.name, column.type, required=required, doc=column.doc or None)
 
     fields = [follow(column) for column in columns]
@@ -89,6 +99,19 @@ def plan_schema(
             fields.append(field.model_copy(update={"name": name, "required": False}))
     identifiers = [field.field_id for field in fields if field.name in identifier]
     return Schema(*fields, identifier_field_ids=identifiers)
+
+
+def name_kept_optional(
+    schema: Schema, columns: Collection[NewColumn], identifier: Collection[str], arranged: Collection[int | None]
+) -> frozenset[str]:
+    """Name the columns that stay optional in a backfill, because the partition spec or the sort order has their ids."""
+    before = {field.name: field for field in schema.fields}
+    usable = find_usable_ids(schema, columns, identifier)
+    return frozenset(
+        column.name
+        for column in columns
+        if column.name in usable and usable[column.name] in arranged and _becomes_required(before[column.name], column)
+    )
 
 
 def find_usable_ids(schema: Schema, columns: Iterable[NewColumn], identifier: Collection[str]) -> dict[str, int]:

@@ -148,4 +148,5 @@ class Candidate:
             doc="",
             is_indispensable=self.is_required(projection),
             former=former,
+            is_key=projection.field in self.group_by if self.group_by else projection.ptr in self.collection.key,
         )

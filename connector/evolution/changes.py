@@ -7,7 +7,7 @@ from typing import Final, get_args
 from pyiceberg.types import TimestamptzNanoType, TimestamptzType
 
 from connector.config.values import RETAIN_EXISTING_DATA
-from connector.evolution.altered_schema import find_usable_ids
+from connector.evolution.altered_schema import find_usable_ids, name_kept_optional
 from connector.evolution.arrangement_terms import ResolvedTerms, Source, resolve_terms
 from connector.evolution.columns import Evolution
 from connector.evolution.field_config import (
@@ -37,6 +37,7 @@ from connector.evolution.table_change import (
 from connector.evolution.type_mapping import choose_type, find_decimal_problem, is_key, is_required
 from connector.host.errors import UserError
 from connector.model.owner import OWNER_PROPERTY
+from connector.model.table_identifier import TableIdentifier
 from protocol.flow import Collection, FieldSelection, Materialization, MaterializationBinding, Projection
 from protocol.protocol_error import ProtocolError
 
@@ -80,8 +81,8 @@ def plan_columns(
         _column(
             projections[field],
             collection,
+            selection.keys,
             configs.get(field, NO_CONFIG),
-            is_key(projections[field], collection, selection.keys),
             former.get(field, ""),
         )
         for field in fields
@@ -147,6 +148,17 @@ def replaces_table(last: MaterializationBinding | None, backfill: int, flags: fr
     return last is not None and last.backfill != backfill and RETAIN_EXISTING_DATA not in flags
 
 
+def refuse_backfill(table: ExistingTable, path: TableIdentifier, materialization: str) -> str:
+    """Say why a backfill of this materialization may not replace the table; "" if it may."""
+    if table.owner is None or table.is_of(materialization):
+        return ""
+    return (
+        f"The backfill needs to replace table {'.'.join(path)}, but materialization {table.owner.materialization} "
+        "created it, and its rows would be lost. Choose another table name for the binding, or drop the table "
+        "yourself."
+    )
+
+
 def find_last_bindings(last: Materialization | None) -> dict[tuple[str, ...], MaterializationBinding]:
     """Find the binding that each resource path had before. Disabled bindings count too."""
     bindings = (*last.inactive_bindings, *last.bindings) if last else ()
@@ -154,11 +166,12 @@ def find_last_bindings(last: Materialization | None) -> dict[tuple[str, ...], Ma
 
 
 def _column(
-    projection: Projection, collection: Collection, config: FieldConfig, is_key: bool, former: str
+    projection: Projection, collection: Collection, keys: tuple[str, ...], config: FieldConfig, former: str
 ) -> NewColumn:
-    if problem := find_decimal_problem(projection, config, is_key):
+    is_of_key = is_key(projection, collection, keys)
+    if problem := find_decimal_problem(projection, config, is_of_key):
         raise UserError(f"collection {collection.name}: {problem}")
-    type_ = choose_type(projection, config, is_key)
+    type_ = choose_type(projection, config, is_of_key)
     if type_ is None:
         raise UserError(
             f"Field {projection.field!r} of collection {collection.name} is selected, but its schema allows only null, "
@@ -167,7 +180,16 @@ def _column(
     inference = projection.inference
     doc = ": ".join(" ".join(text.split()) for text in (inference.title, inference.description) if text)
     name = config.column_name(projection.field)
-    return NewColumn(projection.field, name, type_, is_required(projection), doc[:MAX_DOC], is_key, former)
+    return NewColumn(
+        projection.field,
+        name,
+        type_,
+        is_required(projection),
+        doc[:MAX_DOC],
+        is_indispensable=is_of_key,
+        former=former,
+        is_key=projection.field in keys,
+    )
 
 
 def _plan_creation(target: Target) -> CreateTable:
@@ -202,12 +224,8 @@ def _refuse(target: Target, reasons: Iterable[str]) -> None:
 
 
 def _plan_backfill(table: ExistingTable, target: Target) -> list[TableChange]:
-    if table.owner is not None and table.owner.materialization != target.owner.materialization:
-        raise UserError(
-            f"The backfill needs to replace table {target.table}, but materialization {table.owner.materialization} "
-            "created it, and its rows would be lost. Choose another table name for the binding, or drop the table "
-            "yourself."
-        )
+    if refusal := refuse_backfill(table, target.path, target.owner.materialization):
+        raise UserError(refusal)
     if any(column.type != fixed for column, fixed in zip(target.columns, table.fixed_types, strict=False)):
         return [DropTable(target.path, table.uuid, OTHER_TYPES), _plan_creation(target)]
     identifier = name_identifiers(target.columns, target.has_unique_keys)
@@ -220,12 +238,37 @@ def _plan_backfill(table: ExistingTable, target: Target) -> list[TableChange]:
     # A catalog knows no partition spec of columns that are not current yet.
     if arranged and (former.is_awaited or None in resolved.column_ids.values()):
         return [DropTable(target.path, table.uuid, OTHER_ARRANGEMENT), _plan_creation(target)]
-    return [*arranged, StartBackfill(target, former)]
+    kept_optional = name_kept_optional(table.schema, target.columns, identifier, _find_arranged_ids(table, resolved))
+    return [*arranged, StartBackfill(target, former, kept_optional)]
+
+
+def _find_arranged_ids(table: ExistingTable, resolved: ResolvedTerms) -> set[int | None]:
+    """Find the columns of the partition spec and of the sort order after their changes."""
+    terms, ids, current = resolved.terms, resolved.column_ids, table.arrangement
+    partition: Iterable[int | None] = (
+        (field.source_id for field in current.partition)
+        if terms.partition_by is None
+        else (ids[term.name] for term in terms.partition_by)
+    )
+    sort: Iterable[int | None] = (
+        (field.source_id for field in current.sort)
+        if terms.sort_by is None
+        else (ids[each.term.name] for each in terms.sort_by)
+    )
+    return {*partition, *sort}
 
 
 def _plan_alterations(table: ExistingTable, target: Target) -> list[TableChange]:
     sets_sort_order = target.arrangement.sort_by is not None
-    evolution = Evolution(table, target.path, target.owner.materialization, target.schema_evolution, sets_sort_order)
+    evolution = Evolution(
+        table,
+        target.path,
+        target.owner.materialization,
+        target.schema_evolution,
+        sets_sort_order,
+        target.has_unique_keys,
+        target.had_unique_keys,
+    )
     of_fields = evolution.fit_columns(target.columns)
     fits = [*of_fields.values(), *evolution.fit_unwritten_columns(of_fields.values())]
     sources = [of_fields[column.field].find_source(column) for column in target.columns]
@@ -235,4 +278,5 @@ def _plan_alterations(table: ExistingTable, target: Target) -> list[TableChange]
     _refuse(target, [*refusals, *resolved.problems, *evolution.refuse_arrangement(arranged)])
     order = get_args(Alteration)
     changes = (change for fit in fits for change in fit.changes)
-    return [*sorted(changes, key=lambda change: order.index(type(change))), *arranged]
+    identifier = evolution.plan_identifier(target.columns, of_fields)
+    return [*sorted(changes, key=lambda change: order.index(type(change))), *identifier, *arranged]

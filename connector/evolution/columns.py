@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from functools import cached_property
 from itertools import chain, count
+from typing import Final
 
 from pyiceberg.schema import Schema
 from pyiceberg.types import DecimalType, NestedField
@@ -26,10 +27,14 @@ from connector.evolution.table_change import (
     NewColumn,
     RenameColumn,
     SetAsideColumn,
+    SetIdentifierFields,
     WidenColumn,
+    name_identifiers,
 )
 from connector.evolution.type_changes import TypeChange, can_hold, find_type_change
 from connector.model.table_identifier import TableIdentifier
+
+_NEW_COLUMN: Final = frozenset({ConvertColumn, SetAsideColumn})  # another column takes the place of the old one
 
 
 @dataclass(frozen=True)
@@ -70,15 +75,25 @@ class Fit:
         """Describe the field's column for terms, as it is after the changes."""
         if self.column is None:
             return Source(wanted.field, wanted.name, wanted.type)
-        kinds = {type(change) for change in self.changes}
-        is_new = bool(kinds & {ConvertColumn, SetAsideColumn})
-        has_other_type = is_new or WidenColumn in kinds
+        is_new = not self._kinds.isdisjoint(_NEW_COLUMN)
+        has_other_type = is_new or WidenColumn in self._kinds
         return Source(
             wanted.field,
             self.column.name,
             wanted.type if has_other_type else self.column.field_type,
             None if is_new else self.column.field_id,
         )
+
+    def predict(self, wanted: NewColumn) -> NewColumn:
+        """Describe the field's column as it is after the changes."""
+        if self.column is None:
+            return replace(wanted, required=False)
+        is_required = self.column.required and self._kinds.isdisjoint({*_NEW_COLUMN, MakeOptional})
+        return replace(wanted, name=self.column.name, required=is_required)
+
+    @property
+    def _kinds(self) -> set[type[ColumnChange]]:
+        return {type(change) for change in self.changes}
 
 
 @dataclass(frozen=True)
@@ -90,11 +105,20 @@ class Evolution:
     materialization: str
     mode: SchemaEvolution
     sets_sort_order: bool = False  # the binding has its own sort order, so the table's one prevents no change
+    has_unique_keys: bool = False  # the binding has standard updates
+    had_unique_keys: bool = False  # when it was applied last
 
     @cached_property
     def limits(self) -> Limits:
         """The limits that refuse changes of this table."""
-        return Limits(self.table, self.materialization, self.mode, self.sets_sort_order)
+        return Limits(
+            self.table,
+            self.materialization,
+            self.mode,
+            self.sets_sort_order,
+            self.has_unique_keys,
+            self.had_unique_keys,
+        )
 
     def fit_columns(self, wanted: Sequence[NewColumn]) -> dict[str, Fit]:
         """Find a fit for every wanted column. Keys are fields."""
@@ -124,6 +148,14 @@ class Evolution:
     def refuse_deselecting(self, column: NestedField) -> str:
         """Say why the field of a required column must stay selected; "" if the column may become optional."""
         return self.limits.refuse_null(column, "and cannot go without values: select its field")
+
+    def plan_identifier(self, wanted: Iterable[NewColumn], fits: Mapping[str, Fit]) -> list[SetIdentifierFields]:
+        """Plan the identifier fields, where they follow the binding and are not the table's current ones already."""
+        if not self.limits.sets_identifier_fields:
+            return []
+        names = name_identifiers((fits[each.field].predict(each) for each in wanted), self.has_unique_keys)
+        ids = {fit.column.field_id for fit in fits.values() if fit.column and fit.column.name in names}
+        return [] if ids == {*self.table.schema.identifier_field_ids} else [SetIdentifierFields(self.path, names)]
 
     def plan_arrangement(self, resolved: ResolvedTerms) -> list[ArrangementChange]:
         """Plan the partition spec and the sort order, where they are not the table's current ones already."""

@@ -20,6 +20,7 @@ from connector.evolution.table_change import (
     NewColumn,
     RenameColumn,
     SetAsideColumn,
+    SetIdentifierFields,
     WidenColumn,
 )
 
@@ -27,9 +28,11 @@ _TypeChange: TypeAlias = WidenColumn | ConvertColumn | SetAsideColumn
 
 _NUMERIC: Final = (LongType, DoubleType, DecimalType)
 
+# Identifier fields always follow the binding's key and its `delta_updates`. No column changes, and other engines would
+# read a false claim.
 ALLOWED: Final[Mapping[SchemaEvolution, tuple[type[Alteration], ...]]] = {
-    SchemaEvolution.STRICT: (),
-    SchemaEvolution.ADD_COLUMNS: (AddColumn,),
+    SchemaEvolution.STRICT: (SetIdentifierFields,),
+    SchemaEvolution.ADD_COLUMNS: (SetIdentifierFields, AddColumn),
     SchemaEvolution.FULL: get_args(Alteration),
 }
 
@@ -56,6 +59,13 @@ class Limits:
     materialization: str
     mode: SchemaEvolution
     sets_sort_order: bool = False
+    has_unique_keys: bool = False
+    had_unique_keys: bool = False
+
+    @property
+    def sets_identifier_fields(self) -> bool:
+        """Whether the table's identifier fields follow the binding. Those of before prevent no change then."""
+        return self.table.is_of(self.materialization) and (self.has_unique_keys or self.had_unique_keys)
 
     def allows(self, change: type[Alteration]) -> bool:
         """Whether the mode of schema evolution allows a change of this kind."""
@@ -82,7 +92,7 @@ class Limits:
 
     def refuse_null(self, column: NestedField, why_and_remedy: str) -> str:
         """Say why a required column may not become optional; "" if it may."""
-        if column.field_id in self.table.schema.identifier_field_ids:
+        if column.field_id in self.table.schema.identifier_field_ids and not self.sets_identifier_fields:
             return (
                 f"Column {column.name!r} is one of the table's identifier fields, {why_and_remedy}, or take it out of "
                 "them (in Spark: ALTER TABLE … DROP IDENTIFIER FIELDS …)."
@@ -132,7 +142,7 @@ class Limits:
             if not wanted.former and not self.table.is_of(self.materialization):
                 other_name = f'give it another column with {{"{COLUMN_SETTING}": "…"}} in its field config'
                 return ", and this task did not create the column", [other_name]
-            if dependent := self._find_dependent(column.field_id):
+            if dependent := self._find_dependent(column.field_id, wanted):
                 remedies = [f"set {SORT_BY} in the binding's config"] if dependent == _SORT_ORDER else []
                 return f", and {dependent} of the table depends on the column", remedies
             if wanted.is_indispensable and isinstance(change, SetAsideColumn):
@@ -144,11 +154,19 @@ class Limits:
             return "", [f"set schema_evolution to {SchemaEvolution.FULL}, which {_EFFECTS[type(change)]}"]
         return None, []
 
-    def _find_dependent(self, column_id: int) -> str:
+    def _find_dependent(self, column_id: int, wanted: NewColumn) -> str:
         """Find what prevents the change of a column's type; "" if nothing does."""
+        if pinned := self.table.pinned.get(column_id):
+            return pinned
+        is_key = self.sets_identifier_fields and self.has_unique_keys and wanted.is_key
+        if column_id in self.table.schema.identifier_field_ids and (is_key or not self.sets_identifier_fields):
+            return "an identifier field"
+        # Its converted values do not tell the keys of older rows apart: 7 becomes "7". So it is kept, also if the table
+        # has no identifier fields, because a part of the key cannot be one.
+        if is_key:
+            return "the key"
         is_sorted = any(field.source_id == column_id for field in self.table.arrangement.sort)
-        order = _SORT_ORDER if is_sorted and not self.sets_sort_order else ""
-        return self.table.pinned.get(column_id, order)
+        return _SORT_ORDER if is_sorted and not self.sets_sort_order else ""
 
 
 def _decimal_config(column_type: DecimalType) -> str:

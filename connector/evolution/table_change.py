@@ -1,7 +1,7 @@
 """The changes of tables as values: what is there, what a table should become, and the changes between them."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 from pyiceberg.schema import Schema
@@ -66,11 +66,12 @@ class NewColumn:
     doc: str
     is_indispensable: bool  # its field is always selected, and every row has a value: a key
     former: str = ""  # the column's name when the binding was last applied; "" if the field was not selected then
+    is_key: bool = False  # its field is selected as a part of the key
 
     @property
     def may_identify(self) -> bool:
-        """Whether Iceberg allows it as an identifier field, and it is part of the key."""
-        return self.is_indispensable and self.required and self.type not in (FloatType(), DoubleType())
+        """Whether Iceberg allows it as an identifier field."""
+        return self.required and self.type not in (FloatType(), DoubleType())
 
     def __str__(self) -> str:
         return f"{self.name!r} {self.type}{' not null' if self.required else ''}"
@@ -85,7 +86,8 @@ class Target:
     columns: tuple[NewColumn, ...]
     properties: Mapping[str, str]
     replaces: bool
-    has_unique_keys: bool = False
+    has_unique_keys: bool = False  # the binding has standard updates
+    had_unique_keys: bool = False  # when it was applied last
     is_new: bool = False  # the task had no such binding before
     schema_evolution: SchemaEvolution = SchemaEvolution.FULL
     arrangement: ArrangementTerms = NO_TERMS
@@ -110,8 +112,13 @@ class CreateNamespace:
 
 
 def name_identifiers(columns: Iterable[NewColumn], has_unique_keys: bool) -> tuple[str, ...]:
-    """The names of the columns that identify a row, as Iceberg's identifier fields."""
-    return tuple(column.name for column in columns if has_unique_keys and column.may_identify)
+    """The names of the columns that identify a row, as Iceberg's identifier fields.
+
+    There are none if a part of the key cannot be one: the other parts do not identify a row.
+    """
+    keys = [column for column in columns if column.is_key]
+    identify = has_unique_keys and all(column.may_identify for column in keys)
+    return tuple(column.name for column in keys) if identify else ()
 
 
 @dataclass(frozen=True)
@@ -139,8 +146,12 @@ class CreateTable:
 
 
 def _describe_columns(columns: Iterable[NewColumn], identifier: Iterable[str]) -> str:
+    return ", ".join(filter(None, [f"({', '.join(map(str, columns))})", _describe_identifier(identifier)]))
+
+
+def _describe_identifier(identifier: Iterable[str]) -> str:
     key = ", ".join(map(repr, identifier))
-    return f"({', '.join(map(str, columns))})" + (f", one row for each {key}" if key else "")
+    return f"one row for each {key}" if key else ""
 
 
 @dataclass(frozen=True)
@@ -161,6 +172,7 @@ class StartBackfill:
 
     target: Target
     former: Generation  # of the rows that will be replaced
+    kept_optional: frozenset[str] = field(default=frozenset(), compare=False)  # columns, if their fields are required
 
     @property
     def identifier(self) -> tuple[str, ...]:
@@ -169,7 +181,11 @@ class StartBackfill:
 
     @property
     def description(self) -> str:
-        columns = _describe_columns(self.target.columns, self.identifier)
+        wanted = (
+            replace(each, required=each.required and each.name not in self.kept_optional)
+            for each in self.target.columns
+        )
+        columns = _describe_columns(wanted, self.identifier)
         if self.target.is_for_rejected_rows:
             return f"delete all rows of table {self.target.table} for a backfill"
         return (
@@ -268,7 +284,20 @@ class MakeOptional:
         return f"alter table {'.'.join(self.path)}: drop not null of column {self.name!r}"
 
 
+@dataclass(frozen=True)
+class SetIdentifierFields:
+    """Other columns identify a row, or none do any more."""
+
+    path: TableIdentifier
+    names: tuple[str, ...]  # of columns, after their changes
+
+    @property
+    def description(self) -> str:
+        effect = _describe_identifier(self.names) or "no identifier fields any more"
+        return f"alter table {'.'.join(self.path)}: {effect}"
+
+
 # In the order in which they are performed: renames first, so that the others use the new names.
 ColumnChange: TypeAlias = RenameColumn | WidenColumn | ConvertColumn | SetAsideColumn | AddColumn | MakeOptional
-Alteration: TypeAlias = ColumnChange | ArrangementChange
+Alteration: TypeAlias = ColumnChange | SetIdentifierFields | ArrangementChange
 TableChange: TypeAlias = CreateNamespace | CreateTable | DropTable | StartBackfill | RecordExistingRows | Alteration

@@ -14,7 +14,7 @@ from connector.encoding.parquet.file_options import FileOptions
 from connector.evolution import rejected_table
 from connector.evolution.arrangement_terms import ArrangementTerms
 from connector.evolution.candidate import Candidate
-from connector.evolution.changes import find_last_bindings, name_former_columns, replaces_table
+from connector.evolution.changes import find_last_bindings, name_former_columns, refuse_backfill, replaces_table
 from connector.evolution.columns import Evolution
 from connector.evolution.constraints import find_problems, list_constraints, pick_most_severe
 from connector.evolution.field_config import parse_field_configs
@@ -155,6 +155,8 @@ def _evolution(proposal: Proposal, found: Found) -> Evolution | None:
         proposal.materialization,
         proposal.resource.schema_evolution,
         sets_sort_order=proposal.resource.sort_by is not None,
+        has_unique_keys=not proposal.resource.delta_updates,
+        had_unique_keys=proposal.last is not None and not proposal.last.delta_updates,
     )
 
 
@@ -195,6 +197,12 @@ def _refusals(proposal: Proposal, found: Found) -> Iterator[str]:
         check_compaction(proposal.resource.additional_table_properties)
     except ValueError as error:
         yield f"table property {error}."
+    if (
+        found.table
+        and proposal.replaces_table
+        and (refusal := refuse_backfill(found.table, proposal.path, proposal.materialization))
+    ):
+        yield refusal
     owner = found.table.owner if found.table else None
     is_ours = owner is not None and owner.materialization == proposal.materialization
     if found.table and not proposal.last and not is_ours and ALLOW_EXISTING_TABLES not in proposal.flags:

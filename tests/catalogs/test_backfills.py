@@ -40,7 +40,7 @@ NEW_ROWS: Final = [{"id": "7", "flag": True, "note": 70, "day": "today"}]
 
 
 def column(name: str, type_: PrimitiveType, *, is_key: bool = False) -> NewColumn:
-    return NewColumn(name, name, type_, required=is_key, doc="", is_indispensable=is_key)
+    return NewColumn(name, name, type_, required=is_key, doc="", is_indispensable=is_key, is_key=is_key)
 
 
 OLD: Final = (

@@ -203,7 +203,7 @@ def test_what_a_specification_plans_is_what_apply_does(flow: FlowFile) -> None:
 
 def test_a_changed_schema_is_planned(flow: FlowFile) -> None:
     publish(flow)
-    replace_in(flow, "orders.schema.yaml", "placed: {type: string, format: date-time}", "qty: {type: integer}")
+    replace_in(flow, "orders.schema.yaml", "date-time}", "date-time}\n  qty: {type: integer}")
     assert plan_task(flow) == ["alter table shop.orders: add column 'qty' long"]
 
 
@@ -241,3 +241,42 @@ def test_the_command_plans_from_a_specification(flow: FlowFile) -> None:
     as_json = subprocess.run([*command, "--json"], capture_output=True, text=True, check=True, cwd=REPOSITORY).stdout
     assert said.splitlines() == ["create namespace shop", f"create table shop.orders {COLUMNS}"]
     assert json.loads(as_json) == {"actions": said.splitlines()}
+
+
+# What the tables tell of the task as it was applied last
+
+
+def test_a_published_binding_with_standard_updates_needs_nothing(flow: FlowFile) -> None:
+    replace_in(flow, "flow.yaml", "{table: orders}", "{table: orders, delta_updates: false}")
+    publish(flow)
+    assert plan_task(flow) == []
+
+
+def test_delta_updates_that_become_standard_updates_are_refused(flow: FlowFile) -> None:
+    publish(flow)
+    replace_in(flow, "flow.yaml", "{table: orders}", "{table: orders, delta_updates: false}")
+    with pytest.raises(UserError, match="`delta_updates` cannot become false without a backfill"):
+        plan_task(flow)
+
+
+def test_the_updates_count_as_unchanged_where_the_key_columns_cannot_be_identifier_fields(
+    flow: FlowFile, tmp_path: Path
+) -> None:
+    replace_in(flow, "flow.yaml", "{table: orders}", "{table: orders, delta_updates: false}")
+    publish(flow)
+    with local_catalog(tmp_path / "warehouse").load_table(PATH).update_schema() as update:
+        update.set_identifier_fields()
+        update.make_column_optional("id")
+    assert plan_task(flow) == []
+
+
+def test_a_column_that_may_be_renamed_instead_is_said_to_be(flow: FlowFile) -> None:
+    """The table does not tell which column a field had."""
+    publish(flow)
+    replace_in(
+        flow, "flow.yaml", "backfill: 0", "backfill: 0\n        fields: {require: {placed: {column: placed_at}}}"
+    )
+    assert plan_task(flow) == [
+        "alter table shop.orders: add column 'placed_at' timestamptz; or, if its field had another column before, "
+        "rename that one (the table has 'placed')"
+    ]

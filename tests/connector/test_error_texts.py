@@ -159,6 +159,9 @@ NOT_VALIDATED = {
     ),
     "a table of nobody's": proposed(proposing(), on=table(owner=None)),
     "another materialization's table": proposed(proposing(), on=table(owner=Owner("acme/other", "shop%2Forders.v0"))),
+    "a backfill of another materialization's table": proposed(
+        msgspec.structs.replace(proposing(), backfill=1), on=table(owner=Owner("acme/other", "x")), last=LAST
+    ),
     "a table of version 1": proposed(proposing(), on=table(version="1")),
     "a view": proposed(proposing(), on=a_view),
     "terms that cannot be": proposed(

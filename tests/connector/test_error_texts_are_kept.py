@@ -35,6 +35,7 @@ OTHER_SENTENCES: Final = {
     "connector/cli/inspect_command.py": "what there is",
     "connector/cli/maintain_arguments.py": "the help of the command line",
     "connector/cli/maintain_texts.py": "what was done",
+    "connector/cli/plan_command.py": "what apply would do",
     "connector/cli/projections.py": "descriptions of projections",
     "connector/cli/table_lines.py": "how a table is opened",
     "connector/cli/table_texts.py": "what there is",

@@ -161,6 +161,17 @@ def test_different_keys_have_different_digests_and_equal_keys_equal_ones(column_
             assert decode(of, [line]).updates == decode(of, [packed_line]).updates == digest
 
 
+@pytest.mark.parametrize("column_type", [LongType(), DoubleType()], ids=str)
+@pytest.mark.parametrize("zero", ["-0", "-0.0", "0"])
+def test_every_zero_is_one_key(column_type: PrimitiveType, zero: str) -> None:
+    of = updated(column_type)
+    line = json_line('"a"', zero).replace(b'{"binding"', b'{"exists":true,"binding"')
+    load = f'{{"load":{{"binding":{INDEX},"key":[{zero}]}}}}\n'.encode()
+
+    assert decode(of, [line]).updates == digest_of_loads(key_table(of, parse_loads(numbered(load))[INDEX]))
+    assert decode(of, [line]).updates == loads(of, [0])
+
+
 def test_the_parts_of_a_key_have_an_order() -> None:
     of = updated(StringType(), StringType())
     keys = [["a", "b"], ["b", "a"], ["", "ab"], ["ab", ""], ["a", "a"], ["b", "b"]]

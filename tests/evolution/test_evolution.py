@@ -4,7 +4,7 @@ from types import MappingProxyType
 
 import pytest
 from pyiceberg.schema import Schema
-from pyiceberg.types import DateType, IcebergType, LongType, NestedField, StringType
+from pyiceberg.types import DateType, DoubleType, IcebergType, LongType, NestedField, StringType
 
 from connector.evolution.changes import DEFAULT_PROPERTIES, MAX_DOC, find_last_bindings, plan_changes, plan_columns
 from connector.evolution.table_change import (
@@ -236,3 +236,32 @@ def test_a_disabled_binding_counts_as_the_last_one_unless_an_active_one_has_its_
     last = Materialization(bindings=(active,), inactive_bindings=(disabled, other))
     assert find_last_bindings(last) == {("shop", "a"): active, ("shop", "b"): other}
     assert find_last_bindings(None) == {}
+
+
+KEY = replace(ID_COLUMN, is_key=True)
+
+
+@pytest.mark.parametrize(
+    ("columns", "identifier"),
+    [
+        ((KEY, replace(QTY, is_key=True)), ("id", "qty")),
+        ((KEY, replace(NOTE, is_key=True)), ()),
+        ((KEY, replace(QTY, is_key=True, type=DoubleType())), ()),
+        ((ID_COLUMN, replace(QTY, is_key=True)), ("qty",)),  # the binding groups by qty
+    ],
+)
+def test_the_whole_key_identifies_a_row_or_nothing_does(
+    columns: tuple[NewColumn, ...], identifier: tuple[str, ...]
+) -> None:
+    wanted = replace(target(*columns), has_unique_keys=True)
+    [created] = plan_changes(Found(True, None), wanted)
+    [backfilled] = plan_changes(table(field(1, "id")), replace(wanted, owner=V1, replaces=True))
+    assert isinstance(created, CreateTable)
+    assert isinstance(backfilled, StartBackfill)
+    assert created.identifier == backfilled.identifier == identifier
+
+
+def test_only_the_selected_keys_are_the_key() -> None:
+    bound = collection(ID, projection("region", "string"), DOCUMENT)
+    columns = plan_columns(bound, FieldSelection(("region",), ("id",), "flow_document"))
+    assert [column.name for column in columns if column.is_key] == ["region"]

@@ -45,9 +45,9 @@ field_configs = st.sampled_from(
 )
 
 
-def existing(schema: Schema, owner: str, mode: SchemaEvolution) -> Evolution:
+def existing(schema: Schema, owner: str, mode: SchemaEvolution, *, had_unique_keys: bool = False) -> Evolution:
     table = ExistingTable(schema, "uuid-1", Owner(owner, "shop%2Forders.v0"))
-    return Evolution(table, PATH, MATERIALIZATION, mode)
+    return Evolution(table, PATH, MATERIALIZATION, mode, had_unique_keys=had_unique_keys)
 
 
 @st.composite
@@ -73,7 +73,13 @@ def schemas(draw: st.DrawFn) -> Schema:
         NestedField(number, name, draw(column_types), required=draw(st.booleans()))
         for number, name in enumerate(names, start=2)
     ]
-    return Schema(NestedField(1, "id", draw(st.just(LongType()) | column_types), required=True), *columns)
+    columns.append(NestedField(1, "id", draw(st.just(LongType()) | column_types), required=True))
+    identifiers = [
+        each.field_id
+        for each in columns
+        if each.required and each.field_type != DoubleType() and draw(st.sampled_from([False, False, True]))
+    ]
+    return Schema(*columns, identifier_field_ids=identifiers)
 
 
 def planned(
@@ -81,13 +87,14 @@ def planned(
 ) -> list[TableChange]:
     wanted = plan_columns(bound, FieldSelection(("id",), tuple(values), "", config), LAST)
     mode = evolution.mode if evolution else SchemaEvolution.FULL
-    target = Target(PATH, OWNER, wanted, {}, replaces=False, schema_evolution=mode)
+    had_unique_keys = evolution is not None and evolution.had_unique_keys
+    target = Target(PATH, OWNER, wanted, {}, False, had_unique_keys=had_unique_keys, schema_evolution=mode)
     return plan_changes(Found(True, evolution.table if evolution else None), target)
 
 
 @given(
     collections(),
-    st.none() | st.builds(existing, schemas(), owners, modes),
+    st.none() | st.builds(existing, schemas(), owners, modes, had_unique_keys=st.booleans()),
     st.dictionaries(st.sampled_from("abcd"), field_configs),
 )
 @example(

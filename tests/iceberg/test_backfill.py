@@ -178,6 +178,19 @@ def test_a_key_column_that_was_optional_becomes_an_identifier_with_a_new_id(tmp_
     assert rows(catalog) == [{"id": 7}]
 
 
+def test_a_column_that_stays_optional_for_the_partition_spec_is_not_announced_as_not_null(tmp_path: Path) -> None:
+    catalog = local_catalog(tmp_path)
+    optional = QTY.model_copy(update={"required": False})
+    with table_of(catalog, ID, optional).update_spec() as update:
+        update.add_field("qty", BucketTransform(4), "qty_bucket")
+    required = replace(QTY_COLUMN, required=True), replace(column("note", StringType()), required=True)
+    [change] = fit(catalog, target(*required))
+    assert change.description.endswith("the columns ('id' long not null, 'qty' long, 'note' string not null)")
+    land(catalog, staged(catalog, {"id": 7, "qty": 1, "note": "seven"}, writer=writer(1)))
+    schema = catalog.load_table(PATH).schema()
+    assert {column.name: column.required for column in schema.fields} == {"id": True, "qty": False, "note": True}
+
+
 def test_a_column_that_a_partition_spec_needs_stays(tmp_path: Path) -> None:
     catalog = local_catalog(tmp_path)
     table = table_of(catalog, ID, QTY)

@@ -48,7 +48,7 @@ def append(catalog: Catalog, *rows: Any) -> None:
 
 def wanted(name: str, type_: PrimitiveType) -> NewColumn:
     is_key = name == "id"
-    return NewColumn(name, name, type_, is_key, "", is_key, former=name)
+    return NewColumn(name, name, type_, is_key, "", is_key, former=name, is_key=is_key)
 
 
 def fit(catalog: Catalog, *columns: NewColumn, rewrite: Rewrite = rewrite_here) -> list[TableChange]:

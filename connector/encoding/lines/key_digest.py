@@ -76,6 +76,8 @@ def _hash_fixed(column: pa.Array) -> Words:
     if not pa.types.is_floating(column.type):
         column = column.cast(pa.int64())
     numbers = column.fill_null(0).to_numpy(zero_copy_only=False)
+    if pa.types.is_floating(column.type):
+        numbers = numbers + 0.0  # -0.0 and 0.0 are one key, and an integer -0 is either of them
     return _mix(numbers.view(np.uint64))
 
 
