@@ -9,8 +9,9 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +27,7 @@ from connector.encoding.search.rows_of_keys import Mask, RowsOfKeys, choose_newe
 from connector.host import facts
 from connector.host.errors import ConnectorError
 from connector.host.facts import AnsweredLoads
+from connector.host.signals import map_in_threads
 from connector.host.tempdirs import translate_disk_errors
 from connector.iceberg.table_view import TableView
 from connector.model.binding import Binding
@@ -40,6 +42,7 @@ from connector.spark.search_job import (
     read_documents,
     read_lines,
     remove_source,
+    search_groups,
 )
 from connector.spark.spark_session import Spark
 from connector.spark.stored_keys import GatheredKeys, store_keys
@@ -49,6 +52,9 @@ from protocol.request import Load
 
 FindView: TypeAlias = Callable[[], TableView]
 
+TABLES_AT_ONCE: Final = 8  # whose metadata is read, and whose located rows are staged
+KEYS_AT_ONCE: Final = 1 << 17  # tables are searched by one job, unless they have more keys together
+
 
 @dataclass(frozen=True)
 class SearchedTable:
@@ -57,6 +63,32 @@ class SearchedTable:
     binding: Binding
     new_layout: NewLayout
     find_view: FindView
+
+
+@dataclass(frozen=True)
+class TableSearch:
+    """The search of one table: the keys of all its Loads, and the files that may have them."""
+
+    table: SearchedTable
+    layout: TableLayout
+    view: TableView
+    keys: pa.Table
+    search: Search
+    groups: tuple[Group, ...]
+
+    @property
+    def index(self) -> int:
+        """The index of the table's binding."""
+        return self.table.binding.index
+
+
+@dataclass(frozen=True)
+class FoundInTable:
+    """What the search of one table has found, and which rows are the newest of their keys."""
+
+    search: TableSearch
+    groups: Sequence[FoundInGroup]
+    newest: Sequence[Mask]
 
 
 @dataclass(frozen=True)
@@ -97,8 +129,8 @@ class TransactionLoads:
     def answer(self) -> Iterator[bytes]:
         """Yield the text of the answers: finished lines, one for each key that has a document. A part may end within a
         line."""
-        for index in sorted(self._keys):
-            yield from self._answer(index, self._keys.pop(index))
+        for indexes in self._divide_tables():
+            yield from self._answer(indexes)
 
     def close(self) -> None:
         """Remove the row ids of loaded keys, and the directory. All rows are written."""
@@ -122,50 +154,76 @@ class TransactionLoads:
             )
         return self._tables[index].binding
 
-    def _answer(self, index: int, gathered: GatheredKeys) -> Iterator[bytes]:
+    def _divide_tables(self) -> Iterator[list[int]]:
+        """Yield the bindings whose tables are searched by one job."""
+        together, keys = list[int](), 0
+        for index in sorted(self._keys):
+            keys += self._keys[index].count
+            if together and keys > KEYS_AT_ONCE:
+                yield together
+                together, keys = [], self._keys[index].count
+            together.append(index)
+        if together:
+            yield together
+
+    def _answer(self, indexes: Sequence[int]) -> Iterator[bytes]:
+        gathered = {index: self._keys.pop(index) for index in indexes}
+        prepared = map_in_threads(self._prepare, gathered.items(), TABLES_AT_ONCE, "loads")
+        found = [of_table for of_table in self._search([*filter(None, prepared)]) if any(map(len, of_table.newest))]
+        for of_table in found:
+            for group, are_newest in zip(of_table.groups, of_table.newest, strict=True):
+                yield from _read_answers(group, are_newest, of_table.search.layout.io)
+        located = map_in_threads(self._locate, found, TABLES_AT_ONCE, "loads")
+        self.found.update(zip((of_table.search.index for of_table in found), located, strict=True))
+        if facts.observe:
+            for index, keys in gathered.items():
+                answered = self.found[index].answered.keys if index in self.found else 0
+                facts.observe(AnsweredLoads(self._tables[index].binding.table, keys.count, answered))
+
+    def _prepare(self, gathered: tuple[int, GatheredKeys]) -> TableSearch | None:
+        """Find the files to search, and write the keys for the tasks. Return None if the table has no files."""
+        index, keys = gathered
         table = self._tables[index]
         view = table.find_view()
-        answered = KeyDigest()
-        if gathered.count and view.files:
-            layout = table.new_layout()
-            source = self._new_source(layout, ".arrow")
-            keys = gathered.store(source, layout)
-            groups = self._search(table.binding, layout, source, view)
-            newest = choose_newest([group.rows for group in groups], len(keys))
-            for group, are_newest in zip(groups, newest, strict=True):
-                yield from _read_answers(group, are_newest, layout.io)
-            if any(len(group.rows) for group in groups):
-                found = self._locate(layout, view, keys, [group.rows for group in groups], newest)
-                self.found[index], answered = found, found.answered
-        if facts.observe:
-            facts.observe(AnsweredLoads(table.binding.table, gathered.count, answered.keys))
-
-    def _search(self, binding: Binding, layout: TableLayout, source: Source, view: TableView) -> list[FoundInGroup]:
-        search = Search(binding, source)
-        groups = [
-            Group(files, self._new_source(layout, ".loaded"), self._new_source(layout, ".rows"))
+        if not view.files:
+            return None
+        layout = table.new_layout()
+        search = Search(table.binding, self._new_source(layout, ".arrow"))
+        groups = (
+            Group(search, files, self._new_source(layout, ".loaded"), self._new_source(layout, ".rows"))
             for files in divide_files(view.files)
-        ]
+        )
+        return TableSearch(table, layout, view, keys.store(search.keys, layout), search, tuple(groups))
+
+    def _search(self, searches: Sequence[TableSearch]) -> Iterator[FoundInTable]:
+        """Search the tables by one Spark job."""
+        groups = [group for of_table in searches for group in of_table.groups]
+        if not groups:
+            return
+        access = {of_table.index: of_table.layout.access.value for of_table in searches}
         # Only the function goes to the tasks through a connection. Spark writes the groups to a file on its way.
-        outcomes = self._spark.map_shares(partial(search.run, layout.access.value), groups).result()
-        remove_source(source, layout.io)
+        outcomes = self._spark.map_shares(partial(search_groups, access), groups).result()
+        for of_table in searches:
+            remove_source(of_table.search.keys, of_table.layout.io)
         for outcome in outcomes:
             if isinstance(outcome, ConnectorError):
                 raise outcome
-        return [outcome.fetch(layout.io) for outcome in outcomes if isinstance(outcome, SearchedGroup)]
+        searched = iter([outcome for outcome in outcomes if isinstance(outcome, SearchedGroup)])
+        for of_table in searches:
+            found = [group.fetch(of_table.layout.io) for group in islice(searched, len(of_table.groups))]
+            yield FoundInTable(of_table, found, choose_newest([group.rows for group in found], len(of_table.keys)))
 
-    def _locate(
-        self, layout: TableLayout, view: TableView, keys: pa.Table, found: Sequence[RowsOfKeys], newest: Sequence[Mask]
-    ) -> Found:
+    def _locate(self, found: FoundInTable) -> Found:
         """Stage all found rows, and describe the newest ones of the keys, which the runtime has got."""
+        layout, keys = found.search.layout, found.search.keys
         updates = layout.binding.updates
         assert updates, "only bindings that update rows are searched"
-        location = layout.new_located_location()
-        write_located(layout.io, location, _describe_rows(view, keys, found), updates)
-        chosen = [rows.filter(are_newest) for rows, are_newest in zip(found, newest, strict=True)]
+        location, rows = layout.new_located_location(), [group.rows for group in found.groups]
+        write_located(layout.io, location, _describe_rows(found.search.view, keys, rows), updates)
+        chosen = [some.filter(are_newest) for some, are_newest in zip(rows, found.newest, strict=True)]
         columns = keys.drop_columns([KEY])
-        digests = [digest_of_loads(columns.take(pa.array(some.keys))) for rows in chosen for some in rows.slices()]
-        located = LocatedRows(location, sum(map(len, found)), view.snapshot_id)
+        digests = [digest_of_loads(columns.take(pa.array(some.keys))) for part in chosen for some in part.slices()]
+        located = LocatedRows(location, sum(map(len, rows)), found.search.view.snapshot_id)
         return Found(located, sum_digests(digests), self._store_row_ids(layout, keys, chosen))
 
     def _store_row_ids(self, layout: TableLayout, keys: pa.Table, newest: Sequence[RowsOfKeys]) -> Source | None:

@@ -20,7 +20,7 @@ from connector.spark.table_files import NewLayout, TableLayout
 from connector.spark.write_job import WriteJob, choose_transfer
 
 if TYPE_CHECKING:
-    from connector.iceberg.table_view import SessionViews, TableView
+    from connector.iceberg.table_view import SessionViews
     from connector.session.loads import TransactionLoads
 
 
@@ -55,17 +55,18 @@ class TransactionJobs:
         """Begin to gather the Loads of one transaction. `file_prefixes` has the prefix of each table's files."""
         from connector.session.loads import SearchedTable, TransactionLoads  # only for standard updates
 
-        new_layouts = self._list_new_layouts(file_prefixes)
+        new_layouts, views = self._list_new_layouts(file_prefixes), self._open_views()
         searched = {
-            index: SearchedTable(table.binding, new_layouts[index], partial(self._find_view, table))
+            index: SearchedTable(
+                table.binding,
+                new_layouts[index],
+                partial(views.find, (table.binding.path, table.table_uuid), table.writer, table.binding.keys),
+            )
             for index, table in enumerate(self._tables)
             if table.binding.updates
         }
         directory = self._engine.directories.files / f"loads-{next(self._numbers)}"
         return TransactionLoads(self._engine.spark, directory, searched, self._bindings)
-
-    def _find_view(self, table: BoundTable) -> "TableView":
-        return self._open_views().find((table.binding.path, table.table_uuid), table.writer, table.binding.keys)
 
     def start_writing(self, file_prefixes: Sequence[str], row_ids: Mapping[int, Source]) -> WriteJob:
         """Start the job of one transaction. `file_prefixes` has the prefix of each table's data files, `row_ids` say by

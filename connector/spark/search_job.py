@@ -2,9 +2,11 @@
 
 import gc
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, Final
 
 import numpy as np
@@ -35,30 +37,14 @@ _NEWLINE: Final = b"\n"
 
 
 @dataclass(frozen=True)
-class Group:
-    """What one call searches. The files have their places in the view of the table."""
-
-    files: tuple[tuple[int, SearchedFile], ...]
-    documents: Source  # where the lines are written
-    rows: Source  # where the found rows are written, if they are many
-
-
-@dataclass(frozen=True)
 class Search:
-    """What all calls of a job have in common."""
+    """The search for the keys of one binding's Loads in its table."""
 
     binding: Binding
     keys: Source
 
-    def run(self, access: Properties, groups: Iterable[Group]) -> Iterator["SearchedGroup | ConnectorError"]:
-        """Search one group after the other. An error is returned, since Spark would hide its type."""
-        assert self.binding.updates, "only bindings that update rows are searched"
-        gc.collect()  # the daemon has turned the automatic collection off
-        io = open_file_io(access)
-        keys = Keys(open_keys(self.keys, access), self.binding.updates)
-        return (self._search(io, keys, group) for group in groups)
-
-    def _search(self, io: FileIO, keys: Keys, group: Group) -> "SearchedGroup | ConnectorError":
+    def run(self, io: FileIO, keys: Keys, group: "Group") -> "SearchedGroup | ConnectorError":
+        """Search the files of a group. An error is returned, since Spark would hide its type."""
         found: list[RowsOfKeys] = []
         try:
             with _Lines(group.documents, io, self.binding.index) as lines:
@@ -74,6 +60,29 @@ class Search:
                 f"the documents that were found for Loads could not be written to the disk ({error.strerror}). Nothing "
                 "of this transaction has become visible. Make room, or set TMPDIR to a directory on a larger disk."
             )
+
+
+@dataclass(frozen=True)
+class Group:
+    """Files of one table that are searched one after the other. They have their places in the view of the table."""
+
+    search: Search
+    files: tuple[tuple[int, SearchedFile], ...]
+    documents: Source  # where the lines are written
+    rows: Source  # where the found rows are written, if they are many
+
+
+def search_groups(
+    access: Mapping[int, Properties], groups: Iterable[Group]
+) -> Iterator["SearchedGroup | ConnectorError"]:
+    """Search one group after the other. `access` has the storage settings of each table, by its binding's index."""
+    gc.collect()  # the daemon has turned the automatic collection off
+    for of_table, groups_of_table in groupby(groups, attrgetter("search")):
+        assert of_table.binding.updates, "only bindings that update rows are searched"
+        settings = access[of_table.binding.index]
+        io, keys = open_file_io(settings), Keys(open_keys(of_table.keys, settings), of_table.binding.updates)
+        for group in groups_of_table:
+            yield of_table.run(io, keys, group)
 
 
 @dataclass(frozen=True)

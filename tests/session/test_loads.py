@@ -1,5 +1,6 @@
 """The keys of Loads on their way to the search."""
 
+import json
 import pickle
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
@@ -14,6 +15,7 @@ from pyiceberg.types import StringType
 from connector.encoding.lines.key_tables import read_keys
 from connector.encoding.live_rows.lineage_columns import NO_ROW_ID
 from connector.encoding.live_rows.source_rows import RowLineage
+from connector.encoding.search.located_rows import read_located
 from connector.encoding.search.row_search import SearchedFile
 from connector.host.errors import UserError
 from connector.host.refresh import Lease
@@ -22,11 +24,13 @@ from connector.model.binding import Binding, Column
 from connector.model.properties import Properties
 from connector.model.state import StagedTransaction
 from connector.model.table_identifier import TableIdentifier
+from connector.session import loads
 from connector.session.loads import SearchedTable, TransactionLoads
 from connector.session.progress import TransactionProgress
 from connector.session.transactions import OpenTransaction
 from connector.spark.table_files import TableLayout
 from encoding import searched_tables
+from encoding.searched_tables import IO
 from protocol.request import Flush, Load, StartCommit
 from support.small_disk import SIZE, small_disk
 
@@ -53,10 +57,10 @@ class RecordingSpark:
     is_local = True
 
     def __init__(self) -> None:
-        self.mapped: list[Any] = []
+        self.jobs: list[Sequence[Any]] = []
 
     def map_shares(self, call: Callable[[Iterable[Any]], Iterable[Any]], things: Sequence[Any]) -> Future[list[Any]]:
-        self.mapped += things
+        self.jobs.append(things)
         outcomes: Future[list[Any]] = Future()
         outcomes.set_result([*call(things)])
         return outcomes
@@ -115,11 +119,17 @@ def load(*keys: str) -> Load:
 
 
 def begin(directory: Path, searched: searched_tables.SearchedTable, view: TableView) -> TransactionLoads:
-    columns = (Column("id", "id", 10, StringType(), required=True),)
-    binding = Binding(0, "key", TableIdentifier("db", "orders"), columns, (), None, updates=searched.updates)
-    layout = TableLayout(binding, f"file://{directory}/table", Properties(), "prefix", Lease(Properties(), None))
     spark: Any = RecordingSpark()
-    return TransactionLoads(spark, directory / "loads", {0: SearchedTable(binding, lambda: layout, lambda: view)}, 1)
+    return TransactionLoads(spark, directory / "loads", {0: searched_table(0, directory, searched, view)}, 1)
+
+
+def searched_table(
+    index: int, directory: Path, searched: searched_tables.SearchedTable, view: TableView
+) -> SearchedTable:
+    columns = (Column("id", "id", 10, StringType(), required=True),)
+    binding = Binding(index, "key", TableIdentifier("db", "orders"), columns, (), None, updates=searched.updates)
+    layout = TableLayout(binding, f"file://{directory}/table", Properties(), "prefix", Lease(Properties(), None))
+    return SearchedTable(binding, lambda: layout, lambda: view)
 
 
 def test_no_secret_is_among_the_things_that_spark_writes_to_a_file(tmp_path: Path) -> None:
@@ -135,5 +145,48 @@ def test_no_secret_is_among_the_things_that_spark_writes_to_a_file(tmp_path: Pat
     loads.add(Load(0, 1, 1, (b'{"load":{"key":["two"]}}\n',)))
     [line] = b"".join(loads.answer()).splitlines()
     assert b"two" in line
-    assert spark.mapped
-    assert b"hunter2" not in pickle.dumps(spark.mapped)
+    assert spark.jobs
+    assert b"hunter2" not in pickle.dumps(spark.jobs)
+
+
+@pytest.mark.parametrize(
+    ("at_once", "jobs"),
+    [(6, [[0, 1, 2, 3]]), (4, [[0, 1], [2, 3]]), (3, [[0], [1, 2], [3]]), (1, [[0], [1], [2], [3]])],
+)
+def test_tables_are_searched_together_unless_they_have_many_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int, jobs: list[list[int]]
+) -> None:
+    """A Spark job of its own takes a tenth of a second for each table, and a task may have hundreds of tables."""
+    monkeypatch.setattr(loads, "KEYS_AT_ONCE", at_once)
+    wanted = [["a", "none"], ["b", "c"], ["d"], ["e"]]
+    spark, tables = RecordingSpark(), {}
+    for index, keys in enumerate(wanted):
+        directory = tmp_path / str(index)
+        directory.mkdir()
+        searched = searched_tables.SearchedTable(directory, [StringType()])
+        path = searched.write([f'["{key}"]' for key in keys if key != "none"])
+        tables[index] = searched_table(index, directory, searched, TableView(7, (SearchedFile(path, 1),)))
+    asked = TransactionLoads(spark, tmp_path / "loads", tables, bindings=len(wanted))  # type: ignore[arg-type]
+    for index, keys in reversed([*enumerate(wanted)]):
+        lines = (b'{"load":{"binding":%d,"key":["%b"]}}\n' % (index, key.encode()) for key in keys)
+        asked.add(Load(index, len(keys), 1, tuple(lines)))
+    answers = [json.loads(line)["loaded"] for line in b"".join(asked.answer()).splitlines()]
+    found = [(answer["binding"], answer["doc"]["0"]) for answer in answers]
+    assert found == [(0, "a"), (1, "b"), (1, "c"), (2, "d"), (3, "e")]
+    assert [[group.search.binding.index for group in groups] for groups in spark.jobs] == jobs
+    for index, expected in enumerate([1, 2, 1, 1]):
+        of_table = asked.found[index]
+        assert read_located(IO, of_table.located.location).rows.num_rows == expected
+        assert of_table.located.rows == of_table.answered.keys == expected
+    asked.close()
+    assert not (tmp_path / "loads").exists()
+
+
+def test_a_table_without_files_is_not_searched(tmp_path: Path) -> None:
+    searched = searched_tables.SearchedTable(tmp_path, [StringType()])
+    spark: Any = RecordingSpark()
+    table = searched_table(0, tmp_path, searched, TableView(None, ()))
+    asked = TransactionLoads(spark, tmp_path / "loads", {0: table}, bindings=1)
+    asked.add(load("one"))
+    assert not [*asked.answer()]
+    assert (spark.jobs, asked.found) == ([], {})

@@ -18,7 +18,7 @@ from connector.model.properties import Properties
 from connector.model.table_identifier import TableIdentifier
 from connector.spark import search_job
 from connector.spark.block_transfer import Source, SpooledFile, StoredObject
-from connector.spark.search_job import Group, Search, SearchedGroup
+from connector.spark.search_job import Group, Search, SearchedGroup, search_groups
 from encoding.searched_tables import IO, SearchedTable
 from support.small_disk import SIZE, small_disk
 from support.snapshots import check_text
@@ -37,7 +37,7 @@ def run(
     access = Properties({})
     binding = Binding(3, "key", TableIdentifier("db", "orders"), (), (), None, updates=table.updates)
     place = documents if isinstance(documents, StoredObject) else SpooledFile(documents)
-    [found] = Search(binding, source).run(access, [Group(((0, file),), place, rows)])
+    [found] = search_groups({3: access}, [Group(Search(binding, source), ((0, file),), place, rows)])
     return found
 
 
