@@ -212,6 +212,15 @@ def test_a_bindings_format_version_overrides_the_endpoints() -> None:
     assert parse(LOCAL, [{"table": "t"}])[1][0].format_version == 2
 
 
+def test_a_whole_number_may_have_a_fraction_of_zero() -> None:
+    endpoint, [resource] = parse(
+        with_advanced(max_waiting_commits=7.0, commit_after_rows=1e3), [{"table": "t", "format_version": 3.0}]
+    )
+    found = (endpoint.advanced.max_waiting_commits, endpoint.advanced.commit_after_rows, resource.format_version)
+    assert found == (7, 1000, 3)
+    assert {*map(type, found)} == {int}
+
+
 def test_nanoseconds_need_format_version_3_unless_a_binding_says_otherwise() -> None:
     resources = [{"table": "t"}, {"table": "u", "format_version": 2}]
     _, [without, own] = parse(with_advanced(nanosecond_timestamps=True), resources)
