@@ -33,6 +33,13 @@ def stored_in(storage: Json, **config: Json) -> Json:
     return {"namespace": "shop", "catalog": SQL_CATALOG, "storage": storage, **config}
 
 
+def nested(levels: int) -> Json:
+    config: Json = {}
+    for _ in range(levels):
+        config = {"planted": config}
+    return config
+
+
 def on_sql(uri: str) -> Json:
     return {**ON_S3, "catalog": {"catalog_type": SQL, "uri": uri}}
 
@@ -179,6 +186,7 @@ ENDPOINTS: Final[Mapping[str, Json]] = {
         "aws_access_key_id": "plänted",
         "aws_secret_access_key": "planted",
     },
+    "a config that is nested too deeply": nested(300),
     "a directory with signs of URIs": {"namespace": "shop", "catalog": {"catalog_type": LOCAL, "warehouse": "/lake?#"}},
     "a role's keys that are not there": {
         **ON_S3,
