@@ -7,6 +7,7 @@ from typing import Final
 from connector.config.addresses import HTTP_SCHEMES, parse_http_address
 from connector.config.definition import Setting
 from connector.config.values import parse_word
+from connector.model.properties import Properties
 from protocol.flow import Json
 
 HEADER: Final = r"^header\."
@@ -140,6 +141,11 @@ def check_property(name: str, value: str) -> None:
         _CHECKS[name](value)
 
 
+def _parse_properties(values: Mapping[str, str]) -> Properties:
+    """An empty text counts as absent, as in other settings, but a header may be empty."""
+    return Properties({name: value for name, value in values.items() if value or re.search(HEADER, name)})
+
+
 def properties_setting(*tables: Mapping[str, str], has_headers: bool = False) -> Setting:
     """Return the setting `properties` of a catalog that reads the properties of these tables."""
     known = {name: description for table in tables for name, description in table.items()}
@@ -149,6 +155,7 @@ def properties_setting(*tables: Mapping[str, str], has_headers: bool = False) ->
         "Further catalog properties, under PyIceberg's names."
         + (" A property header.<name> is a header of every request." if has_headers else ""),
         is_advanced=True,
+        parse=_parse_properties,
         keywords={
             "properties": {
                 name: {"type": "string", "title": name, "description": description, "order": place}

@@ -19,6 +19,7 @@ from connector.config.values import (
     WITHOUT_DOTS,
     WITHOUT_SLASHES,
     SchemaEvolution,
+    parse_bucket,
     parse_feature_flags,
     parse_signing_secret,
     parse_upload_interval,
@@ -173,6 +174,7 @@ class EndpointConfig(Definition, frozen=True, kw_only=True):
             "Bucket",
             "The S3 bucket for data files. AWS Glue requires it. A REST catalog may choose the location itself.",
             pattern=WITHOUT_SLASHES,
+            parse=parse_bucket,
         ),
     ] = ""
     prefix: Annotated[str, PREFIX] = ""

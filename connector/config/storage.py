@@ -16,6 +16,7 @@ from connector.config.values import (
     WITHOUT_SLASHES,
     WITHOUT_URI_SIGNS,
     parse_account_key,
+    parse_bucket,
     parse_directory,
     parse_prefix,
     parse_service_account,
@@ -37,7 +38,9 @@ class GoogleStorage(Definition, frozen=True, tag_field=STORAGE_TYPE, tag=GOOGLE)
 
     title: ClassVar[str] = "Google Cloud Storage"
 
-    bucket: Annotated[str, Setting("Bucket", "The bucket for data files.", pattern=WITHOUT_SLASHES, min_length=1)]
+    bucket: Annotated[
+        str, Setting("Bucket", "The bucket for data files.", pattern=WITHOUT_SLASHES, min_length=1, parse=parse_bucket)
+    ]
     prefix: Annotated[str, PREFIX] = ""
     service_account: Annotated[
         Secret | None,

@@ -114,6 +114,13 @@ def parse_feature_flags(text: str) -> frozenset[str]:
     return frozenset(flag for flag, on in flags.items() if on)
 
 
+def parse_bucket(text: str) -> str:
+    """Check that the name of a bucket can be a part of a URI."""
+    if not re.fullmatch(r"[^\x00-\x20\x7f#?@\[\]]*", text):
+        raise ValueError("must be the name of a bucket, without spaces and without #, ?, @, [ and ]")
+    return text
+
+
 def parse_prefix(text: str) -> str:
     """Return the prefix without empty parts, . and .., which clients of stores refuse in names."""
     if re.search(CONTROL_CHARACTER, text):

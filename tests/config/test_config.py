@@ -250,9 +250,9 @@ def test_properties_of_catalogs_may_have_pyiceberg_s_forms() -> None:
         "s3.anonymous": "True",
         "s3.connect-timeout": "0.5",
         "s3.proxy-uri": "http://me:secret@proxy:3128",
-        "s3.request-timeout": "",
     }
-    endpoint, _ = parse({**REST, "catalog": {**REST["catalog"], "properties": properties}}, [])
+    absent = {"namespace-separator": "", "s3.request-timeout": ""}
+    endpoint, _ = parse({**REST, "catalog": {**REST["catalog"], "properties": {**properties, **absent}}}, [])
     assert isinstance(endpoint.catalog, RestCatalog)
     assert dict(endpoint.catalog.properties) == properties
 

@@ -178,6 +178,7 @@ ENDPOINTS: Final[Mapping[str, Json]] = {
         "namespace": "shop",
         "catalog": {"catalog_type": LOCAL, "warehouse": "~/x"},
     },
+    "a bucket that no address can have": {**ON_S3, "bucket": "[planted]"},
     "a prefix of two lines": {**ON_S3, "prefix": "planted\nx"},
     "a null character": {**ON_S3, "catalog": {**SQL_CATALOG, "password": "planted\0"}},
     "older keys that headers cannot have": {
