@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         case "spec":
             return _run_to_exit_status(_print_spec)
         case _:
-            return _run_to_exit_status(partial(COMMANDS[options.command], options))
+            return _run_to_exit_status(partial(_run_command, options))
 
 
 def _run_to_exit_status(work: Callable[[], int | None]) -> int:
@@ -174,6 +174,11 @@ def _fence(options: "Namespace") -> None:
     )
 
 
+def _run_command(options: "Namespace") -> int | None:
+    _check_stdout()
+    return COMMANDS[options.command](options)
+
+
 COMMANDS: Final[Mapping[str, Callable[["Namespace"], int | None]]] = {
     "check": _check,
     "plan": _plan,
@@ -193,10 +198,17 @@ def _find_source(options: "Namespace") -> "ConfigFile | FlowFile":
 
 def _show(text: str) -> None:
     """Print the text. If stdout takes nothing, the exit status says so."""
+    _check_stdout()
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: the locale's encoding may lack characters
     with signals.writing_to_stdout():
         print(redact(text), flush=True)  # noqa: T201 - the output of a command; nothing else prints
+
+
+def _check_stdout() -> None:
+    # The next file that is opened would get a closed descriptor.
+    if sys.stdout is None:
+        raise UserError("stdout must be open: the command prints to it.")
 
 
 def _check_codec() -> None:

@@ -1,5 +1,6 @@
 """The requests that the runtime sends, in the order of a session."""
 
+import json
 import re
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -109,6 +110,14 @@ class StartCommit(msgspec.Struct, frozen=True, rename="camel"):
 
     runtime_checkpoint: Json = None
     state_patches: tuple[Json, ...] = ()
+
+    def digest_checkpoint(self) -> str:
+        """Return a short digest of the checkpoint, by which people tell checkpoints apart."""
+        import hashlib  # `spec` does not need it
+
+        # msgspec and orjson cannot encode integers of more than 64 bits.
+        text = json.dumps(self.runtime_checkpoint, ensure_ascii=False, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def describe_offsets(self, longest: int) -> dict[str, str]:
         """Return how far the journals of each binding's collection were read: by state key, a JSON object.

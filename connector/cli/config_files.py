@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from connector.host.errors import UserError
 from protocol.flow import Json
+from protocol.json_values import DEEPEST, has_half_pair, is_nested_deeply
 
 if TYPE_CHECKING:
     import yaml
@@ -76,16 +77,20 @@ def decrypted(config: Json, place: str) -> Json:
 
 def read_file(file: str) -> Json:
     """Read a JSON or YAML file; - reads stdin. Raises UserError if that fails."""
-    # They take 30 ms and more to load, which `spec` need not wait for.
-    import orjson
-
     content, name = _read_bytes(file), "stdin" if file == STDIN else file
+    is_json = file.endswith(".json") or (file == STDIN and content.lstrip()[:1] in (b"{", b"["))
     try:
-        return orjson.loads(content)
-    except orjson.JSONDecodeError as error:
-        if file.endswith(".json") or (file == STDIN and content.lstrip()[:1] in (b"{", b"[")):
-            raise UserError(f"{name} is not JSON: line {error.lineno}, column {error.colno}: {error.msg}.") from error
-    return _parse_yaml(content, name)
+        value = _parse(content, name, is_json=is_json)
+        is_deep = is_nested_deeply(value)
+    except RecursionError:
+        is_deep = True
+    if is_deep:
+        raise UserError(
+            f"{name} is nested too deeply: it has more than {DEEPEST} objects and lists within each other. Correct it."
+        )
+    if has_half_pair(value):
+        raise UserError(f"{name}: a string has half of a surrogate pair, which is no character. Correct it.")
+    return value
 
 
 def _read_bytes(file: str) -> bytes:
@@ -95,6 +100,22 @@ def _read_bytes(file: str) -> bytes:
         return sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
     except OSError as error:
         raise UserError(f"{file} cannot be read: {error.strerror}.") from error
+    except ValueError as error:  # such as a name with a null character
+        raise UserError(f"{file!r} cannot be read: {error}.") from error
+
+
+def _parse(content: bytes, name: str, *, is_json: bool) -> Json:
+    # They take 30 ms and more to load, which `spec` need not wait for.
+    import orjson
+
+    try:
+        return orjson.loads(content)
+    except orjson.JSONDecodeError as error:
+        if is_json and "depth limit" in error.msg:
+            raise RecursionError from error
+        if is_json:
+            raise UserError(f"{name} is not JSON: line {error.lineno}, column {error.colno}: {error.msg}.") from error
+    return _parse_yaml(content, name)
 
 
 def _parse_yaml(content: bytes, name: str) -> Json:

@@ -5,11 +5,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
 import msgspec
 
+import connector
 from connector.host.errors import ConnectorError
 
 WIDTH: Final = 116  # characters of a line that is shown
@@ -34,10 +36,10 @@ class Conversation:
         self.lines = 0  # that were sent
         self._show = show
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "connector"],
+            [sys.executable, "-P", "-m", "connector"],  # -P: not a connector.py of the current directory
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={"LOG_FORMAT": "text", "LOG_LEVEL": log_level, **os.environ},
+            env={"LOG_FORMAT": "text", "LOG_LEVEL": log_level, **os.environ, "PYTHONPATH": _find_packages()},
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -98,6 +100,12 @@ class Conversation:
         while self.receive():
             pass
         return self._process.wait()
+
+
+def _find_packages() -> str:
+    """Return a Python path with the directory of this package. -P leaves out the current one, which may be it."""
+    own = str(Path(connector.__file__).parent.parent)
+    return os.pathsep.join(filter(None, [own, os.environ.get("PYTHONPATH")]))
 
 
 def shorten(line: bytes) -> str:

@@ -17,7 +17,9 @@ from connector.cli.projections import PUBLISHED_AT
 from connector.host.errors import UserError
 from connector.host.tempdirs import translate_disk_errors
 from protocol.flow import Json, Projection
+from protocol.json_values import has_half_pair, is_nested_deeply
 
+TOO_DEEP: Final = "its values are nested too deeply"
 _UUID_EPOCH: Final = datetime(1582, 10, 15, tzinfo=UTC)
 
 
@@ -66,11 +68,15 @@ class DocumentFile:
         except json.JSONDecodeError as error:
             self._refuse(number, f"it is not JSON: {error.msg} at column {error.colno}")
         except RecursionError:
-            self._refuse(number, "its values are nested too deeply")
+            self._refuse(number, TOO_DEEP)
         except ValueError as error:  # also of bytes that are not UTF-8
             self._refuse(number, f"it is not JSON: {error}")
         if not isinstance(value, dict):
             self._refuse(number, f"it is {_name_type(value)}")
+        if is_nested_deeply(value):
+            self._refuse(number, TOO_DEEP)
+        if b"\\u" in text and has_half_pair(value):
+            self._refuse(number, "a string has half of a surrogate pair, which is no character")
         return value
 
     def _refuse(self, number: int, why: str) -> NoReturn:

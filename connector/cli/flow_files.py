@@ -64,8 +64,12 @@ class _CollectionDefinition(msgspec.Struct, frozen=True, rename="camel"):
     projections: dict[str, str | _Extended] = {}
 
 
+class _Import(msgspec.Struct, frozen=True):
+    url: str
+
+
 class _Specification(msgspec.Struct, frozen=True):
-    imports: tuple[Json, ...] = msgspec.field(default=(), name="import")
+    imports: tuple[str | _Import, ...] = msgspec.field(default=(), name="import")
     materializations: dict[str, Json] = {}
     collections: dict[str, Json] = {}
 
@@ -175,8 +179,10 @@ def _load(file: Path, loaded: dict[Path, None]) -> Iterator[tuple[Path, _Specifi
     specification = _convert(place, "the specification", read_file(str(file)), _Specification)
     yield place, specification
     for each in specification.imports:
-        imported = each.get("url", "") if isinstance(each, dict) else str(each)
-        if urlsplit(imported).scheme in ("http", "https"):
+        imported = each if isinstance(each, str) else each.url
+        if "\0" in imported:
+            raise UserError(f"{place}: the import {imported!r} is not the name of a file. Correct it.")
+        if imported.startswith(("http://", "https://")):
             log.warning("%s imports %s, which is not read: only files are", place, imported)
         else:
             yield from _load(place.parent / imported, loaded)
@@ -192,26 +198,37 @@ def _convert(place: Path, name: str, value: Json, form: type[T]) -> T:
 def _read_collection(name: str, place: Path, value: Json) -> Collection:
     definition = _convert(place, f"collection {name}", value, _CollectionDefinition)
     base = place.as_uri()
-    write_schema = _refer_to(definition.schema if definition.write_schema is None else definition.write_schema, base)
-    read_schema = write_schema if definition.read_schema is None else _refer_to(definition.read_schema, base)
-    if read_schema is None:
+    given = definition.schema if definition.write_schema is None else definition.write_schema
+    if given is None and definition.read_schema is None:
         raise UserError(f"{place}: collection {name} has no schema. Add `schema`, or `writeSchema` and `readSchema`.")
     try:
+        write_schema = _refer_to(given, base)
+        read_schema = write_schema if definition.read_schema is None else _refer_to(definition.read_schema, base)
         shape = infer_shape(read_schema, f"{base}?read-schema", partial(_retrieve, write_schema, base, name))
     except UserError as error:
         raise UserError(f"{place}: collection {name}: {error}") from error
+    if not definition.key:
+        raise UserError(f"{place}: collection {name} has an empty key. Add its locations, such as /id.")
     explicit = [
         ExplicitProjection(field, each)
         if isinstance(each, str)
         else ExplicitProjection(field, each.location, each.partition)
         for field, each in definition.projections.items()
     ]
+    for ptr in (*definition.key, *(each.ptr for each in explicit if each.ptr)):
+        if not ptr.startswith("/"):
+            raise UserError(f"{place}: collection {name} has the location {ptr!r}. Write it as a JSON pointer: /{ptr}.")
     return make_collection(name, definition.key, shape, explicit)
 
 
 def _refer_to(schema: Json, base: str) -> Json:
     """Return a schema that is in the specification; a file's name becomes a reference to the file."""
-    return {"$ref": urljoin(base, schema)} if isinstance(schema, str) else schema
+    if not isinstance(schema, str):
+        return schema
+    try:
+        return {"$ref": urljoin(base, schema)}
+    except ValueError as error:
+        raise UserError(f'its schema "{schema}" is not the name of a file. Correct it.') from error
 
 
 def _retrieve(write_schema: Json, base: str, collection: str, uri: str) -> Json:

@@ -1,9 +1,10 @@
 """Infers the shape of a collection's documents from its JSON schema, as Flow does."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import reduce
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
+import msgspec
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
@@ -28,31 +29,86 @@ def infer_shape(schema: Json, uri: str, retrieve: Callable[[str], Json]) -> Shap
         retrieve=lambda other: DRAFT202012.create_resource(retrieve(other))
     )
     registry = registry.with_resource(uri, DRAFT202012.create_resource(schema))
-    return _infer(schema, registry.resolver(uri), ())
+    try:
+        return _infer(schema, registry.resolver(uri), (), "#")
+    except RecursionError as error:
+        raise UserError("its JSON schema is nested too deeply. Make it flatter.") from error
 
 
-def _infer(schema: Json, resolver: "Resolver", refs: tuple[int, ...]) -> Shape:
-    if not isinstance(schema, Mapping):
-        return NOTHING if schema is False else Shape()
-    if "$id" in schema:
-        resolver = resolver.in_subresource(DRAFT202012.create_resource(schema))
+class _Keywords(msgspec.Struct, frozen=True, rename="camel"):
+    """The keywords that say something of a location."""
 
-    def infer(inner: Json) -> Shape:
-        return _infer(inner, resolver, refs)
+    id: str | None = msgspec.field(default=None, name="$id")
+    ref: str | None = msgspec.field(default=None, name="$ref")
+    type: str | tuple[str, ...] | None = None
+    enum: tuple[Json, ...] | None = None
+    const: Json = msgspec.UNSET
+    properties: dict[str, Json] = {}
+    required: tuple[str, ...] = ()
+    additional_properties: Json = msgspec.UNSET
+    all_of: tuple[Json, ...] = ()
+    any_of: tuple[Json, ...] = ()
+    one_of: tuple[Json, ...] = ()
+    if_: Json = msgspec.field(default=msgspec.UNSET, name="if")
+    then: Json = True
+    else_: Json = msgspec.field(default=True, name="else")
+    format: str = ""
+    content_media_type: str = ""
+    content_encoding: str = ""
+    max_length: Annotated[float, msgspec.Meta(ge=0)] = 0  # for JSON schemas, 3.0 is an integer
+    minimum: float | None = None
+    maximum: float | None = None
+    default: Json = None
+    title: str = ""
+    description: str = ""
+    secret: bool | None = None
+    airbyte_secret: bool = msgspec.field(default=False, name="airbyte_secret")
 
-    shapes = [_infer_own(schema, infer), *map(infer, schema.get("allOf", ()))]
-    if "$ref" in schema:
-        shapes.append(_follow(schema["$ref"], resolver, refs))
-    shapes += (reduce(unite, map(infer, schema[keyword])) for keyword in ("anyOf", "oneOf") if schema.get(keyword))
-    if "if" in schema:
-        shapes.append(unite(infer(schema.get("then")), infer(schema.get("else"))))
+
+Infer: TypeAlias = Callable[[Json, str], Shape]
+
+
+def _infer(schema: Json, resolver: "Resolver", refs: tuple[int, ...], place: str) -> Shape:
+    if isinstance(schema, bool):
+        return Shape() if schema else NOTHING
+    keywords, resolver = _parse(schema, resolver, place)
+
+    def infer(inner: Json, within: str) -> Shape:
+        return _infer(inner, resolver, refs, f"{place}/{within}")
+
+    shapes = [_infer_own(keywords, infer), *_infer_each(keywords.all_of, "allOf", infer)]
+    if keywords.ref is not None:
+        shapes.append(_follow(keywords.ref, resolver, refs))
+    for choices, name in ((keywords.any_of, "anyOf"), (keywords.one_of, "oneOf")):
+        if choices:
+            shapes.append(reduce(unite, _infer_each(choices, name, infer)))
+    if keywords.if_ is not msgspec.UNSET:
+        shapes.append(unite(infer(keywords.then, "then"), infer(keywords.else_, "else")))
     return reduce(intersect, shapes)
+
+
+def _parse(schema: Json, resolver: "Resolver", place: str) -> tuple[_Keywords, "Resolver"]:
+    """Return the keywords of a schema, and the resolver of the references in it."""
+    try:
+        keywords = msgspec.convert(schema, _Keywords)
+    except msgspec.ValidationError as error:
+        raise UserError(f"a JSON schema is malformed at {place}: {error}. Correct it.") from error
+    if keywords.id is None:
+        return keywords, resolver
+    try:
+        return keywords, resolver.in_subresource(DRAFT202012.create_resource(schema))
+    except ValueError as error:
+        raise UserError(f'a JSON schema is malformed at {place}: its "$id" is no URI. Correct it.') from error
+
+
+def _infer_each(schemas: tuple[Json, ...], name: str, infer: Infer) -> list[Shape]:
+    return [infer(schema, f"{name}/{index}") for index, schema in enumerate(schemas)]
 
 
 def _follow(ref: str, resolver: "Resolver", refs: tuple[int, ...]) -> Shape:
     try:
         found = resolver.lookup(ref)
-    except Unresolvable as error:
+    except (Unresolvable, ValueError, TypeError, AttributeError) as error:  # the last three of malformed schemas
         cause: BaseException | None = error
         while cause and not isinstance(cause, UserError):
             cause = cause.__cause__ or cause.__context__
@@ -61,45 +117,42 @@ def _follow(ref: str, resolver: "Resolver", refs: tuple[int, ...]) -> Shape:
         ) from error
     if id(found.contents) in refs:  # a schema that contains itself: locations would be without end
         return Shape()
-    return _infer(found.contents, found.resolver, (*refs, id(found.contents)))
+    return _infer(found.contents, found.resolver, (*refs, id(found.contents)), ref)
 
 
-def _infer_own(schema: Mapping[str, Any], infer: Callable[[Json], Shape]) -> Shape:
-    required = frozenset(schema.get("required", ()))
-    additional = infer(schema["additionalProperties"]) if "additionalProperties" in schema else None
-    properties = {name: infer(inner) for name, inner in schema.get("properties", {}).items()}
-    minimum, maximum = schema.get("minimum"), schema.get("maximum")
+def _infer_own(schema: _Keywords, infer: Infer) -> Shape:
+    required = frozenset(schema.required)
+    has_additional = schema.additional_properties is not msgspec.UNSET
+    additional = infer(schema.additional_properties, "additionalProperties") if has_additional else None
+    properties = {name: infer(inner, f"properties/{name}") for name, inner in schema.properties.items()}
     return Shape(
-        _kinds_of_type(schema.get("type")) & _kinds_of_values(schema),
+        _kinds_of_type(schema.type) & _kinds_of_values(schema),
         {**dict.fromkeys(sorted(required), additional or Shape()), **properties},
         required,
         additional,
-        StringInference(
-            schema.get("format", ""),
-            schema.get("contentMediaType", ""),
-            schema.get("contentEncoding", ""),
-            schema.get("maxLength", 0),
+        StringInference(schema.format, schema.content_media_type, schema.content_encoding, int(schema.max_length)),
+        NumericInference(
+            schema.minimum is not None, schema.minimum or 0.0, schema.maximum is not None, schema.maximum or 0.0
         ),
-        NumericInference(minimum is not None, minimum or 0.0, maximum is not None, maximum or 0.0),
-        schema.get("default"),
-        schema.get("title", ""),
-        schema.get("description", ""),
-        bool(schema.get("secret", schema.get("airbyte_secret", False))),
+        schema.default,
+        schema.title,
+        schema.description,
+        schema.airbyte_secret if schema.secret is None else schema.secret,
     )
 
 
-def _kinds_of_type(name: Json) -> frozenset[str]:
+def _kinds_of_type(name: str | tuple[str, ...] | None) -> frozenset[str]:
     names = [name] if isinstance(name, str) else name or [*KINDS]
     if unknown := [each for each in names if each not in KINDS]:
         raise UserError(f"a JSON schema has the type {unknown[0]!r}. The types are {', '.join(KINDS)}.")
     return frozenset().union(*(KINDS[each] for each in names))
 
 
-def _kinds_of_values(schema: Mapping[str, Any]) -> frozenset[str]:
+def _kinds_of_values(schema: _Keywords) -> frozenset[str]:
     """The kinds of the values that `const` or `enum` allow."""
-    if "const" in schema:
-        return frozenset({_kind_of(schema["const"])})
-    return frozenset(map(_kind_of, schema["enum"])) if "enum" in schema else ANY_KIND
+    if schema.const is not msgspec.UNSET:
+        return frozenset({_kind_of(schema.const)})
+    return ANY_KIND if schema.enum is None else frozenset(map(_kind_of, schema.enum))
 
 
 def _kind_of(value: Json) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Final, TypeAlias
 
 import msgspec
 
+from connector.config.addresses import parse_http_address, parse_metastores, parse_postgresql_address
 from connector.config.catalog_properties import (
     FILE_PROPERTIES,
     GLUE_PROPERTIES,
@@ -43,7 +44,12 @@ class RestCatalog(Definition, frozen=True, tag_field=CATALOG_TYPE, tag=REST):
 
     uri: Annotated[
         str,
-        Setting("URI", "The address of the catalog, such as https://yourserver.com/catalog.", pattern=HTTP_ADDRESS),
+        Setting(
+            "URI",
+            "The address of the catalog, such as https://yourserver.com/catalog.",
+            pattern=HTTP_ADDRESS,
+            parse=parse_http_address,
+        ),
     ]
     warehouse: Annotated[str, Setting("Warehouse", "The name that the catalog gives to the warehouse.", min_length=1)]
     credential: Annotated[
@@ -67,6 +73,7 @@ class RestCatalog(Definition, frozen=True, tag_field=CATALOG_TYPE, tag=REST):
             "OAuth2 Server URI",
             "The address of the server that issues tokens for the credential. The default is the catalog itself.",
             pattern=HTTP_ADDRESS,
+            parse=parse_http_address,
         ),
     ] = ""
     properties: Annotated[Properties, properties_setting(REST_PROPERTIES, FILE_PROPERTIES, has_headers=True)] = (
@@ -124,7 +131,12 @@ class SqlCatalog(Definition, frozen=True, tag_field=CATALOG_TYPE, tag=SQL):
 
     uri: Annotated[
         str,
-        Setting("URI", "The database, such as postgresql://user@host:5432/lake.", pattern=POSTGRESQL),
+        Setting(
+            "URI",
+            "The database, such as postgresql://user@host:5432/lake.",
+            pattern=POSTGRESQL,
+            parse=parse_postgresql_address,
+        ),
     ]
     password: Annotated[Secret | None, Setting("Password", "The password of the user.")] = None
     name: Annotated[
@@ -144,6 +156,7 @@ class HiveCatalog(Definition, frozen=True, tag_field=CATALOG_TYPE, tag=HIVE):
             "URI",
             "The address of the metastore, such as thrift://metastore:9083. Separate several addresses by commas.",
             pattern=METASTORES,
+            parse=parse_metastores,
         ),
     ]
     properties: Annotated[Properties, properties_setting(HIVE_PROPERTIES, FILE_PROPERTIES)] = Properties()

@@ -1,9 +1,13 @@
 """Further properties of catalogs, under PyIceberg's names: those that the config has no setting for."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from typing import Final
 
+from connector.config.addresses import HTTP_SCHEMES, parse_http_address
 from connector.config.definition import Setting
+from connector.config.values import parse_word
+from connector.model.properties import Properties
 from protocol.flow import Json
 
 HEADER: Final = r"^header\."
@@ -72,6 +76,76 @@ def is_signed(properties: Mapping[str, str]) -> bool:
     return properties.get(SIGNED, "").lower() == "true"
 
 
+LONGEST_TIMEOUT: Final = 86_400  # seconds
+_HEADER_NAME: Final = r"[-!#$%&'*+.^_`|~0-9a-zA-Z]+"
+_HEADER_VALUE: Final = r"(?![ \t])[\t\x20-\x7e\xa0-\xff]*"  # in Latin-1; HTTP has no other
+
+
+def _check_boolean(value: str) -> None:
+    if value.lower() not in ("true", "false"):
+        raise ValueError("must be true or false")
+
+
+def _check_timeout(value: str) -> None:
+    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", value) or not 0 < float(value) <= LONGEST_TIMEOUT:
+        raise ValueError(f"must be a number of seconds, such as 60, and at most {LONGEST_TIMEOUT}")
+
+
+def _check_count(value: str) -> None:
+    if not re.fullmatch(r"[1-9][0-9]{0,8}", value):
+        raise ValueError("must be a whole number from 1 to 999999999")
+
+
+def _check_address(value: str) -> None:
+    if value.partition("://")[0] not in HTTP_SCHEMES:
+        raise ValueError("must begin with http:// or https://")
+    parse_http_address(value)
+
+
+def _check_word(value: str) -> None:
+    if parse_word(value) != value:
+        raise ValueError("must not begin or end with white space")
+
+
+def _check_header(value: str) -> None:
+    if not re.fullmatch(_HEADER_VALUE, value):
+        raise ValueError("must be one line of Latin-1 characters, and not begin with a space")
+
+
+# The properties that are more than a text. PyIceberg reads some of them only when it uses them.
+_CHECKS: Final[Mapping[str, Callable[[str], None]]] = {
+    "oauth2-server-uri": _check_address,
+    "rest-page-size": _check_count,
+    SIGNED: _check_boolean,
+    SIGNING_NAME: _check_word,
+    SIGNING_REGION: _check_word,
+    "view-endpoints-supported": _check_boolean,
+    "s3.anonymous": _check_boolean,
+    "s3.connect-timeout": _check_timeout,
+    "s3.force-virtual-addressing": _check_boolean,
+    "s3.proxy-uri": _check_address,
+    "s3.request-timeout": _check_timeout,
+    "glue.skip-archive": _check_boolean,
+    "hive.hive2-compatible": _check_boolean,
+}
+
+
+def check_property(name: str, value: str) -> None:
+    """Check the name and the value of a catalog property. Raises a ValueError that says what it must be."""
+    header = re.sub(HEADER, "", name)
+    if header != name:
+        if not re.fullmatch(_HEADER_NAME, header):
+            raise ValueError("must have the name of a header after `header.`: letters, digits and hyphens")
+        _check_header(value)
+    elif value and name in _CHECKS:
+        _CHECKS[name](value)
+
+
+def _parse_properties(values: Mapping[str, str]) -> Properties:
+    """An empty text counts as absent, as in other settings, but a header may be empty."""
+    return Properties({name: value for name, value in values.items() if value or re.search(HEADER, name)})
+
+
 def properties_setting(*tables: Mapping[str, str], has_headers: bool = False) -> Setting:
     """Return the setting `properties` of a catalog that reads the properties of these tables."""
     known = {name: description for table in tables for name, description in table.items()}
@@ -81,6 +155,7 @@ def properties_setting(*tables: Mapping[str, str], has_headers: bool = False) ->
         "Further catalog properties, under PyIceberg's names."
         + (" A property header.<name> is a header of every request." if has_headers else ""),
         is_advanced=True,
+        parse=_parse_properties,
         keywords={
             "properties": {
                 name: {"type": "string", "title": name, "description": description, "order": place}

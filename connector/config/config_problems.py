@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator
 
 from connector.config.catalog import check_name
+from connector.config.catalog_properties import check_property
+from connector.config.credentials import OlderKeys
 from connector.config.definition import Definition, each_value
 from connector.config.endpoint_config import ENDPOINT_SCHEMA, EndpointConfig
 from connector.config.keywords import ConfigValidator
@@ -16,7 +18,9 @@ def endpoint_problems(config: Json) -> list[Problem]:
     found = _schema_problems(config, ENDPOINT_SCHEMA)
     further = [
         *_value_problems(EndpointConfig, config, found),
+        *_value_problems(OlderKeys, config, found),
         *broken_rules(config),
+        *_catalog_property_problems(config),
         *_name_problems(config, ("namespace",), chosen_catalog(config)),
     ]
     return _add_untouched(found, further)
@@ -56,6 +60,20 @@ def _value_problems(definition: type[Definition], config: Json, found: list[Prob
             property.parse(value)
         except ValueError as error:
             yield Problem(path, str(error))
+            continue
+        if isinstance(value, str) and "\0" in value:
+            yield Problem(path, "must not contain null characters")
+
+
+def _catalog_property_problems(config: Json) -> Iterator[Problem]:
+    properties = at(config, "catalog", "properties")
+    for name, value in properties.items() if isinstance(properties, dict) else ():
+        if not isinstance(value, str):
+            continue
+        try:
+            check_property(name, value)
+        except ValueError as error:
+            yield Problem(("catalog", "properties", name), str(error))
 
 
 def _name_problems(config: Json, properties: Iterable[str], catalog_type: Json) -> Iterator[Problem]:

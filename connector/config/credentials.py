@@ -6,7 +6,7 @@ import msgspec
 
 from connector.config.definition import Definition, Setting
 from connector.config.secret import Secret
-from connector.config.values import ROLE_ARN
+from connector.config.values import ROLE_ARN, parse_token, parse_word
 
 AUTH_TYPE: Final = "auth_type"
 AWS_ACCESS_KEY: Final = "AWSAccessKey"
@@ -29,6 +29,7 @@ class AwsCredentials(Definition, frozen=True, tag_field=AUTH_TYPE, tag=AWS_ACCES
             "AWS Access Key ID",
             "The ID of an access key with access to the bucket and the catalog.",
             min_length=1,
+            parse=parse_word,
         ),
     ] = msgspec.field(name="awsAccessKeyId")
     secret_access_key: Annotated[
@@ -39,6 +40,7 @@ class AwsCredentials(Definition, frozen=True, tag_field=AUTH_TYPE, tag=AWS_ACCES
         Setting(
             "AWS Session Token",
             "The session token of a temporary key, whose ID begins with ASIA. The task fails when the key expires.",
+            parse=parse_token,
         ),
     ] = msgspec.field(name="awsSessionToken", default=None)
 
@@ -61,11 +63,13 @@ class AwsIam(Definition, frozen=True, tag_field=AUTH_TYPE, tag=AWS_IAM):
     region: Annotated[str, Setting("AWS Region", "The AWS region where Flow assumes the role.", min_length=1)] = (
         msgspec.field(name="aws_region")
     )
-    access_key_id: Annotated[str, Setting(is_hidden=True)] = msgspec.field(name="aws_access_key_id", default="")
+    access_key_id: Annotated[str, Setting(is_hidden=True, parse=parse_word)] = msgspec.field(
+        name="aws_access_key_id", default=""
+    )
     secret_access_key: Annotated[Secret | None, Setting(is_hidden=True)] = msgspec.field(
         name="aws_secret_access_key", default=None
     )
-    session_token: Annotated[Secret | None, Setting(is_hidden=True)] = msgspec.field(
+    session_token: Annotated[Secret | None, Setting(is_hidden=True, parse=parse_token)] = msgspec.field(
         name="aws_session_token", default=None
     )
 
@@ -95,9 +99,9 @@ class AwsRole(Definition, frozen=True, tag_field=AUTH_TYPE, tag=AWS_ROLE):
     session_name: Annotated[
         str, Setting("Role Session Name", "The session name that AWS's logs show for actions of the role.")
     ] = msgspec.field(name="role_session_name", default="materialize-iceberg")
-    access_key_id: Annotated[str, Setting("AWS Access Key ID", "The ID of an access key that can assume the role.")] = (
-        msgspec.field(name="awsAccessKeyId", default="")
-    )
+    access_key_id: Annotated[
+        str, Setting("AWS Access Key ID", "The ID of an access key that can assume the role.", parse=parse_word)
+    ] = msgspec.field(name="awsAccessKeyId", default="")
     secret_access_key: Annotated[Secret | None, Setting("AWS Secret Access Key", "The secret of the access key.")] = (
         msgspec.field(name="awsSecretAccessKey", default=None)
     )
@@ -123,6 +127,7 @@ class OlderKeys(Definition, frozen=True):
             "The older form of `credentials`. It is used only without `credentials`.",
             is_hidden=True,
             keywords=_MAY_BE_NULL,
+            parse=parse_word,
         ),
     ] = msgspec.field(name="aws_access_key_id", default="")
     secret_access_key: Annotated[

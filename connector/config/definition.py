@@ -105,7 +105,9 @@ class Property:
         if isinstance(value, dict):
             definition = self.choose(value)
             return parse_object(definition, value) if definition else self._type(value)
-        return self._type(value) if issubclass(self._type, (Secret, StrEnum)) else value
+        # For JSON schemas, 3.0 is an integer.
+        is_converted = self._type is int or issubclass(self._type, (Secret, StrEnum))
+        return self._type(value) if is_converted else value
 
     @property
     def _discriminator(self) -> str:

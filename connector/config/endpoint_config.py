@@ -3,6 +3,7 @@
 from datetime import timedelta
 from typing import Annotated, ClassVar, Final
 
+from connector.config.addresses import parse_store_address, parse_webhook_address
 from connector.config.catalog import Catalog, GlueCatalog
 from connector.config.credentials import Credentials, OlderKeys
 from connector.config.definition import Definition, Setting, schema_of
@@ -18,11 +19,11 @@ from connector.config.values import (
     WITHOUT_DOTS,
     WITHOUT_SLASHES,
     SchemaEvolution,
-    parse_address,
+    parse_bucket,
     parse_feature_flags,
     parse_signing_secret,
     parse_upload_interval,
-    parse_webhook_address,
+    parse_word,
     refuse_variants,
 )
 from connector.model.properties import Properties
@@ -173,12 +174,14 @@ class EndpointConfig(Definition, frozen=True, kw_only=True):
             "Bucket",
             "The S3 bucket for data files. AWS Glue requires it. A REST catalog may choose the location itself.",
             pattern=WITHOUT_SLASHES,
+            parse=parse_bucket,
         ),
     ] = ""
     prefix: Annotated[str, PREFIX] = ""
-    region: Annotated[str, Setting("Region", "The AWS region of the bucket and of AWS Glue. AWS Glue requires it.")] = (
-        ""
-    )
+    region: Annotated[
+        str,
+        Setting("Region", "The AWS region of the bucket and of AWS Glue. AWS Glue requires it.", parse=parse_word),
+    ] = ""
     namespace: Annotated[
         str,
         Setting(
@@ -206,7 +209,9 @@ class EndpointConfig(Definition, frozen=True, kw_only=True):
     ] = False
     s3_endpoint: Annotated[
         str,
-        Setting("S3 Endpoint", "The address of an S3-compatible store. The default is Amazon S3.", parse=parse_address),
+        Setting(
+            "S3 Endpoint", "The address of an S3-compatible store. The default is Amazon S3.", parse=parse_store_address
+        ),
     ] = ""
     catalog: Annotated[
         Catalog, Setting("Catalog", "The Iceberg catalog that keeps the tables. The default is AWS Glue.")

@@ -12,6 +12,7 @@ from connector.config.secret import hide_secrets
 from connector.host.errors import InvalidConfigError
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import Json
+from protocol.json_values import DEEPEST, is_nested_deeply
 
 
 def parse(config: Json, resources: Sequence[Json]) -> tuple[EndpointConfig, list[ResourceConfig]]:
@@ -29,6 +30,8 @@ def parse_each(
 ) -> tuple[EndpointConfig, list[ResourceConfig | InvalidConfigError]]:
     """Like `parse`, but the error of a resource config takes its place in the list, if the endpoint config has no
     problem."""
+    if is_nested_deeply([config, *resources]):
+        raise InvalidConfigError(f"/: has more than {DEEPEST} objects and lists within each other")
     hide_secrets(config, ENDPOINT_SCHEMA)
     # Imported here: jsonschema takes longer to load than a whole spec request.
     from connector.config.config_problems import endpoint_problems, resource_problems

@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Final, TypeAlias
 
 import msgspec
 
+from connector.config.addresses import parse_hdfs_directory, parse_server_address
 from connector.config.definition import Definition, Setting
 from connector.config.secret import Secret
 from connector.config.values import (
@@ -14,8 +15,8 @@ from connector.config.values import (
     HTTP_ADDRESS,
     WITHOUT_SLASHES,
     WITHOUT_URI_SIGNS,
-    drop_last_slash,
     parse_account_key,
+    parse_bucket,
     parse_directory,
     parse_prefix,
     parse_service_account,
@@ -37,7 +38,9 @@ class GoogleStorage(Definition, frozen=True, tag_field=STORAGE_TYPE, tag=GOOGLE)
 
     title: ClassVar[str] = "Google Cloud Storage"
 
-    bucket: Annotated[str, Setting("Bucket", "The bucket for data files.", pattern=WITHOUT_SLASHES, min_length=1)]
+    bucket: Annotated[
+        str, Setting("Bucket", "The bucket for data files.", pattern=WITHOUT_SLASHES, min_length=1, parse=parse_bucket)
+    ]
     prefix: Annotated[str, PREFIX] = ""
     service_account: Annotated[
         Secret | None,
@@ -55,7 +58,7 @@ class GoogleStorage(Definition, frozen=True, tag_field=STORAGE_TYPE, tag=GOOGLE)
             "The address of the storage service. The default is Google's.",
             pattern=HTTP_ADDRESS,
             is_advanced=True,
-            parse=drop_last_slash,
+            parse=parse_server_address,
         ),
     ] = ""
 
@@ -97,7 +100,7 @@ class AzureStorage(Definition, frozen=True, tag_field=STORAGE_TYPE, tag=AZURE):
             "The address of the blob service. The default is Azure's.",
             pattern=HTTP_ADDRESS,
             is_advanced=True,
-            parse=drop_last_slash,
+            parse=parse_server_address,
         ),
     ] = ""
 
@@ -119,7 +122,7 @@ class HdfsStorage(Definition, frozen=True, tag_field=STORAGE_TYPE, tag=HDFS):
             "URI",
             "The directory, such as hdfs://namenode:8020/lake.",
             pattern=HDFS_DIRECTORY,
-            parse=drop_last_slash,
+            parse=parse_hdfs_directory,
         ),
     ]
 

@@ -25,6 +25,9 @@ FORMAT_VERSIONS: Final = (2, 3)  # of Iceberg tables that are written
 FEATURE_FLAGS: Final = (ALLOW_EXISTING_TABLES, RETAIN_EXISTING_DATA, MACHINE_CREDENTIALS)
 
 
+CONTROL_CHARACTER: Final = r"[\x00-\x1f\x7f]"
+WITHOUT_CONTROL: Final = "must not contain line breaks, tabs or other control characters"
+
 # Of the secret that signs messages to a webhook.
 SIGNING_SECRET_PREFIX: Final = "whsec_"
 SHORTEST_KEY, LONGEST_KEY = 24, 64  # bytes
@@ -35,7 +38,7 @@ WITHOUT_SLASHES: Final = "^[^/]*$"
 WITHOUT_URI_SIGNS: Final = "^[^#?]*$"
 HTTP_ADDRESS: Final = "^https?://"
 WEBHOOK_ADDRESS: Final = "^https?://[^/?#@\\s]+([/?][^#\\s]*)?$"
-POSTGRESQL: Final = "^postgresql://([^:@/]*@)?[^@/]+/(?!.*[?&](ssl)?password=)[^/]+$"
+POSTGRESQL: Final = "^postgresql://([^:@/?]*@)?[^@/?]+/(?!.*[?&](ssl)?password=)[^/?]+([?].*)?$"
 METASTORES: Final = "^thrift://[^/?#@,]+(,thrift://[^/?#@,]+)*$"
 TABLE_BUCKET_ARN: Final = "^arn:aws[-a-z]*:s3tables:[-a-z0-9]+:[0-9]+:bucket/.+$"
 HDFS_DIRECTORY: Final = "^hdfs://[^/#?@]+/[^#?]+$"
@@ -111,25 +114,27 @@ def parse_feature_flags(text: str) -> frozenset[str]:
     return frozenset(flag for flag, on in flags.items() if on)
 
 
-def parse_address(text: str) -> str:
-    """Return the address with its scheme in lower case: PyArrow knows no other, and RFC 3986 ignores the case."""
-    scheme, separator, rest = text.partition("://")
-    return f"{scheme.lower()}{separator}{rest}" if separator else text
-
-
-def drop_last_slash(text: str) -> str:
-    """Return the address without slashes at its end, since paths are appended to it."""
-    return text.rstrip("/")
+def parse_bucket(text: str) -> str:
+    """Check that the name of a bucket can be a part of a URI."""
+    if not re.fullmatch(r"[^\x00-\x20\x7f#?@\[\]]*", text):
+        raise ValueError("must be the name of a bucket, without spaces and without #, ?, @, [ and ]")
+    return text
 
 
 def parse_prefix(text: str) -> str:
     """Return the prefix without empty parts, . and .., which clients of stores refuse in names."""
+    if re.search(CONTROL_CHARACTER, text):
+        raise ValueError(WITHOUT_CONTROL)
     return posixpath.normpath(f"/{text.strip('/')}").removeprefix("/")
 
 
 def parse_directory(text: str) -> Path:
     """Return the absolute directory that a path or a file:// URI names."""
     path = text
+    if re.search(CONTROL_CHARACTER, text):
+        raise ValueError(WITHOUT_CONTROL)
+    if not text.strip() or text.startswith("~"):  # only shells replace it
+        raise ValueError("must be a directory, and not be blank or begin with ~")
     if text.startswith("file:"):
         path = text.removeprefix("file:").removeprefix("//localhost").removeprefix("//")
     if "://" in path or (path != text and not path.startswith("/")):
@@ -161,12 +166,18 @@ def parse_service_account(text: str) -> Secret:
     return Secret(text)
 
 
+def parse_word(text: str) -> str:
+    """Return a text that is sent in a header of HTTP, without the white space around it: a copied text often ends with
+    a line break."""
+    word = text.strip()
+    if not re.fullmatch(r"[\x21-\x7e]+", word):
+        raise ValueError("must be one line, without spaces and without letters that are not in ASCII")
+    return word
+
+
 def parse_token(text: str) -> Secret:
-    """Return a bearer token without the white space around it: a copied token often ends with a line break."""
-    token = text.strip()
-    if not re.fullmatch(r"[^\x00-\x20\x7f]+", token):
-        raise ValueError("must be a token: one line, without spaces")
-    return Secret(token)
+    """Like `parse_word`, for a secret."""
+    return Secret(parse_word(text))
 
 
 def parse_account_key(text: str) -> Secret:
@@ -177,20 +188,6 @@ def parse_account_key(text: str) -> Secret:
         b64decode(text, validate=True)
     except ValueError:
         raise ValueError("must be an access key of the storage account, as Azure's portal shows it") from None
-    return Secret(text)
-
-
-def parse_webhook_address(text: str) -> Secret:
-    """Check the host and the port of an address. Otherwise each message would fail, and no error could say why."""
-    from urllib.parse import urlsplit
-
-    try:
-        address = urlsplit(text)
-        is_address = bool(address.hostname and address.hostname.encode("idna")) and address.port != 0
-    except ValueError:
-        is_address = False
-    if not is_address:
-        raise ValueError("must be an address with a host that can exist, and with a port from 1 to 65535 or none")
     return Secret(text)
 
 

@@ -8,6 +8,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import (
     CommitFailedException,
     CommitStateUnknownException,
+    NamespaceAlreadyExistsError,
     NoSuchTableError,
     TableAlreadyExistsError,
 )
@@ -169,6 +170,8 @@ def _perform(catalog: Catalog, table: Table | None, change: TableChange, locatio
 def _create_namespace(catalog: Catalog, namespace: str) -> None:
     try:
         catalog.create_namespace(namespace)
+    except NamespaceAlreadyExistsError:  # the server may hide it from who has no permission to read it
+        return
     except Exception:  # if two processes create it at once, the SQL catalog raises the error of its database
         if not catalog.namespace_exists(namespace):
             raise

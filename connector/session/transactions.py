@@ -5,14 +5,11 @@ returns staged commits, which are values. `acknowledge` commits them; to repeat 
 commit them too, because the connector state names them.
 """
 
-import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Final, TypeAlias
-
-import orjson
 
 from connector.host import facts
 from connector.iceberg.bound_table import BoundTable
@@ -93,7 +90,7 @@ class Session:
         """Return a staged commit for each table that got files or loses rows. Each draws its table's next fence
         value."""
         self._check_updates(written, found)
-        digest = hashlib.sha256(orjson.dumps(message.runtime_checkpoint)).hexdigest()[:16]
+        digest = message.digest_checkpoint()
         offsets = message.describe_offsets(LONGEST_OFFSETS)
         commits = {
             index: replace(

@@ -40,7 +40,7 @@ def is_local(settings: Mapping[str, str]) -> bool:
 def cluster_settings(settings: Mapping[str, str]) -> dict[str, str]:
     """Return the default settings that a cluster needs."""
     package_root = str(Path(connector.__file__).parent.parent)
-    environment = {"PYTHONPATH": package_root, **WORKER_ALLOCATION}
+    environment = {"PYTHONPATH": package_root, "PYTHONSAFEPATH": "1", **WORKER_ALLOCATION}
     return {
         DRIVER_HOST: driver_host(settings),
         # A lost task may run again: its blocks are given to another task.

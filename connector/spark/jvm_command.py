@@ -105,6 +105,8 @@ def environment(jars: Sequence[Path], connection_file: Path) -> Mapping[str, str
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection_file),
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join(filter(None, [package_root, os.environ.get("PYTHONPATH")])),
+        # Workers must not import modules of the directory that the process was started in, such as a queue.py.
+        "PYTHONSAFEPATH": "1",
         **WORKER_ALLOCATION,
     }
 

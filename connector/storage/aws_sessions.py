@@ -6,7 +6,7 @@ from typing import Final
 import boto3
 from botocore.config import Config
 from botocore.credentials import CredentialProvider, CredentialResolver, Credentials, ReadOnlyCredentials
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, InvalidRegionError, ParamValidationError
 from botocore.session import get_session
 
 from connector.config.credentials import AwsCredentials, AwsRole, MachineCredentials
@@ -74,9 +74,13 @@ def _assume(role: AwsRole, region: str) -> Lease[AwsCredentials]:
     credentials = (
         obtain_credentials(own, region) if isinstance(own, MachineCredentials) else keep_given_credentials(own)
     )
-    client = open_session(credentials, region).client("sts", config=CLIENT_CONFIG)
     external_id = {"ExternalId": role.external_id} if role.external_id else {}
-    with translate(STS_ERRORS, lambda error: {"region": region, "role": role.arn, "answer": read_answer(error)}):
+
+    def read_facts(error: Exception) -> dict[str, str]:
+        return {"region": region, "role": role.arn, "answer": " ".join(read_answer(error).split())}
+
+    with translate(STS_ERRORS, read_facts):
+        client = open_session(credentials, region).client("sts", config=CLIENT_CONFIG)
         answer = client.assume_role(RoleArn=role.arn, RoleSessionName=role.session_name, **external_id)
     issued = answer["Credentials"]
     assumed = _credentials(issued["AccessKeyId"], issued["SecretAccessKey"], issued["SessionToken"])
@@ -128,6 +132,16 @@ STS_ERRORS: Final[ErrorTable] = (
         UserError,
         "AWS does not let the connector assume the role {role}: {answer}. The credentials in /credentials need the "
         "permission sts:AssumeRole, and the role's trust policy must name their user and the external id.",
+    ),
+    Entry(
+        is_a(InvalidRegionError),
+        UserError,
+        "AWS STS in {region!r} has no address: that is not a region's name. Correct /region.",
+    ),
+    Entry(
+        is_a(ParamValidationError),
+        UserError,
+        "the role {role} cannot be assumed with these settings: {answer}. Correct them in /credentials.",
     ),
     Entry(
         is_a(BotoCoreError),

@@ -113,6 +113,27 @@ def test_an_error_of_json_says_the_file_and_the_line(tmp_path: Path) -> None:
     check_text(ERRORS, "JSON without a comma", str(error.value), {str(tmp_path): "…"})
 
 
+DEEP: Final[Mapping[str, str]] = {
+    "config.json": f'{{"a": {"[" * 500}{"]" * 500}}}',
+    "deeper.json": "[" * 5000,
+    "config.yaml": f"a: {'[' * 500}{']' * 500}",
+    "endless.yaml": "a: &a {b: [*a]}",
+}
+
+
+@pytest.mark.parametrize("name", DEEP)
+def test_a_file_that_is_nested_too_deeply_is_an_error(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UserError) as error:
+        read_file(written(tmp_path, DEEP[name], name))
+    check_text(ERRORS, "a file that is nested too deeply", str(error.value), {str(tmp_path): "…", name: "config.yaml"})
+
+
+def test_half_a_character_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(UserError) as error:
+        read_config(written(tmp_path, r'namespace: "planted\uD800"'))
+    check_text(ERRORS, "YAML with half of a surrogate pair", str(error.value), {str(tmp_path): "…"})
+
+
 def test_an_encrypted_config_is_decrypted_by_sops_not_here(tmp_path: Path) -> None:
     encrypted = {"password_sops": "ENC[AES256_GCM,data:…]", "sops": {"mac": "ENC[…]", "version": "3.9.0"}}
     file = written(tmp_path, json.dumps(encrypted))

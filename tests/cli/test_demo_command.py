@@ -63,6 +63,23 @@ def test_the_sample_needs_no_argument_and_a_second_run_adds_a_transaction(tmp_pa
 
 
 @pytest.mark.spark
+def test_python_files_of_the_directory_have_no_part_in_it(tmp_path: Path) -> None:
+    for name in ("connector", "queue", "json", "pyarrow", "protocol"):
+        (tmp_path / f"{name}.py").write_text(f"raise AssertionError('{name} of the current directory')\n")
+    command = [sys.executable, "-P", "-m", "connector", "demo"]  # as the script materialize-iceberg does it
+    outcome = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert outcome.returncode == 0, outcome.stderr
+    assert rows_of(tmp_path / "warehouse", "orders").num_rows == 4
+
+
+@pytest.mark.spark
 def test_a_file_of_documents_becomes_a_table_of_its_name(tmp_path: Path) -> None:
     (tmp_path / "My documents.v1.jsonl").write_text(DOCUMENTS)
     outcome = demo(tmp_path, "My documents.v1.jsonl", "--key", "shop", "--key=/id", "--into", "a/lake")

@@ -26,13 +26,14 @@ def documents(text: bytes) -> DocumentFile:
 
 
 def test_documents_have_the_numbers_of_their_lines_and_blank_lines_are_ignored() -> None:
-    read = documents(b'{"id":1}\n\n  {"id": 1.10}  \r\n{"id":"\xc3\xa4"}')
+    read = documents(b'{"id":1}\n\n  {"id": 1.10}  \r\n{"id":"\xc3\xa4"}\n{"id":"\\ud83d\\ude00"}')
     assert [(each.line, each.text, each.value) for each in read] == [
         (1, b'{"id":1}', {"id": 1}),
         (3, b'{"id": 1.10}', {"id": 1.1}),
         (4, b'{"id":"\xc3\xa4"}', {"id": "ä"}),
+        (5, rb'{"id":"\ud83d\ude00"}', {"id": "😀"}),
     ]
-    assert len([*read]) == 3, "it can be read again"
+    assert len([*read]) == 4, "it can be read again"
 
 
 @pytest.mark.parametrize(
@@ -44,6 +45,8 @@ def test_documents_have_the_numbers_of_their_lines_and_blank_lines_are_ignored()
         ("documents: a line with a constant that JSON does not have", b'{"id":NaN}'),
         ("documents: a line with a number that is too large", b'{"id":-1e400}'),
         ("documents: a line that is nested too deeply", DEEP),
+        ("documents: a line that is nested too deeply", b'{"a":' + b"[" * 300 + b"]" * 300 + b"}"),
+        ("documents: a line with half of a surrogate pair", rb'{"id":"\ud83d"}'),
     ],
 )
 def test_a_line_that_is_no_document_is_named(name: str, line: bytes) -> None:

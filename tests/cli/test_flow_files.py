@@ -173,6 +173,10 @@ def test_a_config_file_gives_a_config_alone(tmp_path: Path) -> None:
     assert ConfigFile(write(tmp_path, {"config.yaml": "namespace: shop"})).read() == Task({"namespace": "shop"})
 
 
+NO_KEY: Final[Json] = {"acme/orders": {"key": [], "schema": {}}}
+NO_POINTER: Final = {"acme/orders": {"key": ["id"], "schema": {}}}
+NO_LOCATION: Final = {"acme/orders": {"key": ["/id"], "schema": {}, "projections": {"at": "at"}}}
+NO_NAME: Final = {"acme/orders": {"key": ["/id"], "schema": "http://[::1"}}
 MISSING_SCHEMA: Final = {"acme/orders": {"key": ["/id"]}}
 REMOTE_REFERENCE: Final = {"acme/orders": {"key": ["/id"], "schema": {"$ref": "https://schemas.test/a.json"}}}
 MISSING_FILE: Final = {"acme/orders": {"key": ["/id"], "schema": "missing.yaml"}}
@@ -195,6 +199,12 @@ ENCRYPTED: Final[Json] = {"connector": {"config": {"sops": {}}}}
         ("a config file that is not there", specification(endpoint={"connector": {"config": "gone.yaml"}}), None),
         ("a collection that is not there", specification(BINDING, collections={"acme/a": ORDERS}), None),
         ("a collection without a key", specification(BINDING, collections={"acme/orders": {}}), None),
+        ("a collection with an empty key", specification(BINDING, collections=NO_KEY), None),
+        ("a collection whose key is no pointer", specification(BINDING, collections=NO_POINTER), None),
+        ("a projection that is no pointer", specification(BINDING, collections=NO_LOCATION), None),
+        ("a schema whose name is none", specification(BINDING, collections=NO_NAME), None),
+        ("an import of another type", {"import": [{"url": 5}]}, None),
+        ("an import with a null character", {"import": ["a\0b"]}, None),
         ("a collection without a schema", specification(BINDING, collections=MISSING_SCHEMA), None),
         ("a schema that is not there", specification(BINDING, collections=MISSING_FILE), None),
         ("a schema on the web", specification(BINDING, collections=REMOTE_REFERENCE), None),

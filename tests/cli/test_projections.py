@@ -1,5 +1,6 @@
 """A collection's projections are those that Flow infers from its JSON schema."""
 
+import json
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -218,12 +219,68 @@ def test_a_schema_that_contains_itself_has_an_end() -> None:
     [
         ("a reference in a JSON schema that leads nowhere", {"$ref": "#/nowhere"}),
         ("an unknown type in a JSON schema", {"type": "text"}),
+        ("a keyword of a JSON schema with another type", {"required": "b"}),
+        ("a part of a JSON schema that is none", {"properties": {"b": "string"}}),
+        ("an $id in a JSON schema that is no URI", {"$id": "http://[::1"}),
     ],
 )
 def test_a_schema_that_says_nothing_is_an_error(name: str, member: Json) -> None:
     with pytest.raises(UserError) as error:
         infer({"properties": {"a": member}})
     check_text(ERRORS, name, str(error.value), {})
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        {"required": True},
+        {"properties": ["b"]},
+        {"properties": {"b": "string"}},
+        {"properties": {"b": None}},
+        {"allOf": {"type": "string"}},
+        {"anyOf": "string"},
+        {"oneOf": [5]},
+        {"additionalProperties": "no"},
+        {"if": {}, "then": 5},
+        {"enum": "a"},
+        {"type": 5},
+        {"type": [5]},
+        {"format": ["date"]},
+        {"maxLength": "9"},
+        {"maxLength": -1},
+        {"minimum": "0"},
+        {"maximum": 10**400},
+        {"title": 5},
+        {"secret": "yes"},
+        {"$ref": 5},
+        {"$id": 5},
+        {"$id": "http://[::1"},
+    ],
+    ids=json.dumps,
+)
+def test_a_keyword_with_a_value_of_another_type_is_an_error_with_its_place(member: Json) -> None:
+    with pytest.raises(UserError, match=r"^a JSON schema is malformed at #/properties/a(/[^:]+)?: .+\. Correct it\.$"):
+        infer({"properties": {"a": member}})
+
+
+@pytest.mark.parametrize("schema", ["http://[::1", "#/$defs/x", "#/$defs/x/y", "#/$defs/%zz"])
+@pytest.mark.parametrize("defined", [5, {"x": 5}, None, ["x"]])
+def test_a_reference_to_something_malformed_is_an_error(schema: str, defined: Json) -> None:
+    with pytest.raises(UserError, match=r"leads nowhere|is malformed at"):
+        infer({"$defs": defined, "$ref": schema})
+
+
+def test_a_schema_that_is_nested_too_deeply_is_an_error() -> None:
+    schema: Json = {"type": "string"}
+    for _ in range(500):
+        schema = {"properties": {"a": schema}}
+    with pytest.raises(UserError) as error:
+        infer(schema)
+    check_text(ERRORS, "a JSON schema that is nested too deeply", str(error.value), {})
+
+
+def test_a_length_may_have_a_fraction_of_zero() -> None:
+    assert infer({"type": "string", "maxLength": 3.0}).string.max_length == 3
 
 
 def projections(*explicit: ExplicitProjection) -> dict[str, Projection]:

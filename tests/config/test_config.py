@@ -34,7 +34,7 @@ REST: Json = {
 }
 EVERYTHING: Json = {
     **REST,
-    "aws_access_key_id": "older id",
+    "aws_access_key_id": "older-id",
     "aws_secret_access_key": "older secret",
     "prefix": "/lake/flow/",
     "upload_interval": "PT1H30M",
@@ -84,7 +84,8 @@ S3_TABLES: Json = {
 }
 DOCUMENTATION = (REPOSITORY / "docs" / "configuration.md").read_text()
 EXAMPLES = [
-    orjson.loads(found) for found in re.findall(r"```json\n(\{\n  \"namespace\".*?)```", DOCUMENTATION, re.DOTALL)
+    orjson.loads(found.replace("…", "secret"))
+    for found in re.findall(r"```json\n(\{\n  \"namespace\".*?)```", DOCUMENTATION, re.DOTALL)
 ]
 MACHINE_CREDENTIALS: Json = {"advanced": {"feature_flags": "use_machine_credentials"}}
 
@@ -212,6 +213,50 @@ def test_a_bindings_format_version_overrides_the_endpoints() -> None:
     assert parse(LOCAL, [{"table": "t"}])[1][0].format_version == 2
 
 
+def test_a_whole_number_may_have_a_fraction_of_zero() -> None:
+    endpoint, [resource] = parse(
+        with_advanced(max_waiting_commits=7.0, commit_after_rows=1e3), [{"table": "t", "format_version": 3.0}]
+    )
+    found = (endpoint.advanced.max_waiting_commits, endpoint.advanced.commit_after_rows, resource.format_version)
+    assert found == (7, 1000, 3)
+    assert {*map(type, found)} == {int}
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "postgresql://me@host/lake?sslmode=verify-full&sslrootcert=/etc/ca.pem",
+        "postgresql://me@[2001:db8::1]:5432/lake",
+        "postgresql://host/lake?application_name=a%20b&connect_timeout=5",
+    ],
+)
+def test_a_database_may_have_parameters_of_libpq(uri: str) -> None:
+    endpoint, _ = parse({**GLUE, "catalog": {"catalog_type": "SQL", "uri": uri}}, [])
+    assert isinstance(endpoint.catalog, SqlCatalog)
+    assert endpoint.catalog.uri == uri
+
+
+@pytest.mark.parametrize("address", ["HTTP://store:9000", "https://[::1]:9000", "store_1:9000", "store.example.com"])
+def test_an_s3_endpoint_may_have_no_scheme(address: str) -> None:
+    endpoint, _ = parse({**GLUE, "s3_endpoint": address}, [])
+    assert endpoint.s3_endpoint == address.replace("HTTP", "http")
+
+
+def test_properties_of_catalogs_may_have_pyiceberg_s_forms() -> None:
+    properties = {
+        "header.X-Key": "Grüße, with spaces",
+        "header.Empty": "",
+        "rest-page-size": "100",
+        "s3.anonymous": "True",
+        "s3.connect-timeout": "0.5",
+        "s3.proxy-uri": "http://me:secret@proxy:3128",
+    }
+    absent = {"namespace-separator": "", "s3.request-timeout": ""}
+    endpoint, _ = parse({**REST, "catalog": {**REST["catalog"], "properties": {**properties, **absent}}}, [])
+    assert isinstance(endpoint.catalog, RestCatalog)
+    assert dict(endpoint.catalog.properties) == properties
+
+
 def test_nanoseconds_need_format_version_3_unless_a_binding_says_otherwise() -> None:
     resources = [{"table": "t"}, {"table": "u", "format_version": 2}]
     _, [without, own] = parse(with_advanced(nanosecond_timestamps=True), resources)
@@ -269,7 +314,7 @@ def test_a_token_may_have_white_space_around_it_but_none_within() -> None:
 
     assert token_of("eyJ.a-b_c/+=\r\n") == token_of(" eyJ.a-b_c/+=") == Secret("eyJ.a-b_c/+=")
     for text in ("a\nb", "a b", " ", "a\0"):
-        with pytest.raises(InvalidConfigError, match="/catalog/token: must be a token"):
+        with pytest.raises(InvalidConfigError, match="/catalog/token: must be one line"):
             token_of(text)
 
 

@@ -33,6 +33,17 @@ def stored_in(storage: Json, **config: Json) -> Json:
     return {"namespace": "shop", "catalog": SQL_CATALOG, "storage": storage, **config}
 
 
+def nested(levels: int) -> Json:
+    config: Json = {}
+    for _ in range(levels):
+        config = {"planted": config}
+    return config
+
+
+def on_sql(uri: str) -> Json:
+    return {**ON_S3, "catalog": {"catalog_type": SQL, "uri": uri}}
+
+
 def webhook_with(secret: str) -> Json:
     return {**ON_LOCAL, "notify": {"url": "https://hooks.example.com/planted", "secret": secret}}
 
@@ -85,6 +96,43 @@ ENDPOINTS: Final[Mapping[str, Json]] = {
         "namespace": "shop",
         "catalog": {**REST_CATALOG, "uri": "host", "oauth2_server_uri": "host"},
     },
+    "addresses whose servers cannot be": {
+        "namespace": "shop",
+        "s3_endpoint": "http://minio:90000",
+        "catalog": {**REST_CATALOG, "uri": "http://[::1", "oauth2_server_uri": "https://host:443 /token"},
+    },
+    "a metastore whose port is none": {
+        **ON_S3,
+        "catalog": {"catalog_type": HIVE, "uri": "thrift://a:9083,thrift://b:x"},
+    },
+    "metastores with a space": {**ON_S3, "catalog": {"catalog_type": HIVE, "uri": "thrift://a:9083, thrift://b:9083"}},
+    "a database whose host cannot be": on_sql("postgresql://me@[::1/lake"),
+    "a database whose port is none": on_sql("postgresql://me@host:54320000/lake"),
+    "several databases": on_sql("postgresql://me@one:5432,two:5432/lake"),
+    "a parameter that libpq does not have": on_sql("postgresql://me@host/lake?sslmod=planted"),
+    "a parameter twice": on_sql("postgresql://me@host/lake?sslmode=require&sslmode=planted"),
+    "a store of Azure's whose server cannot be": stored_in(
+        {**AZURE, "account_key": "cGxhbnRlZA==", "endpoint": "http://host:0"}
+    ),
+    "a directory of HDFS whose server cannot be": stored_in({"storage_type": "HDFS", "uri": "hdfs://name:node/lake"}),
+    "texts that headers cannot have": {
+        **ON_S3,
+        "credentials": {**KEYS, "awsAccessKeyId": "plänted", "awsSecretAccessKey": "s", "awsSessionToken": "plan ted"},
+        "catalog": {**REST_CATALOG, "token": "plantéd", "properties": {"header.X-Key": "planted…", "header.X Y": "1"}},
+    },
+    "a header of two lines": on_rest(**{"header.X-Key": "planted\nX-Other: 1"}),
+    "properties of another type": on_rest(
+        **{
+            "oauth2-server-uri": "planted",
+            "rest-page-size": "planted",
+            "rest.signing-name": "planted ",
+            "rest.sigv4-enabled": "planted",
+            "s3.anonymous": "planted",
+            "s3.connect-timeout": "0",
+            "s3.proxy-uri": "http://me:planted@[::1",
+            "s3.request-timeout": "60s",
+        }
+    ),
     "a webhook without an address": {**ON_LOCAL, "notify": {"secret": WEBHOOK_SECRET}},
     "a webhook that is no address": {**ON_LOCAL, "notify": {"url": "hooks.example.com/planted"}},
     "a webhook with a line break at its end": {**ON_LOCAL, "notify": {"url": "https://hooks.example.com/planted\n"}},
@@ -125,6 +173,21 @@ ENDPOINTS: Final[Mapping[str, Json]] = {
         "namespace": "shop",
         "catalog": {"catalog_type": LOCAL, "warehouse": "s3://lake/x"},
     },
+    "a directory of two lines": {"namespace": "shop", "catalog": {"catalog_type": LOCAL, "warehouse": "/lake\n"}},
+    "a directory that a shell would find": {
+        "namespace": "shop",
+        "catalog": {"catalog_type": LOCAL, "warehouse": "~/x"},
+    },
+    "a bucket that no address can have": {**ON_S3, "bucket": "[planted]"},
+    "a prefix of two lines": {**ON_S3, "prefix": "planted\nx"},
+    "a null character": {**ON_S3, "catalog": {**SQL_CATALOG, "password": "planted\0"}},
+    "older keys that headers cannot have": {
+        **ON_S3,
+        "credentials": None,
+        "aws_access_key_id": "plänted",
+        "aws_secret_access_key": "planted",
+    },
+    "a config that is nested too deeply": nested(300),
     "a directory with signs of URIs": {"namespace": "shop", "catalog": {"catalog_type": LOCAL, "warehouse": "/lake?#"}},
     "a role's keys that are not there": {
         **ON_S3,

@@ -19,7 +19,7 @@ from pyiceberg.io import load_file_io
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from connector.config.catalog import GlueCatalog, LocalCatalog, RestCatalog
+from connector.config.catalog import GlueCatalog, LocalCatalog, RestCatalog, SqlCatalog
 from connector.config.credentials import AwsCredentials, MachineCredentials
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.secret import Secret
@@ -509,3 +509,15 @@ def test_a_location_holds_no_character_that_a_uri_could_trip_over(table: str, re
 )
 def test_no_two_tables_share_a_location(one: TableIdentifier, other: TableIdentifier) -> None:
     assert table_location(on_s3(GlueCatalog()), one) != table_location(on_s3(GlueCatalog()), other)
+
+
+@pytest.mark.parametrize(
+    "parameter", ["sslmode=planned", "connect_timeout=soon", "keepalives=on", "service=nowhere", "require_auth=none,x"]
+)
+def test_a_parameter_with_a_wrong_value_is_named(parameter: str) -> None:
+    catalog = SqlCatalog(f"postgresql://flow@{free_address()}/lake?{parameter}")
+    with pytest.raises(UserError, match=r"cannot be reached with these parameters: .*(invalid|bad|not found)") as error:
+        open_catalog(EndpointConfig(namespace="ns", catalog=catalog, credentials=KEYS, bucket="b", region="us-east-1"))
+    if parameter.startswith("sslmode"):
+        text = re.sub(r"127.0.0.1:\d+", "…", str(error.value))
+        check_text(SNAPSHOTS, "SQL: a parameter with a wrong value", text, {})

@@ -4,6 +4,7 @@ import uuid
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from http import HTTPStatus
 from threading import Barrier
 
 import pytest
@@ -34,6 +35,7 @@ from connector.model.owner import Owner
 from connector.model.table_identifier import TableIdentifier
 from support.arranged_tables import AT, check_arrangements, publish
 from support.bindings import MATERIALIZATION
+from support.fault_proxy import GENUINE, Fault, Request, fault_proxy
 from support.rest_catalog import RestCatalogServer
 from support.tables import alterer
 
@@ -84,6 +86,22 @@ def test_a_table_is_created_altered_and_replaced(rest_catalog: RestCatalogServer
     after = catalog.load_table(path)
     assert after.metadata.table_uuid == table.metadata.table_uuid
     assert [field.name for field in after.spec().fields] == ["note"]
+
+
+def test_a_namespace_that_the_server_hides_need_not_be_created(
+    rest_catalog: RestCatalogServer, path: TableIdentifier
+) -> None:
+    def hide(request: Request) -> Fault:
+        asks = request.method in ("GET", "HEAD") and request.path.endswith(f"/namespaces/{path.namespace}")
+        return Fault(0, HTTPStatus.NOT_FOUND) if asks else GENUINE
+
+    connect(rest_catalog).create_namespace(path.namespace)
+    with fault_proxy(rest_catalog.uri) as proxy:
+        proxy.choose = hide
+        catalog = open_rest(RestCatalog(proxy.uri, str(rest_catalog.warehouse)), {})
+        fit(catalog, Target(path, V0, (ID,), {}, replaces=False))
+        assert proxy.fired
+    assert connect(rest_catalog).table_exists(path)
 
 
 def test_partitions_and_the_order_of_a_table_change(rest_catalog: RestCatalogServer, path: TableIdentifier) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Final
 import pytest
 
 from support.connector_process import Process
+from support.jars import REPOSITORY
 from support.readers import local_catalog
 from support.runtime import Runtime
 from support.snapshots import check_text
@@ -18,6 +19,7 @@ from support.snapshots import check_text
 pytestmark = pytest.mark.long
 
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "machine_errors.json"
+WITH_PACKAGES: Final = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
 FULL: Final = "/dev/full"
 
 
@@ -56,6 +58,27 @@ def test_a_command_that_reads_stdin_needs_it(name: str, arguments: list[str]) ->
     ended = run("<&-", *arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
     assert ended.returncode == 1
     check_text(SNAPSHOTS, name, ended.stderr.partition(" error ")[2], {})
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["spec"],
+        ["--version"],
+        ["check", "--config", "gone.json"],
+        ["plan"],
+        ["inspect", "--config", "gone.json"],
+        ["maintain", "all", "--config", "gone.json"],
+        ["fence", "show", "--config", "gone.json", "--table", "shop.orders"],
+        ["demo"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_a_command_that_cannot_print_is_no_success(arguments: list[str], tmp_path: Path) -> None:
+    ended = run(">&-", *arguments, stdin=subprocess.DEVNULL, cwd=tmp_path, env=WITH_PACKAGES)
+    assert ended.returncode == 1
+    check_text(SNAPSHOTS, "a command with a closed stdout", ended.stderr.partition(" error ")[2], {})
+    assert not [*tmp_path.iterdir()]
 
 
 @pytest.mark.parametrize(

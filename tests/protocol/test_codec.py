@@ -1,4 +1,5 @@
 import json
+from hashlib import sha256
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -385,3 +386,12 @@ def test_offsets_that_are_too_long_are_left_out() -> None:
     sources = {f"acmeCo/orders/pivot=00;{SUFFIX}/a.v1": {"readThrough": "7"}}
     sources |= {f"acmeCo/many/pivot={n:02x};{SUFFIX}/b.v1": {"readThrough": "7"} for n in range(50)}
     assert [*request.StartCommit({"sources": sources}).describe_offsets(1_000)] == ["a.v1"]
+
+
+@pytest.mark.parametrize("number", ["18446744073709551616", "-9223372036854775809", "7" * 4_000, "1.5e300"])
+def test_a_checkpoint_may_have_any_number(number: str) -> None:
+    lines = [f'{{"startCommit":{{"runtimeCheckpoint":{{"at":{at}}}}}}}'.encode() for at in (number, "1", number)]
+    messages = [decode_request(line) for line in lines]
+    digests = [message.digest_checkpoint() for message in messages if isinstance(message, request.StartCommit)]
+    assert digests[0] == digests[2] != digests[1]
+    assert digests[1] == sha256(b'{"at":1}').hexdigest()[:16]

@@ -190,7 +190,15 @@ def _read_answer(error: Exception) -> str:
     return first_line(str(error.orig)) if isinstance(error, DBAPIError) else ""
 
 
+# What libpq and psycopg say of the value of a parameter, before they ask the server.
+BAD_PARAMETER: Final = ("connection is bad: invalid", "invalid integer value", "definition of service", "bad value for")
+
 SQL_ERRORS: Final[ErrorTable] = (
+    Entry(
+        is_a(OperationalError, ProgrammingError, saying=BAD_PARAMETER, read=_read_answer),
+        UserError,
+        "{place} cannot be reached with these parameters: {answer}. Correct them in /catalog/uri.",
+    ),
     Entry(
         is_a(ProgrammingError, InternalError),
         UserError,

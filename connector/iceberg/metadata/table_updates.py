@@ -43,6 +43,9 @@ QUOTED_CHARACTERS: Final = 60  # of a value
 _CORRECT: Final = "Correct it in the table (in Spark: ALTER TABLE … SET or UNSET TBLPROPERTIES …)."
 _OTHER_TABLE: Final = "Give the binding another table, which is not encrypted: the files of this one stay encrypted."
 _LAST_ADDED: Final = -1
+_IN_A_STORE: Final = re.compile(
+    r"(?:file:|(?:s3[an]?|oss|gs|gcs|abfss?|wasbs?|hdfs|viewfs)://[^/\[\]]*)?/[^\0]*", re.DOTALL | re.IGNORECASE
+)
 _LOCATION: Final = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:)?/[^#?]*", re.DOTALL)
 
 
@@ -174,6 +177,11 @@ def check_properties(properties: Mapping[str, str]) -> None:
         if (path := given.get(name)) and not is_location(path):
             raise ValueError(
                 f"{name} is {path!r}; it must be an absolute location without # and ?, such as s3://bucket/directory"
+            )
+        if path and not _IN_A_STORE.fullmatch(path):
+            raise ValueError(
+                f"{name} is {path!r}; it must be a location in a store that PyIceberg knows: s3, gs, abfss, hdfs or "
+                "file, such as s3://bucket/directory"
             )
     for name in SWITCHES:
         with _demand(given, name, "must be true or false"):
