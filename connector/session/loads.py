@@ -21,6 +21,7 @@ from connector.encoding.lines.key_tables import KEY
 from connector.encoding.lines.load_lines import key_table, parse_loads
 from connector.encoding.lines.row_lines import Lines
 from connector.encoding.live_rows.lineage_columns import NO_ROW_ID, ROW_ID_FIELD
+from connector.encoding.search.last_changes import find_last_changes
 from connector.encoding.search.located_rows import write_located
 from connector.encoding.search.rows_of_keys import Mask, RowsOfKeys, choose_newest
 from connector.host import facts
@@ -131,7 +132,8 @@ class TransactionLoads:
             source = self._new_source(layout, ".arrow")
             keys = gathered.store(source, layout)
             groups = self._search(table.binding, layout, source, view)
-            newest = choose_newest([group.rows for group in groups], len(keys))
+            find_changes = partial(find_last_changes, layout.io, view.files)
+            newest = choose_newest([group.rows for group in groups], len(keys), find_changes)
             for group, are_newest in zip(groups, newest, strict=True):
                 yield from _read_answers(group, are_newest, layout.io)
             if any(len(group.rows) for group in groups):
