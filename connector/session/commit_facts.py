@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
 
 from connector.host import facts
 from connector.host.errors import ConnectorError, FencedError, SignInError
@@ -19,6 +20,7 @@ from connector.host.facts import (
     TreatedValues,
 )
 from connector.iceberg.commits.outcomes import Committed, Failed, Outcome
+from connector.iceberg.commits.snapshot import SUMMARY_FENCE
 from connector.model.invalid_values import Tally
 from connector.model.state import StagedCommit
 
@@ -61,9 +63,9 @@ def _report_outcome(outcome: Outcome) -> None:
 
 
 def _report_commit(table: str, committed: Committed, metadata: TableMetadata) -> None:
-    summary = _read_summary(metadata)
+    summary = _find_summary(metadata, committed.staged[-1])
     size = sum(commit.size for commit in committed.staged)
-    added = int(summary.get("added-files-size", size))  # of data files and delete files
+    added = _read_count(summary, "added-files-size", size)  # of data files and delete files
     _emit(
         CommittedRows(
             table,
@@ -71,18 +73,30 @@ def _report_commit(table: str, committed: Committed, metadata: TableMetadata) ->
             files=sum(commit.file_count for commit in committed.staged),
             size=size,
             deleted_rows=sum(commit.located.rows for commit in committed.staged if commit.located),
-            delete_files=int(summary.get("added-delete-files", 0)),
+            delete_files=_read_count(summary, "added-delete-files"),
             delete_size=added - size,
             seconds=committed.seconds,
         )
     )
-    data_files, delete_files = (int(summary.get(f"total-{kind}-files", 0)) for kind in ("data", "delete"))
+    current = _read_summary(metadata.current_snapshot())
+    data_files, delete_files = (_read_count(current, f"total-{kind}-files") for kind in ("data", "delete"))
     _emit(TableState(table, len(metadata.snapshots), data_files, delete_files))
 
 
-def _read_summary(metadata: TableMetadata) -> dict[str, str]:
-    snapshot = metadata.current_snapshot()
+def _find_summary(metadata: TableMetadata, staged: StagedCommit) -> dict[str, str]:
+    """Return the summary of the snapshot that has this commit. Other writers may have committed since."""
+    summaries = map(_read_summary, reversed(metadata.snapshots))
+    return next((summary for summary in summaries if summary.get(SUMMARY_FENCE) == staged.next), {})
+
+
+def _read_summary(snapshot: Snapshot | None) -> dict[str, str]:
     return snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
+
+
+def _read_count(summary: Mapping[str, str], name: str, default: int = 0) -> int:
+    """Return a number of a summary. Another writer may have written something else."""
+    text = summary.get(name, "")
+    return int(text) if text.isdecimal() else default
 
 
 def _find_reason(error: ConnectorError) -> CommitFailure:

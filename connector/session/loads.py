@@ -22,6 +22,7 @@ from connector.encoding.lines.key_tables import KEY
 from connector.encoding.lines.load_lines import key_table, parse_loads
 from connector.encoding.lines.row_lines import Lines
 from connector.encoding.live_rows.lineage_columns import NO_ROW_ID, ROW_ID_FIELD
+from connector.encoding.search.last_changes import find_last_changes
 from connector.encoding.search.located_rows import write_located
 from connector.encoding.search.rows_of_keys import Mask, RowsOfKeys, choose_newest
 from connector.host import facts
@@ -210,8 +211,11 @@ class TransactionLoads:
                 raise outcome
         searched = iter([outcome for outcome in outcomes if isinstance(outcome, SearchedGroup)])
         for of_table in searches:
-            found = [group.fetch(of_table.layout.io) for group in islice(searched, len(of_table.groups))]
-            yield FoundInTable(of_table, found, choose_newest([group.rows for group in found], len(of_table.keys)))
+            io = of_table.layout.io
+            found = [group.fetch(io) for group in islice(searched, len(of_table.groups))]
+            find_changes = partial(find_last_changes, io, of_table.view.files)
+            newest = choose_newest([group.rows for group in found], len(of_table.keys), find_changes)
+            yield FoundInTable(of_table, found, newest)
 
     def _locate(self, found: FoundInTable) -> Found:
         """Stage all found rows, and describe the newest ones of the keys, which the runtime has got."""

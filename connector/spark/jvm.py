@@ -34,6 +34,7 @@ LESS_MEMORY: Final = "give it more, or run fewer tasks at once (spark.master in 
 SEE_LOG: Final = "With LOG_LEVEL=debug, the connector logs the output of Spark's processes."
 _ENVIRONMENT: Final = threading.Lock()  # held while this process's environment names a gateway
 _HEAP_RAN_OUT: Final = "java.lang.OutOfMemoryError"
+_NO_THREAD: Final = f"{_HEAP_RAN_OUT}: unable to create native thread"
 STACK_FRAMES: Final = ("\tat ", "\t... ")
 
 
@@ -114,7 +115,12 @@ class Jvm:
                 "it was killed (SIGKILL, exit status 137), probably by the kernel because the memory of its machine or "
                 f"container ran out: {LESS_MEMORY}. The kernel's log (dmesg) names the processes that it has killed."
             )
-        if _HEAP_RAN_OUT in (said := self.last_words.rstrip(".")):
+        if _NO_THREAD in (said := self.last_words.rstrip(".")):
+            return (
+                f"{said}. Its machine or container allows no more threads, or has no memory for them. Let the "
+                "container have at least 512 processes and threads (--pids-limit of Docker)."
+            )
+        if _HEAP_RAN_OUT in said:
             return f"{said}. Raise spark.driver.memory in /advanced/spark, and the memory of the container with it."
         return f"{said}. {SEE_LOG}"
 

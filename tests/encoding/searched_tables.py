@@ -13,7 +13,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.types import PrimitiveType
 
 from connector.encoding.lines.key_tables import keys_of_texts
-from connector.encoding.live_rows.lineage_columns import ROW_ID
+from connector.encoding.live_rows.lineage_columns import ROW_ID, SEQUENCE_NUMBER
 from connector.encoding.live_rows.position_deletes import write_position_deletes
 from connector.encoding.search.row_search import SearchedFile, search
 from connector.encoding.search.searched_keys import Keys
@@ -49,7 +49,7 @@ class SearchedTable:
         assert table["key"].to_pylist() == list(keys), "every key fits"
         arrays = {f"k{place}": table.column(place) for place in range(len(self.types))}
         arrays |= {"flow_document": pa.array(documents, pa.string())} | columns
-        ids = {"flow_document": DOCUMENT_ID, "_row_id": ROW_ID} | {
+        ids = {"flow_document": DOCUMENT_ID, "_row_id": ROW_ID, "_last_updated_sequence_number": SEQUENCE_NUMBER} | {
             f"k{place}": 10 + place for place in range(len(self.types))
         }
         fields = [

@@ -71,6 +71,7 @@ class Source:
     def expected(self) -> dict[int, tuple[int | None, int | None]]:
         """By the value of `id`: the row's id, and the number of its last change."""
         assert self.lineage
+        assert self.lineage.first_row_id is not None
         return {
             self.first_id + position: (
                 _first(self.row_ids, position, self.lineage.first_row_id + position),
@@ -124,9 +125,12 @@ def test_new_files_have_what_the_sources_say_and_else_what_these_inherit(
     assert by_name["_last_updated_sequence_number"] == (b"2147483539", pa.int64(), True)
 
 
-def test_rows_without_ids_get_no_columns(tmp_path: Path) -> None:
-    [table] = compact(tmp_path, [Source(0, None), Source(10, None)])
-    assert table.column_names == ["id", "text"]
+def test_rows_without_ids_get_the_numbers_of_their_last_changes(tmp_path: Path) -> None:
+    """Of format version 2: a Load has to know which of several rows of a key is the newest."""
+    sources = [Source(0, RowLineage(None, 4)), Source(10, RowLineage(None, 9), changed=[3, None] * 5, deleted=(0, 2))]
+    [table] = compact(tmp_path, sources)
+    assert table.column_names == ["id", "text", "_last_updated_sequence_number"]
+    assert table["_last_updated_sequence_number"].to_pylist() == [*[4] * 10, 9, *[9, 3] * 3, 9]
 
 
 def test_sources_with_and_without_ids_become_different_files(tmp_path: Path) -> None:

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connector.encoding.search.rows_of_keys import RowsOfKeys, choose_newest
+from connector.encoding.search.rows_of_keys import Numbers, RowsOfKeys, choose_newest
 
 KEYS = 6
-Row = tuple[int, int, int, int]
+Row = tuple[int, int, int, int]  # the file's place, the key's, the position, the row id
+CHANGES = (5, 3, 3, 7)  # the commits that last changed the rows at each position, from the first on
 rows = st.tuples(st.integers(0, 3), st.integers(0, KEYS - 1), st.integers(0, 9), st.integers(-1, 2**40))
 
 
@@ -19,15 +20,23 @@ def rows_of(found: list[Row]) -> RowsOfKeys:
     return RowsOfKeys(files, keys, positions, ids if found else None)
 
 
+def find_changes(found: RowsOfKeys) -> Numbers:
+    return np.array(CHANGES)[found.positions % len(CHANGES)]
+
+
+def age(row: Row) -> tuple[int, Row]:
+    return CHANGES[row[2] % len(CHANGES)], row
+
+
 @given(st.lists(st.lists(rows, unique_by=lambda row: row[:3]), min_size=1))
-def test_the_newest_row_of_a_key_is_the_last_one_of_its_last_file(found: list[list[Row]]) -> None:
+def test_the_newest_row_of_a_key_is_that_of_the_last_commit_and_there_the_last_one(found: list[list[Row]]) -> None:
     parts = [
         [(10 * place + file, key, position, number) for file, key, position, number in part]
         for place, part in enumerate(found)
     ]
     together = [row for part in parts for row in part]
-    expected = [max((row for row in together if row[1] == key), default=None) for key in range(KEYS)]
-    masks = choose_newest([rows_of(part) for part in parts], KEYS)
+    expected = [max((row for row in together if row[1] == key), key=age, default=None) for key in range(KEYS)]
+    masks = choose_newest([rows_of(part) for part in parts], KEYS, find_changes)
     assert [*map(len, masks)] == [*map(len, parts)]
     chosen = compress(together, chain.from_iterable(masks))
     assert sorted(chosen) == sorted(row for row in expected if row)

@@ -155,6 +155,18 @@ def test_a_data_file_without_rows_leaves_the_table_with_its_delete_files(catalog
     assert values_of(catalog) == {1: "b", 2: "c", 3: "a", 4: "a"}
 
 
+def test_deletes_of_rows_that_a_file_does_not_have_drop_no_file(catalog: Catalog) -> None:
+    """Another engine's delete file may have wrong positions. Readers ignore them."""
+    land(catalog, {1: "a", 2: "a"})
+    [file] = listed(catalog, DataFileContent.DATA)
+    delete_position(catalog.load_table(PATH), file.data_file.file_path, 7)
+    land(catalog, {1: "b"})
+    assert values_of(catalog) == {1: "b", 2: "a"}
+    land(catalog, {2: "b"})
+    assert values_of(catalog) == {1: "b", 2: "b"}
+    assert file.data_file.file_path not in {each.data_file.file_path for each in listed(catalog, DataFileContent.DATA)}
+
+
 def test_a_large_manifest_is_not_written_again_to_drop_one_file(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,7 @@
 """Expired snapshots go with what only they referred to; whatever else anybody can reach stays, whoever is faster."""
 
 import logging
+import re
 import time
 import uuid
 from collections.abc import Callable
@@ -19,11 +20,18 @@ from pyiceberg.exceptions import (
     ServiceUnavailableError,
 )
 from pyiceberg.table import Table
-from pyiceberg.table.statistics import StatisticsFile
-from pyiceberg.table.update import AddSnapshotUpdate, AssertTableUUID, RemoveSnapshotsUpdate
+from pyiceberg.table.statistics import PartitionStatisticsFile, StatisticsFile
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertTableUUID,
+    RemoveSnapshotsUpdate,
+    SetPartitionStatisticsUpdate,
+)
 
+from connector.config.catalog import RestCatalog
 from connector.host.errors import CommitUnknownError, ConnectorError, RetryableError, SignInError, UserError
 from connector.host.logs import FIELDS
+from connector.iceberg.catalogs.rest import open_rest
 from connector.iceberg.commits import commit, fence
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.maintenance import retry_commits
@@ -40,6 +48,7 @@ from connector.iceberg.metadata.stored_files import DELETE_OLD_METADATA
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
+from support.rest_catalog import RestCatalogServer
 from support.snapshots import check_text
 from support.staged_files import leave_behind, place_of, stage
 from support.tables import ID_ONLY, foreign_table, ids_of, local_catalog, record_property
@@ -154,6 +163,36 @@ def test_statistics_go_with_the_snapshots_that_had_them(catalog: Catalog) -> Non
     assert {Path(location).name for location in planned} >= {f"{each.snapshot_id}.stats" for each in expired}
     assert expire_snapshots(catalog, PATH) == len(planned)
     assert files(catalog, "metadata", "*.stats") == {f"{each.snapshot_id}.stats" for each in kept}
+
+
+def test_statistics_of_partitions_go_with_the_snapshots_that_had_them(catalog: Catalog) -> None:
+    expire_with_statistics_of_partitions(catalog)
+
+
+@pytest.mark.catalog
+def test_statistics_of_partitions_go_from_a_rest_catalog(rest_catalog: RestCatalogServer) -> None:
+    """Its server removes them with the snapshots."""
+    with open_rest(RestCatalog(rest_catalog.uri, str(rest_catalog.warehouse)), {}) as catalog:
+        foreign_table(catalog, PATH, properties=NOTHING_OLD)
+        expire_with_statistics_of_partitions(catalog)
+        catalog.drop_table(PATH)
+
+
+def expire_with_statistics_of_partitions(catalog: Catalog) -> None:
+    for number in range(3):
+        land(catalog, number)
+    *expired, kept = [snapshot.snapshot_id for snapshot in table_of(catalog).snapshots()]
+    for snapshot_id in (*expired, kept):
+        location = f"{table_of(catalog).location()}/metadata/{snapshot_id}-partitions.parquet"
+        place_of(location).write_bytes(b"")
+        file = PartitionStatisticsFile(snapshot_id=snapshot_id, statistics_path=location, file_size_in_bytes=0)
+        added = SetPartitionStatisticsUpdate(partition_statistics=file)
+        catalog.commit_table(table_of(catalog), (), (added,))
+    planned = plan_expiry(table_of(catalog)).locations
+    assert {f"{each}-partitions.parquet" for each in expired} <= {Path(location).name for location in planned}
+    assert expire_snapshots(catalog, PATH) == len(planned)
+    assert files(catalog, "metadata", "*-partitions.parquet") == {f"{kept}-partitions.parquet"}
+    assert [file.snapshot_id for file in table_of(catalog).metadata.partition_statistics] == [kept]
 
 
 @pytest.mark.parametrize("content", [b"", b'{"format-version": 2, "table-uuid": "x'])
@@ -553,6 +592,14 @@ def test_a_clock_that_is_behind_the_tables_expires_nothing(catalog: Catalog, mon
         lambda metadata, _: [metadata.snapshots[0].snapshot_id],
     )
     assert expire_snapshots(catalog, PATH) == 0
+    monkeypatch.setattr(
+        "connector.iceberg.maintenance.expire_snapshots.find_expired",
+        lambda metadata, _: [metadata.snapshots[0].snapshot_id],
+    )
+    with pytest.raises(RetryableError) as raised:
+        expire_all_snapshots(catalog, PATH, lambda: False)
+    text = re.sub(r"is \d+\.\d s", "is N s", str(raised.value))
+    check_text(ERRORS, "expire: a clock that is behind the table's", text, {})
     assert len(table_of(catalog).snapshots()) == 2
 
 

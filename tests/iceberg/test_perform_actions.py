@@ -194,6 +194,15 @@ def test_time_that_ends_while_manifests_are_planned_merges_none(
     assert catalog.load_table(PATH).metadata_location == before
 
 
+def test_time_that_ends_while_it_turns_out_that_no_manifests_are_to_be_merged_does_not_matter(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    land(catalog, {1: "a"})
+    answers = chain([False], repeat(True))
+    monkeypatch.setattr(Budget, "is_late", lambda _: next(answers))
+    assert is_finished(perform(catalog, Action.MANIFESTS))
+
+
 def test_an_expiry_that_is_committed_when_the_time_ends_deletes_its_files(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -280,11 +280,22 @@ def test_rows_that_get_their_ids_during_a_compaction_keep_them(
     assert row_ids(catalog.load_table(PATH), duckdb_reader) == given
 
 
-def test_a_table_with_a_column_of_the_name_of_the_ids_is_not_compacted(catalog: Catalog) -> None:
-    fit(catalog, ID, NewColumn("n", "_ROW_ID", LongType(), False, "", False), format_version=3, properties=EAGER)
+@pytest.mark.parametrize(
+    ("version", "name", "groups"),
+    [
+        (2, "_ROW_ID", 1),
+        (2, "_Last_Updated_Sequence_Number", 0),
+        (3, "_ROW_ID", 0),
+        (3, "_Last_Updated_Sequence_Number", 0),
+    ],
+)
+def test_a_table_with_a_column_of_the_name_of_one_of_row_lineage_is_not_compacted(
+    catalog: Catalog, version: int, name: str, groups: int
+) -> None:
+    fit(catalog, ID, NewColumn("n", name, LongType(), False, "", False), format_version=version, properties=EAGER)
     for number in range(3):
         land(catalog, number)
-    assert compact(catalog, PATH).groups == 0
+    assert compact(catalog, PATH).groups == groups
 
 
 @pytest.mark.parametrize(("name", "keeps_ids"), [("note", True), ("_ROW_ID", False)])
@@ -315,6 +326,26 @@ def test_conversions_leave_the_ids_alone(catalog: Catalog, duckdb_reader: duckdb
     assert row_ids(catalog.load_table(PATH), duckdb_reader) == {str(number): row for number, row in before.items()}
     fit(catalog, replace(ID, former="id"))
     assert row_ids(catalog.load_table(PATH), duckdb_reader) == before
+
+
+def test_rows_that_were_compacted_before_an_upgrade_keep_the_numbers_of_their_last_changes(
+    catalog: Catalog, duckdb_reader: duckdb.DuckDBPyConnection
+) -> None:
+    fit(catalog, properties=EAGER)
+    for number in range(4):
+        land(catalog, number)
+    compact(catalog, PATH)
+    table = catalog.load_table(PATH)
+    assert len(files(catalog)) == 1
+    assert {row["id"] for row in table.scan().to_arrow().to_pylist()} == set(range(4))
+    query = f"SELECT id FROM iceberg_scan('{table.metadata_location}')"
+    assert {number for (number,) in duckdb_reader.sql(query).fetchall()} == set(range(4))
+    upgrade_to_version_3(catalog, PATH)
+    land(catalog, 4)
+    rows = row_ids(catalog.load_table(PATH), duckdb_reader)
+    assert {number: change for number, (_, change) in rows.items()} == {0: 1, 1: 2, 2: 3, 3: 4, 4: 6}
+    compact(catalog, PATH)
+    assert row_ids(catalog.load_table(PATH), duckdb_reader) == rows
 
 
 @pytest.mark.parametrize(("name", "kept_aside"), [("note", False), ("_row_id", True)])

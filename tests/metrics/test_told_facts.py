@@ -3,11 +3,13 @@
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import pytest
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, ServiceUnavailableError
+from pyiceberg.table.snapshots import Operation, Summary
 
 from connector.evolution.table_change import COMPACTION_PROPERTY
 from connector.host import facts
@@ -15,12 +17,14 @@ from connector.host.errors import RetryableError
 from connector.host.facts import (
     COMPACT_DATA_FILES,
     AttemptFailure,
+    CommittedRows,
     CompactionDebt,
     Fact,
     FullSpool,
     MaintainedFiles,
     MaintenanceRun,
     RefreshedCredentials,
+    TableState,
 )
 from connector.host.refresh import Lease, Refreshed
 from connector.iceberg.commits import commit, commit_errors
@@ -31,6 +35,7 @@ from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.metadata.retention import MAX_AGE
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
+from connector.session.commit_facts import report_outcomes
 from connector.spark.ledger import Ledger
 from connector.spark.spool import Spool
 from protocol.request import Store
@@ -112,6 +117,24 @@ def test_maintenance_is_told_with_its_files(told: list[Fact], tmp_path: Path) ->
     [files] = [fact for fact in told if isinstance(fact, MaintainedFiles)]
     assert (files.table, files.action) == ("shop.orders", facts.EXPIRE_SNAPSHOTS)
     assert files.files > 0
+
+
+def test_odd_numbers_of_another_engine_stop_no_report(told: list[Fact], tmp_path: Path) -> None:
+    """The answer to a commit may already have a later one."""
+    catalog, path = local_catalog(tmp_path), TableIdentifier("shop", "orders")
+    foreign_table(catalog, path)
+    [landed] = commit.try_commits(catalog, [stage(catalog, path, WRITER, 1, 2)])
+    assert isinstance(landed, Committed)
+    assert landed.commit
+    odd = dict.fromkeys(("added-files-size", "added-delete-files", "total-data-files", "total-delete-files"), "many")
+    ours = landed.commit.after.snapshots[-1]
+    later = ours.model_copy(update={"snapshot_id": 7, "summary": Summary(Operation.APPEND, **odd)})
+    after = landed.commit.after.model_copy(update={"snapshots": [ours, later], "current_snapshot_id": 7})
+    report_outcomes([replace(landed, commit=replace(landed.commit, after=after))])
+    [committed] = [fact for fact in told if isinstance(fact, CommittedRows)]
+    assert (committed.rows, committed.files, committed.delete_files, committed.delete_size) == (2, 1, 0, 0)
+    [state] = [fact for fact in told if isinstance(fact, TableState)]
+    assert (state.snapshots, state.data_files, state.delete_files) == (2, 0, 0)
 
 
 def test_compaction_is_told_with_its_debt(told: list[Fact], tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 import json
 import pickle
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -32,6 +30,7 @@ from connector.spark.table_files import TableLayout
 from encoding import searched_tables
 from encoding.searched_tables import IO
 from protocol.request import Flush, Load, StartCommit
+from support.recording_spark import RecordingSpark
 from support.small_disk import SIZE, small_disk
 
 
@@ -49,21 +48,6 @@ def test_a_disk_without_room_for_the_keys_is_told(tmp_path: Path) -> None:
         loads.add(Load(0, 1, 1, (b'{"load":{"key":["%b"]}}\n' % (b"x" * 2 * SIZE),)))
         with pytest.raises(UserError, match=r"no temporary file for the keys of Loads can be made: .*No space left"):
             list(loads.answer())
-
-
-class RecordingSpark:
-    """Runs the calls of a job here, and keeps the things that Spark would write to a file on their way."""
-
-    is_local = True
-
-    def __init__(self) -> None:
-        self.jobs: list[Sequence[Any]] = []
-
-    def map_shares(self, call: Callable[[Iterable[Any]], Iterable[Any]], things: Sequence[Any]) -> Future[list[Any]]:
-        self.jobs.append(things)
-        outcomes: Future[list[Any]] = Future()
-        outcomes.set_result([*call(things)])
-        return outcomes
 
 
 def test_the_row_id_of_a_key_is_that_of_its_newest_row(tmp_path: Path) -> None:

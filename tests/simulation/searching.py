@@ -6,13 +6,16 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pytest
 from pyiceberg.io import FileIO
 
 from connector.encoding.live_rows import deleted_rows
 from connector.encoding.live_rows.deleted_rows import find_deleted_rows
+from connector.encoding.search.last_changes import PENDING
 from connector.encoding.search.row_search import FoundRows, SearchedFile
+from connector.encoding.search.rows_of_keys import RowsOfKeys
 from connector.encoding.search.searched_keys import Keys
 from connector.host.refresh import Lease, Refreshed
 from connector.iceberg.bound_table import BoundTable
@@ -40,6 +43,12 @@ def search(io: FileIO, file: SearchedFile, keys: Keys, *, with_documents: bool) 
     positions, places = rows[lives], places[lives]
     documents = pa.array([f'"{names[position]}"' for position in positions], pa.string()) if with_documents else None
     yield FoundRows(places, positions, documents)
+
+
+def find_last_changes(_: FileIO, files: Sequence[SearchedFile], rows: RowsOfKeys) -> npt.NDArray[np.int64]:
+    """Stands for the numbers that compacted files have for their rows: all have that of the file."""
+    numbers = [file.lineage.sequence_number if file.lineage else PENDING for file in files]
+    return np.array(numbers, np.int64)[rows.files]
 
 
 class SearchWithoutSpark:
@@ -78,6 +87,7 @@ def search_names(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(searching, "search", search)
     for opening in (search_job, stored_keys, table_files):
         patch.setattr(opening, "open_file_io", lambda _: Actor.present and Actor.present.store)
+    patch.setattr(loads, "find_last_changes", find_last_changes)
     patch.setattr(loads, "shutil", SimpleNamespace(rmtree=lambda _: None))
     patch.setattr(search_job, "gc", SimpleNamespace(collect=lambda: None))
     # Another run of the same schedule has the same names, and must read the same objects.

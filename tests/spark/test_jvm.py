@@ -56,17 +56,27 @@ def test_a_jvm_that_ends_while_it_starts_is_told_with_its_last_words(tmp_path: P
     check_text(SNAPSHOTS, "a JVM that does not start", str(error.value), {})
 
 
-def test_a_jvm_whose_heap_is_too_small_is_told_with_its_setting(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("a JVM with too small a heap", "Java heap space"),
+        (
+            "a JVM without threads",
+            "unable to create native thread: possibly out of memory or process/resource limits reached",
+        ),
+    ],
+)
+def test_a_jvm_that_lacks_heap_or_threads_is_told_with_the_setting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, said: str
 ) -> None:
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
-    java.write_text("#!/bin/sh\necho java.lang.OutOfMemoryError: Java heap space\nexit 3\n")
+    java.write_text(f"#!/bin/sh\necho java.lang.OutOfMemoryError: {said}\nexit 3\n")
     java.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with started(tmp_path) as running, pytest.raises(RetryableError) as error:
         running.wait()
-    check_text(SNAPSHOTS, "a JVM with too small a heap", str(error.value), {})
+    check_text(SNAPSHOTS, name, str(error.value), {})
 
 
 def test_a_jvm_that_does_not_come_up_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,9 @@
 
 In a file of new rows these columns are missing, and readers take the values from the table's metadata. The metadata
 knows only files, so a file of older rows needs the columns. Where a value is null, readers take that of the metadata.
+
+In tables of format version 2, rows have no ids, and other engines ignore the number of the last change. Loads need it:
+a key may have several rows, and they return the newest one.
 """
 
 from collections.abc import Container
@@ -18,11 +21,11 @@ from connector.encoding.values.column_types import column_id
 
 # Iceberg reserves these ids. The columns are in no schema of a table.
 ROW_ID: Final = 2147483540
-_SEQUENCE_NUMBER: Final = 2147483539  # of the last change
+SEQUENCE_NUMBER: Final = 2147483539  # of the last change
 
 LINEAGE_COLUMNS: Final = tuple(
     TargetColumn(number, name, LongType(), required=False, source_id=number, source_type=LongType())
-    for number, name in ((ROW_ID, "_row_id"), (_SEQUENCE_NUMBER, "_last_updated_sequence_number"))
+    for number, name in ((ROW_ID, "_row_id"), (SEQUENCE_NUMBER, "_last_updated_sequence_number"))
 )
 NO_ROW_ID: Final = -1  # where arrays of ids have no nulls
 ROW_ID_FIELD: Final = arrow_field(LINEAGE_COLUMNS[0], pa.int64())
@@ -34,7 +37,12 @@ def lineage_columns(lineage: RowLineage | None, source: Container[int] = ()) -> 
 
     A file that waits for its commit has no lineage yet, but the ids of updated rows.
     """
-    return LINEAGE_COLUMNS if lineage else tuple(column for column in LINEAGE_COLUMNS if column.id in source)
+    has_ids = lineage is not None and lineage.first_row_id is not None
+    return tuple(
+        column
+        for column in LINEAGE_COLUMNS
+        if column.id in source or (has_ids if column.id == ROW_ID else lineage is not None)
+    )
 
 
 def fill_lineage(
@@ -46,12 +54,17 @@ def fill_lineage(
     """
     if lineage is None:
         return rows
-    inherited = {
-        ROW_ID: lambda: pa.array(lineage.first_row_id + positions),
-        _SEQUENCE_NUMBER: lambda: pa.array(np.full(len(positions), lineage.sequence_number)),
-    }
     for place, field in enumerate(rows.schema):
         values = rows.column(place)
-        if (find := inherited.get(column_id(field))) and values.null_count:
-            rows = rows.set_column(place, field, pc.coalesce(values, find()))
+        if values.null_count and (inherited := _find_inherited(column_id(field), lineage, positions)) is not None:
+            rows = rows.set_column(place, field, pc.coalesce(values, pa.array(inherited)))
     return rows
+
+
+def _find_inherited(number: int | None, lineage: RowLineage, positions: Positions) -> Positions | None:
+    """Return the values of a column at these positions of a source that does not say them itself."""
+    if number == SEQUENCE_NUMBER:
+        return np.full(len(positions), lineage.sequence_number)
+    if number == ROW_ID and lineage.first_row_id is not None:
+        return positions + lineage.first_row_id
+    return None

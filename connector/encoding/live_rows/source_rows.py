@@ -39,7 +39,7 @@ _OTHER_ARROW_TYPES: Final[dict[PrimitiveType, pa.DataType]] = {
 class RowLineage:
     """What the rows of a data file inherit from the table's metadata, as far as the file does not say it."""
 
-    first_row_id: int  # the others follow by their positions
+    first_row_id: int | None  # the others follow by their positions; None: the rows have no ids
     sequence_number: int  # of the commit that last changed them
 
 
@@ -50,7 +50,7 @@ class SourceFile:
     path: str
     size: int  # bytes
     position_deletes: tuple[FileId, ...] = ()
-    lineage: RowLineage | None = None  # None: its rows have no ids
+    lineage: RowLineage | None = None  # None: the file waits for its commit
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ class SearchedFile:
     # Positions that pending commits delete. A search does not read their located rows: a commit may land in the
     # meantime, and then these objects are deleted.
     pending_deletes: Positions = field(default_factory=lambda: np.empty(0, np.int64), compare=False)
-    lineage: RowLineage | None = None  # None: its rows inherit no ids
+    lineage: RowLineage | None = None  # None: the file waits for its commit
     missing_values: tuple[tuple[int, Any], ...] = ()  # of columns that the file may lack, by field id; else null
     keeps_ids: bool = False  # whether the next versions of its rows get their ids, so that a search returns these
 
@@ -65,7 +65,7 @@ def search(io: FileIO, file: SearchedFile, keys: Keys, *, with_documents: bool) 
 
     The memory that this takes does not depend on the file's size, but on the size of its row groups.
     """
-    footer = _read_footer(io, file.path)
+    footer = read_footer(io, file.path)
     last = footer.num_row_groups if file.row_groups is None else file.first_row_group + file.row_groups
     source = _Source(file, footer, keys)
     groups = [group for group in range(file.first_row_group, last) if keys.may_be_within(source.bounds(group))]
@@ -88,7 +88,8 @@ def search(io: FileIO, file: SearchedFile, keys: Keys, *, with_documents: bool) 
     key=lambda _, path: path,
     lock=Lock(),
 )
-def _read_footer(io: FileIO, path: str) -> pq.FileMetaData:
+def read_footer(io: FileIO, path: str) -> pq.FileMetaData:
+    """Return the footer of a Parquet file. A process remembers some of them."""
     with translate_errors(path), io.new_input(path).open() as stream:
         return pq.read_metadata(stream)
 
@@ -183,12 +184,13 @@ class _Source:
 
         A file without lineage waits for its commit: new rows have no ids yet, but updated rows have theirs.
         """
-        inherited = found.positions + lineage.first_row_id if lineage else np.full(len(found.positions), NO_ROW_ID)
+        first = lineage.first_row_id if lineage else None
+        inherited = np.full(len(found.positions), NO_ROW_ID) if first is None else found.positions + first
         if ROW_ID not in self._names:
-            return replace(found, row_ids=inherited if lineage else None)
+            return replace(found, row_ids=None if first is None else inherited)
         group = int(np.searchsorted(self._begins, found.positions[0], side="right")) - 1
         table = self._open(stream).read_row_group(group, columns=self._columns([ROW_ID]), use_threads=False)
-        own = _column(table, ROW_ID).take(pa.array(found.positions - self._begins[group]))
+        own = column_of(table, ROW_ID).take(pa.array(found.positions - self._begins[group]))
         return replace(found, row_ids=pc.coalesce(own, pa.array(inherited)).to_numpy())
 
     def _check_documents(self, documents: pa.StringArray, positions: Positions) -> None:
@@ -233,7 +235,7 @@ class _Source:
         for batch in batches:
             own, end = end, bisect_left(wanted, decoded + batch.num_rows, end)
             if own < end:
-                texts = _column(batch, document_id).cast(pa.string())
+                texts = column_of(batch, document_id).cast(pa.string())
                 gathered.append(texts.take(pa.array(indices[own:end] - decoded)))
             if gathered and (end - begin >= at_once or end == len(wanted)):
                 yield begin, end, pa.concat_arrays(gathered)
@@ -290,7 +292,7 @@ def _join(arrays: Sequence[Indices]) -> Indices:
     return np.concatenate([np.empty(0, np.int64), *arrays])
 
 
-def _column(rows: pa.RecordBatch | pa.Table, number: int) -> pa.Array | pa.ChunkedArray:
+def column_of(rows: pa.RecordBatch | pa.Table, number: int) -> pa.Array | pa.ChunkedArray:
     """Return the column with this field id, which was read by its name. Several columns may have the name."""
     if rows.num_columns == 1:
         return rows.column(0)

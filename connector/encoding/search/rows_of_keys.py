@@ -1,6 +1,6 @@
 """Where a search has found the rows of keys, in small arrays, and which of a key's rows is the newest."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -65,8 +65,11 @@ class RowsOfKeys:
         return RowsOfKeys(self.files[some], self.keys[some], self.positions[some], ids)
 
 
-def choose_newest(parts: Sequence[RowsOfKeys], keys: int) -> list[Mask]:
+def choose_newest(parts: Sequence[RowsOfKeys], keys: int, find_changes: Callable[[RowsOfKeys], Numbers]) -> list[Mask]:
     """Return which rows of each part are the newest of their keys. There are `keys` in the keys table.
+
+    `find_changes` returns the number of the commit that last changed each row. Of one commit, the row in the last file
+    of the view is the newest, and the last one in the file.
 
     A key has several rows if another writer has added some, or if the table had them before its binding updated rows.
     """
@@ -78,14 +81,14 @@ def choose_newest(parts: Sequence[RowsOfKeys], keys: int) -> list[Mask]:
     if any(are_doubtful.any() for are_doubtful in doubtful):
         rows = RowsOfKeys.join([part.filter(mask) for part, mask in zip(parts, doubtful, strict=True)])
         ends = np.cumsum([mask.sum() for mask in doubtful])
-        chosen = np.split(_are_newest(rows), ends[:-1])
+        chosen = np.split(_are_newest(rows, find_changes(rows)), ends[:-1])
         for are_newest, are_doubtful, of_part in zip(newest, doubtful, chosen, strict=True):
             are_newest[are_doubtful] = of_part
     return newest
 
 
-def _are_newest(rows: RowsOfKeys) -> Mask:
-    order = np.lexsort((rows.positions, rows.files, rows.keys))  # of each key, the newest comes last
+def _are_newest(rows: RowsOfKeys, changes: Numbers) -> Mask:
+    order = np.lexsort((rows.positions, rows.files, changes, rows.keys))  # of each key, the newest comes last
     keys = rows.keys[order]
     are_newest = np.zeros(len(keys), np.bool_)
     are_newest[order[np.append(keys[1:] != keys[:-1], True)]] = True

@@ -221,9 +221,10 @@ class _Merge:
 
     def _has_no_rows(self, path: str, deleted: Positions) -> bool:
         file = self._rows.live.get(path)
-        return (
-            file is not None and len(deleted) >= file.rows and self._manifest_sizes[file.manifest] <= LARGEST_MANIFEST
-        )
+        if file is None or self._manifest_sizes[file.manifest] > LARGEST_MANIFEST:
+            return False
+        # Another engine's positions may be beyond the end of the file, and they delete nothing.
+        return int(np.searchsorted(deleted, file.rows)) >= file.rows
 
     def _read(self, files: Sequence[ListedFile]) -> dict[str, list[Positions]]:
         """Return the positions in these delete files, by data file. Rows of files that are gone do not count."""

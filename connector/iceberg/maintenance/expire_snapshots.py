@@ -14,9 +14,15 @@ from typing import Final
 from pyiceberg.catalog import Catalog, MetastoreCatalog
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.update import AssertRefSnapshotId, RemoveSnapshotsUpdate, TableRequirement
+from pyiceberg.table.update import (
+    AssertRefSnapshotId,
+    RemovePartitionStatisticsUpdate,
+    RemoveSnapshotsUpdate,
+    TableRequirement,
+)
 
 from connector.host import facts
+from connector.host.errors import RetryableError
 from connector.host.facts import EXPIRE_SNAPSHOTS, MaintainedFiles
 from connector.host.logs import Event, fields
 from connector.iceberg.commits.commit import TableLocks
@@ -105,8 +111,13 @@ def plan_expiry(table: Table, is_interrupted: Callable[[], bool] = lambda: False
     if not ids:
         return ExpiredSnapshots(table, 0)
     kept = [snapshot for snapshot in table.metadata.snapshots if snapshot.snapshot_id not in ids]
-    statistics = [file for file in table.metadata.statistics if file.snapshot_id not in ids]
-    metadata = table.metadata.model_copy(update={"snapshots": kept, "statistics": statistics})
+    statistics, of_partitions = (
+        [file for file in files if file.snapshot_id not in ids]
+        for files in (table.metadata.statistics, table.metadata.partition_statistics)
+    )
+    metadata = table.metadata.model_copy(
+        update={"snapshots": kept, "statistics": statistics, "partition_statistics": of_partitions}
+    )
     after = Table(table.name(), metadata, table.metadata_location, table.io, table.catalog)
     return ExpiredSnapshots(after, len(ids), _find_files(table.metadata, after, is_interrupted))
 
@@ -132,9 +143,11 @@ class _Expiry:
         before = self._before = self._add_snapshots(table.metadata)
         with name_table_in_errors(table):
             ids = self._choose(table.metadata, now)
-        if not ids or not _may_be_dated(table, now):
+        if not ids:
             return self._compare(before, table)
-        failure = None
+        if behind := _find_lag(table, now):
+            return self._compare(before, table, _explain_clock(self._path, behind))
+        failure: Exception | None = None
         try:
             _commit_removal(self._catalog, table, ids)
         except list_unknown_errors() as error:
@@ -187,10 +200,22 @@ def _find_files(before: TableMetadata, after: Table, is_interrupted: Callable[[]
     return locations
 
 
-def _may_be_dated(table: Table, now: int) -> bool:
-    """Whether new metadata would be no older than its snapshots. Iceberg's Java library refuses to read older metadata.
-    In some catalogs the client sets the time of the metadata, and its clock may be behind."""
-    return not isinstance(table.catalog, MetastoreCatalog) or now >= table.metadata.last_updated_ms
+def _find_lag(table: Table, now: int) -> int:
+    """Return by how many milliseconds new metadata would be older than the table's.
+
+    Iceberg's Java library refuses to read metadata that is older than its snapshots. In some catalogs the client sets
+    the time of the metadata, and its clock may be behind.
+    """
+    return max(0, table.metadata.last_updated_ms - now) if isinstance(table.catalog, MetastoreCatalog) else 0
+
+
+def _explain_clock(path: TableIdentifier, behind: int) -> RetryableError:
+    return RetryableError(
+        f"table {path}: no snapshot was expired, because the clock of this machine is {behind / 1000:.1f} s behind the "
+        "time of the table's newest change. Its metadata would be older than its snapshots, and engines in Java could "
+        "not read it. Nothing was changed. Set the clocks of the machines that write to the table, or repeat the "
+        "command later."
+    )
 
 
 def _commit_removal(catalog: Catalog, table: Table, ids: Sequence[int]) -> None:
@@ -200,4 +225,10 @@ def _commit_removal(catalog: Catalog, table: Table, ids: Sequence[int]) -> None:
         require_uuid(table),
         *(AssertRefSnapshotId(ref=name, snapshot_id=ref.snapshot_id) for name, ref in refs),
     )
-    catalog.commit_table(table, requirements, (RemoveSnapshotsUpdate(snapshot_ids=list(ids)),))
+    # PyIceberg's catalogs would keep them.
+    statistics = [
+        RemovePartitionStatisticsUpdate(snapshot_id=file.snapshot_id)
+        for file in table.metadata.partition_statistics
+        if file.snapshot_id in ids
+    ]
+    catalog.commit_table(table, requirements, (RemoveSnapshotsUpdate(snapshot_ids=list(ids)), *statistics))

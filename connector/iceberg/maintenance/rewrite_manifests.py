@@ -115,9 +115,9 @@ class _Rewrite:
         if landed := self._find_landed(table):
             return landed
         plan = plan_manifests(table, self._max_bytes)
-        if is_interrupted():
-            raise SessionEndedError
         if plan.groups:
+            if is_interrupted():
+                raise SessionEndedError
             self._commit(plan)
         return plan
 

@@ -83,9 +83,9 @@ class ListedFile:
         return self.bounds[0].decode() if self.bounds and self.bounds[0] == self.bounds[1] else None
 
     @property
-    def lineage(self) -> RowLineage | None:
-        """What the file's rows inherit. None if they have no ids."""
-        return None if self.first_row_id is None else RowLineage(self.first_row_id, self.sequence_number)
+    def lineage(self) -> RowLineage:
+        """What the file's rows inherit."""
+        return RowLineage(self.first_row_id, self.sequence_number)
 
     def applies_to(self, data: "ListedFile") -> bool:
         """Whether a delete file that names this data file applies to it: its rows must not be newer, and both files

@@ -111,7 +111,7 @@ def find_unreachable(
 
 
 def _find_statistics(before: TableMetadata, after: TableMetadata) -> set[str]:
-    """Return the statistics files that only the removed snapshots had. Some catalogs keep those of partitions."""
+    """Return the statistics files that only the removed snapshots had."""
     named, kept = (
         {file.statistics_path for file in (*metadata.statistics, *metadata.partition_statistics)}
         for metadata in (before, after)

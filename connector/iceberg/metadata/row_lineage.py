@@ -28,7 +28,7 @@ from pyiceberg.manifest import (
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadataV3
 
-from connector.encoding.live_rows.lineage_columns import LINEAGE_COLUMNS
+from connector.encoding.live_rows.lineage_columns import LINEAGE_COLUMNS, SEQUENCE_NUMBER
 
 # A manifest never changes, but the first commit after an upgrade to version 3 gives ids to the rows of its files.
 ManifestKey: TypeAlias = tuple[str, int | None]  # its location, and the id of its first row
@@ -44,12 +44,14 @@ def has_row_lineage(table: Table) -> bool:
 
 
 def can_keep_lineage(table: Table) -> bool:
-    """Whether rows keep their ids when they are written to another file. Tables whose rows have no ids count, too.
+    """Whether rows keep their ids and the numbers of their last changes when they are written to another file.
 
     A table may have columns with the names of those for row lineage. Readers would mix them up.
     """
     names = {column.name.lower() for column in table.schema().fields}
-    return not has_row_lineage(table) or names.isdisjoint(column.name for column in LINEAGE_COLUMNS)
+    return names.isdisjoint(
+        column.name for column in LINEAGE_COLUMNS if has_row_lineage(table) or column.id == SEQUENCE_NUMBER
+    )
 
 
 def read_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:

@@ -1,0 +1,110 @@
+"""A Load returns the newest row of a key that has several, whatever compactions have done to the files.
+
+Another engine has added a row of a key that the table has already. Its file is not compacted, and that of the older row
+is: the new file is younger than the newer row.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.manifest import DataFileContent
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import LongType
+
+from connector.host.refresh import Lease
+from connector.iceberg.commits.commit import commit_all_or_raise
+from connector.iceberg.metadata.listed_files import ManifestReader
+from connector.iceberg.table_view import TableViews
+from connector.model.binding import Binding, Column
+from connector.model.properties import Properties
+from connector.model.state import StagedCommit, WriterId
+from connector.session.loads import SearchedTable, TransactionLoads
+from connector.spark.table_files import TableLayout
+from protocol.flow import WHOLE_RANGE
+from protocol.request import Load
+from support.altered_tables import PATH, append
+from support.compacting import EAGER, compact
+from support.recording_spark import RecordingSpark
+from support.staged_rows import staged
+from support.tables import local_catalog, upgrade_to_version_3
+from support.updated_rows import UPDATES, land, make_table, row, stage_updates
+
+OTHER = WriterId("acme/other", "orders.v1", WHOLE_RANGE.key_range)
+
+
+@pytest.fixture(params=[2, 3], ids="format version {}".format)
+def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Catalog:
+    catalog = local_catalog(tmp_path)
+    make_table(catalog)
+    with catalog.load_table(PATH).transaction() as transaction:
+        transaction.set_properties(EAGER)
+    if request.param == 3:
+        upgrade_to_version_3(catalog, PATH)
+    return catalog
+
+
+def load(catalog: Catalog, directory: Path, number: int, *pending: StagedCommit) -> Any:
+    """The value that a Load of this id returns."""
+    table = catalog.load_table(PATH)
+    view = TableViews(ManifestReader()).view(table, pending)
+    binding = Binding(0, "key", PATH, (Column("id", "id", 1, LongType(), required=True),), (), None, updates=UPDATES)
+    layout = TableLayout(binding, table.location(), Properties(), "prefix", Lease(Properties(), None))
+    searched = SearchedTable(binding, lambda: layout, lambda: view)
+    spark: Any = RecordingSpark()
+    loads = TransactionLoads(spark, directory / "loads", {0: searched}, bindings=1)
+    loads.add(Load(0, 1, 1, (b'{"load":{"key":[%d]}}\n' % number,)))
+    [line] = b"".join(loads.answer()).splitlines()
+    loads.close()
+    return json.loads(line)["loaded"]["doc"]["value"]
+
+
+def add(catalog: Catalog, number: int, value: str) -> None:
+    """Another program adds a row. PyIceberg cannot write to version 3."""
+    if catalog.load_table(PATH).metadata.format_version == 2:
+        append(catalog, row(number, value))
+    else:
+        commit_all_or_raise(catalog, [staged(catalog, row(number, value), writer=OTHER)])
+
+
+def data_files(catalog: Catalog) -> int:
+    files = ManifestReader().list_files(catalog.load_table(PATH))
+    return sum(file.content is DataFileContent.DATA for file in files)
+
+
+def compact_the_older_row(catalog: Catalog) -> None:
+    land(catalog, {1: "old", 2: "a"})
+    add(catalog, 1, "new")
+    land(catalog, {}, removed=[2])
+    result = compact(catalog, PATH)
+    assert (result.files_before, result.files_after, data_files(catalog)) == (1, 1, 2)
+
+
+def test_a_compaction_of_older_rows_does_not_make_them_the_newest(catalog: Catalog, tmp_path: Path) -> None:
+    compact_the_older_row(catalog)
+    assert load(catalog, tmp_path, 1) == "new"
+
+
+@pytest.mark.parametrize("is_sorted", [False, True], ids=["in the order of the sources", "sorted"])
+def test_rows_of_several_compactions_keep_their_order(catalog: Catalog, tmp_path: Path, is_sorted: bool) -> None:
+    if is_sorted:
+        with catalog.load_table(PATH).update_sort_order() as order:
+            order.asc("doc", IdentityTransform())
+    compact_the_older_row(catalog)
+    for number in range(3, 9):
+        land(catalog, {number: "a"})
+    compact(catalog, PATH)
+    assert data_files(catalog) == 1
+    assert load(catalog, tmp_path, 1) == "new"
+    add(catalog, 1, "newest")
+    assert load(catalog, tmp_path, 1) == "newest"
+
+
+def test_a_pending_row_is_newer_than_all_of_the_table(catalog: Catalog, tmp_path: Path) -> None:
+    land(catalog, {1: "old"})
+    pending = stage_updates(catalog, {2: "pending"})
+    add(catalog, 2, "of another writer")
+    compact(catalog, PATH)
+    assert load(catalog, tmp_path, 2, pending) == "pending"
