@@ -78,11 +78,17 @@ def search_groups(
     """Search one group after the other. `access` has the storage settings of each table, by its binding's index."""
     gc.collect()  # the daemon has turned the automatic collection off
     for of_table, groups_of_table in groupby(groups, attrgetter("search")):
-        assert of_table.binding.updates, "only bindings that update rows are searched"
-        settings = access[of_table.binding.index]
-        io, keys = open_file_io(settings), Keys(open_keys(of_table.keys, settings), of_table.binding.updates)
-        for group in groups_of_table:
-            yield of_table.run(io, keys, group)
+        yield from _search_table(of_table, access[of_table.binding.index], groups_of_table)
+
+
+def _search_table(
+    of_table: Search, access: Properties, groups: Iterable[Group]
+) -> Iterator["SearchedGroup | ConnectorError"]:
+    """Search the groups of one table. The index of its keys is dropped with the last one."""
+    assert of_table.binding.updates, "only bindings that update rows are searched"
+    io, keys = open_file_io(access), Keys(open_keys(of_table.keys, access), of_table.binding.updates)
+    for group in groups:
+        yield of_table.run(io, keys, group)
 
 
 @dataclass(frozen=True)
