@@ -369,6 +369,22 @@ def test_views_of_other_engines_become_texts_and_bytes(tmp_path: Path, order: tu
     assert "string_view" not in str(pq.read_schema(file.path[7:]))
 
 
+@pytest.mark.parametrize("is_copied", [True, False])
+def test_strings_of_other_engines_that_are_not_utf8_are_kept_and_have_no_bounds(
+    tmp_path: Path, is_copied: bool
+) -> None:
+    """Spark casts any bytes to a string."""
+    contents = [b"\xff\xfe", b"a"]
+    texts = pa.StringArray.from_buffers(2, *pa.array(contents).buffers()[1:])
+    schema = pa.schema([_field("id", pa.int64(), 1), _field("text", pa.string(), 3)])
+    options = {**PLAIN, "use_dictionary": not is_copied}
+    pq.write_table(pa.table([pa.array(range(2)), texts], schema=schema), tmp_path / "1", **options)
+    [file] = compact(tmp_path, FileGroup((SourceFile(f"file://{tmp_path}/1", 100),)), (), target_size=1 << 30).files
+    assert pq.read_table(file.path[7:])["text"].cast(pa.binary()).to_pylist() == contents
+    [statistics] = [column for column in file.columns if column.field_id == 3]
+    assert (statistics.lower, statistics.upper, statistics.nulls) == (None, None, 0)
+
+
 def test_a_group_that_fails_leaves_no_file(tmp_path: Path) -> None:
     """The second source is gone. The first fills files, and is in the row order."""
     first = source(*((number, 1.5, "x" * 40, None) for number in range(50))).write(tmp_path, 1)
