@@ -26,7 +26,7 @@ from pyiceberg.types import DoubleType, IcebergType, LongType, NestedField, Stri
 
 from connector.encoding.live_rows import source_rows
 from connector.encoding.live_rows.position_deletes import write_position_deletes
-from connector.encoding.live_rows.source_rows import SourceFile, TargetColumn
+from connector.encoding.live_rows.source_rows import SourceFile, TargetColumn, read_live_rows
 from connector.encoding.parquet.assembled_files import AssembledFile, ColumnChunk
 from connector.encoding.parquet.file_options import FileOptions
 from connector.encoding.parquet.statistics import upper_bound_of_text
@@ -356,6 +356,15 @@ def test_a_row_group_with_a_deleted_row_is_not_copied(tmp_path: Path) -> None:
     [file] = compact(tmp_path, group, (), target_size=1 << 30).files
     assert pages(file.path, "text") != pages(group.sources[0].path, "text")
     assert [row[0] for row in read(file.path)] == [0, 2, 3]
+
+
+def test_long_texts_that_repeat_are_read_a_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the file they take a few bits each."""
+    monkeypatch.setattr(source_rows, "_LARGEST_BATCH", 1 << 16)
+    pq.write_table(pa.table({"text": pa.repeat("x" * 1000, 30_000)}), tmp_path / "1")
+    batches = [rows.batch for rows in read_live_rows(pq.ParquetFile(tmp_path / "1"), np.empty(0, np.int64))]
+    assert sum(batch.num_rows for batch in batches) == 30_000
+    assert max(batch.nbytes for batch in batches) < 10 << 20
 
 
 @pytest.mark.parametrize("order", [(), (SortField(3, "identity", False, True),)], ids=["plain", "sorted"])

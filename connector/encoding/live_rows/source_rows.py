@@ -24,6 +24,8 @@ from connector.storage.storage_errors import translate_errors
 
 _BATCH_SIZE: Final = 4 << 20  # bytes
 _LARGEST_BATCH: Final = 1 << 16  # rows
+# Rows, where texts have a dictionary. The size of its values is not known before, and each row may repeat a large one.
+_LARGEST_BATCH_OF_DICTIONARY: Final = 1 << 13
 _QUOTED_CHARACTERS: Final = 200
 _READ_BUFFERS: Final = 16 << 20  # bytes, of all columns of a row group together
 
@@ -145,9 +147,16 @@ def read_live_rows_of(
     metadata = [file.metadata.row_group(group) for group in groups]
     size = sum(group.total_byte_size for group in metadata) // max(sum(group.num_rows for group in metadata), 1)
     most = max(1, min(_LARGEST_BATCH, _BATCH_SIZE // max(size, 1)))
+    if any(map(_has_dictionary_of_texts, metadata)):
+        most = min(most, _LARGEST_BATCH_OF_DICTIONARY)
     for batch in file.iter_batches(batch_size=most, row_groups=[*groups], use_threads=False):
         yield _filter(_without_views(batch), first, deleted)
         first += batch.num_rows
+
+
+def _has_dictionary_of_texts(group: pq.RowGroupMetaData) -> bool:
+    chunks = map(group.column, range(group.num_columns))
+    return any(chunk.has_dictionary_page and chunk.physical_type == "BYTE_ARRAY" for chunk in chunks)
 
 
 def plain_type(arrow_type: pa.DataType) -> pa.DataType:
