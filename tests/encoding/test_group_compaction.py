@@ -367,6 +367,19 @@ def test_long_texts_that_repeat_are_read_a_few_at_a_time(tmp_path: Path, monkeyp
     assert max(batch.nbytes for batch in batches) < 10 << 20
 
 
+def test_a_row_group_of_large_rows_is_read_a_few_at_a_time_beside_one_of_small_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_rows, "_LARGEST_BATCH", 1 << 16)
+    with pq.ParquetWriter(tmp_path / "1", pa.schema([("text", pa.string())]), use_dictionary=False) as writer:
+        for size, rows in ((1, 60_000), (1 << 20, 40)):
+            writer.write_table(pa.table({"text": pa.repeat("x" * size, rows)}))
+    deleted = np.array([0, 60_001])
+    found = [*read_live_rows(pq.ParquetFile(tmp_path / "1"), deleted)]
+    assert max(rows.batch.nbytes for rows in found) < 5 << 20
+    assert np.concatenate([rows.positions for rows in found]).tolist() == [*range(1, 60_001), *range(60_002, 60_040)]
+
+
 @pytest.mark.parametrize("order", [(), (SortField(3, "identity", False, True),)], ids=["plain", "sorted"])
 def test_views_of_other_engines_become_texts_and_bytes(tmp_path: Path, order: tuple[SortField, ...]) -> None:
     """Also within nested columns, and beside a deleted row: few of Arrow's functions take them."""
