@@ -148,6 +148,13 @@ def test_a_value_without_an_equivalent_is_never_converted(old: PrimitiveType, ne
         convert(array([None, value], old), old, new)
 
 
+@pytest.mark.parametrize("new", [BooleanType(), LongType(), DateType(), TimestamptzNanoType(), BinaryType()], ids=str)
+def test_a_string_of_another_engine_that_is_not_utf8_has_no_equivalent(new: PrimitiveType) -> None:
+    texts = pa.StringArray.from_buffers(1, *pa.array([b"\xff"]).buffers()[1:])
+    with pytest.raises(NoEquivalentError):
+        convert(texts, StringType(), new)
+
+
 def test_every_conversion_that_is_planned_can_be_done_and_is_tried_here() -> None:
     planned = {pair for pair, change in TYPE_CHANGES.items() if change is TypeChange.CONVERT}
     assert set(CONVERSIONS) == planned

@@ -26,7 +26,7 @@ from pyiceberg.types import DoubleType, IcebergType, LongType, NestedField, Stri
 
 from connector.encoding.live_rows import source_rows
 from connector.encoding.live_rows.position_deletes import write_position_deletes
-from connector.encoding.live_rows.source_rows import SourceFile, TargetColumn
+from connector.encoding.live_rows.source_rows import SourceFile, TargetColumn, read_live_rows
 from connector.encoding.parquet.assembled_files import AssembledFile, ColumnChunk
 from connector.encoding.parquet.file_options import FileOptions
 from connector.encoding.parquet.statistics import upper_bound_of_text
@@ -358,6 +358,28 @@ def test_a_row_group_with_a_deleted_row_is_not_copied(tmp_path: Path) -> None:
     assert [row[0] for row in read(file.path)] == [0, 2, 3]
 
 
+def test_long_texts_that_repeat_are_read_a_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the file they take a few bits each."""
+    monkeypatch.setattr(source_rows, "_LARGEST_BATCH", 1 << 16)
+    pq.write_table(pa.table({"text": pa.repeat("x" * 1000, 30_000)}), tmp_path / "1")
+    batches = [rows.batch for rows in read_live_rows(pq.ParquetFile(tmp_path / "1"), np.empty(0, np.int64))]
+    assert sum(batch.num_rows for batch in batches) == 30_000
+    assert max(batch.nbytes for batch in batches) < 10 << 20
+
+
+def test_a_row_group_of_large_rows_is_read_a_few_at_a_time_beside_one_of_small_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_rows, "_LARGEST_BATCH", 1 << 16)
+    with pq.ParquetWriter(tmp_path / "1", pa.schema([("text", pa.string())]), use_dictionary=False) as writer:
+        for size, rows in ((1, 60_000), (1 << 20, 40)):
+            writer.write_table(pa.table({"text": pa.repeat("x" * size, rows)}))
+    deleted = np.array([0, 60_001])
+    found = [*read_live_rows(pq.ParquetFile(tmp_path / "1"), deleted)]
+    assert max(rows.batch.nbytes for rows in found) < 5 << 20
+    assert np.concatenate([rows.positions for rows in found]).tolist() == [*range(1, 60_001), *range(60_002, 60_040)]
+
+
 @pytest.mark.parametrize("order", [(), (SortField(3, "identity", False, True),)], ids=["plain", "sorted"])
 def test_views_of_other_engines_become_texts_and_bytes(tmp_path: Path, order: tuple[SortField, ...]) -> None:
     """Also within nested columns, and beside a deleted row: few of Arrow's functions take them."""
@@ -367,6 +389,22 @@ def test_views_of_other_engines_become_texts_and_bytes(tmp_path: Path, order: tu
     [file] = compact(tmp_path, FileGroup((written,)), order, target_size=1 << 30).files
     assert read(file.path) == [rows[place] for place in (0, 2, 3)]
     assert "string_view" not in str(pq.read_schema(file.path[7:]))
+
+
+@pytest.mark.parametrize("is_copied", [True, False])
+def test_strings_of_other_engines_that_are_not_utf8_are_kept_and_have_no_bounds(
+    tmp_path: Path, is_copied: bool
+) -> None:
+    """Spark casts any bytes to a string."""
+    contents = [b"\xff\xfe", b"a"]
+    texts = pa.StringArray.from_buffers(2, *pa.array(contents).buffers()[1:])
+    schema = pa.schema([_field("id", pa.int64(), 1), _field("text", pa.string(), 3)])
+    options = {**PLAIN, "use_dictionary": not is_copied}
+    pq.write_table(pa.table([pa.array(range(2)), texts], schema=schema), tmp_path / "1", **options)
+    [file] = compact(tmp_path, FileGroup((SourceFile(f"file://{tmp_path}/1", 100),)), (), target_size=1 << 30).files
+    assert pq.read_table(file.path[7:])["text"].cast(pa.binary()).to_pylist() == contents
+    [statistics] = [column for column in file.columns if column.field_id == 3]
+    assert (statistics.lower, statistics.upper, statistics.nulls) == (None, None, 0)
 
 
 def test_a_group_that_fails_leaves_no_file(tmp_path: Path) -> None:

@@ -63,13 +63,16 @@ def test_text_that_is_not_utf8_becomes_null() -> None:
         plain(1, "a"),
         b'{"store":{"binding":3,"key":[2],"values":["\xff"]}}\n',
         b'{"store":{"binding":3,"key":[3],"values":[{"a":"\xff"}]}}\n',
-        packed(4, "d"),
+        b'{"store":{"binding":3,"key":[4],"values":["\\n\xff"]}}\n',
+        b'{"store":{"binding":3,"key":[5],"values":["\\ud800\xff"]}}\n',
+        packed(6, "d"),
     ]
 
     decoded = decode(nulling(StringType()), lines)
 
-    assert {row["id"]: row["value0"] for row in decoded.batch.to_pylist()} == {1: "a", 2: None, 3: None, 4: "d"}
-    assert decoded.treated.total(Treatment.NULLED) == 2
+    values = {row["id"]: row["value0"] for row in decoded.batch.to_pylist()}
+    assert values == {1: "a", 2: None, 3: None, 4: None, 5: None, 6: "d"}
+    assert decoded.treated.total(Treatment.NULLED) == 4
 
 
 def test_a_packed_string_with_zeros_in_it_becomes_null_like_any_other() -> None:

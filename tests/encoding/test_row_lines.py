@@ -124,7 +124,9 @@ def test_a_store_that_comes_twice_is_not_taken_for_the_store_of_a_blank_line() -
         decode(TEXT, [WRONG_LINES["twice"], b"\n"])
 
 
-@pytest.mark.parametrize("values", [b'"\xff"', b'{"a":"\xff"}'], ids=["string", "JSON text"])
+@pytest.mark.parametrize(
+    "values", [b'"\xff"', b'"\\n\xff"', b'{"a":"\xff"}'], ids=["string", "with an escape", "JSON text"]
+)
 def test_text_that_is_not_utf8_is_an_error(values: bytes) -> None:
     line = b'{"store":{"binding":3,"key":[1],"values":[' + values + b"]}}\n"
 

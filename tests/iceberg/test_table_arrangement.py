@@ -336,6 +336,16 @@ def test_columns_that_the_binding_does_not_write_partition_rows_and_do_not_sort_
     assert arrangement.sort_order_id == 1
 
 
+def test_rows_of_a_compaction_are_not_said_to_be_sorted_by_a_column_within_another(
+    catalog: Catalog, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A compaction writes whole structs, and cannot sort by what they hold."""
+    table = make(catalog, BY_DAY, order=SortOrder(SortField(5, IdentityTransform()), SortField(1, IdentityTransform())))
+    arrangement = find_arrangement(table, {1, 2, 3, 4})
+    assert (arrangement.sort_order_id, arrangement.sort) == (0, ())
+    assert "rows are not sorted: its sort order has the transform identity of column 5" in caplog.text
+
+
 def replace_in_metadata(catalog: Catalog, old: str, new: str) -> None:
     file = Path(catalog.load_table(PATH).metadata_location.removeprefix("file://"))
     text = file.read_text()

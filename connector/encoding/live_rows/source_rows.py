@@ -24,6 +24,8 @@ from connector.storage.storage_errors import translate_errors
 
 _BATCH_SIZE: Final = 4 << 20  # bytes
 _LARGEST_BATCH: Final = 1 << 16  # rows
+# Rows, where texts have a dictionary. The size of its values is not known before, and each row may repeat a large one.
+_LARGEST_BATCH_OF_DICTIONARY: Final = 1 << 13
 _QUOTED_CHARACTERS: Final = 200
 _READ_BUFFERS: Final = 16 << 20  # bytes, of all columns of a row group together
 
@@ -135,19 +137,27 @@ class LiveRows:
 
 def read_live_rows(file: pq.ParquetFile, deleted: Positions) -> Iterator[LiveRows]:
     """Yield the rows that are not deleted, a few megabytes at a time."""
-    yield from read_live_rows_of(file, range(file.num_row_groups), 0, deleted)
+    first = 0
+    for group in range(file.num_row_groups):
+        yield from read_live_rows_of(file, group, first, deleted)
+        first += file.metadata.row_group(group).num_rows
 
 
-def read_live_rows_of(
-    file: pq.ParquetFile, groups: Sequence[int], first: int, deleted: Positions
-) -> Iterator[LiveRows]:
-    """Yield the rows of consecutive row groups that are not deleted. `first` is the position of their first row."""
-    metadata = [file.metadata.row_group(group) for group in groups]
-    size = sum(group.total_byte_size for group in metadata) // max(sum(group.num_rows for group in metadata), 1)
+def read_live_rows_of(file: pq.ParquetFile, group: int, first: int, deleted: Positions) -> Iterator[LiveRows]:
+    """Yield the rows of a row group that are not deleted. `first` is the position of its first row."""
+    metadata = file.metadata.row_group(group)
+    size = metadata.total_byte_size // max(metadata.num_rows, 1)
     most = max(1, min(_LARGEST_BATCH, _BATCH_SIZE // max(size, 1)))
-    for batch in file.iter_batches(batch_size=most, row_groups=[*groups], use_threads=False):
+    if _has_dictionary_of_texts(metadata):
+        most = min(most, _LARGEST_BATCH_OF_DICTIONARY)
+    for batch in file.iter_batches(batch_size=most, row_groups=[group], use_threads=False):
         yield _filter(_without_views(batch), first, deleted)
         first += batch.num_rows
+
+
+def _has_dictionary_of_texts(group: pq.RowGroupMetaData) -> bool:
+    chunks = map(group.column, range(group.num_columns))
+    return any(chunk.has_dictionary_page and chunk.physical_type == "BYTE_ARRAY" for chunk in chunks)
 
 
 def plain_type(arrow_type: pa.DataType) -> pa.DataType:

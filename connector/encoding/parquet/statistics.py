@@ -103,13 +103,21 @@ def _bounds(column_type: PrimitiveType, statistics: Sequence[pq.Statistics]) -> 
     lowest = min(chunk.min_raw for chunk in of_values)
     highest = max(chunk.max_raw for chunk in of_values)
     if column_type == StringType():
-        upper = upper_bound_of_text(highest.decode())
-        return lowest.decode()[:_BOUND_LENGTH].encode(), None if upper is None else upper.encode()
+        return _text_bounds(lowest, highest)
     if column_type == BinaryType():
         return lowest[:_BOUND_LENGTH], upper_bound_of_bytes(highest)
     if column_type not in _COMPARABLE:
         return None, None
     return to_bytes(column_type, lowest), to_bytes(column_type, highest)
+
+
+def _text_bounds(lowest: bytes, highest: bytes) -> tuple[bytes | None, bytes | None]:
+    """Return the bounds of texts. None for texts of other engines that are not UTF-8."""
+    try:
+        lower, upper = lowest.decode()[:_BOUND_LENGTH], upper_bound_of_text(highest.decode())
+    except UnicodeDecodeError:
+        return None, None
+    return lower.encode(), None if upper is None else upper.encode()
 
 
 def _unscale(extreme: int | bytes) -> int:

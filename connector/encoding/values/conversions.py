@@ -43,7 +43,7 @@ def convert(array: pa.Array, old: IcebergType, new: PrimitiveType) -> pa.Array:
     """Return the equivalent of every value; nulls stay null. Raises NoEquivalentError if a value has none."""
     try:
         return CONVERSIONS[type(old), type(new)](array, new)
-    except (KeyError, pa.ArrowInvalid, InvalidCellsError) as error:
+    except (KeyError, pa.ArrowInvalid, InvalidCellsError, UnicodeDecodeError) as error:  # not all engines write UTF-8
         raise NoEquivalentError from error
 
 

@@ -62,18 +62,18 @@ def of_json(cells: Sequence[msgspec.Raw]) -> Texts:
     firsts = np.frombuffer(data, dtype=np.uint8)[begins]
     valid = (firsts != _NULL) & (begins < ends)
     is_string = (firsts == _QUOTE) & valid
-    array = gather(data, begins + is_string, ends - is_string, valid)
+    array = as_strings(gather(data, begins + is_string, ends - is_string, valid))
     if b"\\" in data:
         escaped = is_string & contains(_positions_of(b"\\", data), begins, ends)
         array = _without_escapes(array, escaped, cells)
-    return Texts(as_strings(array), is_string)
+    return Texts(array, is_string)
 
 
-def _without_escapes(array: pa.BinaryArray, escaped: Mask, cells: Sequence[msgspec.Raw]) -> pa.BinaryArray:
+def _without_escapes(array: pa.StringArray, escaped: Mask, cells: Sequence[msgspec.Raw]) -> pa.StringArray:
     try:
         return replace_values(array, escaped, lambda row: _decode_string(cells[row]).encode())
     except msgspec.DecodeError as error:
-        # The line was JSON, or there would be no cells.
+        # The line was JSON, or there would be no cells. Strings that are not UTF-8 were refused before.
         rows = [row for row in np.flatnonzero(escaped).tolist() if not _is_decodable(cells[row])]
         raise InvalidCellsError(np.array(rows), "has half of a surrogate pair, which is no character") from error
 
@@ -105,12 +105,12 @@ def contains(positions: Positions, begins: Positions, ends: Positions) -> Mask:
     return held
 
 
-def replace_values(array: pa.BinaryArray, where: Mask, value: Callable[[int], bytes]) -> pa.BinaryArray:
-    """Return the array with `value(row)` in the rows `where`."""
+def replace_values(array: pa.Array, where: Mask, value: Callable[[int], bytes]) -> pa.Array:
+    """Return the array, of binary or string type, with `value(row)` in the rows `where`."""
     rows = np.flatnonzero(where)
     if not len(rows):
         return array
-    return pc.replace_with_mask(array, pa.array(where), pa.array([value(int(row)) for row in rows], pa.binary()))
+    return pc.replace_with_mask(array, pa.array(where), pa.array([value(int(row)) for row in rows], array.type))
 
 
 def as_strings(array: pa.BinaryArray) -> pa.StringArray:

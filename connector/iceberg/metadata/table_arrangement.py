@@ -78,12 +78,15 @@ def find_arrangement(table: Table, written: Collection[int]) -> model.Arrangemen
     """Return how rows of a binding are arranged, which writes the columns with these ids.
 
     Other columns are null in all of its rows, so rows are not sorted by them. UserError if the values of the partition
-    spec cannot be made. If those of the sort order cannot be made, rows are not sorted.
+    spec cannot be made. If those of the sort order cannot be made, rows are not sorted. The values of columns within
+    written structs cannot.
     """
     check_partition_spec(table)
     _check_defaults(table, written)
     arrangement = read_arrangement(table)
-    types = _column_types(table.schema())
+    whole = Schema(*(column for column in table.schema().fields if column.field_id in written))
+    within = {*_column_types(whole)} - {*written}
+    types = {number: each for number, each in _column_types(table.schema()).items() if number not in within}
     for field in arrangement.sort:
         column_type, transform = types.get(field.source_id), parse_transform(field.transform)
         if column_type is None or isinstance(transform, UnknownTransform) or not transform.can_transform(column_type):
