@@ -48,7 +48,8 @@ from connector.iceberg.metadata.stored_files import DELETE_OLD_METADATA
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
-from support.rest_catalog import RestCatalogServer
+from support.jars import jars
+from support.rest_catalog import rest_catalog_server
 from support.snapshots import check_text
 from support.staged_files import leave_behind, place_of, stage
 from support.tables import ID_ONLY, foreign_table, ids_of, local_catalog, record_property
@@ -170,12 +171,14 @@ def test_statistics_of_partitions_go_with_the_snapshots_that_had_them(catalog: C
 
 
 @pytest.mark.catalog
-def test_statistics_of_partitions_go_from_a_rest_catalog(rest_catalog: RestCatalogServer) -> None:
+def test_statistics_of_partitions_go_from_a_rest_catalog(tmp_path: Path) -> None:
     """Its server removes them with the snapshots."""
-    with open_rest(RestCatalog(rest_catalog.uri, str(rest_catalog.warehouse)), {}) as catalog:
+    with (
+        rest_catalog_server(jars("rest-catalog"), tmp_path) as server,
+        open_rest(RestCatalog(server.uri, str(server.warehouse)), {}) as catalog,
+    ):
         foreign_table(catalog, PATH, properties=NOTHING_OLD)
         expire_with_statistics_of_partitions(catalog)
-        catalog.drop_table(PATH)
 
 
 def expire_with_statistics_of_partitions(catalog: Catalog) -> None:
