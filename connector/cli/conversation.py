@@ -5,14 +5,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
 import msgspec
 
-import connector
 from connector.host.errors import ConnectorError
+from connector.spark.jvm_command import python_path
 
 WIDTH: Final = 116  # characters of a line that is shown
 
@@ -39,7 +38,7 @@ class Conversation:
             [sys.executable, "-P", "-m", "connector"],  # -P: not a connector.py of the current directory
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={"LOG_FORMAT": "text", "LOG_LEVEL": log_level, **os.environ, "PYTHONPATH": _find_packages()},
+            env={"LOG_FORMAT": "text", "LOG_LEVEL": log_level, **os.environ, "PYTHONPATH": python_path()},
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -100,12 +99,6 @@ class Conversation:
         while self.receive():
             pass
         return self._process.wait()
-
-
-def _find_packages() -> str:
-    """Return a Python path with the directory of this package. -P leaves out the current one, which may be it."""
-    own = str(Path(connector.__file__).parent.parent)
-    return os.pathsep.join(filter(None, [own, os.environ.get("PYTHONPATH")]))
 
 
 def shorten(line: bytes) -> str:

@@ -5,13 +5,11 @@ import socket
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import connector
 from connector.host.errors import RetryableError, UserError
 from connector.spark.jvm import Jvm
-from connector.spark.jvm_command import WORKER_ALLOCATION
+from connector.spark.jvm_command import WORKER_ALLOCATION, package_root
 
 if TYPE_CHECKING:
     from connector.spark.client import SparkContext
@@ -39,8 +37,7 @@ def is_local(settings: Mapping[str, str]) -> bool:
 
 def cluster_settings(settings: Mapping[str, str]) -> dict[str, str]:
     """Return the default settings that a cluster needs."""
-    package_root = str(Path(connector.__file__).parent.parent)
-    environment = {"PYTHONPATH": package_root, "PYTHONSAFEPATH": "1", **WORKER_ALLOCATION}
+    environment = {"PYTHONPATH": package_root(), "PYTHONSAFEPATH": "1", **WORKER_ALLOCATION}
     return {
         DRIVER_HOST: driver_host(settings),
         # A lost task may run again: its blocks are given to another task.

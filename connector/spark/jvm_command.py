@@ -95,7 +95,6 @@ def _shared_archive() -> str:
 
 def environment(jars: Sequence[Path], connection_file: Path) -> Mapping[str, str]:
     """Return the environment of the JVM, without secrets. The JVM writes its port to `connection_file`."""
-    package_root = str(Path(connector.__file__).parent.parent)
     return {
         **USER,
         **select_inherited(),
@@ -104,11 +103,21 @@ def environment(jars: Sequence[Path], connection_file: Path) -> Mapping[str, str
         "SPARK_CONNECT_MODE": "0",
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection_file),
         "PYSPARK_PYTHON": sys.executable,
-        "PYTHONPATH": os.pathsep.join(filter(None, [package_root, os.environ.get("PYTHONPATH")])),
+        "PYTHONPATH": python_path(),
         # Workers must not import modules of the directory that the process was started in, such as a queue.py.
         "PYTHONSAFEPATH": "1",
         **WORKER_ALLOCATION,
     }
+
+
+def package_root() -> str:
+    """Return the directory that has this package."""
+    return str(Path(connector.__file__).parent.parent)
+
+
+def python_path() -> str:
+    """Return the Python path of a process that imports this package, and what this process can import."""
+    return os.pathsep.join(filter(None, [package_root(), os.environ.get("PYTHONPATH")]))
 
 
 def select_inherited() -> dict[str, str]:
