@@ -27,6 +27,14 @@ PARAMETERS_DEMAND: Final = (
     "port, such as sslmode=verify-full&sslrootcert=/etc/ca.pem; and a % only before two hexadecimal digits"
 )
 
+SECRET_PARAMETERS: Final = frozenset(
+    {"password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key"}
+)
+SECRETS_DEMAND: Final = (
+    "must have no secret among its parameters, since errors show the address: put the password into /catalog/password, "
+    "and leave out sslpassword, oauth_client_secret, scram_client_key and scram_server_key"
+)
+
 
 def has_server(address: str) -> bool:
     """Whether an address has a host that can exist, and a port from 1 to 65535 or none."""
@@ -94,9 +102,11 @@ def parse_postgresql_address(text: str) -> str:
         raise ValueError(POSTGRESQL_DEMAND)
     names = [parameter.partition("=")[0] for parameter in query.split("&")]
     try:
-        conninfo_to_dict(text)
+        given = conninfo_to_dict(text)  # with names as libpq reads them: it decodes pass%77ord
     except ProgrammingError:
         raise ValueError(PARAMETERS_DEMAND) from None
+    if not SECRET_PARAMETERS.isdisjoint(given):
+        raise ValueError(SECRETS_DEMAND)
     if len(names) != len({*names}) or {"host", "port"} & {*names}:
         raise ValueError(PARAMETERS_DEMAND)
     return text

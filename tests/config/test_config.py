@@ -452,6 +452,21 @@ def test_what_a_resource_says_of_invalid_values_is_checked(setting: Json, compla
                 "lake",
             )
         ),
+        *(
+            (
+                {**GLUE, "catalog": {"catalog_type": "SQL", "uri": f"postgresql://host/lake?{parameter}=planted"}},
+                "/catalog/uri: must have no secret among its parameters, since errors show the address: put the "
+                "password into /catalog/password, and leave out sslpassword, oauth_client_secret, scram_client_key "
+                "and scram_server_key",
+            )
+            for parameter in (
+                "pass%77ord",
+                "sslpass%77ord",
+                "oauth_client_secret",
+                "scram_client_key",
+                "sslmode=require&scram_server_key",
+            )
+        ),
         ({**REST, "bucket": "s3://b"}, "/bucket: must be a name, without a slash"),
         ({**LOCAL, "prefix": "a#b"}, "/prefix: must not contain # or ?"),
         ({**GLUE, "region": ""}, "/region: is required by AWS Glue"),
