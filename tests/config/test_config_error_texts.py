@@ -110,6 +110,7 @@ ENDPOINTS: Final[Mapping[str, Json]] = {
     "a database whose port is none": on_sql("postgresql://me@host:54320000/lake"),
     "several databases": on_sql("postgresql://me@one:5432,two:5432/lake"),
     "a parameter that libpq does not have": on_sql("postgresql://me@host/lake?sslmod=planted"),
+    "a parameter that is a secret": on_sql("postgresql://me@host/lake?scram_client_key=planted"),
     "a parameter twice": on_sql("postgresql://me@host/lake?sslmode=require&sslmode=planted"),
     "a store of Azure's whose server cannot be": stored_in(
         {**AZURE, "account_key": "cGxhbnRlZA==", "endpoint": "http://host:0"}
