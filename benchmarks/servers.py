@@ -1,7 +1,6 @@
 """Where a benchmark's tables are: a directory, or the real servers of the tests."""
 
 import os
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,13 +11,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 
 from benchmarks.process_tree import children
-from benchmarks.report import REPOSITORY
 from fixtures.collection import NAMESPACE
 from fixtures.conversation import CONFIG
-
-# Last: tests/ has directories of the same names as the packages that it tests.
-sys.path.append(str(REPOSITORY / "tests"))
-
 from support.endpoint_configs import on_s3, rest
 from support.jars import jars
 from support.rest_catalog import rest_catalog_on_s3
