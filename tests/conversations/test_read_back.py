@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.expressions import EqualTo
 
-from fixtures import all_types, evil_names, orders, updates
+from fixtures import all_types, evil_names, group_by, orders, updates
 from fixtures.collection import NAMESPACE
 from support.canonical_rows import (
     column_types,
@@ -39,9 +39,10 @@ TABLES = [
     ("all_types", all_types.COLLECTION.table),
     ("packed", all_types.COLLECTION.table),
     *(("updates", collection.table) for collection in updates.COLLECTIONS),
+    ("group_by", group_by.COLLECTION.table),
     *(("evil_names", collection.table.lower()) for collection in evil_names.COLLECTIONS),
 ]
-READ_BY_SPARK = ("all_types", "evil_names", "updates")  # what is easy to get wrong
+READ_BY_SPARK = ("all_types", "evil_names", "group_by", "updates")  # what is easy to get wrong
 each_table = pytest.mark.parametrize(("name", "table_name"), TABLES)
 Expected = dict[str, dict[tuple[str, str], ExpectedTable]]
 
