@@ -91,6 +91,23 @@ def test_duckdb_reads_every_row(
     assert difference(read_by_duckdb(duckdb_reader, table), expected[name][NAMESPACE, table_name].rows) == {}
 
 
+def test_duckdb_reads_a_directory_only_if_it_may_guess_which_metadata_file_is_the_newest(
+    fixture_conversations: dict[str, Conversation],
+    expected: Expected,
+    duckdb_reader: duckdb.DuckDBPyConnection,
+) -> None:
+    location = fixture_conversations["group_by"].table(NAMESPACE, group_by.COLLECTION.table).location()
+    count = f"SELECT count(*) FROM iceberg_scan('{location.removeprefix('file://')}')"
+    with pytest.raises(duckdb.Error, match="no version-hint could be found"):
+        duckdb_reader.execute(count)
+    duckdb_reader.execute("SET unsafe_enable_version_guessing = true")
+    try:
+        rows = len(expected["group_by"][NAMESPACE, group_by.COLLECTION.table].rows)
+        assert duckdb_reader.execute(count).fetchone() == (rows,)
+    finally:
+        duckdb_reader.execute("RESET unsafe_enable_version_guessing")
+
+
 @each_table
 def test_pyiceberg_reads_every_row(
     name: str, table_name: str, fixture_conversations: dict[str, Conversation], expected: Expected
