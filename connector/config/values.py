@@ -20,9 +20,11 @@ MAX_UPLOAD_INTERVAL: Final = timedelta(hours=4)
 ALLOW_EXISTING_TABLES: Final = "allow_existing_tables_for_new_bindings"
 RETAIN_EXISTING_DATA: Final = "retain_existing_data_on_backfill"
 MACHINE_CREDENTIALS: Final = "use_machine_credentials"
+# The public S3 Iceberg connector has it for the names of new directories, which are others here with or without it.
+DOT_LOCATIONS: Final = "nested_dot_hash_location_style"
 SERVICE_ACCOUNT: Final = ("client_email", "private_key", "token_uri")
 FORMAT_VERSIONS: Final = (2, 3)  # of Iceberg tables that are written
-FEATURE_FLAGS: Final = (ALLOW_EXISTING_TABLES, RETAIN_EXISTING_DATA, MACHINE_CREDENTIALS)
+FEATURE_FLAGS: Final = (ALLOW_EXISTING_TABLES, RETAIN_EXISTING_DATA, MACHINE_CREDENTIALS, DOT_LOCATIONS)
 
 
 CONTROL_CHARACTER: Final = r"[\x00-\x1f\x7f]"
@@ -109,7 +111,8 @@ def parse_feature_flags(text: str) -> frozenset[str]:
     for given in filter(None, map(str.strip, text.split(","))):
         flag = given.removeprefix("no_")
         if flag not in FEATURE_FLAGS:
-            raise ValueError(f"{given!r} is not a feature flag; the feature flags are {', '.join(FEATURE_FLAGS)}")
+            known = ", ".join(FEATURE_FLAGS)
+            raise ValueError(f"{given!r} is not a feature flag: correct or remove it; the feature flags are {known}")
         flags[flag] = flag == given
     return frozenset(flag for flag, on in flags.items() if on)
 

@@ -124,9 +124,11 @@ def find_problems(candidate: Candidate) -> list[str]:
     projections = candidate.collection.projections
     nullable_keys = [
         f"field {projection.field!r} at {projection.ptr} is part of the key and may be null or missing, "
-        "without a default. Require it in the collection's schema, give it a `default` there, or choose another key."
+        "without a default. Require it in the collection's schema, give it a `default` there, or choose another key, "
+        "for this binding by `groupBy`."
         for projection in projections
-        if projection.ptr in candidate.collection.key
+        if not candidate.group_by  # in which Flow allows nulls
+        and projection.ptr in candidate.collection.key
         and projection.inference.default is None
         and not is_required(projection)
     ]

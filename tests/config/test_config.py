@@ -390,8 +390,9 @@ def test_all_that_is_wrong_is_said_at_once_and_by_path() -> None:
     }
     resources = [{"table": "t"}, {"table": "a.b", "namespace": "n.m"}, {"delta_updates": "yes"}, "t"]
     assert sorted(complaints(endpoint, *resources)) == [
-        "/advanced/feature_flags: 'fast' is not a feature flag; the feature flags are "
-        "allow_existing_tables_for_new_bindings, retain_existing_data_on_backfill, use_machine_credentials",
+        "/advanced/feature_flags: 'fast' is not a feature flag: correct or remove it; the feature flags are "
+        "allow_existing_tables_for_new_bindings, retain_existing_data_on_backfill, use_machine_credentials, "
+        "nested_dot_hash_location_style",
         "/advanced/spark/master: must be a setting whose name begins with spark.",
         "/advanced/spark/spark.a: must be a string",
         "/advanced/variant_columns: must be false: PyIceberg, which the connector uses, cannot read tables with "
@@ -562,7 +563,8 @@ def test_a_secret_in_any_place_is_never_repeated() -> None:
     errors = [error for base in (EVERYTHING, IAM) for endpoint in planted(base, secret) if (error := refusal(endpoint))]
     # A feature flag is no secret: the error names the one that it does not know.
     assert [error for error in errors if secret in error] == [
-        f"/advanced/feature_flags: {secret!r} is not a feature flag; the feature flags are {', '.join(FEATURE_FLAGS)}"
+        f"/advanced/feature_flags: {secret!r} is not a feature flag: correct or remove it; the feature flags are "
+        f"{', '.join(FEATURE_FLAGS)}"
     ]
     assert len(errors) > 100
 
@@ -634,6 +636,19 @@ def test_another_upload_interval_is_refused(text: str) -> None:
 )
 def test_a_feature_flag_is_on_unless_no_stands_before_it(text: str, on: set[str]) -> None:
     assert parse(with_advanced(feature_flags=text), [])[0].advanced.feature_flags == on
+
+
+@pytest.mark.parametrize(
+    "flag",
+    [
+        "allow_existing_tables_for_new_bindings",
+        "nested_dot_hash_location_style",
+        "retain_existing_data_on_backfill",
+    ],
+)
+def test_the_feature_flags_of_the_public_connector_are_accepted(flag: str) -> None:
+    assert parse(with_advanced(feature_flags=flag), [])[0].advanced.feature_flags == {flag}
+    assert parse(with_advanced(feature_flags=f"no_{flag}"), [])[0].advanced.feature_flags == set()
 
 
 @pytest.mark.parametrize(

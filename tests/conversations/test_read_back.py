@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.expressions import EqualTo
 
-from fixtures import all_types, evil_names, orders, updates
+from fixtures import all_types, evil_names, group_by, orders, updates
 from fixtures.collection import NAMESPACE
 from support.canonical_rows import (
     column_types,
@@ -39,9 +39,10 @@ TABLES = [
     ("all_types", all_types.COLLECTION.table),
     ("packed", all_types.COLLECTION.table),
     *(("updates", collection.table) for collection in updates.COLLECTIONS),
+    ("group_by", group_by.COLLECTION.table),
     *(("evil_names", collection.table.lower()) for collection in evil_names.COLLECTIONS),
 ]
-READ_BY_SPARK = ("all_types", "evil_names", "updates")  # what is easy to get wrong
+READ_BY_SPARK = ("all_types", "evil_names", "group_by", "updates")  # what is easy to get wrong
 each_table = pytest.mark.parametrize(("name", "table_name"), TABLES)
 Expected = dict[str, dict[tuple[str, str], ExpectedTable]]
 
@@ -88,6 +89,23 @@ def test_duckdb_reads_every_row(
 ) -> None:
     table = fixture_conversations[name].table(NAMESPACE, table_name)
     assert difference(read_by_duckdb(duckdb_reader, table), expected[name][NAMESPACE, table_name].rows) == {}
+
+
+def test_duckdb_reads_a_directory_only_if_it_may_guess_which_metadata_file_is_the_newest(
+    fixture_conversations: dict[str, Conversation],
+    expected: Expected,
+    duckdb_reader: duckdb.DuckDBPyConnection,
+) -> None:
+    location = fixture_conversations["group_by"].table(NAMESPACE, group_by.COLLECTION.table).location()
+    count = f"SELECT count(*) FROM iceberg_scan('{location.removeprefix('file://')}')"
+    with pytest.raises(duckdb.Error, match="no version-hint could be found"):
+        duckdb_reader.execute(count)
+    duckdb_reader.execute("SET unsafe_enable_version_guessing = true")
+    try:
+        rows = len(expected["group_by"][NAMESPACE, group_by.COLLECTION.table].rows)
+        assert duckdb_reader.execute(count).fetchone() == (rows,)
+    finally:
+        duckdb_reader.execute("RESET unsafe_enable_version_guessing")
 
 
 @each_table

@@ -374,6 +374,17 @@ def test_a_key_that_has_a_default_or_is_never_null_is_fine(fine: Projection) -> 
     assert find_problems(Candidate(collection(fine), {}, True)) == []
 
 
+@pytest.mark.parametrize("delta_updates", [True, False])
+@pytest.mark.parametrize("code", [projection("code", "string"), projection("code", "string", exists=Exists.MAY)])
+def test_only_a_key_that_the_binding_takes_from_the_collection_needs_a_value(
+    code: Projection, delta_updates: bool
+) -> None:
+    """Flow allows nulls in `groupBy`. A null there is a value of the key like any other."""
+    bound = collection(projection("id", "integer", "null"), code, DOCUMENT)
+    assert find_problems(Candidate(bound, {}, delta_updates, group_by=("code",))) == []
+    assert len(find_problems(Candidate(bound, {}, delta_updates))) == 1
+
+
 def key_with_names(*fields: str) -> Collection:
     return collection(*(projection(field, "integer", ptr="/id") for field in fields))
 
