@@ -47,7 +47,7 @@ from connector.spark.search_job import (
 )
 from connector.spark.spark_session import Spark
 from connector.spark.stored_keys import GatheredKeys, store_keys
-from connector.spark.table_files import NewLayout, TableLayout
+from connector.spark.table_layout import NewLayout, TableLayout
 from protocol.protocol_error import ProtocolError
 from protocol.request import Load
 

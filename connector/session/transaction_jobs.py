@@ -16,7 +16,7 @@ from connector.spark.block_transfer import Source
 from connector.spark.claims import ClaimServer
 from connector.spark.engine import Engine
 from connector.spark.spool import Spool
-from connector.spark.table_files import NewLayout, TableLayout
+from connector.spark.table_layout import NewLayout, TableLayout
 from connector.spark.write_job import WriteJob, choose_transfer
 
 if TYPE_CHECKING:

@@ -7,15 +7,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from pyiceberg.io import FileIO
 
 from connector.host.errors import ConnectorError, RetryableError
 from connector.host.signals import map_in_threads
 from connector.spark.spool import Block
-from connector.spark.table_files import NewLayout, TableLayout
+from connector.spark.table_layout import NewLayout, TableLayout
 from connector.storage import storage_errors
+
+if TYPE_CHECKING:
+    from connector.encoding.runs.sorted_runs import SortedRun  # only for arranged tables
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +61,14 @@ class StoredObject:
 
 
 Source: TypeAlias = SpooledFile | StoredObject
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """A sorted run, and where it is."""
+
+    source: Source
+    run: "SortedRun"
 
 
 @contextmanager

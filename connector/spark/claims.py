@@ -13,22 +13,19 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener, answer_challenge, deliver_challenge
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from connector.encoding.lines.key_digest import KeyDigest
 from connector.host import machine
 from connector.host.errors import ConnectorError, RetryableError
 from connector.model.invalid_values import Tally
 from connector.model.state import DataFile
-from connector.spark.block_transfer import BlockTransfer, Source
+from connector.spark.block_transfer import BlockTransfer, Source, StoredRun
 from connector.spark.ledger import Ledger, TaskAccount
 from connector.spark.spool import Block
-from connector.spark.table_files import NewLayout, TableLayout
+from connector.spark.table_layout import NewLayout, TableLayout
 from protocol.protocol_error import ProtocolError
 from protocol.request import Store
-
-if TYPE_CHECKING:
-    from connector.spark.merged_files import StoredRun
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +84,7 @@ class Wrote:
     """
 
     files: Sequence[tuple[int, tuple[DataFile, ...]]]
-    runs: "Sequence[tuple[int, tuple[StoredRun, ...]]]" = ()
+    runs: Sequence[tuple[int, tuple[StoredRun, ...]]] = ()
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from connector.encoding.lines.key_digest import KeyDigest
 from connector.host import facts
@@ -18,11 +18,9 @@ from connector.host.errors import RetryableError
 from connector.host.facts import FullSpool
 from connector.model.invalid_values import Tally
 from connector.model.state import DataFile
+from connector.spark.block_transfer import StoredRun
 from connector.spark.spool import Block, Spool
 from protocol.request import Store
-
-if TYPE_CHECKING:
-    from connector.spark.merged_files import StoredRun
 
 CLAIMANT_CHECK: Final = 1.0  # seconds between two looks whether a task that waits for a block has been killed
 
@@ -32,7 +30,7 @@ class Counted:
     """The files that hold a transaction's rows, and the values that were treated."""
 
     files: dict[int, tuple[DataFile, ...]] = field(default_factory=dict)  # by table: its binding's index
-    runs: "dict[int, tuple[StoredRun, ...]]" = field(default_factory=dict)  # by table; they are to be merged into files
+    runs: dict[int, tuple[StoredRun, ...]] = field(default_factory=dict)  # by table; they are to be merged into files
     treated: dict[int, Tally] = field(default_factory=dict)  # by binding
     updates: dict[int, KeyDigest] = field(default_factory=dict)  # keys stored as existing, by binding
 
@@ -127,7 +125,7 @@ class Ledger:
         self,
         task: TaskAccount,
         files: Iterable[tuple[int, tuple[DataFile, ...]]],
-        runs: "Iterable[tuple[int, tuple[StoredRun, ...]]]" = (),
+        runs: Iterable[tuple[int, tuple[StoredRun, ...]]] = (),
     ) -> None:
         """Count files and sorted runs of a task, by table, and in the same step all blocks that it has encoded."""
         with self._changed:
@@ -170,7 +168,7 @@ class Ledger:
             self.check()
 
     @property
-    def runs(self) -> "Mapping[int, tuple[StoredRun, ...]]":
+    def runs(self) -> Mapping[int, tuple[StoredRun, ...]]:
         """The sorted runs that are counted until now, by table."""
         return self._counted.runs
 

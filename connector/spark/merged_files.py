@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -14,19 +13,12 @@ from connector.encoding.parquet.data_files import ROW_GROUP_SIZE
 from connector.encoding.parquet.gathered_rows import GatheredRowGroup
 from connector.encoding.runs.run_merging import MergeRange, merge
 from connector.encoding.runs.sort_columns import SortColumns
-from connector.encoding.runs.sorted_runs import RunPart, SortedRun, read_encoded, read_part
+from connector.encoding.runs.sorted_runs import RunPart, read_encoded, read_part
 from connector.model.state import DataFile
 from connector.spark.block_transfer import Source, SpooledFile
-from connector.spark.table_files import TableLayout, open_file_writer
+from connector.spark.table_files import open_file_writer
+from connector.spark.table_layout import TableLayout
 from connector.storage import storage_errors
-
-
-@dataclass(frozen=True)
-class StoredRun:
-    """A sorted run, and where it is."""
-
-    source: Source
-    run: SortedRun
 
 
 def find_sort_columns(layout: TableLayout) -> SortColumns:

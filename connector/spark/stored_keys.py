@@ -21,7 +21,7 @@ from connector.host.tempdirs import translate_disk_errors
 from connector.model.binding import Updates
 from connector.model.properties import Properties
 from connector.spark.block_transfer import Source, SpooledFile
-from connector.spark.table_files import StoredKeys, TableLayout
+from connector.spark.table_layout import StoredKeys, TableLayout
 from connector.storage.file_io import open_file_io
 from connector.storage.storage_errors import translate_errors
 

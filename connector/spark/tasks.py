@@ -8,7 +8,7 @@ from functools import lru_cache
 from itertools import groupby
 from multiprocessing.connection import Connection
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from pyiceberg.io import FileIO
 
@@ -18,6 +18,7 @@ from connector.encoding.lines.row_lines import Lines
 from connector.host.errors import BrokenTaskError, ConnectorError, RetryableError
 from connector.model.invalid_values import Tally
 from connector.model.state import DataFile
+from connector.spark.block_transfer import StoredRun
 from connector.spark.claims import (
     Address,
     Claim,
@@ -33,9 +34,6 @@ from connector.spark.spool import Block
 from connector.spark.table_files import TableFiles
 from protocol.protocol_error import ProtocolError
 
-if TYPE_CHECKING:
-    from connector.spark.merged_files import StoredRun
-
 DECODING_BATCH: Final = 4 << 20  # bytes: larger batches leave the processor's cache, smaller ones need more calls
 
 WRITING_FAILED: Final = (
@@ -48,7 +46,7 @@ class TaskFiles(Protocol):
     """What a task writes from consecutive blocks of one binding, for its table and the table of its rejected rows."""
 
     @property
-    def runs(self) -> "Sequence[tuple[int, tuple[StoredRun, ...]]]":
+    def runs(self) -> Sequence[tuple[int, tuple[StoredRun, ...]]]:
         """The sorted runs by table, when all is finished."""
 
     def begin_block(self, first_line: int) -> None:

@@ -18,7 +18,7 @@ from connector.spark.cluster import BIND_ADDRESS, DRIVER_HOST, claims_address, d
 from connector.spark.ledger import Counted, Ledger
 from connector.spark.spark_session import Jobs, Spark
 from connector.spark.spool import Spool
-from connector.spark.table_files import NewLayout
+from connector.spark.table_layout import NewLayout
 from connector.spark.tasks import write_files
 from connector.storage.file_io import is_list_too_long
 from protocol.protocol_error import ProtocolError

@@ -33,7 +33,7 @@ from connector.spark.claims import ClaimServer
 from connector.spark.merge_job import MergeUnit
 from connector.spark.spark_errors import WORKER_ENDED
 from connector.spark.spool import Spool
-from connector.spark.table_files import NewLayout, TableLayout
+from connector.spark.table_layout import NewLayout, TableLayout
 from connector.spark.write_job import WriteJob
 from encoding.store_lines import binding, plain
 from protocol.protocol_error import ProtocolError

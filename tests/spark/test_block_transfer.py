@@ -23,7 +23,7 @@ from connector.spark.block_transfer import ThroughTheStore
 from connector.spark.claims import Claim, ClaimServer, Next, Strays, TreatedValues, Wrote
 from connector.spark.ledger import Ledger
 from connector.spark.spool import Spool
-from connector.spark.table_files import TableLayout
+from connector.spark.table_layout import TableLayout
 from encoding.store_lines import binding, plain
 from protocol.request import Store
 

@@ -25,7 +25,7 @@ from connector.spark.claims import ClaimServer, Failed, Next, Wrote
 from connector.spark.ledger import Ledger
 from connector.spark.spark_errors import WORKER_ENDED
 from connector.spark.spool import Spool
-from connector.spark.table_files import TableLayout
+from connector.spark.table_layout import TableLayout
 from encoding.store_lines import binding, plain
 from protocol.request import Store
 from support.snapshots import check_text

@@ -10,9 +10,8 @@ import pytest
 
 from connector.encoding.runs.sorted_runs import SortedRun
 from connector.host.errors import RetryableError
-from connector.spark.block_transfer import SpooledFile
+from connector.spark.block_transfer import SpooledFile, StoredRun
 from connector.spark.ledger import Ledger, TaskAccount
-from connector.spark.merged_files import StoredRun
 from connector.spark.spool import Block, Spool
 from protocol.request import Store
 from support.snapshots import check_text

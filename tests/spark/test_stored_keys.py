@@ -17,7 +17,7 @@ from connector.model.table_identifier import TableIdentifier
 from connector.spark import stored_keys
 from connector.spark.block_transfer import SpooledFile, StoredObject
 from connector.spark.stored_keys import GatheredKeys, keep_row_ids, open_keys, store_keys
-from connector.spark.table_files import TableLayout
+from connector.spark.table_layout import TableLayout
 
 UPDATES = Updates((KeyPart(10, "/id"),), document_id=99)
 LOCAL = Properties({})

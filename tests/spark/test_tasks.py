@@ -29,7 +29,7 @@ from connector.spark.claims import Address, Claim, ClaimServer, Next, Wrote
 from connector.spark.ledger import Ledger
 from connector.spark.spark_errors import WORKER_ENDED
 from connector.spark.spool import Block, Run, Spool
-from connector.spark.table_files import TableLayout
+from connector.spark.table_layout import TableLayout
 from connector.spark.tasks import write_files
 from connector.storage.file_access import file_properties
 from encoding.store_lines import binding, plain

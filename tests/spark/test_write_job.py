@@ -16,7 +16,7 @@ from connector.model.properties import Properties
 from connector.spark.block_transfer import ThroughTheStore
 from connector.spark.claims import ClaimServer
 from connector.spark.spool import Spool
-from connector.spark.table_files import TableLayout
+from connector.spark.table_layout import TableLayout
 from connector.spark.write_job import WriteJob
 from encoding.store_lines import binding, plain
 from protocol.request import Store
