@@ -30,7 +30,7 @@ from connector.host.tempdirs import make_directories
 from connector.iceberg.catalog_messages import read_address
 from connector.iceberg.catalogs.opening import find_warehouse
 from connector.rpc.validate import validate
-from connector.spark.cluster import where_tasks_run
+from connector.spark.jvm.cluster import where_tasks_run
 
 GIGABYTE: Final = 1e9
 

@@ -128,7 +128,7 @@ def _start_when_needed(settings: Mapping[str, str]) -> Iterator[Compact]:
 
         @cache
         def start() -> Compact:
-            from connector.spark.compaction_job import compaction_jobs  # most runs need no Spark
+            from connector.spark.jobs.compaction_job import compaction_jobs  # most runs need no Spark
 
             return resources.enter_context(compaction_jobs(settings))
 

@@ -46,7 +46,7 @@ OTHER_SENTENCES: Final = {
     "connector/evolution/type_changes.py": "what the ways are in which a type changes",
     "connector/iceberg/commits/reset.py": "what a reset will do",
     "connector/metrics/definitions.py": "what the metrics mean",
-    "connector/spark/cluster.py": "where tasks run",
+    "connector/spark/jvm/cluster.py": "where tasks run",
 }
 LOGGING: Final = {"debug", "info", "warning", "error", "exception"}
 

@@ -24,7 +24,7 @@ from connector.iceberg.maintenance import compact_table, expire_snapshots, remov
 from connector.iceberg.metadata import manifests
 from connector.rpc import apply
 from connector.session import backlog, committer, loads, progress
-from connector.spark import table_layout
+from connector.spark.blocks import table_layout
 from simulation.actors import BEGINNING, Actor
 from simulation.compacting import compact_names
 from simulation.files import keep_in_memory

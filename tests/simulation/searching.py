@@ -24,7 +24,8 @@ from connector.iceberg.table_view import SessionViews
 from connector.model.properties import Properties
 from connector.session import loads
 from connector.session.transaction_jobs import TransactionJobs
-from connector.spark import search_job, stored_keys, table_layout
+from connector.spark.blocks import stored_keys, table_layout
+from connector.spark.jobs import search_job
 from connector.storage.storage_errors import translate_errors
 from simulation.actors import Actor
 from simulation.updates import key_of

@@ -14,9 +14,9 @@ from connector.host.machine import lower_priority
 from connector.host.refresh import Refreshed
 from connector.host.tempdirs import make_directories
 from connector.model.properties import Properties
-from connector.spark.lanes import Lane
+from connector.spark.jvm.lanes import Lane
+from connector.spark.jvm.spark_session import Spark
 from connector.spark.limits import master_within_limits
-from connector.spark.spark_session import Spark
 from connector.storage.file_io import open_file_io
 
 T = TypeVar("T")

@@ -24,13 +24,13 @@ from connector.model.invalid_values import OnInvalid, Tally, Treatment
 from connector.model.properties import Properties
 from connector.model.state import DataFile
 from connector.model.table_identifier import TableIdentifier
-from connector.spark.block_transfer import OnThisMachine, SpooledFile
-from connector.spark.claims import Address, Claim, ClaimServer, Next, Wrote
-from connector.spark.ledger import Ledger
-from connector.spark.spark_errors import WORKER_ENDED
-from connector.spark.spool import Block, Run, Spool
-from connector.spark.table_layout import TableLayout
-from connector.spark.tasks import write_files
+from connector.spark.blocks.block_transfer import OnThisMachine, SpooledFile
+from connector.spark.blocks.claims import Address, Claim, ClaimServer, Next, Wrote
+from connector.spark.blocks.ledger import Ledger
+from connector.spark.blocks.spool import Block, Run, Spool
+from connector.spark.blocks.table_layout import TableLayout
+from connector.spark.jvm.spark_errors import WORKER_ENDED
+from connector.spark.tasks.write_task import write_files
 from connector.storage.file_access import file_properties
 from encoding.store_lines import binding, plain
 from protocol.protocol_error import ProtocolError

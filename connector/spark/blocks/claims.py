@@ -20,10 +20,10 @@ from connector.host import machine
 from connector.host.errors import ConnectorError, RetryableError
 from connector.model.invalid_values import Tally
 from connector.model.state import DataFile
-from connector.spark.block_transfer import BlockTransfer, Source, StoredRun
-from connector.spark.ledger import Ledger, TaskAccount
-from connector.spark.spool import Block
-from connector.spark.table_layout import NewLayout, TableLayout
+from connector.spark.blocks.block_transfer import BlockTransfer, Source, StoredRun
+from connector.spark.blocks.ledger import Ledger, TaskAccount
+from connector.spark.blocks.spool import Block
+from connector.spark.blocks.table_layout import NewLayout, TableLayout
 from protocol.protocol_error import ProtocolError
 from protocol.request import Store
 

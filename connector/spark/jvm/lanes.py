@@ -10,7 +10,7 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import Final
 
-from connector.spark.cluster import is_local
+from connector.spark.jvm.cluster import is_local
 
 POOL: Final = "spark.scheduler.pool"  # a property of the thread that submits a job
 TRANSACTIONS: Final = "transactions"

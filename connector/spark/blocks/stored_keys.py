@@ -20,8 +20,8 @@ from connector.encoding.search.row_ids_of_keys import RowIdsOfKeys
 from connector.host.tempdirs import translate_disk_errors
 from connector.model.binding import Updates
 from connector.model.properties import Properties
-from connector.spark.block_transfer import Source, SpooledFile
-from connector.spark.table_layout import StoredKeys, TableLayout
+from connector.spark.blocks.block_transfer import Source, SpooledFile
+from connector.spark.blocks.table_layout import StoredKeys, TableLayout
 from connector.storage.file_io import open_file_io
 from connector.storage.storage_errors import translate_errors
 

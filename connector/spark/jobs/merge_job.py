@@ -10,11 +10,11 @@ from connector.encoding.runs.run_merging import MergeRange
 from connector.host.errors import ConnectorError, RetryableError
 from connector.host.signals import map_in_threads
 from connector.model.state import DataFile
-from connector.spark.block_transfer import DELETIONS_AT_ONCE, Source, StoredObject, StoredRun, warn_if_left
-from connector.spark.merged_files import find_sort_columns, write_merged
-from connector.spark.spark_session import Jobs
-from connector.spark.table_layout import NewLayout, TableLayout
-from connector.spark.tasks import WRITING_FAILED
+from connector.spark.blocks.block_transfer import DELETIONS_AT_ONCE, Source, StoredObject, StoredRun, warn_if_left
+from connector.spark.blocks.table_layout import NewLayout, TableLayout
+from connector.spark.jvm.spark_session import Jobs
+from connector.spark.tasks.merged_files import find_sort_columns, write_merged
+from connector.spark.tasks.write_task import WRITING_FAILED
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Final
 from connector.host.cgroup import Cgroup
 from connector.host.errors import RetryableError
 from connector.host.tempdirs import translate_disk_errors
-from connector.spark import jvm_command
+from connector.spark.jvm import jvm_command
 
 if TYPE_CHECKING:
-    from connector.spark.client import ClientServer
+    from connector.spark.jvm.client import ClientServer
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class Jvm:
 
     def connect(self) -> "ClientServer":
         """Return the gateway to the JVM, which has started."""
-        from connector.spark.client import UTF8Deserializer, launch_gateway, read_int  # slow to import
+        from connector.spark.jvm.client import UTF8Deserializer, launch_gateway, read_int  # slow to import
 
         with self._connection_file.open("rb") as info:
             port, secret = read_int(info), UTF8Deserializer().loads(info)

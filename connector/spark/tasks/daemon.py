@@ -14,11 +14,11 @@ for path in [path for path in sys.path_importer_cache if path.endswith((".zip", 
 import pyarrow as pa  # noqa: E402  (the path had to be mended first)
 from pyspark import daemon  # noqa: E402
 
-from connector.spark import tasks  # noqa: E402
+from connector.spark.tasks import write_task  # noqa: E402
 
 if __name__ == "__main__":
     pa.set_cpu_count(1)  # Spark runs as many workers as there are cores
-    assert tasks  # imported so that workers are forked with it
+    assert write_task  # imported so that workers are forked with it
     # Rows are many short-lived objects without cycles: looking for cycles among them takes a sixth of the decoding.
     gc.freeze()
     gc.disable()

@@ -8,11 +8,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from connector.host.errors import RetryableError, UserError
-from connector.spark.jvm import Jvm
-from connector.spark.jvm_command import WORKER_ALLOCATION, package_root
+from connector.spark.jvm.jvm_command import WORKER_ALLOCATION, package_root
+from connector.spark.jvm.jvm_process import Jvm
 
 if TYPE_CHECKING:
-    from connector.spark.client import SparkContext
+    from connector.spark.jvm.client import SparkContext
 
 MASTER: Final = "spark.master"
 SPECULATION: Final = "spark.speculation"

@@ -14,11 +14,11 @@ from pyspark.util import local_connect_and_auth
 
 from connector.host.cgroup import Cgroup
 from connector.host.errors import RetryableError, UserError
-from connector.spark import jvm
-from connector.spark.class_path import class_path
-from connector.spark.jvm import Jvm
-from connector.spark.jvm_command import spark_home
-from connector.spark.spark_errors import end_of_task, translate_errors
+from connector.spark.jvm import jvm_process
+from connector.spark.jvm.class_path import class_path
+from connector.spark.jvm.jvm_command import spark_home
+from connector.spark.jvm.jvm_process import Jvm
+from connector.spark.jvm.spark_errors import end_of_task, translate_errors
 from support.server_process import free_address
 from support.snapshots import check_text
 
@@ -85,7 +85,7 @@ def test_a_jvm_that_does_not_come_up_is_not_waited_for(tmp_path: Path, monkeypat
     java.write_text("#!/bin/sh\nexec sleep 60\n")
     java.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    monkeypatch.setattr(jvm, "START_TIMEOUT", 0.0)
+    monkeypatch.setattr(jvm_process, "START_TIMEOUT", 0.0)
     with started(tmp_path) as running, pytest.raises(RetryableError) as error:
         running.wait()
     check_text(SNAPSHOTS, "a JVM that says nothing", str(error.value), {})
@@ -99,7 +99,7 @@ def test_a_jvm_that_was_killed_is_told_from_one_that_has_had_no_memory(
     killed = tmp_path / "memory.events"
     killed.write_text("oom_kill 0\n")
     (tmp_path / "memory.max").write_text(str(700 << 20))
-    monkeypatch.setattr(jvm, "Cgroup", partial(Cgroup, tmp_path / "membership", tmp_path))
+    monkeypatch.setattr(jvm_process, "Cgroup", partial(Cgroup, tmp_path / "membership", tmp_path))
     with started(tmp_path) as running, closing(connect(running)) as gateway:
         running.kill()
         for name, kills in {"a killed JVM": 0, "a JVM without memory": 1}.items():

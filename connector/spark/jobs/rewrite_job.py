@@ -15,8 +15,8 @@ from connector.host.refresh import Refreshed
 from connector.host.tempdirs import make_directories
 from connector.model.properties import Properties
 from connector.model.state import DataFile
+from connector.spark.jvm.spark_session import Spark
 from connector.spark.limits import master_within_limits
-from connector.spark.spark_session import Spark
 from connector.storage.file_io import open_file_io
 
 # Credentials may expire before the last file of a large table is written. Each job gets fresh ones.

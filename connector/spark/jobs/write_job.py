@@ -12,14 +12,14 @@ from connector.encoding.lines.key_digest import KeyDigest
 from connector.host.errors import ConnectorError, UserError
 from connector.model.invalid_values import Tally
 from connector.model.state import DataFile, FileList
-from connector.spark.block_transfer import BlockTransfer, OnThisMachine, ThroughTheStore
-from connector.spark.claims import ClaimServer
-from connector.spark.cluster import BIND_ADDRESS, DRIVER_HOST, claims_address, driver_host, is_local
-from connector.spark.ledger import Counted, Ledger
-from connector.spark.spark_session import Jobs, Spark
-from connector.spark.spool import Spool
-from connector.spark.table_layout import NewLayout
-from connector.spark.tasks import write_files
+from connector.spark.blocks.block_transfer import BlockTransfer, OnThisMachine, ThroughTheStore
+from connector.spark.blocks.claims import ClaimServer
+from connector.spark.blocks.ledger import Counted, Ledger
+from connector.spark.blocks.spool import Spool
+from connector.spark.blocks.table_layout import NewLayout
+from connector.spark.jvm.cluster import BIND_ADDRESS, DRIVER_HOST, claims_address, driver_host, is_local
+from connector.spark.jvm.spark_session import Jobs, Spark
+from connector.spark.tasks.write_task import write_files
 from connector.storage.file_io import is_list_too_long
 from protocol.protocol_error import ProtocolError
 from protocol.request import Store
@@ -97,7 +97,7 @@ class WriteJob:
         return self._ledger.close(self._name_table)  # raises the first cause; Spark knows only that a task failed
 
     def _merge(self, counted: Counted) -> dict[int, tuple[DataFile, ...]]:
-        from connector.spark.merge_job import merge_runs  # only for arranged tables
+        from connector.spark.jobs.merge_job import merge_runs  # only for arranged tables
 
         merged = merge_runs(self._jobs, self._new_layouts, counted.runs)
         return {
@@ -107,7 +107,7 @@ class WriteJob:
     def _remove_objects(self) -> None:
         self._transfer.remove()
         if self._ledger.runs:
-            from connector.spark.merge_job import remove_runs
+            from connector.spark.jobs.merge_job import remove_runs
 
             remove_runs(self._new_layouts, self._ledger.runs)
 

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from connector.config.values import SECRET_SETTING
 from connector.host.errors import RetryableError
 from connector.host.tempdirs import TemporaryDirectories
-from connector.spark.class_path import class_path
-from connector.spark.cluster import PYTHON, cluster_settings, is_local, wait_for_executor, where_tasks_run
-from connector.spark.jvm import Jvm
-from connector.spark.jvm_command import spark_home
-from connector.spark.lanes import MAINTENANCE, POOL, THREADS, TRANSACTIONS, Lane, write_pools
-from connector.spark.spark_errors import end_of_task, translate_errors
+from connector.spark.jvm.class_path import class_path
+from connector.spark.jvm.cluster import PYTHON, cluster_settings, is_local, wait_for_executor, where_tasks_run
+from connector.spark.jvm.jvm_command import spark_home
+from connector.spark.jvm.jvm_process import Jvm
+from connector.spark.jvm.lanes import MAINTENANCE, POOL, THREADS, TRANSACTIONS, Lane, write_pools
+from connector.spark.jvm.spark_errors import end_of_task, translate_errors
 
 if TYPE_CHECKING:
-    from connector.spark.client import SparkContext
+    from connector.spark.jvm.client import SparkContext
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -38,7 +38,7 @@ DEFAULT_SETTINGS: Final = {
     "spark.python.unix.domain.socket.enabled": "true",
     # Of what its pages and its event log show.
     "spark.redaction.regex": SECRET_SETTING,
-    "spark.python.daemon.module": "connector.spark.daemon",
+    "spark.python.daemon.module": "connector.spark.tasks.daemon",
     # A task that has consumed blocks cannot run again: its failure fails the transaction, which is replayed.
     "spark.task.maxFailures": "1",
 }
@@ -101,7 +101,7 @@ class Spark:
         That thread does not import it: PySpark imports NumPy, as PyArrow does. If two threads imported both at the same
         time, one could get a module that is not complete.
         """
-        from connector.spark import client  # noqa: F401
+        from connector.spark.jvm import client  # noqa: F401
 
         with suppress(InvalidStateError):  # it is done
             self._client_is_loaded.set_result(None)
@@ -207,7 +207,7 @@ def _connect(
     where_tasks_run(settings)  # to fail at once where they cannot
     jvm.wait()
     client_is_loaded.result()
-    from connector.spark.client import SparkConf, SparkContext
+    from connector.spark.jvm.client import SparkConf, SparkContext
 
     with translate_errors(jvm, "Spark did not start"):
         gateway = jvm.connect()

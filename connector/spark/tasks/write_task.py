@@ -18,8 +18,8 @@ from connector.encoding.lines.row_lines import Lines
 from connector.host.errors import BrokenTaskError, ConnectorError, RetryableError
 from connector.model.invalid_values import Tally
 from connector.model.state import DataFile
-from connector.spark.block_transfer import StoredRun
-from connector.spark.claims import (
+from connector.spark.blocks.block_transfer import StoredRun
+from connector.spark.blocks.claims import (
     Address,
     Claim,
     Failed,
@@ -30,8 +30,8 @@ from connector.spark.claims import (
     TreatedValues,
     Wrote,
 )
-from connector.spark.spool import Block
-from connector.spark.table_files import TableFiles
+from connector.spark.blocks.spool import Block
+from connector.spark.tasks.table_files import TableFiles
 from protocol.protocol_error import ProtocolError
 
 DECODING_BATCH: Final = 4 << 20  # bytes: larger batches leave the processor's cache, smaller ones need more calls
@@ -120,7 +120,7 @@ def _open_files(claim: Claim) -> TaskFiles:
     layout = claim.layout
     if layout.arrangement.is_plain and (layout.rejected is None or layout.rejected.arrangement.is_plain):
         return TableFiles(layout)
-    from connector.spark.arranged_files import ArrangedFiles
+    from connector.spark.tasks.arranged_files import ArrangedFiles
 
     return ArrangedFiles(layout, claim.source)
 
@@ -157,7 +157,7 @@ def _write_lines(claims: "Connection[Any, Any]", claim: Claim, files: TaskFiles,
     decoded = decoder(claim.layout.binding).decode(lines)
     _return_strays(claims, decoded.strays)
     if claim.layout.row_ids:
-        from connector.spark.stored_keys import keep_row_ids
+        from connector.spark.blocks.stored_keys import keep_row_ids
 
         decoded = keep_row_ids(decoded, claim.layout)
     files.write(decoded)

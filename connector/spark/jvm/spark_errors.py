@@ -11,7 +11,7 @@ from typing import Final
 
 from connector.host.errors import ConnectorError, RetryableError
 from connector.host.redaction import redact
-from connector.spark.jvm import LESS_MEMORY, SEE_LOG, Jvm
+from connector.spark.jvm.jvm_process import LESS_MEMORY, SEE_LOG, Jvm
 
 QUOTED_CHARACTERS: Final = 500
 ENDING_TIMEOUT: Final = 3.0  # seconds: the sockets of a killed JVM are closed before the system says that it has ended
@@ -41,7 +41,7 @@ def translate_errors(jvm: Jvm, failed: str) -> Iterator[None]:
     except ConnectorError:
         raise
     except Exception as error:
-        from connector.spark.client import Py4JError, PySparkException  # slow to import
+        from connector.spark.jvm.client import Py4JError, PySparkException  # slow to import
 
         if not isinstance(error, (Py4JError, PySparkException, OSError, EOFError)):
             raise
@@ -72,7 +72,7 @@ def _end_of(jvm: Jvm, timeout: float) -> str | None:
 
 def _told_by_java(error: Exception) -> str | None:
     """Return the stack trace of an exception in the JVM; None if the JVM raised none, or does not answer."""
-    from connector.spark.client import Py4JError, Py4JJavaError
+    from connector.spark.jvm.client import Py4JError, Py4JJavaError
 
     if not isinstance(error, Py4JJavaError):
         return None

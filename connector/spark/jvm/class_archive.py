@@ -1,14 +1,14 @@
-"""Makes the class-data-sharing archive that halves the start of Spark's JVM: `python -m connector.spark.class_archive`.
+"""Makes the class-data-sharing archive that halves the start of Spark's JVM.
 
-The JVM writes it when it exits by itself, from the classes that it has loaded by then. Another JVM, which the archive
-does not fit, ignores it.
+The command is `python -m connector.spark.jvm.class_archive`. The JVM writes the archive when it exits by itself, from
+the classes that it has loaded by then. Another JVM, which the archive does not fit, ignores it.
 """
 
 from pathlib import Path
 
 from connector.host.tempdirs import make_directories
-from connector.spark import jvm_command
-from connector.spark.spark_session import Spark
+from connector.spark.jvm import jvm_command
+from connector.spark.jvm.spark_session import Spark
 
 
 def make() -> Path:

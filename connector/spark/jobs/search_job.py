@@ -22,8 +22,8 @@ from connector.encoding.search.searched_keys import Keys
 from connector.host.errors import ConnectorError, RetryableError
 from connector.model.binding import Binding
 from connector.model.properties import Properties
-from connector.spark.block_transfer import Source, SpooledFile, StoredObject, warn_if_left
-from connector.spark.stored_keys import open_keys
+from connector.spark.blocks.block_transfer import Source, SpooledFile, StoredObject, warn_if_left
+from connector.spark.blocks.stored_keys import open_keys
 from connector.storage import storage_errors
 from connector.storage.file_io import open_file_io
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import connector
-from connector.spark.java import java
+from connector.spark.jvm.java import java
 
 YOUNG_GENERATION: Final = "24m"
 WORKER_ALLOCATION: Final = {

@@ -15,9 +15,9 @@ from connector.encoding.runs.run_merging import MergeRange, merge
 from connector.encoding.runs.sort_columns import SortColumns
 from connector.encoding.runs.sorted_runs import RunPart, read_encoded, read_part
 from connector.model.state import DataFile
-from connector.spark.block_transfer import Source, SpooledFile
-from connector.spark.table_files import open_file_writer
-from connector.spark.table_layout import TableLayout
+from connector.spark.blocks.block_transfer import Source, SpooledFile
+from connector.spark.blocks.table_layout import TableLayout
+from connector.spark.tasks.table_files import open_file_writer
 from connector.storage import storage_errors
 
 

@@ -12,7 +12,7 @@ from connector.encoding.parquet.data_files import ROW_GROUP_SIZE, DataFileWriter
 from connector.encoding.parquet.gathered_rows import GatheredRowGroup
 from connector.encoding.values.column_types import arrow_schema
 from connector.model.state import DataFile
-from connector.spark.table_layout import TableLayout
+from connector.spark.blocks.table_layout import TableLayout
 
 # Both writers may be open at once: this one must not double the memory that is planned for the other.
 _REJECTED_ROW_GROUP_SIZE: Final = ROW_GROUP_SIZE // 4

@@ -13,8 +13,8 @@ from pyiceberg.io import FileIO
 
 from connector.host.errors import ConnectorError, RetryableError
 from connector.host.signals import map_in_threads
-from connector.spark.spool import Block
-from connector.spark.table_layout import NewLayout, TableLayout
+from connector.spark.blocks.spool import Block
+from connector.spark.blocks.table_layout import NewLayout, TableLayout
 from connector.storage import storage_errors
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from connector.encoding.parquet.data_files import RowGroup
 from connector.encoding.runs.merge_plan import plan_merge
 from connector.encoding.runs.sorted_runs import RowArrangement
 from connector.model.state import DataFile
-from connector.spark.block_transfer import Source, SpooledFile, StoredRun
-from connector.spark.merged_files import write_merged
-from connector.spark.table_files import RowWriter, TableFiles, open_file_writer
-from connector.spark.table_layout import TableLayout
+from connector.spark.blocks.block_transfer import Source, SpooledFile, StoredRun
+from connector.spark.blocks.table_layout import TableLayout
+from connector.spark.tasks.merged_files import write_merged
+from connector.spark.tasks.table_files import RowWriter, TableFiles, open_file_writer
 from connector.storage import storage_errors
 
 DISTRIBUTION: Final = "write.distribution-mode"
