@@ -21,11 +21,12 @@ from connector.encoding.rewriting.file_groups import Compact
 from connector.host.errors import ConnectorError, UserError
 from connector.iceberg.catalogs.opening import open_catalog, translate_errors
 from connector.iceberg.commits.commit_errors import BROKEN_METADATA
-from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.maintenance.perform_actions import (
     OLDER_THAN,
     Action,
     Budget,
+    MaintainedTable,
+    MaintainedTables,
     Maintainer,
     OrphanChoice,
     Outcome,
@@ -56,30 +57,6 @@ class MaintainArguments:
     max_bytes: int | None = None
     orphans: OrphanChoice = field(default_factory=OrphanChoice)
     spark: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class MaintainedTable:
-    """What was done to a table, by action, in order. `is_managed`: its service maintains it, so nothing was done."""
-
-    path: TableIdentifier
-    outcomes: Sequence[tuple[Action, Outcome]]
-    is_managed: bool = False
-
-
-@dataclass(frozen=True)
-class MaintainedTables:
-    """What was done to each table, and the errors of those for which an action failed."""
-
-    is_dry_run: bool
-    tables: Sequence[MaintainedTable]
-    errors: Sequence[tuple[TableIdentifier, str]]
-
-    @property
-    def has_failed(self) -> bool:
-        """Whether an action has failed, or a part of a compaction."""
-        outcomes = [outcome for table in self.tables for _, outcome in table.outcomes]
-        return bool(self.errors) or any(isinstance(each, CompactionResult) and each.failed for each in outcomes)
 
 
 def read_arguments(options: Namespace, source: ConfigFile | FlowFile) -> MaintainArguments:

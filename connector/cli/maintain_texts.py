@@ -5,11 +5,19 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from connector.cli.health_texts import format_bytes, format_count
-from connector.cli.maintain_command import MaintainedTable, MaintainedTables
 from connector.iceberg.maintenance.compaction_plan import CompactionPlan
 from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.maintenance.find_orphan_files import OrphanFiles
-from connector.iceberg.maintenance.perform_actions import Action, Expiry, Outcome, Removal, Unfinished, is_finished
+from connector.iceberg.maintenance.perform_actions import (
+    Action,
+    Expiry,
+    MaintainedTable,
+    MaintainedTables,
+    Outcome,
+    Removal,
+    Unfinished,
+    is_finished,
+)
 from connector.iceberg.maintenance.rewrite_manifests import ManifestPlan
 from connector.iceberg.metadata.stored_files import StoredFile
 
