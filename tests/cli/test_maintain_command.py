@@ -18,9 +18,9 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from connector.cli.arguments import parse_arguments
-from connector.cli.flow_files import ConfigFile
-from connector.cli.maintain_command import maintain_tables, read_arguments
-from connector.cli.maintain_texts import describe_maintenance, encode_maintenance
+from connector.cli.commands.maintain_command import maintain_tables, read_arguments
+from connector.cli.flow.flow_files import ConfigFile
+from connector.cli.texts.maintain_texts import describe_maintenance, encode_maintenance
 from connector.cli.waiting import WaitingLine
 from connector.config.catalog import LOCAL
 from connector.iceberg.commits import commit, fence

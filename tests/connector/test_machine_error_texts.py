@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from connector.checks import spark_installation
-from connector.cli import plan_command
+from connector.cli.commands import plan_command
 from connector.cli.config_files import read_file
 from connector.cli.staged_state import parse_table, read_staged
 from connector.host import logs

@@ -9,7 +9,7 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
-from connector.cli.shapes import ANY_KIND, KINDS, NOTHING, Shape, intersect, name_type, unite
+from connector.cli.flow.shapes import ANY_KIND, KINDS, NOTHING, Shape, intersect, name_type, unite
 from connector.host.errors import UserError
 from protocol.flow import Json, NumericInference, StringInference
 

@@ -15,12 +15,12 @@ from typing import Final, TypeAlias
 
 from pyiceberg.table import Table
 
+from connector.cli.commands.demo_conversation import Stored, materialize
 from connector.cli.config_files import STDIN
-from connector.cli.demo_conversation import Stored, materialize
-from connector.cli.document_shape import infer_document_shape
-from connector.cli.documents import DocumentFile, open_documents
-from connector.cli.projections import make_collection
-from connector.cli.table_lines import count_rows, describe_table, explain_opening
+from connector.cli.flow.document_shape import infer_document_shape
+from connector.cli.flow.documents import DocumentFile, open_documents
+from connector.cli.flow.projections import make_collection
+from connector.cli.texts.table_lines import count_rows, describe_table, explain_opening
 from connector.config.settings import parse
 from connector.host.errors import UserError
 from connector.host.signals import Stopped

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from pyiceberg.table import Table
 
-from connector.cli.flow_files import ConfigFile, FlowFile
+from connector.cli.flow.flow_files import ConfigFile, FlowFile
 from connector.cli.staged_state import parse_table
 from connector.cli.waiting import WaitingLine
 from connector.config.endpoint_config import EndpointConfig

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from connector.cli.shapes import Shape
+from connector.cli.flow.shapes import Shape
 from protocol.flow import Collection, Exists, Inference, Projection, StringInference
 
 ROOT_FIELD: Final = "flow_document"

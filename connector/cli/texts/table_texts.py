@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from connector.cli.health_texts import describe_age, describe_health, describe_rows, format_bytes, format_count
+from connector.cli.texts.health_texts import describe_age, describe_health, describe_rows, format_bytes, format_count
 from connector.iceberg.commits.reset import Judged, Verdict
 from connector.iceberg.commits.writers import RecordedWriter
 from connector.iceberg.maintenance.table_health import TableHealth

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Final
 
-from connector.cli.shapes import KINDS, NOTHING, Shape, name_type
+from connector.cli.flow.shapes import KINDS, NOTHING, Shape, name_type
 from protocol.flow import Json, StringInference
 
 _TIME: Final = r"\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)"

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from connector.cli.conversation import Conversation, ConversationEndedError
-from connector.cli.documents import Document, DocumentFile, read_location
+from connector.cli.flow.documents import Document, DocumentFile, read_location
 from protocol.flow import Json
 
 LOADED: Final = '{"loaded"'

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from connector.cli.health_texts import format_bytes, format_count
+from connector.cli.texts.health_texts import format_bytes, format_count
 from connector.iceberg.maintenance.compaction_plan import CompactionPlan
 from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.maintenance.find_orphan_files import OrphanFiles

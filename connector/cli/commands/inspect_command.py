@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
-from connector.cli.flow_files import ConfigFile, FlowFile
-from connector.cli.health_texts import encode_health
+from connector.cli.flow.flow_files import ConfigFile, FlowFile
 from connector.cli.staged_state import parse_table, read_staged
-from connector.cli.table_texts import describe_status, encode_status
+from connector.cli.texts.health_texts import encode_health
+from connector.cli.texts.table_texts import describe_status, encode_status
 from connector.config.settings import parse, resource_path
 from connector.host.errors import ConnectorError, UserError
 from connector.iceberg.catalogs.opening import open_catalog, translate_errors

@@ -11,9 +11,9 @@ from urllib.parse import unquote, urljoin, urlsplit
 import msgspec
 
 from connector.cli.config_files import STDIN, decrypted, read_config, read_file
-from connector.cli.field_selection import FieldRules
-from connector.cli.json_schemas import infer_shape
-from connector.cli.projections import ExplicitProjection, make_collection
+from connector.cli.flow.field_selection import FieldRules
+from connector.cli.flow.json_schemas import infer_shape
+from connector.cli.flow.projections import ExplicitProjection, make_collection
 from connector.host.errors import UserError
 from protocol.flow import Collection, Json
 

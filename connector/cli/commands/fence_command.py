@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from pyiceberg.table import Table
 
-from connector.cli.flow_files import ConfigFile, FlowFile, Task
+from connector.cli.flow.flow_files import ConfigFile, FlowFile, Task
 from connector.cli.staged_state import parse_table, read_staged
-from connector.cli.table_texts import describe_staged, describe_writers, encode_staged, encode_writers
+from connector.cli.texts.table_texts import describe_staged, describe_writers, encode_staged, encode_writers
 from connector.config.settings import parse
 from connector.host.errors import UserError
 from connector.iceberg.catalogs.opening import open_catalog, translate_errors

@@ -13,7 +13,7 @@ from typing import BinaryIO, Final, NoReturn
 from uuid import UUID
 
 from connector.cli.config_files import STDIN
-from connector.cli.projections import PUBLISHED_AT
+from connector.cli.flow.projections import PUBLISHED_AT
 from connector.host.errors import UserError
 from connector.host.tempdirs import translate_disk_errors
 from protocol.flow import Json, Projection

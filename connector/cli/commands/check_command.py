@@ -18,8 +18,8 @@ from connector.checks.endpoint import (
 )
 from connector.checks.spark_installation import SparkInstallation
 from connector.checks.steps import Skipped, Step, attempt
-from connector.cli.flow_files import ConfigFile, FlowFile, Task
-from connector.cli.task_requests import make_validate
+from connector.cli.flow.flow_files import ConfigFile, FlowFile, Task
+from connector.cli.flow.task_requests import make_validate
 from connector.cli.waiting import WaitingLine
 from connector.config.catalog import GlueCatalog, HiveCatalog, LocalCatalog, RestCatalog, S3TablesCatalog, SqlCatalog
 from connector.config.endpoint_config import EndpointConfig

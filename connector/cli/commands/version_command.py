@@ -13,7 +13,7 @@ from connector.checks.spark_installation import find_installation
 from connector.host.errors import UserError
 
 REVISION: Final = "MATERIALIZE_ICEBERG_REVISION"  # the image's environment has it
-ROOT: Final = Path(__file__).parents[2]
+ROOT: Final = Path(__file__).parents[3]
 UNKNOWN: Final = "unknown"
 TIME_LIMIT: Final = 10  # seconds
 

@@ -5,8 +5,8 @@ from contextlib import closing
 from typing import Final
 from urllib.parse import quote
 
-from connector.cli.field_selection import select_fields
-from connector.cli.flow_files import Task, TaskBinding
+from connector.cli.flow.field_selection import select_fields
+from connector.cli.flow.flow_files import Task, TaskBinding
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.resource_config import ResourceConfig
 from connector.config.settings import resource_path

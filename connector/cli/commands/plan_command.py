@@ -6,8 +6,8 @@ from contextlib import closing
 from typing import Final
 
 from connector.cli.config_files import read_file
-from connector.cli.flow_files import FlowFile
-from connector.cli.task_requests import find_last, make_apply, make_validate
+from connector.cli.flow.flow_files import FlowFile
+from connector.cli.flow.task_requests import find_last, make_apply, make_validate
 from connector.config.settings import parse
 from connector.evolution.field_config import fold_case
 from connector.evolution.table_change import AddColumn, Found

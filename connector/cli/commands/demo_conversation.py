@@ -7,12 +7,12 @@ from typing import Any, Final
 
 import msgspec
 
+from connector.cli.commands.demo_updates import LOADED, load_keys
 from connector.cli.conversation import Conversation, ConversationEndedError, shorten
-from connector.cli.demo_updates import LOADED, load_keys
-from connector.cli.documents import Document, DocumentFile, read_field
-from connector.cli.field_selection import FieldRules
-from connector.cli.flow_files import Task, TaskBinding
-from connector.cli.task_requests import make_apply, make_validate
+from connector.cli.flow.documents import Document, DocumentFile, read_field
+from connector.cli.flow.field_selection import FieldRules
+from connector.cli.flow.flow_files import Task, TaskBinding
+from connector.cli.flow.task_requests import make_apply, make_validate
 from connector.evolution.candidate import Candidate
 from connector.evolution.new_columns import constrain_new_column
 from connector.host.errors import UserError
