@@ -64,7 +64,7 @@ COPY --from=wheel /wheel /wheel
 RUN python3 -m pip --python /opt/connector/bin/python install --root /new --no-compile --no-deps --no-index /wheel/*.whl \
     && PYTHONHASHSEED=0 python3 -m compileall -q -s /new -p / --invalidation-mode unchecked-hash /new \
     && cp --recursive /new/. / \
-    && archive=$(JAVA_HOME=/opt/java /opt/connector/bin/python -m connector.spark.class_archive) \
+    && archive=$(JAVA_HOME=/opt/java /opt/connector/bin/python -m connector.spark.jvm.class_archive) \
     && install -D --mode 644 "$archive" "/new$archive" \
     && find /new -exec touch --no-dereference --date @315532800 {} +
 

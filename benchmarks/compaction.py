@@ -29,9 +29,9 @@ from connector.encoding.rewriting.file_groups import Compact, CompactedGroup, Co
 from connector.host.refresh import Lease, Refreshed
 from connector.host.tempdirs import make_directories
 from connector.model.properties import Properties
-from connector.spark.compaction_job import compact_in
-from connector.spark.lanes import Lane
-from connector.spark.spark_session import Spark
+from connector.spark.jobs.compaction_job import compact_in
+from connector.spark.jvm.lanes import Lane
+from connector.spark.jvm.spark_session import Spark
 from fixtures.conversation import line, opening
 from support import spark_catalogs
 from support.jars import jars

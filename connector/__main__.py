@@ -19,7 +19,7 @@ from protocol.protocol_error import ProtocolError
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from connector.cli.flow_files import ConfigFile, FlowFile
+    from connector.cli.flow.flow_files import ConfigFile, FlowFile
 
 log = logging.getLogger("connector")
 
@@ -93,14 +93,14 @@ def _print_spec() -> None:
 
 
 def _print_versions(options: "Namespace") -> None:
-    from connector.cli import version_command as version_command
+    from connector.cli.commands import version_command
 
     _show(version_command.describe_version(as_json=options.json))
 
 
 def _plan(options: "Namespace") -> None:
-    from connector.cli import plan_command as plan_command
-    from connector.cli.flow_files import FlowFile
+    from connector.cli.commands import plan_command
+    from connector.cli.flow.flow_files import FlowFile
     from connector.cli.waiting import on_stderr
 
     if options.flow:
@@ -114,7 +114,7 @@ def _plan(options: "Namespace") -> None:
 
 
 def _check(options: "Namespace") -> int:
-    from connector.cli import check_command as check_command
+    from connector.cli.commands import check_command
     from connector.cli.waiting import on_stderr
 
     passed = check_command.check(_find_source(options), _show, on_stderr(), as_json=options.json)
@@ -122,14 +122,14 @@ def _check(options: "Namespace") -> int:
 
 
 def _demo(options: "Namespace") -> None:
-    from connector.cli import demo_command as demo_command
+    from connector.cli.commands import demo_command
 
     demo = demo_command.Demo(options.file, options.key, options.into, options.updates)
     demo_command.run_demo(demo, _show, as_json=options.json)
 
 
 def _inspect(options: "Namespace") -> int:
-    from connector.cli import inspect_command as inspect_command
+    from connector.cli.commands import inspect_command
     from connector.cli.waiting import on_stderr
 
     inspection = inspect_command.InspectArguments(
@@ -142,8 +142,8 @@ def _inspect(options: "Namespace") -> int:
 
 
 def _maintain(options: "Namespace") -> int:
-    from connector.cli import maintain_command as maintain_command
-    from connector.cli import maintain_texts as maintain_texts
+    from connector.cli.commands import maintain_command
+    from connector.cli.texts import maintain_texts
     from connector.cli.waiting import on_stderr
 
     maintained = maintain_command.maintain_tables(
@@ -155,7 +155,7 @@ def _maintain(options: "Namespace") -> int:
 
 
 def _fence(options: "Namespace") -> None:
-    from connector.cli import fence_command as fence_command
+    from connector.cli.commands import fence_command
     from connector.iceberg.commits.reset import Decision
 
     place = fence_command.Place(_find_source(options), options.table, options.materialization, options.state)
@@ -191,7 +191,7 @@ COMMANDS: Final[Mapping[str, Callable[["Namespace"], int | None]]] = {
 
 def _find_source(options: "Namespace") -> "ConfigFile | FlowFile":
     """Return the file that the task is read from."""
-    from connector.cli.flow_files import ConfigFile, FlowFile
+    from connector.cli.flow.flow_files import ConfigFile, FlowFile
 
     return FlowFile(options.flow, options.task) if options.flow else ConfigFile(options.config)
 

@@ -7,7 +7,7 @@ import sys
 
 from pyiceberg.catalog import load_catalog
 
-from connector.cli.table_lines import align
+from connector.cli.texts.table_lines import align
 
 
 def main(name: str, row_filter: str = "true") -> None:

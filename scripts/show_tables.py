@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pyiceberg.catalog.sql import SqlCatalog
 
-from connector.cli.table_lines import describe_table, explain_opening
+from connector.cli.texts.table_lines import describe_table, explain_opening
 
 
 def show_tables(warehouse: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from connector.host.errors import UserError
-from connector.spark.java import OLDEST_JAVA, java
+from connector.spark.jvm.java import OLDEST_JAVA, java
 
 TIME_LIMIT: Final = 60  # seconds
 

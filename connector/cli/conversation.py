@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 import msgspec
 
 from connector.host.errors import ConnectorError
-from connector.spark.jvm_command import python_path
+from connector.spark.jvm.jvm_command import python_path
 
 WIDTH: Final = 116  # characters of a line that is shown
 

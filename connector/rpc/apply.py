@@ -21,7 +21,7 @@ from connector.iceberg.maintenance.remove_staged_files import remove_staged_file
 from connector.iceberg.tables import evolve, find_all
 from connector.model.state import encode_removed
 from connector.rpc.plan import Plan, list_actions, plan_tables
-from connector.spark.rewrite_job import rewrite_jobs
+from connector.spark.jobs.rewrite_job import rewrite_jobs
 from protocol import request, response
 from protocol.flow import ConnectorState
 

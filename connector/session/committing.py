@@ -23,8 +23,8 @@ from connector.session.backlog import Limit
 from connector.session.commit_facts import report_recovered
 from connector.session.committer import Committer
 from connector.session.recovery import Recovered, recover
-from connector.spark.compaction_job import compact_in
 from connector.spark.engine import Engine
+from connector.spark.jobs.compaction_job import compact_in
 
 if TYPE_CHECKING:
     from connector.notifications.notifier import Load, Notifier

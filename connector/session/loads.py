@@ -33,8 +33,10 @@ from connector.host.tempdirs import translate_disk_errors
 from connector.iceberg.table_view import TableView
 from connector.model.binding import Binding
 from connector.model.state import LocatedRows
-from connector.spark.block_transfer import Source, SpooledFile, StoredObject, warn_if_left
-from connector.spark.search_job import (
+from connector.spark.blocks.block_transfer import Source, SpooledFile, StoredObject, warn_if_left
+from connector.spark.blocks.stored_keys import GatheredKeys, store_keys
+from connector.spark.blocks.table_layout import NewLayout, TableLayout
+from connector.spark.jobs.search_job import (
     FoundInGroup,
     Group,
     Search,
@@ -45,9 +47,7 @@ from connector.spark.search_job import (
     remove_source,
     search_groups,
 )
-from connector.spark.spark_session import Spark
-from connector.spark.stored_keys import GatheredKeys, store_keys
-from connector.spark.table_files import NewLayout, TableLayout
+from connector.spark.jvm.spark_session import Spark
 from protocol.protocol_error import ProtocolError
 from protocol.request import Load
 

@@ -10,7 +10,7 @@ from connector.session.commit_facts import report_opened
 from connector.session.open_tables import OpenedTables
 from connector.session.transaction_jobs import TransactionJobs
 from connector.session.transactions import Session
-from connector.spark.write_job import open_claim_server
+from connector.spark.jobs.write_job import open_claim_server
 
 if TYPE_CHECKING:
     from connector.iceberg.table_view import SessionViews

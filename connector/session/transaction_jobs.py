@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 from connector.host.refresh import Refreshed
 from connector.iceberg.bound_table import BoundTable
 from connector.model.properties import Properties
-from connector.spark.block_transfer import Source
-from connector.spark.claims import ClaimServer
+from connector.spark.blocks.block_transfer import Source
+from connector.spark.blocks.claims import ClaimServer
+from connector.spark.blocks.spool import Spool
+from connector.spark.blocks.table_layout import NewLayout, TableLayout
 from connector.spark.engine import Engine
-from connector.spark.spool import Spool
-from connector.spark.table_files import NewLayout, TableLayout
-from connector.spark.write_job import WriteJob, choose_transfer
+from connector.spark.jobs.write_job import WriteJob, choose_transfer
 
 if TYPE_CHECKING:
     from connector.iceberg.table_view import SessionViews

@@ -21,8 +21,8 @@ from connector.session.commit_facts import report_staged
 from connector.session.committer import Committer, run_retries
 from connector.session.progress import TransactionProgress, TreatmentWarnings
 from connector.session.rejection_limit import RejectionLimit
-from connector.spark.block_transfer import Source
-from connector.spark.write_job import WriteJob, Written
+from connector.spark.blocks.block_transfer import Source
+from connector.spark.jobs.write_job import WriteJob, Written
 from protocol import request
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from connector.host.cgroup import Cgroup
 from connector.host.machine import is_in_memory
 from connector.host.tempdirs import TemporaryDirectories, make_directories
-from connector.spark.lanes import Lane, choose_lane
+from connector.spark.jvm.lanes import Lane, choose_lane
+from connector.spark.jvm.spark_session import Spark
 from connector.spark.limits import Limits
-from connector.spark.spark_session import Spark
 
 
 @dataclass(frozen=True)

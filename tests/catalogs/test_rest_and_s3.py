@@ -257,7 +257,7 @@ def test_a_staged_transaction_waits_for_keys_that_are_accepted(crash: Crash) -> 
 
 def test_no_secret_can_be_seen_while_it_runs(crash: Crash, rest_on_s3: RestCatalogOnS3) -> None:
     commands = " ".join(crash.commands)
-    assert all(part in commands for part in ("-m connector", "SparkSubmit", "connector.spark.daemon")), commands
+    assert all(part in commands for part in ("-m connector", "SparkSubmit", "connector.spark.tasks.daemon")), commands
     names = {os.path.basename(name) for name in crash.visible}
     assert {"connector.log", "environ", "cmdline", "answers"} <= names
     seen = [

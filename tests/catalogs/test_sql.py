@@ -16,8 +16,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, StringType
 
-from connector.cli.check_command import check
-from connector.cli.flow_files import ConfigFile
+from connector.cli.commands.check_command import check
+from connector.cli.flow.flow_files import ConfigFile
 from connector.cli.waiting import WaitingLine
 from connector.config.catalog import SqlCatalog
 from connector.config.endpoint_config import EndpointConfig

@@ -16,8 +16,8 @@ from typing import Any, Final, TypeAlias
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
 
-from connector.cli.check_command import check
-from connector.cli.flow_files import ConfigFile, FlowFile
+from connector.cli.commands.check_command import check
+from connector.cli.flow.flow_files import ConfigFile, FlowFile
 from connector.cli.waiting import WaitingLine
 from connector.config.catalog import LOCAL
 from connector.iceberg.catalogs import local as local_catalog

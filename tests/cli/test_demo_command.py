@@ -10,8 +10,8 @@ from typing import Final
 import pyarrow as pa
 import pytest
 
-from connector.cli.demo_command import SAMPLE_ORDERS
-from connector.cli.demo_conversation import TASK
+from connector.cli.commands.demo_command import SAMPLE_ORDERS
+from connector.cli.commands.demo_conversation import TASK
 from support.jars import REPOSITORY
 from support.readers import local_catalog
 from support.snapshots import check_text

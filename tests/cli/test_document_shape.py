@@ -2,8 +2,8 @@
 
 import pytest
 
-from connector.cli.document_shape import infer_document_shape
-from connector.cli.projections import make_collection
+from connector.cli.flow.document_shape import infer_document_shape
+from connector.cli.flow.projections import make_collection
 from protocol.flow import Exists, Json
 
 

@@ -9,8 +9,8 @@ from typing import Final
 
 import pytest
 
-from connector.cli.documents import DocumentFile, open_documents, read_field, read_location
-from connector.cli.projections import PUBLISHED_AT
+from connector.cli.flow.documents import DocumentFile, open_documents, read_field, read_location
+from connector.cli.flow.projections import PUBLISHED_AT
 from connector.host.errors import UserError
 from fixtures.collection import meta
 from protocol.flow import Json, Projection

@@ -17,8 +17,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import TableResponse
 from pyiceberg.exceptions import CommitStateUnknownException
 
-from connector.cli.fence_command import Place, reset, show
-from connector.cli.flow_files import ConfigFile
+from connector.cli.commands.fence_command import Place, reset, show
+from connector.cli.flow.flow_files import ConfigFile
 from connector.host.errors import CommitUnknownError, FencedError, RetryableError, UserError
 from connector.iceberg.commits import commit, fence
 from connector.iceberg.commits.reset import Decision, perform_reset, plan_reset

@@ -5,11 +5,11 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 
-from connector.cli.demo_conversation import require_recommended
-from connector.cli.document_shape import infer_document_shape
-from connector.cli.field_selection import FieldRules, select_fields
-from connector.cli.json_schemas import infer_shape
-from connector.cli.projections import ExplicitProjection, make_collection
+from connector.cli.commands.demo_conversation import require_recommended
+from connector.cli.flow.document_shape import infer_document_shape
+from connector.cli.flow.field_selection import FieldRules, select_fields
+from connector.cli.flow.json_schemas import infer_shape
+from connector.cli.flow.projections import ExplicitProjection, make_collection
 from connector.evolution.candidate import Candidate
 from connector.evolution.constraints import list_constraints, pick_most_severe
 from connector.host.errors import UserError

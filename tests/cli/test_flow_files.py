@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 
-from connector.cli.flow_files import ConfigFile, FlowFile, Task
+from connector.cli.flow.flow_files import ConfigFile, FlowFile, Task
 from connector.host.errors import UserError
 from support.snapshots import check_text
 

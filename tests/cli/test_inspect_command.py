@@ -15,8 +15,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 
-from connector.cli.flow_files import ConfigFile
-from connector.cli.inspect_command import InspectArguments, describe_tables, encode_tables, inspect_tables
+from connector.cli.commands.inspect_command import InspectArguments, describe_tables, encode_tables, inspect_tables
+from connector.cli.flow.flow_files import ConfigFile
 from connector.config.catalog import LOCAL
 from connector.host.errors import UserError
 from connector.iceberg.commits import commit, fence

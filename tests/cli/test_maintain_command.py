@@ -18,15 +18,15 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from connector.cli.arguments import parse_arguments
-from connector.cli.flow_files import ConfigFile
-from connector.cli.maintain_command import MaintainedTable, MaintainedTables, maintain_tables, read_arguments
-from connector.cli.maintain_texts import describe_maintenance, encode_maintenance
+from connector.cli.commands.maintain_command import maintain_tables, read_arguments
+from connector.cli.flow.flow_files import ConfigFile
+from connector.cli.texts.maintain_texts import describe_maintenance, encode_maintenance
 from connector.cli.waiting import WaitingLine
 from connector.config.catalog import LOCAL
 from connector.iceberg.commits import commit, fence
 from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.maintenance.compaction_thresholds import MIN_INPUT_FILES
-from connector.iceberg.maintenance.perform_actions import Action
+from connector.iceberg.maintenance.perform_actions import Action, MaintainedTable, MaintainedTables
 from connector.iceberg.metadata.retention import MAX_AGE
 from connector.iceberg.metadata.stored_files import list_stored_files
 from connector.model.owner import OWNER_PROPERTY, Owner

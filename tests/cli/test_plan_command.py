@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from connector.cli.flow_files import FlowFile
-from connector.cli.plan_command import describe_plan, plan_recorded, plan_task
-from connector.cli.task_requests import find_last, make_apply, make_validate
+from connector.cli.commands.plan_command import describe_plan, plan_recorded, plan_task
+from connector.cli.flow.flow_files import FlowFile
+from connector.cli.flow.task_requests import find_last, make_apply, make_validate
 from connector.config.settings import parse
 from connector.host.errors import UserError
 from connector.model.state import encode_added

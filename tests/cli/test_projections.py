@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from connector.cli.json_schemas import infer_shape
-from connector.cli.projections import ExplicitProjection, make_collection
-from connector.cli.shapes import Shape
+from connector.cli.flow.json_schemas import infer_shape
+from connector.cli.flow.projections import ExplicitProjection, make_collection
+from connector.cli.flow.shapes import Shape
 from connector.host.errors import UserError
 from fixtures import orders
 from fixtures.collection import Field

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from connector.cli.table_lines import SPARK_PACKAGES, align, describe_table, explain_opening
+from connector.cli.texts.table_lines import SPARK_PACKAGES, align, describe_table, explain_opening
 from connector.iceberg.commits.commit import commit_all_or_raise
 from support.altered_tables import PATH
 from support.jars import REPOSITORY

@@ -8,17 +8,17 @@ from typing import Final
 import pytest
 
 from connector.checks import spark_installation
-from connector.cli import plan_command
+from connector.cli.commands import plan_command
 from connector.cli.config_files import read_file
 from connector.cli.staged_state import parse_table, read_staged
 from connector.host import logs
 from connector.host.cgroup import Cgroup
 from connector.host.errors import ConnectorError
 from connector.host.tempdirs import make_directories
-from connector.spark.cluster import claims_address, where_tasks_run
-from connector.spark.java import java
+from connector.spark.jobs.write_job import open_claim_server
+from connector.spark.jvm.cluster import claims_address, where_tasks_run
+from connector.spark.jvm.java import java
 from connector.spark.limits import Limits
-from connector.spark.write_job import open_claim_server
 from support.snapshots import check_text
 
 SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "machine_errors.json"
@@ -112,7 +112,7 @@ def test_an_environment_that_will_not_do_is_said_with_what_to_change(
 def test_a_machine_without_java_is_said_with_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("connector.spark.java.find_spec", lambda _: None)
+    monkeypatch.setattr("connector.spark.jvm.java.find_spec", lambda _: None)
     check("no Java", java, tmp_path)
 
 

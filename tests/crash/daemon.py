@@ -7,4 +7,4 @@ from crash import storage, task_defects
 if __name__ == "__main__":
     storage.guard()
     task_defects.plant()
-    runpy.run_module("connector.spark.daemon", run_name="__main__")
+    runpy.run_module("connector.spark.tasks.daemon", run_name="__main__")

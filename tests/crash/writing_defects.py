@@ -5,7 +5,7 @@ from typing import Any
 
 from connector.host.errors import ConnectorError
 from connector.iceberg.commits import snapshot
-from connector.spark import spool
+from connector.spark.blocks import spool
 from connector.storage import file_stores
 from crash.faults import swap
 

@@ -12,8 +12,8 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.io.pyarrow import PyArrowFile
 
-from connector.cli.fence_command import Place, reset, show
-from connector.cli.flow_files import ConfigFile
+from connector.cli.commands.fence_command import Place, reset, show
+from connector.cli.flow.flow_files import ConfigFile
 from connector.host.errors import RetryableError, UserError
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.commits import commit

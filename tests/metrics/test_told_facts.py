@@ -36,8 +36,8 @@ from connector.iceberg.metadata.retention import MAX_AGE
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
 from connector.session.commit_facts import report_outcomes
-from connector.spark.ledger import Ledger
-from connector.spark.spool import Spool
+from connector.spark.blocks.ledger import Ledger
+from connector.spark.blocks.spool import Spool
 from protocol.request import Store
 from support.processes import wait_until
 from support.staged_files import stage

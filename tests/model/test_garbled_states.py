@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connector.cli.fence_command import Place, reset, show
-from connector.cli.flow_files import ConfigFile
-from connector.cli.plan_command import plan_recorded
+from connector.cli.commands.fence_command import Place, reset, show
+from connector.cli.commands.plan_command import plan_recorded
+from connector.cli.flow.flow_files import ConfigFile
 from connector.host.errors import UserError
 from connector.iceberg.commits.reset import Decision
 from connector.model.state import encode_added

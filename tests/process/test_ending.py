@@ -116,8 +116,8 @@ WORKER_ENDED = "A Python worker of Spark has ended before its files were complet
         pytest.param("java", JVM_ENDED, True, id="idle JVM"),
         pytest.param("java", JVM_ENDED, False, id="busy JVM"),
         pytest.param("pyspark.worker", WORKER_ENDED, False, id="busy worker"),
-        pytest.param("connector.spark.daemon", WORKER_ENDED, True, id="idle daemon"),
-        pytest.param("connector.spark.daemon", WORKER_ENDED, False, id="busy daemon"),
+        pytest.param("connector.spark.tasks.daemon", WORKER_ENDED, True, id="idle daemon"),
+        pytest.param("connector.spark.tasks.daemon", WORKER_ENDED, False, id="busy daemon"),
     ],
 )
 def test_a_killed_process_of_spark_is_told_as_that(

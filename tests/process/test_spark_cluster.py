@@ -114,11 +114,12 @@ REFUSED_BY_A_CLUSTER: Final[Mapping[str, tuple[Mapping[str, str], int]]] = {
 STARTED_IMPATIENTLY: Final = """
 import json, sys
 from connector.host.errors import RetryableError
-from connector.host.tempdirs import scratch
-from connector.spark import session
-settings, session.EXECUTOR_TIMEOUT = json.loads(sys.argv[1])
-with scratch() as directories:
-    spark = session.Spark(settings, directories)
+from connector.host.tempdirs import make_directories
+from connector.spark.jvm import cluster
+from connector.spark.jvm.spark_session import Spark
+settings, cluster.EXECUTOR_TIMEOUT = json.loads(sys.argv[1])
+with make_directories() as directories:
+    spark = Spark(settings, directories)
     try:
         spark.run(list).result()
     except RetryableError as error:

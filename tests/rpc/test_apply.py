@@ -13,7 +13,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import IntegerType, LongType, NestedField, UUIDType
 
 from connector.checks.endpoint import OpenedEndpoint
-from connector.cli.plan_command import describe_plan, plan_recorded
+from connector.cli.commands.plan_command import describe_plan, plan_recorded
 from connector.config.endpoint_config import AdvancedOptions
 from connector.config.settings import parse
 from connector.host.errors import UserError

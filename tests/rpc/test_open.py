@@ -13,7 +13,7 @@ from support.runtime import Runtime
 
 def test_spark_starts_before_what_takes_as_long_to_import_is_imported() -> None:
     modules = imported("connector.rpc.open", "connector.config.config_problems")
-    assert "connector.spark.spark_session" in modules
+    assert "connector.spark.jvm.spark_session" in modules
     assert not {"pyiceberg", "pyarrow", "pyspark", "sqlalchemy"}.intersection(modules)
 
 
@@ -93,7 +93,7 @@ import pathlib, resource
 from connector import __main__
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 __main__.main([])
-from connector.spark.spool import Spool
+from connector.spark.blocks.spool import Spool
 from protocol.request import Store
 spool = Spool(pathlib.Path({str(tmp_path / "spool")!r}))
 for binding in range(1000):
@@ -108,10 +108,10 @@ def test_what_only_some_sessions_or_only_workers_need_is_loaded_later() -> None:
         "connector.encoding.search.row_search",
         "connector.iceberg.table_view",
         "connector.session.loads",
-        "connector.spark.search_job",
+        "connector.spark.jobs.search_job",
     }
     loaded = imported("connector.session.open_session", "connector.session.committing")
-    assert "connector.spark.compaction_job" in loaded
+    assert "connector.spark.jobs.compaction_job" in loaded
     assert not loaded & later
 
 

@@ -26,7 +26,7 @@ from connector.session import loads
 from connector.session.loads import SearchedTable, TransactionLoads
 from connector.session.progress import TransactionProgress
 from connector.session.transactions import OpenTransaction
-from connector.spark.table_files import TableLayout
+from connector.spark.blocks.table_layout import TableLayout
 from encoding import searched_tables
 from encoding.searched_tables import IO
 from protocol.request import Flush, Load, StartCommit

@@ -24,7 +24,7 @@ from connector.iceberg.maintenance import compact_table, expire_snapshots, remov
 from connector.iceberg.metadata import manifests
 from connector.rpc import apply
 from connector.session import backlog, committer, loads, progress
-from connector.spark import table_files
+from connector.spark.blocks import table_layout
 from simulation.actors import BEGINNING, Actor
 from simulation.compacting import compact_names
 from simulation.files import keep_in_memory
@@ -149,7 +149,7 @@ def simulated(*, with_avro: bool = False) -> Iterator[pytest.MonkeyPatch]:
         for module in (commit, backlog):
             patch.setattr(module, "random", _Random)
         patch.setattr(fence, "secrets", _Random)
-        for module in (backfill, snapshot, manifests, file_names, loads, table_files):
+        for module in (backfill, snapshot, manifests, file_names, loads, table_layout):
             patch.setattr(module, "uuid", _Random)
         for module in [module for name, module in sys.modules.items() if name.startswith("connector.")]:
             if hasattr(module, "map_in_threads"):

@@ -28,7 +28,7 @@ from connector.model.state_reader import read_state
 from connector.session import open_tables, recovery, transactions
 from connector.session.backlog import Limit
 from connector.session.committer import Committer
-from connector.spark.write_job import WriteJob
+from connector.spark.jobs.write_job import WriteJob
 from protocol.request import Open, StartCommit
 from simulation.actors import Actor
 from simulation.catalog import SimulatedCatalog

@@ -24,7 +24,8 @@ from connector.iceberg.table_view import SessionViews
 from connector.model.properties import Properties
 from connector.session import loads
 from connector.session.transaction_jobs import TransactionJobs
-from connector.spark import search_job, stored_keys, table_files
+from connector.spark.blocks import stored_keys, table_layout
+from connector.spark.jobs import search_job
 from connector.storage.storage_errors import translate_errors
 from simulation.actors import Actor
 from simulation.updates import key_of
@@ -85,7 +86,7 @@ def loading_jobs(tables: Sequence[BoundTable], bindings: int, views: SessionView
 def search_names(patch: pytest.MonkeyPatch) -> None:
     for searching in (search_job, row_deletes):
         patch.setattr(searching, "search", search)
-    for opening in (search_job, stored_keys, table_files):
+    for opening in (search_job, stored_keys, table_layout):
         patch.setattr(opening, "open_file_io", lambda _: Actor.present and Actor.present.store)
     patch.setattr(loads, "find_last_changes", find_last_changes)
     patch.setattr(loads, "shutil", SimpleNamespace(rmtree=lambda _: None))

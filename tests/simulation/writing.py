@@ -10,7 +10,7 @@ from connector.encoding.lines.key_digest import KeyDigest, digest_keys
 from connector.iceberg.bound_table import BoundTable
 from connector.model.invalid_values import Tally, Treated, Treatment
 from connector.model.state import DataFile
-from connector.spark.write_job import WriteJob, Written
+from connector.spark.jobs.write_job import WriteJob, Written
 from protocol.request import Store
 from simulation.actors import Actor
 from simulation.partitions import encoded, partition_of

@@ -22,9 +22,9 @@ from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction,
 from connector.host.refresh import Lease, Refreshed
 from connector.host.tempdirs import make_directories
 from connector.model.properties import Properties
-from connector.spark.compaction_job import compact_in, compaction_jobs
-from connector.spark.lanes import Lane
-from connector.spark.spark_session import Spark
+from connector.spark.jobs.compaction_job import compact_in, compaction_jobs
+from connector.spark.jvm.lanes import Lane
+from connector.spark.jvm.spark_session import Spark
 
 ACCESS: Final = Properties({})
 LONGEST: Final = 60.0  # seconds that a job may take

@@ -27,14 +27,15 @@ from connector.model.invalid_values import OnInvalid
 from connector.model.properties import Properties
 from connector.model.state import ColumnStatistics, DataFile
 from connector.model.table_identifier import TableIdentifier
-from connector.spark import arranged_files, merge_job
-from connector.spark.block_transfer import BlockTransfer, OnThisMachine, StoredObject, ThroughTheStore
-from connector.spark.claims import ClaimServer
-from connector.spark.merge_job import MergeUnit
-from connector.spark.spark_errors import WORKER_ENDED
-from connector.spark.spool import Spool
-from connector.spark.table_files import NewLayout, TableLayout
-from connector.spark.write_job import WriteJob
+from connector.spark.blocks.block_transfer import BlockTransfer, OnThisMachine, StoredObject, ThroughTheStore
+from connector.spark.blocks.claims import ClaimServer
+from connector.spark.blocks.spool import Spool
+from connector.spark.blocks.table_layout import NewLayout, TableLayout
+from connector.spark.jobs import merge_job
+from connector.spark.jobs.merge_job import MergeUnit
+from connector.spark.jobs.write_job import WriteJob
+from connector.spark.jvm.spark_errors import WORKER_ENDED
+from connector.spark.tasks import arranged_files
 from encoding.store_lines import binding, plain
 from protocol.protocol_error import ProtocolError
 from protocol.request import Store

@@ -19,11 +19,11 @@ from connector.iceberg.commits.file_names import FileOrigin
 from connector.model.invalid_values import Tally, Treated, Treatment
 from connector.model.properties import Properties
 from connector.model.state import DataFile, WriterId
-from connector.spark.block_transfer import ThroughTheStore
-from connector.spark.claims import Claim, ClaimServer, Next, Strays, TreatedValues, Wrote
-from connector.spark.ledger import Ledger
-from connector.spark.spool import Spool
-from connector.spark.table_files import TableLayout
+from connector.spark.blocks.block_transfer import ThroughTheStore
+from connector.spark.blocks.claims import Claim, ClaimServer, Next, Strays, TreatedValues, Wrote
+from connector.spark.blocks.ledger import Ledger
+from connector.spark.blocks.spool import Spool
+from connector.spark.blocks.table_layout import TableLayout
 from encoding.store_lines import binding, plain
 from protocol.request import Store
 

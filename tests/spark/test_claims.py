@@ -19,13 +19,13 @@ from connector.host.errors import RetryableError
 from connector.host.refresh import Lease
 from connector.model.properties import Properties
 from connector.model.state import DataFile
-from connector.spark import claims as claims_module
-from connector.spark.block_transfer import OnThisMachine
-from connector.spark.claims import ClaimServer, Failed, Next, Wrote
-from connector.spark.ledger import Ledger
-from connector.spark.spark_errors import WORKER_ENDED
-from connector.spark.spool import Spool
-from connector.spark.table_files import TableLayout
+from connector.spark.blocks import claims as claims_module
+from connector.spark.blocks.block_transfer import OnThisMachine
+from connector.spark.blocks.claims import ClaimServer, Failed, Next, Wrote
+from connector.spark.blocks.ledger import Ledger
+from connector.spark.blocks.spool import Spool
+from connector.spark.blocks.table_layout import TableLayout
+from connector.spark.jvm.spark_errors import WORKER_ENDED
 from encoding.store_lines import binding, plain
 from protocol.request import Store
 from support.snapshots import check_text

@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from connector.spark.class_path import LOCAL, class_path
-from connector.spark.jvm_command import spark_home
+from connector.spark.jvm.class_path import LOCAL, class_path
+from connector.spark.jvm.jvm_command import spark_home
 
 JARS = spark_home() / "jars"
 IMAGE = Path(__file__).parents[2] / "image" / "unused.txt"

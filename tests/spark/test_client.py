@@ -13,7 +13,7 @@ import sys, threading
 importing = set()
 
 def note(event, arguments):
-    if event == "import" and arguments[0] in {"connector.spark.client", "numpy", "py4j", "pyspark"}:
+    if event == "import" and arguments[0] in {"connector.spark.jvm.client", "numpy", "py4j", "pyspark"}:
         importing.add(threading.current_thread().name)
 
 sys.addaudithook(note)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from connector.host.errors import RetryableError, UserError
-from connector.spark.cluster import cluster_settings, driver_host, where_tasks_run
-from connector.spark.write_job import open_claim_server
+from connector.spark.jobs.write_job import open_claim_server
+from connector.spark.jvm.cluster import cluster_settings, driver_host, where_tasks_run
 from support.server_process import free_address
 from support.snapshots import check_text
 

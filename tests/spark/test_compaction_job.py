@@ -19,8 +19,8 @@ from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction,
 from connector.host.errors import ConnectorError, RetryableError, UserError
 from connector.host.refresh import Lease, Refreshed
 from connector.model.properties import Properties
-from connector.spark.compaction_job import compact_in
-from connector.spark.lanes import Lane, choose_lane
+from connector.spark.jobs.compaction_job import compact_in
+from connector.spark.jvm.lanes import Lane, choose_lane
 from support.jars import REPOSITORY
 from support.snapshots import check_text
 

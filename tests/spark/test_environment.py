@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from connector.spark.jvm_command import select_inherited
+from connector.spark.jvm.jvm_command import select_inherited
 
 SIGN_INS = (
     "AWS_ACCESS_KEY_ID",

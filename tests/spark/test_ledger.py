@@ -10,10 +10,9 @@ import pytest
 
 from connector.encoding.runs.sorted_runs import SortedRun
 from connector.host.errors import RetryableError
-from connector.spark.block_transfer import SpooledFile
-from connector.spark.ledger import Ledger, TaskAccount
-from connector.spark.merged_files import StoredRun
-from connector.spark.spool import Block, Spool
+from connector.spark.blocks.block_transfer import SpooledFile, StoredRun
+from connector.spark.blocks.ledger import Ledger, TaskAccount
+from connector.spark.blocks.spool import Block, Spool
 from protocol.request import Store
 from support.snapshots import check_text
 

@@ -12,7 +12,8 @@ from connector.host.cgroup import Cgroup
 from connector.host.errors import UserError
 from connector.host.refresh import Lease
 from connector.model.properties import Properties
-from connector.spark import compaction_job, limits, rewrite_job
+from connector.spark import limits
+from connector.spark.jobs import compaction_job, rewrite_job
 from connector.spark.limits import SPOOL_LIMIT, Limits
 
 MB = 1 << 20

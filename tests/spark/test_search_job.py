@@ -17,9 +17,9 @@ from connector.host.errors import RetryableError
 from connector.model.binding import Binding, Updates
 from connector.model.properties import Properties
 from connector.model.table_identifier import TableIdentifier
-from connector.spark import search_job
-from connector.spark.block_transfer import Source, SpooledFile, StoredObject
-from connector.spark.search_job import Group, Search, SearchedGroup, search_groups
+from connector.spark.blocks.block_transfer import Source, SpooledFile, StoredObject
+from connector.spark.jobs import search_job
+from connector.spark.jobs.search_job import Group, Search, SearchedGroup, search_groups
 from encoding.searched_tables import IO, SearchedTable
 from support.small_disk import SIZE, small_disk
 from support.snapshots import check_text

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from connector.host.errors import RetryableError
-from connector.spark.spool import Spool
+from connector.spark.blocks.spool import Spool
 from protocol.request import Store
 from support.snapshots import check_text
 

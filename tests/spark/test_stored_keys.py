@@ -14,10 +14,10 @@ from connector.model.binding import Binding, Column, KeyPart, Updates
 from connector.model.invalid_values import Tally
 from connector.model.properties import Properties
 from connector.model.table_identifier import TableIdentifier
-from connector.spark import stored_keys
-from connector.spark.block_transfer import SpooledFile, StoredObject
-from connector.spark.stored_keys import GatheredKeys, keep_row_ids, open_keys, store_keys
-from connector.spark.table_files import TableLayout
+from connector.spark.blocks import stored_keys
+from connector.spark.blocks.block_transfer import SpooledFile, StoredObject
+from connector.spark.blocks.stored_keys import GatheredKeys, keep_row_ids, open_keys, store_keys
+from connector.spark.blocks.table_layout import TableLayout
 
 UPDATES = Updates((KeyPart(10, "/id"),), document_id=99)
 LOCAL = Properties({})

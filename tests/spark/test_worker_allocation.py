@@ -5,7 +5,7 @@ import subprocess
 import sys
 from typing import Final
 
-from connector.spark.jvm_command import WORKER_ALLOCATION
+from connector.spark.jvm.jvm_command import WORKER_ALLOCATION
 
 # As for each of many small files in S3: a large buffer for a while, and something that stays.
 MANY_BUFFERS: Final = r"""

@@ -13,11 +13,11 @@ from pyiceberg.types import LongType
 from connector.host.errors import InvalidValueError, RetryableError
 from connector.host.refresh import Lease
 from connector.model.properties import Properties
-from connector.spark.block_transfer import ThroughTheStore
-from connector.spark.claims import ClaimServer
-from connector.spark.spool import Spool
-from connector.spark.table_files import TableLayout
-from connector.spark.write_job import WriteJob
+from connector.spark.blocks.block_transfer import ThroughTheStore
+from connector.spark.blocks.claims import ClaimServer
+from connector.spark.blocks.spool import Spool
+from connector.spark.blocks.table_layout import TableLayout
+from connector.spark.jobs.write_job import WriteJob
 from encoding.store_lines import binding, plain
 from protocol.request import Store
 from support.snapshots import check_text

@@ -62,4 +62,4 @@ def note_calls(directory: Path) -> None:
 
 if __name__ == "__main__":
     note_calls(Path(os.environ[DIRECTORY]))
-    runpy.run_module("connector.spark.daemon" if _OF_DAEMON in sys.argv else "connector", run_name="__main__")
+    runpy.run_module("connector.spark.tasks.daemon" if _OF_DAEMON in sys.argv else "connector", run_name="__main__")

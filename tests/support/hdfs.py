@@ -11,8 +11,8 @@ from urllib.request import urlopen
 
 import pyspark
 
-from connector.spark.java import java
-from connector.spark.jvm_command import USER
+from connector.spark.jvm.java import java
+from connector.spark.jvm.jvm_command import USER
 from support.jars import REPOSITORY, jars, leave_out
 from support.processes import wait_until
 from support.server_process import free_address, running

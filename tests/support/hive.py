@@ -10,8 +10,8 @@ from typing import Final
 import pyspark
 import pytest
 
-from connector.spark.java import java
-from connector.spark.jvm_command import USER
+from connector.spark.jvm.java import java
+from connector.spark.jvm.jvm_command import USER
 from support.jars import jars
 from support.s3_server import S3Server
 from support.server_process import free_address, running

@@ -8,7 +8,7 @@ from pathlib import Path
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.io import GCS_TOKEN
 
-from connector.spark.java import java
+from connector.spark.jvm.java import java
 from support.azure import ACCOUNT, AzureStore
 from support.google import GoogleStore
 from support.s3_server import S3Server

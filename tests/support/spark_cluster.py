@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 from urllib.request import urlopen
 
-from connector.spark.java import java
-from connector.spark.jvm_command import spark_home
+from connector.spark.jvm.java import java
+from connector.spark.jvm.jvm_command import spark_home
 from support.jars import leave_out
 from support.processes import marked, new_mark, wait_until
 from support.server_process import free_address, running

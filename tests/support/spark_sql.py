@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from connector.spark.java import java
+from connector.spark.jvm.java import java
 from support import spark_catalogs
 from support.readers import Row
 from support.s3_server import S3Server

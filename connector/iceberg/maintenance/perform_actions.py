@@ -1,4 +1,5 @@
-"""The actions of `maintain` on one table, within a budget. A dry run only finds out what they would do."""
+"""The actions of `maintain`, within a budget, and what they did to tables. A dry run only finds out what they would
+do."""
 
 import logging
 import math
@@ -120,6 +121,30 @@ def is_finished(outcome: Outcome) -> bool:
             return not has_more
         case _:
             return not isinstance(outcome, Unfinished)
+
+
+@dataclass(frozen=True)
+class MaintainedTable:
+    """What was done to a table, by action, in order. `is_managed`: its service maintains it, so nothing was done."""
+
+    path: TableIdentifier
+    outcomes: Sequence[tuple[Action, Outcome]]
+    is_managed: bool = False
+
+
+@dataclass(frozen=True)
+class MaintainedTables:
+    """What was done to each table, and the errors of those for which an action failed."""
+
+    is_dry_run: bool
+    tables: Sequence[MaintainedTable]
+    errors: Sequence[tuple[TableIdentifier, str]]
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether an action has failed, or a part of a compaction."""
+        outcomes = [outcome for table in self.tables for _, outcome in table.outcomes]
+        return bool(self.errors) or any(isinstance(each, CompactionResult) and each.failed for each in outcomes)
 
 
 Perform: TypeAlias = Callable[[TableIdentifier, Owner], Outcome]

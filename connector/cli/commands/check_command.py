@@ -1,0 +1,191 @@
+"""`check`: checks, step by step, whether a config works on this machine."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, nullcontext
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from connector.checks import spark_installation
+from connector.checks.endpoint import (
+    Namespace,
+    OpenedEndpoint,
+    look_up_namespace,
+    open_endpoint,
+    try_storage,
+    try_to_create,
+)
+from connector.checks.spark_installation import SparkInstallation
+from connector.checks.steps import Skipped, Step, attempt
+from connector.cli.flow.flow_files import ConfigFile, FlowFile, Task
+from connector.cli.flow.task_requests import make_validate
+from connector.cli.waiting import WaitingLine
+from connector.config.catalog import GlueCatalog, HiveCatalog, LocalCatalog, RestCatalog, S3TablesCatalog, SqlCatalog
+from connector.config.endpoint_config import EndpointConfig
+from connector.config.metrics_options import MetricsOptions
+from connector.config.settings import parse
+from connector.host.errors import ConnectorError
+from connector.host.tempdirs import make_directories
+from connector.iceberg.catalog_messages import read_address
+from connector.iceberg.catalogs.opening import find_warehouse
+from connector.rpc.validate import validate
+from connector.spark.jvm.cluster import where_tasks_run
+
+GIGABYTE: Final = 1e9
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class ParsedTask:
+    """A task whose configs are valid."""
+
+    task: Task
+    endpoint: EndpointConfig
+
+
+def check(source: ConfigFile | FlowFile, say: Callable[[str], None], waiting: WaitingLine, *, as_json: bool) -> bool:
+    """Print the result of each step as soon as it is known, or all of them as JSON. Return whether all steps passed."""
+    done = []
+    for step in _run_steps(source, waiting):
+        done.append(step)
+        if not as_json:
+            say(_format_line(step))
+    failed = sum(step.error is not None for step in done)
+    if as_json:
+        say(json.dumps({"ok": not failed, "steps": [_format_json(step) for step in done]}, indent=2))
+    else:
+        say(f"{failed} of {len(done)} checks failed." if failed else "All checks passed.")
+    return not failed
+
+
+def _run_steps(source: ConfigFile | FlowFile, waiting: WaitingLine) -> Iterator[Step[Any]]:
+    def run(name: str, check: Callable[[], T]) -> Step[T]:
+        return waiting.show(name, lambda: attempt(name, check))
+
+    def run_after(earlier: Step[T], name: str, check: Callable[[T], R | Skipped]) -> Step[R]:
+        return waiting.show(name, lambda: earlier.then(name, check))
+
+    parsed = run("config", lambda: _parse(source))
+    yield parsed
+    opened = run_after(parsed, "catalog", lambda found: open_endpoint(found.endpoint))
+    yield opened
+    with closing(opened.found.catalog) if opened.found else nullcontext():
+        namespace = run_after(
+            opened, "namespace", lambda found: look_up_namespace(found, found.config.namespace.lower())
+        )
+        yield namespace
+        yield run_after(namespace, "table", try_to_create)
+        storage = run_after(parsed, "storage", lambda found: try_storage(found.endpoint, opened.found))
+        yield storage
+    if isinstance(source, FlowFile):
+        needed: Step[Any] = opened if opened.found is None else storage
+        yield run_after(needed, "bindings", lambda _: _validate(parsed))
+    yield run("java", spark_installation.find_installation)
+    yield run_after(parsed, "spark", lambda found: where_tasks_run(found.endpoint.advanced.spark))
+    yield run("disk", _find_free_space)
+    if parsed.found and parsed.found.endpoint.advanced.metrics.are_on:
+        yield run_after(parsed, "metrics", lambda found: _try_metrics(found.endpoint.advanced.metrics))
+
+
+def _parse(source: ConfigFile | FlowFile) -> ParsedTask:
+    task = source.read()
+    endpoint, _ = parse(task.config, [binding.resource for binding in task.bindings])
+    return ParsedTask(task, endpoint)
+
+
+def _validate(parsed: Step[ParsedTask]) -> list[str]:
+    """Validate the bindings, and return their tables."""
+    assert parsed.found, "its catalog was opened"
+    answers = validate(make_validate(parsed.found.task))
+    return [".".join(binding.resource_path) for binding in answers.bindings]
+
+
+def _try_metrics(options: MetricsOptions) -> str:
+    from connector.metrics.publishing import try_metrics
+
+    try_metrics(options)
+    places = [str(options.listen)] * bool(options.listen) + [str(options.file)] * bool(options.file)
+    return f"can be published at {' and in '.join(places)}"
+
+
+def _find_free_space() -> str:
+    with make_directories() as directories:
+        free = shutil.disk_usage(directories.files).free
+        return f"{free / GIGABYTE:.1f} GB are free for temporary files in {directories.files.parent}"
+
+
+def _describe_catalog(opened: OpenedEndpoint) -> str:
+    match opened.config.catalog:
+        case LocalCatalog() as catalog:
+            return f"the Local catalog in {find_warehouse(catalog)} is open"
+        case RestCatalog(uri, warehouse):
+            return f"the REST catalog at {read_address(uri)} with warehouse {warehouse} is open"
+        case S3TablesCatalog(arn):
+            return f"Amazon S3 Tables' {arn} is open"
+        case SqlCatalog(uri):
+            return f"the SQL catalog at {uri} is open"
+        case HiveCatalog(uri):
+            return f"the Hive metastore at {uri} is configured"
+        case GlueCatalog():
+            return f"AWS Glue in {opened.config.region} is open"
+
+
+def _describe_namespace(found: Namespace) -> str:
+    return f"{found.name} exists" if found.exists else f"{found.name} is created when a task is published"
+
+
+def _describe_java(found: SparkInstallation) -> str:
+    return f"Java {found.java_version} ({found.java}) for PySpark {found.pyspark_version}"
+
+
+# Describes what a step found.
+FINDINGS: Final[Mapping[str, Callable[[Any], str]]] = {
+    "config": lambda _: "is valid",
+    "catalog": _describe_catalog,
+    "namespace": _describe_namespace,
+    "table": lambda _: "could be created",
+    "storage": lambda place: f"a file was written, read and deleted in {place}",
+    "bindings": lambda tables: f"are valid: {', '.join(tables)}" if tables else "the task has none",
+    "java": _describe_java,
+    "spark": str,
+    "disk": str,
+    "metrics": str,
+}
+MARKS: Final = {"ok": "✓", "failed": "✗", "skipped": "-"}
+
+
+def _name_outcome(step: Step[Any]) -> str:
+    match step.outcome:
+        case ConnectorError():
+            return "failed"
+        case Skipped():
+            return "skipped"
+        case _:
+            return "ok"
+
+
+def _format_text(step: Step[Any]) -> str:
+    match step.outcome:
+        case ConnectorError() as error:
+            return str(error)
+        case Skipped(why):
+            return f"not checked: {why}"
+        case found:
+            return FINDINGS[step.name](found)
+
+
+def _format_line(step: Step[Any]) -> str:
+    text = _format_text(step).replace("\n", f"\n{' ' * 12}")
+    return f"{MARKS[_name_outcome(step)]} {step.name:<9} {text} ({step.seconds:.2f} s)"
+
+
+def _format_json(step: Step[Any]) -> dict[str, Any]:
+    return {
+        "name": step.name,
+        "outcome": _name_outcome(step),
+        "seconds": round(step.seconds, 3),
+        "message": _format_text(step),
+    }

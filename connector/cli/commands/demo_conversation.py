@@ -1,0 +1,116 @@
+"""Materializes the documents of a file in one conversation: it publishes a task, and stores them in one transaction."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from connector.cli.commands.demo_updates import LOADED, load_keys
+from connector.cli.conversation import Conversation, ConversationEndedError, shorten
+from connector.cli.flow.documents import Document, DocumentFile, read_field
+from connector.cli.flow.field_selection import FieldRules
+from connector.cli.flow.flow_files import Task, TaskBinding
+from connector.cli.flow.task_requests import make_apply, make_validate
+from connector.evolution.candidate import Candidate
+from connector.evolution.new_columns import constrain_new_column
+from connector.host.errors import UserError
+from protocol import request, response
+from protocol.flow import WHOLE_RANGE, Collection, Constraint, ConstraintType, FieldSelection, Json
+
+TASK: Final = "demo/materialize-iceberg"
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What the transaction has stored: rows, and how many of these have replaced older ones."""
+
+    rows: int
+    replaced: int
+
+
+def materialize(
+    collection: Collection, resource: Json, documents: DocumentFile, config: Json, show: Callable[[str], None]
+) -> Stored:
+    """Materialize the documents into the table of a binding with this resource config.
+
+    Raises ConversationEndedError if the connector fails, and UserError if the documents do not fit the table.
+    """
+    task = Task(config, TASK, (TaskBinding(resource, FieldRules(), 0, lambda: collection),))
+
+    def show_response(line: str) -> None:
+        if not line.startswith(LOADED):  # there may be as many as documents
+            show(f"← {line}")
+
+    with Conversation(show_response, log_level="warn") as connector:
+
+        def ask(kind: str, body: Json) -> Any:
+            line = msgspec.json.encode({kind: body})
+            show(f"→ {shorten(line)}")
+            return connector.ask(line)
+
+        apply = _make_apply(task, msgspec.convert(ask("validate", make_validate(task)), response.Validated))
+        ask("apply", apply)
+        ask("open", request.Open(apply.materialization, range=WHOLE_RANGE))
+        ask("acknowledge", {})
+        if resource["delta_updates"]:
+            ask("flush", {})
+            versions: Iterable[tuple[Document, bool]] = ((document, False) for document in documents)
+            replaced = 0
+        else:
+            loaded = load_keys(connector, documents, collection.key, show)
+            versions, replaced = loaded.select(documents), len(loaded.found)
+        before = connector.lines
+        for line in _make_stores(versions, documents, collection, apply.materialization.bindings[0].field_selection):
+            connector.send(line)
+        rows = connector.lines - before
+        show(f"→ {rows} store requests, from line {before + 1} of the input on")
+        ask("startCommit", {"runtimeCheckpoint": {}})
+        ask("acknowledge", {})
+        if status := connector.finish():
+            raise ConversationEndedError(status)
+    return Stored(rows, replaced)
+
+
+def require_recommended(collection: Collection, constraints: Mapping[str, Constraint]) -> FieldRules:
+    """Return rules that select the fields that the connector recommends for a new table, at any depth.
+
+    Flow itself selects no location within one that is selected already. The demo shows them all.
+    """
+    candidate = Candidate(collection, {}, delta_updates=True)
+    recommended = [
+        each.field
+        for each in collection.projections
+        if constrain_new_column(candidate, each).type is ConstraintType.LOCATION_RECOMMENDED
+        and constraints[each.field].type is not ConstraintType.FIELD_FORBIDDEN
+    ]
+    return FieldRules(recommended=False, require={field: {} for field in recommended})
+
+
+def _make_apply(task: Task, validated: response.Validated) -> request.Apply:
+    [binding], [answer] = task.bindings, validated.bindings
+    selecting = replace(binding, rules=require_recommended(binding.collection, answer.constraints))
+    try:
+        return make_apply(replace(task, bindings=(selecting,)), validated)
+    except UserError as error:
+        raise UserError(f"{error} To start with a new table, give another directory with --into.") from error
+
+
+def _make_stores(
+    versions: Iterable[tuple[Document, bool]],
+    documents: DocumentFile,
+    collection: Collection,
+    selection: FieldSelection,
+) -> Iterator[bytes]:
+    """Yield a store request for each document. `versions` says of each whether the table has a row of its key."""
+    projections = {each.field: each for each in collection.projections}
+    now = datetime.now(UTC)
+    for document, exists in versions:
+        body = {
+            "key": documents.read_key(document, collection.key),
+            "values": [read_field(document.value, projections[field], now) for field in selection.values],
+            "doc": msgspec.Raw(document.text),
+            **({"exists": True} if exists else {}),
+        }
+        yield msgspec.json.encode({"store": body}) + b"\n"

@@ -1,0 +1,99 @@
+"""`fence show` and `fence reset`: shows the fence values of a table's writers, and lets a fenced writer continue."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pyiceberg.table import Table
+
+from connector.cli.flow.flow_files import ConfigFile, FlowFile, Task
+from connector.cli.staged_state import parse_table, read_staged
+from connector.cli.texts.table_texts import describe_staged, describe_writers, encode_staged, encode_writers
+from connector.config.settings import parse
+from connector.host.errors import UserError
+from connector.iceberg.catalogs.opening import open_catalog, translate_errors
+from connector.iceberg.commits.reset import Decision, Judged, Reset, Verdict, judge_commits, perform_reset, plan_reset
+from connector.iceberg.commits.writers import RecordedWriter, list_recorded_writers
+from connector.iceberg.loading import load_table
+from connector.model.state import StagedCommit
+from connector.model.table_identifier import TableIdentifier
+
+
+@dataclass(frozen=True)
+class Place:
+    """The arguments of both commands: the table, and the file with the task's state."""
+
+    source: ConfigFile | FlowFile
+    table: str
+    materialization: str | None = None
+    state: str | None = None
+
+    def read(self) -> tuple[Table, list[StagedCommit]]:
+        """Read the table, and its staged commits from the state. Raises UserError if one of them cannot be read."""
+        path, task = parse_table(self.table), self.source.read()
+        staged = read_staged(self.state, self.materialization or task.name) if self.state else []
+        return _load(task, path), [commit for commit in staged if commit.path == path]
+
+
+def show(place: Place, *, as_json: bool) -> str:
+    """Show every writer of the table, and what happens to each staged commit when the task opens."""
+    table, staged = place.read()
+    writers, verdicts = list_recorded_writers(table), judge_commits(table, staged)
+    uuid = str(table.metadata.table_uuid)
+    if as_json:
+        shown = {"tableUuid": uuid, "writers": encode_writers(writers), "staged": encode_staged(verdicts)}
+        return json.dumps(shown, indent=2)
+    return "\n".join(_format_text(f"table {place.table}, uuid {uuid}", writers, verdicts))
+
+
+def reset(
+    place: Place, writer: tuple[str, str], decision: Decision, reason: str, *, is_confirmed: bool, as_json: bool = False
+) -> str:
+    """Say what a reset of the writer's fence causes, and reset it if that is confirmed.
+
+    The writer is given as its state key and its key range.
+    """
+    state_key, key_range = writer
+    table, staged = place.read()
+    stuck = [
+        verdict.staged
+        for verdict in judge_commits(table, staged)
+        if verdict.verdict in (Verdict.FENCED, Verdict.FILES_MISSING)
+        and (verdict.staged.writer.state_key, verdict.staged.writer.key_range) == writer
+    ]
+    if not stuck:
+        raise UserError(
+            f"table {place.table}: for state key {state_key} and key range {key_range}, the state names no commit that "
+            "is fenced or whose files are gone: there is nothing to reset. `fence show` lists what is there."
+        )
+    planned = plan_reset(table, stuck, decision)
+    if is_confirmed:
+        perform_reset(table, planned, reason)
+    if as_json:
+        consequences = {"isReset": is_confirmed, "value": planned.value, "consequences": planned.consequences}
+        return json.dumps(consequences, indent=2)
+    return "\n".join((*planned.consequences, _describe_outcome(planned, is_confirmed=is_confirmed)))
+
+
+def _load(task: Task, path: TableIdentifier) -> Table:
+    config, _ = parse(task.config, [])
+    with translate_errors(config):
+        table = load_table(open_catalog(config), path)
+    if table is None:
+        raise UserError(f"table {path} does not exist.")
+    return table
+
+
+def _describe_outcome(planned: Reset, *, is_confirmed: bool) -> str:
+    if is_confirmed:
+        return f"The fence was reset to {planned.value}. Start the task."
+    return "Nothing was changed. Stop the task, and repeat the command with --yes."
+
+
+def _format_text(title: str, writers: Sequence[RecordedWriter], verdicts: Sequence[Judged]) -> Iterator[str]:
+    yield title
+    yield from describe_writers(writers)
+    if verdicts:
+        yield "staged in the state"
+    for line in describe_staged(verdicts):
+        yield f"  {line}"

@@ -1,0 +1,120 @@
+"""`inspect`: shows the status of a task's tables."""
+
+import json
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+from connector.cli.flow.flow_files import ConfigFile, FlowFile
+from connector.cli.staged_state import parse_table, read_staged
+from connector.cli.texts.health_texts import encode_health
+from connector.cli.texts.table_texts import describe_status, encode_status
+from connector.config.settings import parse, resource_path
+from connector.host.errors import ConnectorError, UserError
+from connector.iceberg.catalogs.opening import open_catalog, translate_errors
+from connector.iceberg.commits.commit_errors import BROKEN_METADATA
+from connector.iceberg.maintenance.table_health import TableHealth, read_health
+from connector.iceberg.metadata.listed_files import ListedFile
+from connector.iceberg.table_status import (
+    FoundTables,
+    TableStatus,
+    find_own_tables,
+    list_files,
+    load_tables,
+    read_status,
+)
+from connector.model.state import StagedCommit
+from connector.model.table_identifier import TableIdentifier
+
+
+@dataclass(frozen=True)
+class InspectArguments:
+    """The arguments of the command. Without tables, all of the task's tables."""
+
+    source: ConfigFile | FlowFile
+    tables: Sequence[str] = ()
+    materialization: str | None = None
+    state: str | None = None
+
+
+@dataclass(frozen=True)
+class InspectedTable:
+    """The status and the health of a table. Its health is None if its files cannot be listed."""
+
+    status: TableStatus
+    health: TableHealth | None
+
+
+@dataclass(frozen=True)
+class InspectedTables:
+    """What is known of each table, and the errors of those that cannot be read."""
+
+    found: Sequence[InspectedTable]
+    errors: Sequence[tuple[TableIdentifier, str]]
+
+
+def inspect_tables(inspection: InspectArguments) -> InspectedTables:
+    """Read the status of the tables. Raises UserError if the catalog or the state cannot be read."""
+    task = inspection.source.read()
+    endpoint, resources = parse(task.config, [binding.resource for binding in task.bindings])
+    name = inspection.materialization or task.name
+    staged = read_staged(inspection.state, name) if inspection.state else None
+    namespaces = {resource_path(endpoint, each).namespace for each in resources} or {endpoint.namespace.lower()}
+    with closing(open_catalog(endpoint)) as catalog, translate_errors(endpoint):
+        if inspection.tables:
+            found = load_tables(catalog, [*map(parse_table, inspection.tables)])
+        else:
+            found = (each for namespace in sorted(namespaces) for each in find_own_tables(catalog, namespace, name))
+        return _read(found, staged, has_chosen=bool(inspection.tables))
+
+
+def _read(
+    found: FoundTables,
+    staged: Sequence[StagedCommit] | None,
+    *,
+    has_chosen: bool,
+) -> InspectedTables:
+    inspected, errors = list[InspectedTable](), list[tuple[TableIdentifier, str]]()
+    for path, table in found:
+        if isinstance(table, UserError):
+            errors.append((path, str(table)))
+        else:
+            of_table = None if staged is None else [commit for commit in staged if commit.path == path]
+            try:
+                listed: Sequence[ListedFile] | None = list_files(table)
+                health: TableHealth | None = read_health(table, listed or ())
+            except (ConnectorError, *BROKEN_METADATA) as error:
+                listed = health = None
+                why = (
+                    error
+                    if isinstance(error, ConnectorError)
+                    else f"a metadata file is broken ({type(error).__name__})."
+                )
+                errors.append((path, f"its health is not known: {why}"))
+            inspected.append(InspectedTable(read_status(path, table, listed, of_table), health))
+    seen = {each.status.path for each in inspected} | {path for path, _ in errors}
+    if not has_chosen:
+        for path in sorted({commit.path for commit in staged or ()} - seen):
+            errors.append((path, "the state names staged commits for it, but the task has no such table."))
+    return InspectedTables(inspected, errors)
+
+
+def describe_tables(inspected: InspectedTables) -> str:
+    """Describe the tables for a person."""
+    lines = [line for each in inspected.found for line in (*describe_status(each.status, each.health), "")]
+    lines += (f"table {path}: {error}" for path, error in inspected.errors)
+    return "\n".join(lines).strip() or "The connector has created no table here."
+
+
+def encode_tables(inspected: InspectedTables) -> str:
+    """Return the tables as JSON."""
+    return json.dumps(
+        {
+            "tables": [
+                {**encode_status(each.status), "health": each.health and encode_health(each.health)}
+                for each in inspected.found
+            ],
+            "errors": [{"table": str(path), "message": error} for path, error in inspected.errors],
+        },
+        indent=2,
+    )

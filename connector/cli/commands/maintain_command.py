@@ -1,0 +1,172 @@
+"""`maintain`: performs maintenance actions on tables, also on those whose task is stopped."""
+
+import logging
+import re
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import cache
+from typing import Any, Final
+
+from pyiceberg.table import Table
+
+from connector.cli.flow.flow_files import ConfigFile, FlowFile
+from connector.cli.staged_state import parse_table
+from connector.cli.waiting import WaitingLine
+from connector.config.endpoint_config import EndpointConfig
+from connector.config.settings import parse, resource_path
+from connector.encoding.rewriting.file_groups import Compact
+from connector.host.errors import ConnectorError, UserError
+from connector.iceberg.catalogs.opening import open_catalog, translate_errors
+from connector.iceberg.commits.commit_errors import BROKEN_METADATA
+from connector.iceberg.maintenance.perform_actions import (
+    OLDER_THAN,
+    Action,
+    Budget,
+    MaintainedTable,
+    MaintainedTables,
+    Maintainer,
+    OrphanChoice,
+    Outcome,
+    is_finished,
+)
+from connector.iceberg.metadata.stored_files import is_in_table_bucket
+from connector.iceberg.metadata.table_updates import name_table_in_errors
+from connector.iceberg.table_status import find_own_tables, load_tables
+from connector.model.owner import Owner
+from connector.model.table_identifier import TableIdentifier
+from connector.storage import storage_errors
+from protocol.flow import Json
+
+log = logging.getLogger(__name__)
+
+ALL: Final = "all"
+
+
+@dataclass(frozen=True)
+class MaintainArguments:
+    """The arguments of the command. Without tables, all of the task's tables."""
+
+    source: ConfigFile | FlowFile
+    actions: Sequence[Action]
+    tables: Sequence[str] = ()
+    is_dry_run: bool = False
+    max_seconds: float | None = None
+    max_bytes: int | None = None
+    orphans: OrphanChoice = field(default_factory=OrphanChoice)
+    spark: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_arguments(options: Namespace, source: ConfigFile | FlowFile) -> MaintainArguments:
+    """Read the arguments of the command line, which are checked."""
+    days = options.older_than
+    return MaintainArguments(
+        source,
+        [*Action] if options.action == ALL else [Action(options.action)],
+        options.table,
+        options.dry_run,
+        options.max_seconds,
+        options.max_bytes,
+        OrphanChoice(OLDER_THAN if days is None else timedelta(days=days), days is not None, options.dropped_tables),
+        dict(map(_parse_setting, options.spark)),
+    )
+
+
+def _parse_setting(text: str) -> tuple[str, str]:
+    name, _, value = text.partition("=")
+    return f"spark.{name.removeprefix('spark.')}", value
+
+
+def maintain_tables(arguments: MaintainArguments, waiting: WaitingLine) -> MaintainedTables:
+    """Perform the actions on each table. Raises UserError if the catalog cannot be read."""
+    task = arguments.source.read()
+    endpoint, resources = parse(
+        _set_spark(task.config, arguments.spark), [binding.resource for binding in task.bindings]
+    )
+    namespaces = {resource_path(endpoint, each).namespace for each in resources} or {endpoint.namespace.lower()}
+    budget = Budget(arguments.max_seconds, arguments.max_bytes)
+    with closing(open_catalog(endpoint)) as catalog, _start_when_needed(endpoint.advanced.spark) as compact:
+        maintainer = Maintainer(catalog, compact, budget, arguments.orphans, is_dry_run=arguments.is_dry_run)
+        run = _Run(endpoint, maintainer, arguments.actions, waiting)
+        with translate_errors(endpoint):
+            if arguments.tables:
+                found = [*load_tables(catalog, [*dict.fromkeys(map(parse_table, arguments.tables))])]
+            else:
+                found = [each for name in sorted(namespaces) for each in find_own_tables(catalog, name, task.name)]
+        return MaintainedTables(arguments.is_dry_run, [*run.maintain(found)], run.errors)
+
+
+@contextmanager
+def _start_when_needed(settings: Mapping[str, str]) -> Iterator[Compact]:
+    """Yield a function that compacts file groups. Spark starts with the first call."""
+    with ExitStack() as resources:
+
+        @cache
+        def start() -> Compact:
+            from connector.spark.jobs.compaction_job import compaction_jobs  # most runs need no Spark
+
+            return resources.enter_context(compaction_jobs(settings))
+
+        yield lambda compaction, groups, access: start()(compaction, groups, access)
+
+
+def _set_spark(config: Json, settings: Mapping[str, str]) -> Json:
+    """Return the config with other settings of Spark."""
+    if not settings or not isinstance(config, dict):
+        return config
+    advanced: Any = config.get("advanced") or {}
+    return {**config, "advanced": {**advanced, "spark": {**(advanced.get("spark") or {}), **settings}}}
+
+
+class _Run:
+    """One run over several tables. An error of one table does not stop the others."""
+
+    def __init__(
+        self, endpoint: EndpointConfig, maintainer: Maintainer, actions: Sequence[Action], waiting: WaitingLine
+    ) -> None:
+        self._endpoint = endpoint
+        self._maintainer = maintainer
+        self._actions = actions
+        self._waiting = waiting
+        self.errors: list[tuple[TableIdentifier, str]] = []
+
+    def maintain(self, found: Sequence[tuple[TableIdentifier, Table | UserError]]) -> Iterator[MaintainedTable]:
+        for path, table in found:
+            if isinstance(table, UserError):
+                self.errors.append((path, str(table)))
+            elif is_in_table_bucket(table.location()):
+                yield MaintainedTable(path, (), is_managed=True)
+            elif owner := Owner.of(table.properties):
+                yield MaintainedTable(path, [*self._perform_all(path, table, owner)])
+            else:
+                self.errors.append(
+                    (path, "another program created this table. Maintain it with that program, or with an engine.")
+                )
+
+    def _perform_all(self, path: TableIdentifier, table: Table, owner: Owner) -> Iterator[tuple[Action, Outcome]]:
+        for action in self._actions:
+            perform = self._maintainer.find(action)
+            try:
+                outcome = self._perform(f"{action} {path}", table, lambda: perform(path, owner))  # noqa: B023
+            except ConnectorError as error:
+                # Most errors name their table, and so does the line that shows them.
+                text = re.sub(f"^table {re.escape(str(path))}: ", "", str(error), flags=re.IGNORECASE)
+                self.errors.append((path, f"{action}: {text}"))
+            except BROKEN_METADATA as error:
+                problem = f"one of its metadata files is broken ({type(error).__name__}). Repair or backfill the table."
+                self.errors.append((path, f"{action}: {problem}"))
+            else:
+                yield action, outcome
+
+    def _perform(self, name: str, table: Table, work: Callable[[], Outcome]) -> Outcome:
+        with (
+            translate_errors(self._endpoint),
+            storage_errors.translate_errors(table.location()),
+            name_table_in_errors(table),
+        ):
+            outcome = self._waiting.show(name, work)
+        is_planned = self._maintainer.is_dry_run and is_finished(outcome)
+        log.info("%s: %s", name, "planned" if is_planned else "done" if is_finished(outcome) else "not finished")
+        return outcome

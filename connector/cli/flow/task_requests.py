@@ -1,0 +1,107 @@
+"""Makes the requests that Flow would send for a task of a Flow specification."""
+
+from collections.abc import Iterable
+from contextlib import closing
+from typing import Final
+from urllib.parse import quote
+
+from connector.cli.flow.field_selection import select_fields
+from connector.cli.flow.flow_files import Task, TaskBinding
+from connector.config.endpoint_config import EndpointConfig
+from connector.config.resource_config import ResourceConfig
+from connector.config.settings import resource_path
+from connector.evolution.field_config import NO_CONFIG, fold_case, parse_field_configs
+from connector.evolution.table_change import ExistingTable, Found
+from connector.iceberg.catalogs.opening import open_catalog
+from connector.iceberg.tables import find_all
+from connector.model.table_identifier import TableIdentifier
+from protocol import request, response
+from protocol.flow import Json, Materialization, MaterializationBinding, ValidateBinding
+
+CONNECTOR_TYPE: Final = "IMAGE"
+
+
+def make_validate(task: Task, last: Materialization | None = None) -> request.Validate:
+    """Make the request to validate the task's config and bindings."""
+    bindings = (
+        ValidateBinding(
+            binding.resource,
+            binding.collection,
+            field_config=binding.rules.configs,
+            backfill=binding.backfill,
+            group_by=binding.rules.group_by,
+        )
+        for binding in task.bindings
+    )
+    return request.Validate(
+        name=task.name,
+        connector_type=CONNECTOR_TYPE,
+        config=task.config,
+        bindings=tuple(bindings),
+        last_materialization=last,
+    )
+
+
+def make_apply(
+    task: Task, validated: response.Validated, last: Materialization | None = None, state: Json = None
+) -> request.Apply:
+    """Make the request to apply the task, with the fields that Flow would select."""
+    bindings = [*map(_select, task.bindings, validated.bindings)]
+    materialization = Materialization(task.name, CONNECTOR_TYPE, task.config, tuple(bindings))
+    return request.Apply(materialization, version="", last_materialization=last, state=state)
+
+
+def find_last(task: Task, endpoint: EndpointConfig, resources: Iterable[ResourceConfig]) -> Materialization:
+    """Find what the tables say about the task as it was applied last: the updates and the backfill counters of their
+    bindings."""
+    resources = list(resources)
+    paths = [resource_path(endpoint, resource) for resource in resources]
+    with closing(open_catalog(endpoint)) as catalog:
+        found = find_all(catalog, endpoint, paths)
+    return Materialization(
+        task.name,
+        bindings=tuple(
+            MaterializationBinding(
+                resource_path=path,
+                delta_updates=_had_delta_updates(each.table, binding, resource),
+                backfill=_read_backfill(each.table.owner.state_key, binding),
+            )
+            for path, each, binding, resource in zip(paths, found, task.bindings, resources, strict=True)
+            if isinstance(each, Found) and each.table and each.table.owner and each.table.is_of(task.name)
+        ),
+    )
+
+
+def _select(binding: TaskBinding, validated: response.ValidatedBinding) -> MaterializationBinding:
+    path = TableIdentifier(*validated.resource_path)
+    return MaterializationBinding(
+        resource_config=binding.resource,
+        resource_path=path,
+        collection=binding.collection,
+        field_selection=select_fields(binding.collection, validated.constraints, binding.rules),
+        delta_updates=validated.delta_updates,
+        backfill=binding.backfill,
+        state_key=f"{quote('/'.join(path), safe='')}.v{binding.backfill}",
+    )
+
+
+def _had_delta_updates(table: ExistingTable, binding: TaskBinding, resource: ResourceConfig) -> bool:
+    """Whether the table's rows are of delta updates. With standard updates, its key columns are its identifier fields.
+
+    If they cannot be identifier fields, the table does not tell. Then the updates count as unchanged.
+    """
+    if table.schema.identifier_field_ids:
+        return False
+    required = {fold_case(column.name) for column in table.schema.fields if column.required}
+    configs, group_by = parse_field_configs(binding.rules.configs), binding.rules.group_by
+    may_identify: dict[str, bool] = {}  # by location of the key, which may have several fields
+    for each in binding.collection.projections:
+        if each.field in group_by if group_by else each.ptr in binding.collection.key:
+            name = configs.get(each.field, NO_CONFIG).column_name(each.field)
+            may_identify[each.ptr] = may_identify.get(each.ptr, False) or fold_case(name) in required
+    return resource.delta_updates or all(may_identify.values())
+
+
+def _read_backfill(state_key: str, binding: TaskBinding) -> int:
+    counter = state_key.rpartition(".v")[2]
+    return int(counter) if counter.isdigit() else binding.backfill

@@ -1,0 +1,175 @@
+"""The outcomes of `maintain`, as text and as JSON."""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from connector.cli.texts.health_texts import format_bytes, format_count
+from connector.iceberg.maintenance.compaction_plan import CompactionPlan
+from connector.iceberg.maintenance.compaction_result import CompactionResult
+from connector.iceberg.maintenance.find_orphan_files import OrphanFiles
+from connector.iceberg.maintenance.perform_actions import (
+    Action,
+    Expiry,
+    MaintainedTable,
+    MaintainedTables,
+    Outcome,
+    Removal,
+    Unfinished,
+    is_finished,
+)
+from connector.iceberg.maintenance.rewrite_manifests import ManifestPlan
+from connector.iceberg.metadata.stored_files import StoredFile
+
+LISTED: Final = 10  # files that a dry run names for each action; JSON has all
+MANAGED: Final = "Amazon S3 Tables maintains this table itself"
+UNFINISHED: Final = "not finished: the budget is used up. Repeat the command to continue"
+NOTHING_CHANGED: Final = "Nothing was changed. Repeat the command without --dry-run to do it."
+
+
+def describe_maintenance(maintained: MaintainedTables) -> str:
+    """Describe for a person what was done, or would be."""
+    lines = [line for table in maintained.tables for line in _describe_table(table, is_dry_run=maintained.is_dry_run)]
+    lines += (f"table {path}: {error}" for path, error in maintained.errors)
+    if maintained.is_dry_run and maintained.tables:
+        lines.append(NOTHING_CHANGED)
+    return "\n".join(lines) or "The connector has created no table here."
+
+
+def encode_maintenance(maintained: MaintainedTables) -> str:
+    """Return the same as JSON."""
+    return json.dumps(
+        {
+            "dryRun": maintained.is_dry_run,
+            "tables": [
+                {
+                    "table": str(table.path),
+                    "isManaged": table.is_managed,
+                    "actions": [_encode_outcome(action, outcome) for action, outcome in table.outcomes],
+                }
+                for table in maintained.tables
+            ],
+            "errors": [{"table": str(path), "message": error} for path, error in maintained.errors],
+        },
+        indent=2,
+    )
+
+
+def _describe_table(table: MaintainedTable, *, is_dry_run: bool) -> Iterator[str]:
+    yield f"table {table.path}{f': {MANAGED}' if table.is_managed else ''}"
+    for action, outcome in table.outcomes:
+        first, *more = _describe_outcome(outcome, is_dry_run=is_dry_run)
+        yield f"  {action:<10} {first}"
+        yield from (f"  {'':<10} {line}" for line in more)
+
+
+def _describe_outcome(outcome: Outcome, *, is_dry_run: bool) -> Iterator[str]:
+    would = "would be " if is_dry_run else ""
+    match outcome:
+        case CompactionPlan():
+            size = f" ({format_bytes(outcome.size)}, {format_count(outcome.rows, 'row')})" if outcome.files else ""
+            yield f"{format_count(outcome.files, 'data file')}{size} would be compacted"
+        case CompactionResult():
+            yield from _describe_compaction(outcome)
+        case Expiry(snapshots, deleted):
+            yield f"{format_count(snapshots, 'snapshot')} {would}expired, {_describe_files(deleted)} {would}deleted"
+            yield from _list_files(deleted) if is_dry_run else ()
+        case Removal(found):
+            yield from _describe_orphans(found, would)
+            yield from _list_files(outcome.deleted) if is_dry_run else ()
+        case ManifestPlan(groups=groups):
+            into = f" ({format_bytes(outcome.size)}) {would}merged into {len(groups):,}"
+            yield f"{format_count(len(outcome.replaced), 'manifest')}{into if groups else f' {would}merged'}"
+        case Unfinished(deleted):
+            yield f"{UNFINISHED}{f'; {_describe_files(deleted)} deleted' if deleted else ''}"
+
+
+def _describe_compaction(result: CompactionResult) -> Iterator[str]:
+    before = f"{format_count(result.files_before, 'data file')} ({format_bytes(result.bytes_before)})"
+    after = f"{before} became {result.files_after:,} ({format_bytes(result.bytes_after)})"
+    yield after if result.files_before else "0 data files compacted"
+    if result.delete_files or result.deleted_rows:
+        deleted = format_count(result.deleted_rows, "deleted row")
+        yield f"{format_count(result.delete_files, 'delete file')} and {deleted} removed"
+    if result.dropped:
+        yield f"{format_count(result.dropped, 'group')} of files left, because another writer has changed them"
+    if result.failed:
+        yield f"{format_count(result.failed, 'group')} of files failed: the log says why"
+    if result.debt:
+        yield f"{format_bytes(result.debt)} are left{'' if result.failed else '. Repeat the command to continue'}"
+
+
+def _describe_orphans(found: OrphanFiles, would: str) -> Iterator[str]:
+    yield f"{_describe_files(found.void)} {would}deleted, of transactions that can no longer be committed"
+    if found.dropped:
+        yield f"{_describe_files(found.dropped)} {would}deleted, of dropped tables"
+    if found.unknown:
+        yield f"{_describe_files(found.unknown)} {would}deleted, that the connector does not know"
+    for uuid, files in found.others.items():
+        yield f"{_describe_files(files)} kept, of another table (uuid {uuid}): {_date(files)}"
+
+
+def _date(files: Sequence[StoredFile]) -> str:
+    newest = max((file.modified for file in files if file.modified), default=None)
+    return f"the newest is of {newest:%Y-%m-%d}" if newest else "their age is unknown"
+
+
+def _list_files(files: Sequence[StoredFile]) -> Iterator[str]:
+    yield from (f"  {file.location}" for file in files[:LISTED])
+    if len(files) > LISTED:
+        yield f"  and {len(files) - LISTED:,} more: --json lists all"
+
+
+def _describe_files(files: Sequence[StoredFile]) -> str:
+    size = f" ({format_bytes(_sum(files))})" if files else ""
+    return f"{format_count(len(files), 'file')}{size}"
+
+
+def _sum(files: Sequence[StoredFile]) -> int:
+    return sum(file.size for file in files)
+
+
+def _encode_outcome(action: Action, outcome: Outcome) -> dict[str, Any]:
+    encoded: dict[str, Any] = {"action": action, "isFinished": is_finished(outcome)}
+    match outcome:
+        case CompactionPlan():
+            planned = {"files": outcome.files, "bytes": outcome.size, "rows": outcome.rows}
+            return encoded | planned | {"groups": len(outcome.groups)}
+        case CompactionResult():
+            return encoded | _encode_compaction(outcome)
+        case Expiry(snapshots, deleted):
+            return encoded | {"snapshots": snapshots, **_encode_deleted(deleted)}
+        case Removal(found):
+            kinds = {"void": found.void, "dropped": found.dropped, "unknown": found.unknown}
+            others = [{"uuid": uuid, **_encode_size(files)} for uuid, files in found.others.items()]
+            of_kinds = {name: _encode_size(files) for name, files in kinds.items()}
+            return encoded | of_kinds | {"otherTables": others, **_encode_deleted(outcome.deleted)}
+        case ManifestPlan():
+            replaced, groups = len(outcome.replaced), len(outcome.groups)
+            return encoded | {"replaced": replaced, "written": groups, "bytes": outcome.size}
+        case Unfinished(deleted):
+            return encoded | _encode_deleted(deleted)
+
+
+def _encode_compaction(result: CompactionResult) -> dict[str, Any]:
+    return {
+        "groups": result.groups,
+        "files": result.files_before,
+        "bytes": result.bytes_before,
+        "rows": result.rows,
+        "newFiles": result.files_after,
+        "newBytes": result.bytes_after,
+        "deleteFiles": result.delete_files,
+        "deletedRows": result.deleted_rows,
+        "droppedGroups": result.dropped,
+        "failedGroups": result.failed,
+        "debtBytes": result.debt,
+    }
+
+
+def _encode_deleted(files: Sequence[StoredFile]) -> dict[str, Any]:
+    return {**_encode_size(files), "deleted": [file.location for file in files]}
+
+
+def _encode_size(files: Sequence[StoredFile]) -> dict[str, int]:
+    return {"files": len(files), "bytes": _sum(files)}

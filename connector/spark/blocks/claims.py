@@ -1,0 +1,265 @@
+"""Claims: how tasks get blocks from the driver, and tell it which files hold their rows.
+
+A task lives as long as its transaction, and its files grow across blocks. So its work cannot be assigned before it
+starts. Every message is a pickled object on a connection that both sides authenticate with the session's own secret.
+"""
+
+import logging
+import secrets
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Client, Connection, Listener, answer_challenge, deliver_challenge
+from typing import Any, Final, TypeAlias
+
+from connector.encoding.lines.key_digest import KeyDigest
+from connector.host import machine
+from connector.host.errors import ConnectorError, RetryableError
+from connector.model.invalid_values import Tally
+from connector.model.state import DataFile
+from connector.spark.blocks.block_transfer import BlockTransfer, Source, StoredRun
+from connector.spark.blocks.ledger import Ledger, TaskAccount
+from connector.spark.blocks.spool import Block
+from connector.spark.blocks.table_layout import NewLayout, TableLayout
+from protocol.protocol_error import ProtocolError
+from protocol.request import Store
+
+log = logging.getLogger(__name__)
+
+BACKLOG: Final = 64  # connections that wait to be accepted
+PAUSE: Final = 0.1  # seconds between two attempts to accept a connection
+ATTEMPTS: Final = 300  # that fail one after the other, such as while too many files are open
+
+
+@dataclass(frozen=True)
+class Next:
+    """Asks for a block, of this binding if there is one. The block that was claimed before is encoded."""
+
+    binding: int | None
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A block to write, where to read it, and the table that its lines go to."""
+
+    block: Block
+    source: Source
+    layout: TableLayout
+
+
+@dataclass(frozen=True)
+class Strays:
+    """Lines of the claimed block that turned out to be of another binding."""
+
+    binding: int
+    lines: Sequence[bytes]
+    numbers: Sequence[int]
+
+
+@dataclass(frozen=True)
+class TreatedValues:
+    """Values of the claimed block that did not reach their column as they were sent."""
+
+    binding: int
+    tally: Tally
+
+
+@dataclass(frozen=True)
+class StoredUpdates:
+    """The keys of the claimed block that were stored as existing."""
+
+    binding: int
+    keys: KeyDigest
+
+
+@dataclass(frozen=True)
+class Wrote:
+    """Every row of the encoded blocks is durable, in these files and runs, and in those that were named before.
+    Answered by Noted.
+
+    Files and runs are by table: its binding's index.
+    """
+
+    files: Sequence[tuple[int, tuple[DataFile, ...]]]
+    runs: Sequence[tuple[int, tuple[StoredRun, ...]]] = ()
+
+
+@dataclass(frozen=True)
+class Noted:
+    """The files are counted."""
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The task gives up, and with it the transaction."""
+
+    error: ConnectorError | ProtocolError
+    traceback: str = ""  # of an unexpected exception
+
+
+SocketAddress: TypeAlias = str | tuple[str, int]  # a path, or host and port
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a task finds its claims. The secret is for the tasks of one session."""
+
+    socket: SocketAddress
+    secret: bytes = field(repr=False)
+
+    @contextmanager
+    def connect(self) -> Iterator["Connection[Any, Any]"]:
+        """Open an authenticated connection to the driver."""
+        with Client(self.socket, authkey=self.secret) as connection:
+            yield connection
+
+
+class ClaimServer:
+    """Listens for the tasks of a session's transactions, one transaction after the other, with a thread for each
+    task."""
+
+    def __init__(self, listening: SocketAddress, host: str = "") -> None:
+        """Tasks find the server where it listens; on a network, at its port on `host`."""
+        self._listener = Listener(listening, backlog=BACKLOG)
+        bound = self._listener.address
+        bound_to = (host, bound[1]) if isinstance(bound, tuple) else listening
+        self.address = Address(bound_to, secrets.token_bytes(32))
+        self._claims: TaskClaims | None = None  # of the present transaction
+        self._closed = threading.Event()
+        self._answering: list[threading.Thread] = []  # to tasks of the present transaction
+        threading.Thread(target=self._accept, name="claims", daemon=True).start()
+
+    def begin(self, ledger: Ledger, new_layouts: Sequence[NewLayout], transfer: BlockTransfer) -> None:
+        """Let tasks that connect from now on claim blocks of this transaction."""
+        self._answering = []
+        self._claims = TaskClaims(ledger, new_layouts, transfer)
+
+    def finish(self) -> None:
+        """Wait for the last message of each task, so that no failure is missed. The tasks are over by then."""
+        for thread in self._answering:
+            thread.join()
+
+    def close(self) -> None:
+        """Listen no longer."""
+        self._closed.set()
+        self._listener.close()
+
+    def _accept(self) -> None:
+        failures = 0
+        while not self._closed.is_set():
+            try:
+                connection = self._listener.accept()
+            except OSError as error:
+                failures += 1
+                log.debug("no Spark task can be accepted now: %s", error)
+                if failures >= ATTEMPTS:
+                    self._fail(error)
+                self._closed.wait(PAUSE)
+                continue
+            failures = 0
+            # Each is authenticated in its own thread: a connection that stays silent holds up no other.
+            threading.Thread(target=self._serve, args=(connection,), name="claim", daemon=True).start()
+
+    def _fail(self, error: OSError) -> None:
+        """Fail the transaction: its tasks would wait for ever to be accepted."""
+        if self._claims:
+            self._claims.ledger.fail(
+                RetryableError(
+                    f"Spark's tasks cannot be accepted ({error.strerror or error}). Nothing of this transaction has "
+                    "become visible. If too many files are open, raise the hard limit of the process (`ulimit -Hn`, or "
+                    "`--ulimit nofile` of Docker)."
+                )
+            )
+
+    def _serve(self, connection: "Connection[Any, Any]") -> None:
+        with connection:
+            try:
+                _keep_alive(connection)
+                deliver_challenge(connection, self.address.secret)
+                answer_challenge(connection, self.address.secret)
+            except (AuthenticationError, EOFError, OSError):
+                return  # not one of our tasks, or one that was killed at once, whose job fails
+            assert self._claims is not None
+            self._answering.append(threading.current_thread())
+            self._claims.answer(connection)
+
+
+@dataclass(frozen=True)
+class TaskClaims:
+    """Answers the tasks of one transaction from its ledger."""
+
+    ledger: Ledger
+    new_layouts: Sequence[NewLayout]
+    transfer: BlockTransfer
+
+    def answer(self, connection: "Connection[Any, Any]") -> None:
+        """Answer one task until it ends. An error fails the transaction."""
+        task = self.ledger.begin_task()
+        try:
+            while message := _receive(connection):
+                self._answer(connection, task, message)
+            if task.blocks:
+                self.transfer.check_lost(task.blocks)
+                self.ledger.give_back(task)
+        except (ConnectorError, ProtocolError) as error:
+            self.ledger.fail(error)
+        except BaseException as error:
+            self.ledger.fail(error)
+            raise
+
+    def _answer(self, connection: "Connection[Any, Any]", task: TaskAccount, message: object) -> None:
+        match message:
+            case Next(binding):
+                block = self.ledger.claim(task, binding, connection.poll)  # a waiting task sends only that it gives up
+                _send(connection, self._claim_of(block) if block else None)
+            case Strays(binding, lines, numbers):
+                strays = [Store(binding, number, 1, (line,)) for line, number in zip(lines, numbers, strict=True)]
+                self.ledger.note_strays(task, strays)
+            case TreatedValues(binding, tally):
+                self.ledger.note_treated(task, binding, tally)
+            case StoredUpdates(binding, keys):
+                self.ledger.note_updates(task, binding, keys)
+            case Wrote(files, runs):
+                self.ledger.count(task, files, runs)
+                _send(connection, Noted())
+            case Failed(error, traceback):
+                if traceback:
+                    log.debug("the traceback of what follows:\n%s", traceback)
+                raise error
+            case _:
+                raise AssertionError(message)
+
+    def _claim_of(self, block: Block) -> Claim:
+        if not 0 <= block.binding < len(self.new_layouts):
+            raise ProtocolError(
+                f"line {block.line_of(0)}: store names binding {block.binding}, "
+                f"but the session has only {len(self.new_layouts)}"
+            )
+        layout = self.new_layouts[block.binding]()
+        return Claim(block, self.transfer.source(block, layout), layout)
+
+
+def _keep_alive(connection: "Connection[Any, Any]") -> None:
+    same = socket.socket(fileno=connection.fileno())
+    try:
+        if same.family != socket.AF_UNIX:
+            same.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            machine.keep_alive(same)
+    finally:
+        same.detach()  # the connection closes the descriptor
+
+
+def _send(connection: "Connection[Any, Any]", answer: Claim | Noted | None) -> None:
+    with suppress(ConnectionError):  # the task has given up, and its last message says why: it is received next
+        connection.send(answer)
+
+
+def _receive(connection: "Connection[Any, Any]") -> object | None:
+    try:
+        received: object = connection.recv()
+        return received
+    except (EOFError, OSError):
+        return None  # the task has ended

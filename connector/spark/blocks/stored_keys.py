@@ -1,0 +1,118 @@
+"""Tables of keys on their way from the driver to tasks: on the disk that they share, or in the object store.
+
+The tasks of a search get the keys of Loads. Those that write the next versions of the found rows get the keys of these
+rows with their ids, in tables of format version 3.
+"""
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final
+
+import pyarrow as pa
+from cachetools import LRUCache, cached
+
+from connector.encoding.lines.decoder import Decoded
+from connector.encoding.lines.key_tables import read_keys, write_keys
+from connector.encoding.search.row_ids_of_keys import RowIdsOfKeys
+from connector.host.tempdirs import translate_disk_errors
+from connector.model.binding import Updates
+from connector.model.properties import Properties
+from connector.spark.blocks.block_transfer import Source, SpooledFile
+from connector.spark.blocks.table_layout import StoredKeys, TableLayout
+from connector.storage.file_io import open_file_io
+from connector.storage.storage_errors import translate_errors
+
+_GATHERED: Final = 8 << 20  # bytes of keys that are in memory before they are written to the file
+_REMEMBERED: Final = 32 << 20  # bytes of row ids in each process
+
+
+class GatheredKeys:
+    """The keys of the Loads of one binding. While they are gathered, all but a few wait in a file."""
+
+    def __init__(self, path: Path) -> None:
+        """`path` is that of the file. It is made when there are many keys."""
+        self.count = 0
+        self._path = path
+        self._tables: list[pa.Table] = []
+        self._size = 0  # bytes in memory
+        self._file: pa.RecordBatchFileWriter | None = None
+
+    def add(self, keys: pa.Table) -> None:
+        """Receive a part of the keys table."""
+        self.count += keys.num_rows
+        self._tables.append(keys)
+        self._size += keys.nbytes
+        if self._size >= _GATHERED:
+            with _on_disk():
+                self._file = self._file or pa.ipc.new_file(str(self._path), keys.schema)
+                self._file.write_table(self._take())
+
+    def store(self, source: Source, layout: TableLayout) -> pa.Table:
+        """Write the keys table for tasks, and return it. Most of a large one stays on the disk."""
+        if self._file is None:
+            keys = self._take()
+            store_keys(source, keys.schema, [keys], layout)
+            return keys
+        with _on_disk():
+            if self._tables:
+                self._file.write_table(self._take())
+            self._file.close()
+        keys = read_keys(str(self._path))
+        if isinstance(source, SpooledFile):
+            self._path.rename(source.path)
+        else:
+            store_keys(source, keys.schema, [keys], layout)
+            self._path.unlink()  # it stays on the disk as long as it is mapped
+        return keys
+
+    def _take(self) -> pa.Table:
+        keys = pa.concat_tables(self._tables).combine_chunks()
+        self._tables, self._size = [], 0
+        return keys
+
+
+def store_keys(source: Source, schema: pa.Schema, parts: Iterable[pa.Table], layout: TableLayout) -> None:
+    """Write a table of keys for tasks, one part after the other."""
+    if isinstance(source, SpooledFile):
+        with _on_disk():
+            write_keys(str(source.path), schema, parts)
+    else:
+        with translate_errors(source.location), layout.io.new_output(source.location).create() as stream:
+            write_keys(stream, schema, parts)
+
+
+def _on_disk() -> AbstractContextManager[None]:
+    return translate_disk_errors("file for the keys of Loads")
+
+
+def open_keys(source: StoredKeys, access: Properties) -> pa.Table:
+    """Return a table of keys that the driver has written."""
+    if isinstance(source, SpooledFile):
+        return read_keys(str(source.path))
+    with source.open(open_file_io(access)) as stream:
+        return read_keys(stream.read())
+
+
+def keep_row_ids(decoded: Decoded, layout: TableLayout) -> Decoded:
+    """Return decoded rows with the ids of the rows that they replace."""
+    assert layout.row_ids, "the layout says whether rows keep their ids"
+    assert layout.binding.updates, "only bindings that update rows replace some"
+    kept = _open_row_ids(layout.row_ids, layout.binding.updates, layout.access.value)
+    return replace(decoded, batch=kept.add_to(decoded.batch))
+
+
+def _size_of(row_ids: RowIdsOfKeys) -> int:
+    return min(row_ids.size, _REMEMBERED)  # those that are larger are remembered alone
+
+
+def _key_of(source: StoredKeys, *_: Any) -> StoredKeys:
+    return source
+
+
+# A worker encodes several blocks of a binding, and those of other bindings between them.
+@cached(LRUCache(_REMEMBERED, getsizeof=_size_of), key=_key_of, lock=Lock())
+def _open_row_ids(source: StoredKeys, updates: Updates, access: Properties) -> RowIdsOfKeys:
+    return RowIdsOfKeys(open_keys(source, access), updates)

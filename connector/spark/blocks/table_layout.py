@@ -1,0 +1,105 @@
+"""The layout of one table's data files: where and how one transaction writes them."""
+
+import uuid
+from collections.abc import Callable, Hashable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol, TypeAlias
+
+import pyarrow as pa
+from pyiceberg.io import FileIO
+from pyiceberg.table.locations import LocationProvider, load_location_provider
+
+from connector.encoding.parquet.file_options import FileOptions
+from connector.encoding.search import located_rows
+from connector.encoding.values.column_types import arrow_schema
+from connector.host.refresh import Lease
+from connector.model.binding import PLAIN, Arrangement, Binding
+from connector.model.properties import Properties
+from connector.model.state import DataFile, FileList
+from connector.storage.file_io import LIST_SUFFIX, open_file_io, write_list
+
+
+class StoredKeys(Hashable, Protocol):
+    """A table of keys that the driver has written for tasks."""
+
+    def open(self, io: FileIO, /) -> AbstractContextManager[Any]:
+        """Open the file."""
+
+
+@dataclass(frozen=True)
+class TableLayout:
+    """Where and how the data files of one transaction and one table are written. Valid as long as its credentials
+    are."""
+
+    binding: Binding
+    location: str  # the table's
+    properties: Properties  # the table's
+    file_prefix: str
+    access: Lease[Properties]  # FileIO properties, the object store's credentials among them
+    arrangement: Arrangement = PLAIN
+    rejected: "TableLayout | None" = None  # of the table for rejected rows, if there is one
+    run_limit: int = 256 << 20  # bytes of sorted runs that a task may have on the disk
+    row_ids: StoredKeys | None = None  # of loaded keys; None: no row keeps its id
+
+    @property
+    def leases(self) -> tuple[Lease[Properties], ...]:
+        """The credentials for the files of both tables."""
+        return (self.access, *(self.rejected.leases if self.rejected else ()))
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Seconds until the first of the credentials must be refreshed; None if they do not expire."""
+        return min((left for lease in self.leases if (left := lease.seconds_left) is not None), default=None)
+
+    @property
+    def io(self) -> FileIO:
+        """The FileIO of the table's files, whose connections stay open."""
+        return open_file_io(self.access.value)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of the data files."""
+        schema = arrow_schema(self.binding)
+        if self.row_ids:
+            from connector.encoding.live_rows.lineage_columns import (
+                ROW_ID_FIELD,  # only for tables whose rows keep their ids
+            )
+
+            return schema.append(ROW_ID_FIELD)
+        return schema
+
+    @cached_property
+    def options(self) -> FileOptions:
+        """How the table's properties ask for its data files to be written."""
+        return FileOptions.of_table(self.properties)
+
+    def new_location(self) -> str:
+        """Return a location for a new data file."""
+        return self._locations.new_data_location(f"{self.file_prefix}-{uuid.uuid4()}.parquet")
+
+    def new_block_location(self) -> str:
+        """Return a location for a block of rows, or for keys with row ids, on their way to these files."""
+        return self._locations.new_data_location(f"{self.file_prefix}-{uuid.uuid4()}.jsonl")
+
+    def new_run_location(self) -> str:
+        """Return a location for a sorted run on its way to these files."""
+        return self._locations.new_data_location(f"{self.file_prefix}-{uuid.uuid4()}.run")
+
+    def new_located_location(self) -> str:
+        """Return a location for an object of located rows."""
+        return self._locations.new_metadata_location(f"{self.file_prefix}-{uuid.uuid4()}{located_rows.SUFFIX}")
+
+    def list_files(self, files: tuple[DataFile, ...]) -> FileList:
+        """Write an object that lists the files, by which the connector state names them if they are many."""
+        name = f"{self.file_prefix}-{uuid.uuid4()}{LIST_SUFFIX}"
+        return write_list(self.io, self._locations.new_metadata_location(name), files)
+
+    @property
+    def _locations(self) -> LocationProvider:
+        return load_location_provider(self.location, dict(self.properties))
+
+
+# Returns the layout with credentials that are valid now.
+NewLayout: TypeAlias = Callable[[], TableLayout]

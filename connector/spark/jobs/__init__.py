@@ -1,0 +1,1 @@
+"""The jobs of Spark: each writes, merges, searches, rewrites or compacts files in Spark's tasks."""

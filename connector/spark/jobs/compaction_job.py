@@ -1,0 +1,120 @@
+"""Spark jobs that compact file groups: one short task for each group, in the lane of maintenance."""
+
+import gc
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
+from contextlib import contextmanager
+from functools import partial
+from itertools import islice
+from typing import Protocol, TypeAlias, TypeVar
+
+from connector.encoding.rewriting.file_groups import Compact, CompactedGroup, Compaction, FailedGroup, FileGroup
+from connector.host.errors import BrokenTaskError, ConnectorError, RetryableError
+from connector.host.machine import lower_priority
+from connector.host.refresh import Refreshed
+from connector.host.tempdirs import make_directories
+from connector.model.properties import Properties
+from connector.spark.jvm.lanes import Lane
+from connector.spark.jvm.spark_session import Spark
+from connector.spark.limits import master_within_limits
+from connector.storage.file_io import open_file_io
+
+T = TypeVar("T")
+
+Outcome: TypeAlias = CompactedGroup | FailedGroup
+
+
+class MaintenanceJobs(Protocol):
+    """The jobs of maintenance, as `Spark` has them."""
+
+    @property
+    def maintenance_tasks(self) -> int:
+        """How many of them may run at the same time."""
+
+    def maintain(self, task: Callable[[Iterable[int]], Iterable[T]]) -> "Future[list[T]]":
+        """Submit a job of one task."""
+
+
+def compact_in(jobs: MaintenanceJobs) -> Compact:
+    """Return a function that compacts file groups with these jobs.
+
+    It raises nothing. If Spark fails or ends, the groups that are left fail.
+    """
+
+    def compact(
+        compaction: Compaction, groups: Iterable[FileGroup], access: Refreshed[Properties]
+    ) -> Iterator[Outcome]:
+        try:
+            most = jobs.maintenance_tasks
+        except (ConnectorError, CancelledError) as error:
+            yield from (FailedGroup(group, _as_connector_error(error)) for group in groups)
+            return
+        waiting = iter(groups)
+        running: dict[Future[list[Outcome]], FileGroup] = {}
+        while True:
+            for group in islice(waiting, most - len(running)):
+                running[_submit(jobs, compaction, group, access)] = group
+            if not running:
+                return
+            for job in wait(running, return_when=FIRST_COMPLETED).done:
+                yield _get_outcome(job, running.pop(job))
+
+    return compact
+
+
+@contextmanager
+def compaction_jobs(settings: Mapping[str, str]) -> Iterator[Compact]:
+    """Yield a function that compacts file groups on all cores of a Spark of its own, which is killed when the block
+    ends."""
+    with make_directories() as directories:
+        spark = Spark({**master_within_limits(directories.files), **settings}, directories, lane=Lane.ALONE)
+        try:
+            yield compact_in(spark)
+        finally:
+            spark.kill()
+
+
+def _submit(
+    jobs: MaintenanceJobs, compaction: Compaction, group: FileGroup, access: Refreshed[Properties]
+) -> "Future[list[Outcome]]":
+    # Credentials may expire before the last group is compacted. Each group gets fresh ones.
+    try:
+        return jobs.maintain(partial(_compact, compaction, access.current().value, group))
+    except (ConnectorError, RuntimeError) as error:
+        failed: Future[list[Outcome]] = Future()
+        failed.set_exception(error)
+        return failed
+
+
+def _get_outcome(job: "Future[list[Outcome]]", group: FileGroup) -> Outcome:
+    try:
+        [outcome] = job.result()
+    except (ConnectorError, CancelledError, RuntimeError) as error:
+        return FailedGroup(group, _as_connector_error(error))
+    return outcome
+
+
+def _as_connector_error(error: Exception) -> ConnectorError:
+    """Return the error. The others are those of jobs that were cancelled, or submitted too late."""
+    if isinstance(error, ConnectorError):
+        return error
+    return RetryableError("Spark was stopped before the files were compacted. The table is as it was.")
+
+
+def _compact(
+    compaction: Compaction, file_properties: Properties, group: FileGroup, _: Iterable[int]
+) -> Iterator[Outcome]:
+    """Compact a group in a Python worker. An error is returned, since Spark would hide its type.
+
+    The input is left unread. So Spark replaces the worker, which keeps its low priority and its memory.
+    """
+    from connector.encoding.rewriting.group_compaction import compact_group  # only workers compact
+
+    lower_priority()
+    gc.collect()  # the daemon has turned the automatic collection off
+    try:
+        yield compact_group(open_file_io(file_properties), compaction, group)
+    except ConnectorError as error:
+        yield FailedGroup(group, error)
+    except Exception as error:  # noqa: BLE001 - the driver gets every failure of a task
+        yield FailedGroup(group, BrokenTaskError(type(error).__name__, str(error)))

@@ -1,0 +1,74 @@
+"""The Spark job that merges the sorted runs of all tasks of a transaction into data files."""
+
+import gc
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from connector.encoding.runs.merge_plan import group_ranges, plan_merge
+from connector.encoding.runs.run_merging import MergeRange
+from connector.host.errors import ConnectorError, RetryableError
+from connector.host.signals import map_in_threads
+from connector.model.state import DataFile
+from connector.spark.blocks.block_transfer import DELETIONS_AT_ONCE, Source, StoredObject, StoredRun, warn_if_left
+from connector.spark.blocks.table_layout import NewLayout, TableLayout
+from connector.spark.jvm.spark_session import Jobs
+from connector.spark.tasks.merged_files import find_sort_columns, write_merged
+from connector.spark.tasks.write_task import WRITING_FAILED
+
+
+@dataclass(frozen=True)
+class MergeUnit:
+    """What one call merges."""
+
+    table: int
+    ranges: tuple[MergeRange, ...]
+    sources: tuple[Source, ...]  # of the table's runs
+
+
+def merge_runs(
+    jobs: Jobs, new_layouts: Sequence[NewLayout], runs: Mapping[int, Sequence[StoredRun]]
+) -> dict[int, tuple[DataFile, ...]]:
+    """Merge the runs of each table, and return their files. Raises what has stopped a merge."""
+    current = {table: new_layouts[table]() for table in runs}
+    units = [unit for table, of_table in runs.items() for unit in _plan(current[table], table, of_table, jobs.cores)]
+    # Only the function goes to the tasks through a connection. Spark writes the units to a file on its way.
+    outcomes = jobs.map(partial(_merge, current), units).result()
+    files: dict[int, tuple[DataFile, ...]] = {}
+    for unit, outcome in zip(units, outcomes, strict=True):
+        if isinstance(outcome, ConnectorError):
+            raise outcome
+        files[unit.table] = files.get(unit.table, ()) + outcome
+    return files
+
+
+def remove_runs(new_layouts: Sequence[NewLayout], runs: Mapping[int, Sequence[StoredRun]]) -> None:
+    """Remove the runs in the object store. Those on the disk go with the spool. If it fails, only warn: a later session
+    removes them."""
+    locations = {
+        table: [each.source.location for each in of_table if isinstance(each.source, StoredObject)]
+        for table, of_table in runs.items()
+    }
+    for table, of_table in locations.items():
+        if of_table:
+            with warn_if_left("sorted runs", of_table[0]):
+                map_in_threads(new_layouts[table]().io.delete, of_table, DELETIONS_AT_ONCE, "runs")
+
+
+def _plan(layout: TableLayout, table: int, runs: Sequence[StoredRun], tasks: int) -> Iterator[MergeUnit]:
+    ranges = plan_merge([each.run for each in runs], find_sort_columns(layout), tasks)
+    sources = tuple(each.source for each in runs)
+    for group in group_ranges(ranges, tasks):
+        yield MergeUnit(table, group, sources)
+
+
+def _merge(layouts: Mapping[int, TableLayout], unit: MergeUnit) -> tuple[DataFile, ...] | ConnectorError:
+    """Merge one unit. An error is returned, since Spark would hide its type."""
+    gc.collect()  # the daemon has turned the automatic collection off
+    layout = layouts[unit.table]
+    try:
+        return tuple(write_merged(layout, unit.ranges, unit.sources))
+    except ConnectorError as error:
+        return error
+    except OSError as error:
+        return RetryableError(WRITING_FAILED.format(error))

@@ -1,0 +1,100 @@
+"""Spark jobs that rewrite data files: a task takes one file after another."""
+
+import gc
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cache, partial
+from threading import Lock
+from typing import Final, TypeAlias
+
+from connector.encoding.live_rows.source_rows import SourceFile
+from connector.encoding.rewriting.converted_files import Rewrite, Rewriting, UnconvertibleError
+from connector.host.errors import ConnectorError
+from connector.host.refresh import Refreshed
+from connector.host.tempdirs import make_directories
+from connector.model.properties import Properties
+from connector.model.state import DataFile
+from connector.spark.jvm.spark_session import Spark
+from connector.spark.limits import master_within_limits
+from connector.storage.file_io import open_file_io
+
+# Credentials may expire before the last file of a large table is written. Each job gets fresh ones.
+JOB_SIZE: Final = 4 << 30  # bytes of data files
+
+
+@dataclass(frozen=True)
+class Written:
+    """The files that replace a data file; None if the file needs no change."""
+
+    files: tuple[DataFile, ...] | None
+
+
+@dataclass(frozen=True)
+class Unconvertible:
+    """The columns of a file with a value that has no equivalent."""
+
+    column_ids: frozenset[int]
+
+
+Outcome: TypeAlias = Written | Unconvertible | ConnectorError
+
+
+@contextmanager
+def rewrite_jobs(settings: Mapping[str, str]) -> Iterator[Rewrite]:
+    """Yield a function that rewrites the files of one table. Tables are rewritten one after the other.
+
+    Spark starts with the first job, and is killed when the block ends.
+    """
+    turn = Lock()
+    with ExitStack() as resources:
+
+        @cache
+        def spark() -> Spark:
+            directories = resources.enter_context(make_directories())
+            started = Spark({**master_within_limits(directories.files), **settings}, directories)
+            resources.callback(started.kill)
+            return started
+
+        def rewrite(
+            rewriting: Rewriting, sources: Sequence[SourceFile], access: Refreshed[Properties]
+        ) -> list[tuple[DataFile, ...] | None]:
+            with turn:
+                return [
+                    files
+                    for job in _jobs(sources)
+                    for files in _check(spark().map(partial(_rewrite, rewriting, access.current().value), job).result())
+                ]
+
+        yield rewrite
+
+
+def _jobs(sources: Sequence[SourceFile]) -> Iterator[list[SourceFile]]:
+    job: list[SourceFile] = []
+    for source in sources:
+        if job and sum(each.size for each in job) + source.size > JOB_SIZE:
+            yield job
+            job = []
+        job.append(source)
+    if job:
+        yield job
+
+
+def _rewrite(rewriting: Rewriting, file_properties: Properties, source: SourceFile) -> Outcome:
+    gc.collect()  # the daemon has turned the automatic collection off
+    try:
+        return Written(rewriting.rewritten(open_file_io(file_properties), source))
+    except UnconvertibleError as error:
+        return Unconvertible(error.column_ids)
+    except ConnectorError as error:
+        return error
+
+
+def _check(outcomes: Sequence[Outcome]) -> list[tuple[DataFile, ...] | None]:
+    errors = [outcome for outcome in outcomes if isinstance(outcome, ConnectorError)]
+    if errors:
+        raise errors[0]
+    unconvertible = [outcome.column_ids for outcome in outcomes if isinstance(outcome, Unconvertible)]
+    if unconvertible:
+        raise UnconvertibleError(*frozenset.union(*unconvertible))
+    return [outcome.files for outcome in outcomes if isinstance(outcome, Written)]

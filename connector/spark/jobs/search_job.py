@@ -1,0 +1,219 @@
+"""The Spark job of Loads: tasks search files for keys, and write the documents as finished lines of the answer."""
+
+import gc
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.io import FileIO
+
+from connector.encoding.lines.key_tables import read_keys, write_keys
+from connector.encoding.live_rows.lineage_columns import NO_ROW_ID
+from connector.encoding.search.row_search import FoundRows, SearchedFile, search
+from connector.encoding.search.rows_of_keys import RowsOfKeys
+from connector.encoding.search.searched_keys import Keys
+from connector.host.errors import ConnectorError, RetryableError
+from connector.model.binding import Binding
+from connector.model.properties import Properties
+from connector.spark.blocks.block_transfer import Source, SpooledFile, StoredObject, warn_if_left
+from connector.spark.blocks.stored_keys import open_keys
+from connector.storage import storage_errors
+from connector.storage.file_io import open_file_io
+
+GROUP_SIZE: Final = 64 << 20  # bytes of files that are searched one after the other
+COPIED_AT_ONCE: Final = 1 << 20  # bytes
+MOST_RETURNED: Final = 1 << 12  # rows of a group that go through the JVM
+
+_END: Final = pa.scalar(b"}}\n", pa.large_binary())
+_NOTHING: Final = pa.scalar(b"", pa.large_binary())
+_NEWLINE: Final = b"\n"
+
+
+@dataclass(frozen=True)
+class Search:
+    """The search for the keys of one binding's Loads in its table."""
+
+    binding: Binding
+    keys: Source
+
+    def run(self, io: FileIO, keys: Keys, group: "Group") -> "SearchedGroup | ConnectorError":
+        """Search the files of a group. An error is returned, since Spark would hide its type."""
+        found: list[RowsOfKeys] = []
+        try:
+            with _Lines(group.documents, io, self.binding.index) as lines:
+                for place, file in group.files:
+                    for rows in search(io, file, keys, with_documents=True):
+                        lines.write(rows.documents)
+                        found.append(_describe(place, file, rows))
+            return _return_rows(RowsOfKeys.join(found), group, io)
+        except ConnectorError as error:
+            return error
+        except OSError as error:
+            return RetryableError(
+                f"the documents that were found for Loads could not be written to the disk ({error.strerror}). Nothing "
+                "of this transaction has become visible. Make room, or set TMPDIR to a directory on a larger disk."
+            )
+
+
+@dataclass(frozen=True)
+class Group:
+    """Files of one table that are searched one after the other. They have their places in the view of the table."""
+
+    search: Search
+    files: tuple[tuple[int, SearchedFile], ...]
+    documents: Source  # where the lines are written
+    rows: Source  # where the found rows are written, if they are many
+
+
+def search_groups(
+    access: Mapping[int, Properties], groups: Iterable[Group]
+) -> Iterator["SearchedGroup | ConnectorError"]:
+    """Search one group after the other. `access` has the storage settings of each table, by its binding's index."""
+    gc.collect()  # the daemon has turned the automatic collection off
+    for of_table, groups_of_table in groupby(groups, attrgetter("search")):
+        yield from _search_table(of_table, access[of_table.binding.index], groups_of_table)
+
+
+def _search_table(
+    of_table: Search, access: Properties, groups: Iterable[Group]
+) -> Iterator["SearchedGroup | ConnectorError"]:
+    """Search the groups of one table. The index of its keys is dropped with the last one."""
+    assert of_table.binding.updates, "only bindings that update rows are searched"
+    io, keys = open_file_io(access), Keys(open_keys(of_table.keys, access), of_table.binding.updates)
+    for group in groups:
+        yield of_table.run(io, keys, group)
+
+
+@dataclass(frozen=True)
+class FoundInGroup:
+    """The rows of keys in the files of one group, and their lines, in the same order."""
+
+    rows: RowsOfKeys
+    documents: Source
+
+
+@dataclass(frozen=True)
+class SearchedGroup:
+    """What a task returns for one group."""
+
+    rows: RowsOfKeys | Source  # the place where they are, if they are many: the JVM would keep their memory
+    documents: Source
+
+    def fetch(self, io: FileIO) -> FoundInGroup:
+        """Return what was found. Rows that are written are read and removed."""
+        if isinstance(self.rows, RowsOfKeys):
+            return FoundInGroup(self.rows, self.documents)
+        with self.rows.open(io) as stream:
+            rows = RowsOfKeys.of_table(read_keys(stream.read()))
+        remove_source(self.rows, io)
+        return FoundInGroup(rows, self.documents)
+
+
+def _return_rows(rows: RowsOfKeys, group: Group, io: FileIO) -> SearchedGroup:
+    if len(rows) <= MOST_RETURNED:
+        return SearchedGroup(rows, group.documents)
+    table = rows.to_table()
+    with _create(group.rows, io) as stream:
+        write_keys(stream, table.schema, [table])
+    return SearchedGroup(group.rows, group.documents)
+
+
+def divide_files(files: Sequence[SearchedFile]) -> Iterator[tuple[tuple[int, SearchedFile], ...]]:
+    """Split the files into groups of similar size, each for one call."""
+    group: list[tuple[int, SearchedFile]] = []
+    size = 0
+    for index, file in enumerate(files):
+        group.append((index, file))
+        size += file.size
+        if size >= GROUP_SIZE:
+            yield tuple(group)
+            group, size = [], 0
+    if group:
+        yield tuple(group)
+
+
+def _describe(place: int, file: SearchedFile, rows: FoundRows) -> RowsOfKeys:
+    ids = rows.row_ids
+    if ids is None and file.keeps_ids:
+        ids = np.full(len(rows.keys), NO_ROW_ID)
+    return RowsOfKeys(np.full(len(rows.keys), place), rows.keys, rows.positions, ids)
+
+
+class _Lines:
+    """Writes lines of `loaded`. The file is made with the first of them."""
+
+    def __init__(self, target: Source, io: FileIO, binding: int) -> None:
+        self._target, self._io = target, io
+        self._begin = pa.scalar(b'{"loaded":{"binding":%d,"doc":' % binding, pa.large_binary())
+        self._stream: Any = None
+
+    def __enter__(self) -> "_Lines":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._stream:
+            with self._errors():
+                self._stream.close()
+
+    def write(self, documents: pa.Array) -> None:
+        """Write one line for each document, a JSON object."""
+        if self._stream is None:
+            self._stream = _create(self._target, self._io)
+        if _NEWLINE in documents.buffers()[-1].to_pybytes():
+            # In JSON it is only white space. Another program may have written it.
+            documents = pc.replace_substring(documents, "\n", " ")
+        texts = documents.cast(pa.large_binary())
+        lines = pc.binary_join_element_wise(self._begin, texts, _END, _NOTHING, null_handling="emit_null")
+        assert not lines.null_count, "a search returns documents that are JSON objects"
+        _, offsets, data = lines.buffers()
+        bounds = np.frombuffer(offsets, np.int64)[lines.offset : lines.offset + len(lines) + 1]
+        with self._errors():
+            self._stream.write(memoryview(data)[int(bounds[0]) : int(bounds[-1])])
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        if isinstance(self._target, SpooledFile):
+            yield
+        else:
+            with storage_errors.translate_errors(self._target.location):
+                yield
+
+
+def _create(target: Source, io: FileIO) -> Any:
+    if isinstance(target, SpooledFile):
+        return target.path.open("xb")  # buffered: otherwise a full disk may take a part without an error
+    with storage_errors.translate_errors(target.location):
+        # A task that was lost may have written the same before.
+        return io.new_output(target.location).create(overwrite=True)
+
+
+def read_documents(source: Source, io: FileIO) -> Iterator[bytes]:
+    """Yield the text of all lines, a part after the other, and remove it."""
+    with source.open(io) as stream:
+        while part := stream.read(COPIED_AT_ONCE):
+            yield part
+    remove_source(source, io)
+
+
+def read_lines(source: Source, io: FileIO) -> Iterator[bytes]:
+    """Yield line by line, with their newlines, and remove the text."""
+    rest = b""
+    for part in read_documents(source, io):
+        *lines, rest = (rest + part).split(_NEWLINE)
+        yield from (line + _NEWLINE for line in lines)
+
+
+def remove_source(source: Source, io: FileIO) -> None:
+    """Remove what the driver or a task has written there: text of lines, keys, or row ids."""
+    if isinstance(source, SpooledFile):
+        os.unlink(source.path)
+    elif isinstance(source, StoredObject):
+        with warn_if_left("the results of a search", source.location):
+            io.delete(source.location)

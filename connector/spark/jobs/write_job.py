@@ -1,0 +1,150 @@
+"""One transaction's Spark job: Store lines in, data files out, both at once."""
+
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from connector.encoding.lines.key_digest import KeyDigest
+from connector.host.errors import ConnectorError, UserError
+from connector.model.invalid_values import Tally
+from connector.model.state import DataFile, FileList
+from connector.spark.blocks.block_transfer import BlockTransfer, OnThisMachine, ThroughTheStore
+from connector.spark.blocks.claims import ClaimServer
+from connector.spark.blocks.ledger import Counted, Ledger
+from connector.spark.blocks.spool import Spool
+from connector.spark.blocks.table_layout import NewLayout
+from connector.spark.jvm.cluster import BIND_ADDRESS, DRIVER_HOST, claims_address, driver_host, is_local
+from connector.spark.jvm.spark_session import Jobs, Spark
+from connector.spark.tasks.write_task import write_files
+from connector.storage.file_io import is_list_too_long
+from protocol.protocol_error import ProtocolError
+from protocol.request import Store
+
+LONGEST_REMOVAL: Final = 5.0  # seconds
+
+
+@dataclass(frozen=True)
+class Written:
+    """A transaction's durable files."""
+
+    files: Mapping[int, tuple[DataFile, ...] | FileList] = field(default_factory=dict)  # by table: its binding's index
+    treated: Mapping[int, Tally] = field(default_factory=dict)  # values that are not written as they were sent
+    updates: Mapping[int, KeyDigest] = field(default_factory=dict)  # the keys that were stored as existing, by binding
+
+
+class WriteJob:
+    """A job of long-lived tasks that claim spooled blocks while more of them come.
+
+    Tables are counted as the bindings' tables first, then the tables of rejected rows.
+    """
+
+    def __init__(
+        self,
+        jobs: Jobs,
+        claims: ClaimServer,
+        spool: Spool,
+        transfer: BlockTransfer,
+        new_layouts: Sequence[NewLayout],
+        rejected: Sequence[NewLayout] = (),
+    ) -> None:
+        self._spool = spool
+        self._ledger = Ledger(spool)
+        self._claims = claims
+        self._transfer = transfer
+        self._new_layouts = (*new_layouts, *rejected)
+        claims.begin(self._ledger, new_layouts, transfer)
+        self._jobs = jobs
+        self._job = jobs.run(partial(write_files, claims.address))
+        self._job.add_done_callback(self._report_failure)
+
+    def add(self, store: Store) -> None:
+        """Spool a run of lines. Waits while the spool is full. Raises the error that has stopped a task meanwhile."""
+        try:
+            self._ledger.add(store)
+        except (ConnectorError, ProtocolError):
+            self._clear_away()
+            raise
+
+    def finish(self) -> Written:
+        """Return the files of all rows, durable. Raises the first error that has stopped the job or a task."""
+        try:
+            counted = self._wait_for_files()
+            files = self._merge(counted) if counted.runs else counted.files
+        except (ConnectorError, ProtocolError):
+            self._clear_away()
+            raise
+        self._spool.remove()
+        self._remove_objects()
+        named = {
+            # A layout with fresh credentials is asked for only where something is written with them.
+            table: self._new_layouts[table]().list_files(of_table) if is_list_too_long(of_table) else of_table
+            for table, of_table in files.items()
+        }
+        return Written(named, counted.treated, counted.updates)
+
+    def _wait_for_files(self) -> Counted:
+        self._ledger.complete()
+        self._ledger.wait_for(self._job)
+        try:
+            self._job.result()
+        except ConnectorError as error:
+            self._ledger.fail(error)
+        self._claims.finish()
+        return self._ledger.close(self._name_table)  # raises the first cause; Spark knows only that a task failed
+
+    def _merge(self, counted: Counted) -> dict[int, tuple[DataFile, ...]]:
+        from connector.spark.jobs.merge_job import merge_runs  # only for arranged tables
+
+        merged = merge_runs(self._jobs, self._new_layouts, counted.runs)
+        return {
+            table: counted.files.get(table, ()) + merged.get(table, ()) for table in sorted({*counted.files, *merged})
+        }
+
+    def _remove_objects(self) -> None:
+        self._transfer.remove()
+        if self._ledger.runs:
+            from connector.spark.jobs.merge_job import remove_runs
+
+            remove_runs(self._new_layouts, self._ledger.runs)
+
+    def _name_table(self, binding: int) -> str:
+        return f"table {self._new_layouts[binding]().binding.table}"
+
+    def _clear_away(self) -> None:
+        """Remove blocks and runs in the object store after a failure. The failure ends the process, and the spool's
+        directory goes with it."""
+        # Waits only for a while: the store itself may have failed.
+        removal = threading.Thread(target=self._remove_objects, name="removal", daemon=True)
+        removal.start()
+        removal.join(LONGEST_REMOVAL)
+
+    def _report_failure(self, job: "Future[list[None]]") -> None:
+        if not job.cancelled() and (error := job.exception()):
+            self._ledger.fail(error)
+
+
+def choose_transfer(spark: Spark, new_layouts: Sequence[NewLayout]) -> BlockTransfer:
+    """Return how blocks reach the tasks of one transaction: by this machine's disk, or through the object store."""
+    return OnThisMachine(spark.end_of_task) if spark.is_local else ThroughTheStore(new_layouts)
+
+
+def open_claim_server(settings: Mapping[str, str], socket: Path) -> ClaimServer:
+    """Return a server that Spark's tasks can reach: at the socket, or on the network if they run on a cluster.
+
+    Raises UserError if this process cannot listen there.
+    """
+    if is_local(settings):
+        return ClaimServer(str(socket))
+    address = claims_address(settings)
+    try:
+        return ClaimServer(address, driver_host(settings))
+    except OSError as error:
+        raise UserError(
+            f"Spark's tasks cannot be listened for at {address[0]}:{address[1]} ({error}). Set {DRIVER_HOST} in "
+            f"/advanced/spark to an address of this machine that the cluster reaches, or {BIND_ADDRESS} where it has "
+            "another name here."
+        ) from error

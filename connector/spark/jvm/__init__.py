@@ -1,0 +1,1 @@
+"""Spark's JVM and the Spark session: how both are started, where tasks run, and what their errors mean."""

@@ -1,0 +1,129 @@
+"""The command that starts Spark's JVM, and the environment that it and Spark's Python workers get."""
+
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+import connector
+from connector.spark.jvm.java import java
+
+YOUNG_GENERATION: Final = "24m"
+WORKER_ALLOCATION: Final = {
+    "MALLOC_ARENA_MAX": "2",  # one for each of the JVM's and Arrow's threads would take a hundred megabytes
+    # The next batch needs what a batch has freed: returning it to the system in between costs a fifth of the decoding.
+    "MALLOC_TRIM_THRESHOLD_": str(256 << 20),
+    "MALLOC_MMAP_THRESHOLD_": str(256 << 20),
+    # The C library cannot reuse the aligned memory that Arrow frees: a worker would grow by 10 MB with every table.
+    "ARROW_DEFAULT_MEMORY_POOL": "jemalloc",
+}
+# Hadoop insists on a user name, whatever it is, and a container's user may have none.
+USER: Final = {"HADOOP_USER_NAME": "flow", "SPARK_USER": "flow"}
+OPENED_PACKAGES: Final = (
+    "java.base/java.lang",
+    "java.base/java.lang.invoke",
+    "java.base/java.lang.reflect",
+    "java.base/java.io",
+    "java.base/java.net",
+    "java.base/java.nio",
+    "java.base/java.util",
+    "java.base/java.util.concurrent",
+    "java.base/java.util.concurrent.atomic",
+    "java.base/jdk.internal.ref",
+    "java.base/sun.nio.ch",
+    "java.base/sun.nio.cs",
+    "java.base/sun.security.action",
+    "java.base/sun.util.calendar",
+)
+
+SECRET_VARIABLES: Final = re.compile(
+    r"(?i)secret|password|pgpass|token|credential|(access|account|private|storage)_?key|connection_string"
+    r"|^AWS_PROFILE$|^PYICEBERG_CATALOG__"
+)
+INHERITED_PREFIXES: Final = ("HADOOP_",)  # for directories in HDFS, such as where its tickets are
+
+
+def class_archive() -> Path:
+    """Return the path of the class-data-sharing archive (see class_archive.py), which may not exist."""
+    return Path(sys.prefix) / "share" / "materialize-iceberg" / "spark-classes.jsa"
+
+
+def spark_home() -> Path:
+    """Return the directory of the installed PySpark."""
+    pyspark = find_spec("pyspark")  # importing it takes a third of a second, in which the JVM can be starting
+    assert pyspark is not None
+    assert pyspark.origin is not None
+    return Path(pyspark.origin).parent
+
+
+def command(heap: str, class_sharing: str | None = None) -> list[str]:
+    """Return the command line of the JVM.
+
+    `heap` is its maximum size, as in 512m. `class_sharing` replaces the option that names the class archive. Raises
+    UserError if there is no Java.
+    """
+    return [
+        str(java()),
+        f"-Xmx{heap}",
+        "-Xss512k",
+        "-XX:+UseSerialGC",
+        # By default a sixty-fourth of the machine's memory fills with garbage before any is collected.
+        f"-Xmn{YOUNG_GENERATION}",
+        "-XX:TieredStopAtLevel=1",
+        "-XX:+ExitOnOutOfMemoryError",
+        class_sharing or _shared_archive(),
+        "-Xlog:disable",
+        "-XX:+IgnoreUnrecognizedVMOptions",
+        *(f"--add-opens={package}=ALL-UNNAMED" for package in OPENED_PACKAGES),
+        "-Djdk.reflect.useDirectMethodHandle=false",
+        "-Dio.netty.tryReflectionSetAccessible=true",
+        "-Dio.netty.allocator.type=pooled",
+        f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
+        f"-Duser.home={Path('~').expanduser()}",  # Java would look it up by the user's name
+        "org.apache.spark.deploy.SparkSubmit",
+        "pyspark-shell",
+    ]
+
+
+def _shared_archive() -> str:
+    archive = class_archive()
+    return f"-XX:SharedArchiveFile={archive}" if archive.exists() else "-Xshare:auto"
+
+
+def environment(jars: Sequence[Path], connection_file: Path) -> Mapping[str, str]:
+    """Return the environment of the JVM, without secrets. The JVM writes its port to `connection_file`."""
+    return {
+        **USER,
+        **select_inherited(),
+        "SPARK_HOME": str(spark_home()),
+        "CLASSPATH": os.pathsep.join(map(str, jars)),
+        "SPARK_CONNECT_MODE": "0",
+        "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection_file),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": python_path(),
+        # Workers must not import modules of the directory that the process was started in, such as a queue.py.
+        "PYTHONSAFEPATH": "1",
+        **WORKER_ALLOCATION,
+    }
+
+
+def package_root() -> str:
+    """Return the directory that has this package."""
+    return str(Path(connector.__file__).parent.parent)
+
+
+def python_path() -> str:
+    """Return the Python path of a process that imports this package, and what this process can import."""
+    return os.pathsep.join(filter(None, [package_root(), os.environ.get("PYTHONPATH")]))
+
+
+def select_inherited() -> dict[str, str]:
+    """Return the variables of this process that Spark's processes may have: all but secrets."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith(INHERITED_PREFIXES) or not SECRET_VARIABLES.search(name)
+    }

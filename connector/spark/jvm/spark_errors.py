@@ -1,0 +1,92 @@
+"""Translates the errors of Spark: why it failed, from what the JVM and the system say.
+
+If a process of Spark ends, the other processes only see that it does not answer, and each raises an error of its own.
+So an error is translated by the process that has ended, not by the one that noticed.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from connector.host.errors import ConnectorError, RetryableError
+from connector.host.redaction import redact
+from connector.spark.jvm.jvm_process import LESS_MEMORY, SEE_LOG, Jvm
+
+QUOTED_CHARACTERS: Final = 500
+ENDING_TIMEOUT: Final = 3.0  # seconds: the sockets of a killed JVM are closed before the system says that it has ended
+
+WORKER_ENDED: Final = (
+    "A Python worker of Spark has ended before its files were complete. It was probably killed (SIGKILL, exit status "
+    f"137) because the memory of its machine or container ran out: {LESS_MEMORY}. {SEE_LOG}"
+)
+
+# The end of a worker, as the JVM finds it: by reading from it, by writing to it, or by asking the daemon for another.
+_WORKER_IN_TRACE: Final = "org.apache.spark.api.python."
+_PYTHON_ERROR: Final = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)*(\S.*)")
+_END_IN_TRACE: Final = re.compile(
+    r"Python worker exited unexpectedly|java\.io\.EOFException|java\.net\.SocketException"
+    r"|java\.io\.IOException: (?:Broken pipe|Stream closed|Connection reset)"
+)
+
+
+@contextmanager
+def translate_errors(jvm: Jvm, failed: str) -> Iterator[None]:
+    """Turn errors of Py4J and PySpark into a RetryableError.
+
+    At once: the error's text is in the JVM, and is lost when the JVM ends.
+    """
+    try:
+        yield
+    except ConnectorError:
+        raise
+    except Exception as error:
+        from connector.spark.jvm.client import Py4JError, PySparkException  # slow to import
+
+        if not isinstance(error, (Py4JError, PySparkException, OSError, EOFError)):
+            raise
+        text = _told_by_java(error)
+        if end := _end_of(jvm, 0 if text else ENDING_TIMEOUT):
+            raise RetryableError(end) from error
+        if text and _WORKER_IN_TRACE in text and _END_IN_TRACE.search(text):
+            raise RetryableError(WORKER_ENDED) from error
+        raise RetryableError(f"{failed}: {_cause(text or str(error) or repr(error))}") from error
+
+
+def end_of_task(jvm: Jvm) -> RetryableError:
+    """Return the error that says why a task was lost: its worker ended, alone or with the JVM."""
+    return RetryableError(_end_of(jvm, ENDING_TIMEOUT) or WORKER_ENDED)
+
+
+def _end_of(jvm: Jvm, timeout: float) -> str | None:
+    if jvm.memory_ran_out:
+        return (
+            "the kernel has killed Spark's JVM or one of its workers (out of memory, exit status 137): the memory of "
+            f"this container (or control group) has reached {jvm.memory_limit}. Raise it, or run fewer tasks at once "
+            "(spark.master in /advanced/spark, such as local[1])."
+        )
+    if jvm.ends_within(timeout):
+        return f"Spark's JVM has ended: {jvm.ending}"
+    return None
+
+
+def _told_by_java(error: Exception) -> str | None:
+    """Return the stack trace of an exception in the JVM; None if the JVM raised none, or does not answer."""
+    from connector.spark.jvm.client import Py4JError, Py4JJavaError
+
+    if not isinstance(error, Py4JJavaError):
+        return None
+    try:
+        return str(error)  # asks the JVM
+    except (Py4JError, OSError):
+        return None
+
+
+def _cause(text: str) -> str:
+    """Return the line of Spark's long error message that says what happened."""
+    if in_python := _PYTHON_ERROR.search(text):
+        return redact(in_python[1])[:QUOTED_CHARACTERS]
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    told = [line for line in lines if line.startswith(("org.apache.spark", "Caused by", "pyspark.errors"))]
+    thrown = [line.removeprefix(": ") for line in lines if line.startswith(": ")]  # as Py4J puts it
+    return redact((told or thrown or lines or [text])[0])[:QUOTED_CHARACTERS]

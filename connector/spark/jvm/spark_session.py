@@ -1,0 +1,223 @@
+"""Spark: starts in the background, and runs jobs."""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+
+from connector.config.values import SECRET_SETTING
+from connector.host.errors import RetryableError
+from connector.host.tempdirs import TemporaryDirectories
+from connector.spark.jvm.class_path import class_path
+from connector.spark.jvm.cluster import PYTHON, cluster_settings, is_local, wait_for_executor, where_tasks_run
+from connector.spark.jvm.jvm_command import spark_home
+from connector.spark.jvm.jvm_process import Jvm
+from connector.spark.jvm.lanes import MAINTENANCE, POOL, THREADS, TRANSACTIONS, Lane, write_pools
+from connector.spark.jvm.spark_errors import end_of_task, translate_errors
+
+if TYPE_CHECKING:
+    from connector.spark.jvm.client import SparkContext
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+TASKS_PER_CORE: Final = 4  # few enough to start cheaply, enough that a long last one holds up little
+
+DEFAULT_SETTINGS: Final = {
+    "spark.master": "local[*]",
+    "spark.app.name": "materialize-iceberg",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # Nobody looks at the history of jobs, which would fill the memory over thousands of transactions.
+    "spark.ui.retainedJobs": "10",
+    "spark.ui.retainedStages": "10",
+    "spark.ui.retainedTasks": "100",
+    # Unix sockets between JVM and workers: TCP's delayed acknowledgements cost 40 ms a task.
+    "spark.python.unix.domain.socket.enabled": "true",
+    # Of what its pages and its event log show.
+    "spark.redaction.regex": SECRET_SETTING,
+    "spark.python.daemon.module": "connector.spark.tasks.daemon",
+    # A task that has consumed blocks cannot run again: its failure fails the transaction, which is replayed.
+    "spark.task.maxFailures": "1",
+}
+HEAP: Final = "spark.driver.memory"
+DEFAULT_HEAP: Final = "512m"  # tasks return a few kilobytes each; Spark refuses less than 450 MiB
+LOCAL_SETTINGS: Final = {
+    # Where the host's name does not resolve, Spark would not find itself, and print a warning to stdout.
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+LOCAL_ENVIRONMENT: Final = {"SPARK_LOCAL_IP": "127.0.0.1"}  # for the time before Spark has read its settings
+
+
+class Jobs(Protocol):
+    """The jobs of Spark."""
+
+    @property
+    def cores(self) -> int:
+        """How many tasks run at the same time."""
+
+    def run(self, task: Callable[[Iterable[int]], Iterable[T]]) -> Future[list[T]]:
+        """Submit a job of one task per core."""
+
+    def map(self, call: Callable[[S], T], things: Sequence[S]) -> Future[list[T]]:
+        """Submit a job that calls `call` for each thing. Return the results in order."""
+
+
+class Spark:
+    """A Spark context that is being started, the thread that runs its jobs one after the other, and the lane of
+    maintenance."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, str],
+        directories: TemporaryDirectories,
+        class_sharing: str | None = None,
+        lane: Lane = Lane.BETWEEN,
+    ) -> None:
+        """`lane` is that of maintenance."""
+        self.is_local = is_local(settings)
+        environment = LOCAL_ENVIRONMENT if self.is_local else {}
+        jars = class_path(spark_home() / "jars", is_local=self.is_local)
+        self._jvm = Jvm(directories.files, settings.get(HEAP, DEFAULT_HEAP), jars, environment, class_sharing)
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spark")
+        self._lane = lane
+        self._maintenance = (
+            self._executor if lane is Lane.BETWEEN else ThreadPoolExecutor(THREADS, thread_name_prefix=MAINTENANCE)
+        )
+        fair = write_pools(directories.files) if lane is Lane.ON_A_CLUSTER else {}
+        self._client_is_loaded: Future[None] = Future()
+        self._context: Future[SparkContext] = self._executor.submit(
+            _connect, self._jvm, self._client_is_loaded, {**fair, **settings}, directories
+        )
+        # The first job starts the Python workers: rows should not have to wait for them.
+        self._executor.submit(self._run, list)
+
+    def load_client(self) -> None:
+        """Import PySpark, unless this is done. Spark's own thread waits for it, and then connects to the JVM.
+
+        That thread does not import it: PySpark imports NumPy, as PyArrow does. If two threads imported both at the same
+        time, one could get a module that is not complete.
+        """
+        from connector.spark.jvm import client  # noqa: F401
+
+        with suppress(InvalidStateError):  # it is done
+            self._client_is_loaded.set_result(None)
+
+    @property
+    def cores(self) -> int:
+        """How many tasks run at the same time. Waits until Spark has started."""
+        self.load_client()
+        return self._context.result().defaultParallelism
+
+    def run(self, task: Callable[[Iterable[int]], Iterable[T]]) -> "Future[list[T]]":
+        """Submit a job of one task per core, and return its results. Each task gets an iterator of one number."""
+        self.load_client()
+        return self._executor.submit(self._run, task)
+
+    def map(self, call: Callable[[S], T], things: Sequence[S]) -> "Future[list[T]]":
+        """Submit a job that calls `call` for each thing, with several things per task. Return the results in order."""
+        return self.map_shares(partial(_call_each, call), things)
+
+    def map_shares(self, call: Callable[[Iterable[S]], Iterable[T]], things: Sequence[S]) -> "Future[list[T]]":
+        """Submit a job that calls `call` once in each task, for the things of its share. Return the results in order.
+
+        `call` yields one result for each thing, in order.
+        """
+        self.load_client()
+        return self._executor.submit(self._map_shares, call, things)
+
+    @property
+    def maintenance_tasks(self) -> int:
+        """How many maintenance tasks may run at the same time. Waits until Spark has started."""
+        return self._lane.tasks(self.cores)
+
+    def maintain(self, task: Callable[[Iterable[int]], Iterable[T]]) -> "Future[list[T]]":
+        """Submit a job of one task to the lane of maintenance, and return its results."""
+        self.load_client()
+        return self._maintenance.submit(self._run_one, task)
+
+    def end_of_task(self) -> RetryableError:
+        """Return the error that says why a task of this machine was lost. Waits some seconds for the JVM to end too."""
+        return end_of_task(self._jvm)
+
+    def stop(self) -> None:
+        """Wait for all jobs but those of maintenance, then stop Spark."""
+        self.load_client()
+        self._executor.shutdown()
+        self._maintenance.shutdown(wait=False, cancel_futures=True)
+        self._context.result().stop()
+        self._jvm.stop()
+
+    def kill(self) -> None:
+        """Kill Spark at once, even while it starts. A running job fails."""
+        self._client_is_loaded.cancel()
+        self._jvm.kill()
+        for executor in (self._executor, self._maintenance):
+            executor.shutdown(wait=False, cancel_futures=True)
+
+    def _run(self, task: Callable[[Iterable[int]], Iterable[T]]) -> list[T]:
+        context = self._context.result()
+        with translate_errors(self._jvm, "A Spark job failed"):
+            context.setLocalProperty(POOL, TRANSACTIONS)
+            tasks = context.defaultParallelism
+            return context.parallelize(range(tasks), tasks).mapPartitions(task).collect()
+
+    def _run_one(self, task: Callable[[Iterable[int]], Iterable[T]]) -> list[T]:
+        context = self._context.result()
+        with translate_errors(self._jvm, "A Spark job failed"):
+            context.setLocalProperty(POOL, MAINTENANCE)
+            return context.parallelize([0], 1).mapPartitions(task).collect()
+
+    def _map_shares(self, call: Callable[[Iterable[S]], Iterable[T]], things: Sequence[S]) -> list[T]:
+        context = self._context.result()
+        # Spark would run a further task in the slot beside them, with a worker that the memory is not planned for.
+        tasks_per_core = 1 if self._lane is Lane.BESIDE else TASKS_PER_CORE
+        tasks = min(len(things), tasks_per_core * context.defaultParallelism)
+        shares = [things[first::tasks] for first in range(tasks)]  # neighbours are alike, and go to different tasks
+        with translate_errors(self._jvm, "A Spark job failed"):
+            context.setLocalProperty(POOL, TRANSACTIONS)
+            found = context.parallelize(shares, tasks).map(partial(_call_once, call)).collect()
+        return [found[place % tasks][place // tasks] for place in range(len(things))]
+
+
+def _call_each(call: Callable[[S], T], things: Iterable[S]) -> Iterator[T]:
+    return map(call, things)
+
+
+def _call_once(call: Callable[[Iterable[S]], Iterable[T]], things: Iterable[S]) -> list[T]:
+    return list(call(things))
+
+
+def _conf(settings: Mapping[str, str], directories: TemporaryDirectories) -> dict[str, str]:
+    sockets = {"spark.python.unix.domain.socket.dir": str(directories.sockets)}  # other machines do not have it
+    return {
+        **DEFAULT_SETTINGS,
+        **(LOCAL_SETTINGS | sockets if is_local(settings) else cluster_settings(settings)),
+        "spark.local.dir": str(directories.files),
+        **settings,
+    }
+
+
+def _connect(
+    jvm: Jvm, client_is_loaded: Future[None], settings: Mapping[str, str], directories: TemporaryDirectories
+) -> "SparkContext":
+    where_tasks_run(settings)  # to fail at once where they cannot
+    jvm.wait()
+    client_is_loaded.result()
+    from connector.spark.jvm.client import SparkConf, SparkContext
+
+    with translate_errors(jvm, "Spark did not start"):
+        gateway = jvm.connect()
+        # PySpark would use the gateway and the context of an earlier JVM of this process, which has ended.
+        SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+        conf = SparkConf(loadDefaults=False).setAll([*_conf(settings, directories).items()])
+        context = SparkContext(gateway=gateway, conf=conf)
+        if not is_local(settings):
+            wait_for_executor(context, jvm)
+    context.pythonExec = settings.get(PYTHON, sys.executable)
+    # It would print a traceback when the JVM ends first. No job here uses accumulators.
+    context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]  # no public way
+    return context

@@ -1,0 +1,1 @@
+"""What Spark's Python workers run to write data files. A task knows no JVM, and imports no job."""

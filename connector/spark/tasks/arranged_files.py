@@ -1,0 +1,163 @@
+"""The rows that a task writes to a table with partitions or a sort order: sorted runs, which are merged later."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, Final
+
+import pyarrow as pa
+
+from connector.encoding.lines.decoder import Decoded
+from connector.encoding.parquet.data_files import RowGroup
+from connector.encoding.runs.merge_plan import plan_merge
+from connector.encoding.runs.sorted_runs import RowArrangement
+from connector.model.state import DataFile
+from connector.spark.blocks.block_transfer import Source, SpooledFile, StoredRun
+from connector.spark.blocks.table_layout import TableLayout
+from connector.spark.tasks.merged_files import write_merged
+from connector.spark.tasks.table_files import RowWriter, TableFiles, open_file_writer
+from connector.storage import storage_errors
+
+DISTRIBUTION: Final = "write.distribution-mode"
+
+
+class ArrangedFiles:
+    """What a task writes where the binding's table or the table of its rejected rows is arranged."""
+
+    def __init__(self, layout: TableLayout, block: Source) -> None:
+        """Runs go where the block is: to the same disk, or to the object store."""
+        self._block = block
+        self._first_line = 0
+        self._writers: list[tuple[int, RunWriter]] = []
+        self._files = TableFiles(layout, self._open_writer)
+
+    @property
+    def runs(self) -> Sequence[tuple[int, tuple[StoredRun, ...]]]:
+        """The sorted runs by table, when all is finished."""
+        return [(table, tuple(writer.runs)) for table, writer in self._writers if writer.runs]
+
+    def begin_block(self, first_line: int) -> None:
+        """Expect the rows of a block that begins with this line of the input."""
+        self._first_line = first_line
+        for _, writer in self._writers:
+            writer.begin_block(first_line)
+
+    def write(self, decoded: Decoded) -> None:
+        """Write the rows of one batch, and its rejected rows."""
+        self._files.write(decoded)
+
+    def close(self) -> None:
+        """Make the rows durable. Further rows go to new files."""
+        self._files.close()
+
+    def finish(self) -> list[tuple[int, tuple[DataFile, ...]]]:
+        """Return all data files by table, complete and durable. The other rows are in the runs."""
+        return self._files.finish()
+
+    def abort(self) -> None:
+        """Delete files and runs, as far as possible. Nothing refers to them."""
+        self._files.abort()
+
+    def _open_writer(self, layout: TableLayout, row_group_size: int) -> RowWriter:
+        if layout.arrangement.is_plain:
+            return open_file_writer(layout, row_group_size)
+        writer = RunWriter(layout, row_group_size, lambda: self._block.new_run(layout))
+        writer.begin_block(self._first_line)
+        self._writers.append((layout.binding.index, writer))
+        return writer
+
+
+class RunWriter:
+    """Gathers the rows of one table, and writes them as sorted runs.
+
+    If the runs take more of the disk than they may, they are merged into data files at once. They are merged at the end
+    if the table's distribution mode is `none`: then no task waits for the rows of others.
+    """
+
+    def __init__(self, layout: TableLayout, run_size: int, new_source: Callable[[], Source]) -> None:
+        """`run_size` is in bytes of Arrow data. `new_source` returns a new place for a run."""
+        self.runs: list[StoredRun] = []
+        self._layout, self._run_size, self._new_source = layout, run_size, new_source
+        self._arrangement = RowArrangement(layout.binding.columns, layout.arrangement, layout.options)
+        self._rows = RowGroup(run_size)
+        self._first_line = 0
+        self._files: list[DataFile] = []
+
+    def begin_block(self, first_line: int) -> None:
+        """Expect the rows of a block. Without a sort order, they go to another run: rows stay in the order of the
+        input, and the blocks of a task do not follow each other."""
+        if not self._arrangement.sort_columns:
+            self.close_file()
+        self._first_line = first_line
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add the rows of a batch."""
+        if not batch.num_rows or self._rows.add(batch):
+            return
+        self.close_file()
+        if not self._rows.add(batch):
+            self._write_run([batch])  # larger than a run: written as it is
+
+    def close_file(self) -> None:
+        """Make the rows durable."""
+        if batches := self._rows.take():
+            self._write_run(batches)
+
+    def finish(self) -> list[DataFile]:
+        """Return the data files. The rows that are in none of them are in `runs`."""
+        self.close_file()
+        if self._layout.properties.get(DISTRIBUTION) == "none":
+            self._merge()
+        return self._files
+
+    def abort(self) -> None:
+        """Delete files and runs, as far as possible. Nothing refers to them."""
+        self._remove_runs()
+        for file in self._files:
+            with suppress(OSError):
+                self._layout.io.delete(file.path)
+
+    def _write_run(self, batches: Sequence[pa.RecordBatch]) -> None:
+        source = self._new_source()
+        try:
+            with _create(source, self._layout) as sink:
+                run = self._arrangement.write_run(sink, batches, self._first_line)
+        except BaseException:
+            _remove(source, self._layout)
+            raise
+        self.runs.append(StoredRun(source, run))
+        if sum(each.run.size for each in self.runs) >= self._layout.run_limit:
+            self._merge()
+
+    def _merge(self) -> None:
+        self._rows = RowGroup(self._run_size)  # the old one's memory is for the merge
+        ranges = plan_merge([each.run for each in self.runs], self._arrangement.sort_columns, 1)
+        sources = [each.source for each in self.runs]
+        self._files += write_merged(self._layout, ranges, sources)
+        self._remove_runs()
+
+    def _remove_runs(self) -> None:
+        for each in self.runs:
+            _remove(each.source, self._layout)
+        self.runs = []
+
+
+@contextmanager
+def _create(source: Source, layout: TableLayout) -> Iterator[Any]:
+    if isinstance(source, SpooledFile):
+        with source.path.open("xb") as file:  # buffered: otherwise a full disk may take a part without an error
+            yield file
+    else:
+        with (
+            storage_errors.translate_errors(source.location),
+            layout.io.new_output(source.location).create(overwrite=True) as stream,
+        ):
+            yield stream
+
+
+def _remove(source: Source, layout: TableLayout) -> None:
+    """Remove a run, as far as possible: a later session removes it otherwise."""
+    with suppress(OSError):
+        if isinstance(source, SpooledFile):
+            source.path.unlink(missing_ok=True)
+        else:
+            layout.io.delete(source.location)

@@ -1,0 +1,117 @@
+"""Data files from sorted runs: one partition after the other, with one file open at a time."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from typing import Any
+
+import pyarrow as pa
+from msgspec.structs import replace
+from pyiceberg.io import FileIO
+
+from connector.encoding.parquet.assembled_writer import AssembledWriter
+from connector.encoding.parquet.data_files import ROW_GROUP_SIZE
+from connector.encoding.parquet.gathered_rows import GatheredRowGroup
+from connector.encoding.runs.run_merging import MergeRange, merge
+from connector.encoding.runs.sort_columns import SortColumns
+from connector.encoding.runs.sorted_runs import RunPart, read_encoded, read_part
+from connector.model.state import DataFile
+from connector.spark.blocks.block_transfer import Source, SpooledFile
+from connector.spark.blocks.table_layout import TableLayout
+from connector.spark.tasks.table_files import open_file_writer
+from connector.storage import storage_errors
+
+
+def find_sort_columns(layout: TableLayout) -> SortColumns:
+    """Return the columns by which the rows of a table are sorted."""
+    return SortColumns(layout.binding.columns, layout.arrangement.sort)
+
+
+def write_merged(layout: TableLayout, ranges: Sequence[MergeRange], sources: Sequence[Source]) -> list[DataFile]:
+    """Merge these ranges of runs into data files, which are complete and durable. `sources` has the place of each run.
+
+    If this fails, no file stays, as far as possible.
+    """
+    io, sort_columns = layout.io, find_sort_columns(layout)
+    written: list[DataFile] = []
+    with _Runs(sources, io, layout.schema) as runs:
+        try:
+            for merged in ranges:
+                if merged.has_encoded:
+                    files = _copy_range(layout, merged, runs)
+                else:
+                    files = _write_rows(layout, merge(merged, sort_columns, runs.read))
+                written += [replace(file, partition=merged.partition) for file in files]
+        except BaseException:
+            for file in written:
+                with suppress(OSError):
+                    io.delete(file.path)
+            raise
+    return written
+
+
+def _write_rows(layout: TableLayout, batches: Iterator[pa.RecordBatch]) -> list[DataFile]:
+    writer = open_file_writer(layout, ROW_GROUP_SIZE, GatheredRowGroup)
+    with _abort_on_failure(writer):
+        for rows in batches:
+            writer.write(rows)
+        return writer.finish()
+
+
+def _copy_range(layout: TableLayout, merged: MergeRange, runs: "_Runs") -> list[DataFile]:
+    """Copy the row groups that are encoded already. Only rows between them are encoded here."""
+    columns, schema = layout.binding.columns, layout.schema
+    writer = AssembledWriter(layout.io, layout.new_location, columns, schema, layout.options, ROW_GROUP_SIZE)
+    with _abort_on_failure(writer):
+        for run, part in merged.parts:
+            if part.encoded:
+                writer.append(part.encoded, runs.copy(run, part))
+            else:
+                writer.write(runs.read(run, part))
+        return writer.finish()
+
+
+@contextmanager
+def _abort_on_failure(writer: Any) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        writer.abort()
+        raise
+
+
+class _Runs:
+    """Reads the parts of runs. A run is opened with the first of its parts that is read."""
+
+    def __init__(self, sources: Sequence[Source], io: FileIO, schema: pa.Schema) -> None:
+        self._sources, self._io, self._schema = sources, io, schema
+        self._open: dict[int, Any] = {}
+        self._opened = ExitStack()
+
+    def __enter__(self) -> "_Runs":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._opened.close()
+
+    def read(self, run: int, part: RunPart) -> pa.RecordBatch:
+        """Return the rows of a part."""
+        with self._open_run(run) as file:
+            return read_part(file, part, self._schema)
+
+    def copy(self, run: int, part: RunPart) -> Iterator[bytearray]:
+        """Yield the bytes of an encoded part."""
+        with self._open_run(run) as file:
+            yield from read_encoded(file, part)
+
+    @contextmanager
+    def _open_run(self, run: int) -> Iterator[Any]:
+        source = self._sources[run]
+        with nullcontext() if isinstance(source, SpooledFile) else storage_errors.translate_errors(source.location):
+            if run not in self._open:
+                self._open[run] = self._opened.enter_context(self._open_source(source))
+            yield self._open[run]
+
+    def _open_source(self, source: Source) -> Any:
+        if isinstance(source, SpooledFile):
+            return source.path.open("rb", buffering=0)
+        return self._io.new_input(source.location).open()

@@ -1,0 +1,196 @@
+"""A task in a Python worker of Spark: claims blocks, decodes their lines, and writes data files."""
+
+import gc
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from functools import lru_cache
+from itertools import groupby
+from multiprocessing.connection import Connection
+from operator import attrgetter
+from typing import Any, Final, Protocol
+
+from pyiceberg.io import FileIO
+
+from connector.encoding.lines.decoder import Decoded, RowDecoder, Stray
+from connector.encoding.lines.key_digest import KeyDigest, sum_digests
+from connector.encoding.lines.row_lines import Lines
+from connector.host.errors import BrokenTaskError, ConnectorError, RetryableError
+from connector.model.invalid_values import Tally
+from connector.model.state import DataFile
+from connector.spark.blocks.block_transfer import StoredRun
+from connector.spark.blocks.claims import (
+    Address,
+    Claim,
+    Failed,
+    Next,
+    Noted,
+    StoredUpdates,
+    Strays,
+    TreatedValues,
+    Wrote,
+)
+from connector.spark.blocks.spool import Block
+from connector.spark.tasks.table_files import TableFiles
+from protocol.protocol_error import ProtocolError
+
+DECODING_BATCH: Final = 4 << 20  # bytes: larger batches leave the processor's cache, smaller ones need more calls
+
+WRITING_FAILED: Final = (
+    "A task could not read its rows or write a data file: {}. Nothing of this transaction has become visible. Check "
+    "the disk of the temporary directory (TMPDIR), and the storage of the tables."
+)
+
+
+class TaskFiles(Protocol):
+    """What a task writes from consecutive blocks of one binding, for its table and the table of its rejected rows."""
+
+    @property
+    def runs(self) -> Sequence[tuple[int, tuple[StoredRun, ...]]]:
+        """The sorted runs by table, when all is finished."""
+
+    def begin_block(self, first_line: int) -> None:
+        """Expect the rows of a block that begins with this line of the input."""
+
+    def write(self, decoded: Decoded) -> None:
+        """Write the rows of one batch, and its rejected rows."""
+
+    def close(self) -> None:
+        """Make the rows durable. Further rows go to new files."""
+
+    def finish(self) -> list[tuple[int, tuple[DataFile, ...]]]:
+        """Return all data files by table, complete and durable."""
+
+    def abort(self) -> None:
+        """Delete the files, as far as possible. Nothing refers to them."""
+
+
+decoder = lru_cache(maxsize=256)(RowDecoder)  # a worker serves the session's transactions one after the other
+
+
+def write_files(address: Address, partition: Iterable[int]) -> Iterable[None]:
+    """Run one task of a transaction's job.
+
+    The task reports to the driver which files it has written. If it cannot go on, it reports the error, and the
+    transaction fails.
+    """
+    for _ in partition:  # Spark replaces the worker of a task that leaves its input unread
+        pass
+    gc.collect()  # the daemon has turned the automatic collection off
+    # A failure is reported before the files are cleaned up: a store that has failed may not answer a deletion either.
+    with address.connect() as claims, ExitStack() as unfinished:
+        try:
+            _write_claims(claims, unfinished)
+        except (ConnectorError, ProtocolError) as error:
+            claims.send(Failed(error))
+        except EOFError:
+            raise  # the transaction or the network has failed: another task may go on
+        except OSError as error:
+            claims.send(Failed(RetryableError(WRITING_FAILED.format(error))))
+        except Exception as error:  # noqa: BLE001 - the driver gets every failure of a task
+            broken = BrokenTaskError(type(error).__name__, str(error))
+            claims.send(Failed(broken, "".join(traceback.format_exception(error))))
+    return ()
+
+
+def _write_claims(claims: "Connection[Any, Any]", unfinished: ExitStack) -> None:
+    """Write consecutive blocks of one binding to the same files, while the credentials are the same.
+
+    One table is written at a time: the memory is planned for one."""
+    claims.send(Next(None))
+    claim = _receive(claims)
+    while claim:
+        layout = claim.layout
+        files = _open_files(claim)
+        unfinished.callback(files.abort)
+        while claim and claim.block.binding == layout.binding.index and claim.layout.leases == layout.leases:
+            _write_block(claims, claim, files, layout.io)
+            claims.send(Next(layout.binding.index))
+            if not claims.poll(layout.seconds_left):
+                files.close()  # the credentials may expire before the next block comes
+            claim = _receive(claims)
+        wrote = Wrote(files.finish(), files.runs)
+        unfinished.pop_all()  # once this is sent, the files may count, even without an answer
+        claims.send(wrote)
+        noted = claims.recv()
+        assert isinstance(noted, Noted)
+
+
+def _open_files(claim: Claim) -> TaskFiles:
+    layout = claim.layout
+    if layout.arrangement.is_plain and (layout.rejected is None or layout.rejected.arrangement.is_plain):
+        return TableFiles(layout)
+    from connector.spark.tasks.arranged_files import ArrangedFiles
+
+    return ArrangedFiles(layout, claim.source)
+
+
+def _receive(claims: "Connection[Any, Any]") -> Claim | None:
+    claim = claims.recv()
+    assert claim is None or isinstance(claim, Claim)
+    return claim
+
+
+def _write_block(claims: "Connection[Any, Any]", claim: Claim, files: TaskFiles, io: FileIO) -> None:
+    tally, updates = Tally(), list[KeyDigest]()
+    row = 0
+    files.begin_block(claim.block.line_of(0))
+    with claim.source.open(io) as stream:
+        for content in _batches(stream):
+            lines = Lines(content, _numbers_from(claim.block, row))
+            row += lines.count
+            decoded = _write_lines(claims, claim, files, lines)
+            tally.add_all(decoded.treated)
+            updates += [decoded.updates] if decoded.updates else []
+            del (
+                content,
+                lines,
+                decoded,
+            )  # before the next batch is read, or their memory would be scattered among its own
+    if tally:
+        claims.send(TreatedValues(claim.block.binding, tally))
+    if updates:
+        claims.send(StoredUpdates(claim.block.binding, sum_digests(updates)))
+
+
+def _write_lines(claims: "Connection[Any, Any]", claim: Claim, files: TaskFiles, lines: Lines) -> Decoded:
+    decoded = decoder(claim.layout.binding).decode(lines)
+    _return_strays(claims, decoded.strays)
+    if claim.layout.row_ids:
+        from connector.spark.blocks.stored_keys import keep_row_ids
+
+        decoded = keep_row_ids(decoded, claim.layout)
+    files.write(decoded)
+    return decoded
+
+
+def _numbers_from(block: Block, first: int) -> Callable[[int], int]:
+    return lambda place: block.line_of(first + place)
+
+
+def _batches(block: Any) -> Iterator[bytes]:
+    """Yield the lines of a block, about DECODING_BATCH bytes at a time, without splitting a line."""
+    buffer = bytearray(DECODING_BATCH)
+    held = 0
+    while read := _read_into(block, buffer, held):
+        held += read
+        end = buffer.rfind(b"\n", 0, held) + 1
+        if end:
+            yield bytes(memoryview(buffer)[:end])
+            buffer[: held - end] = buffer[end:held]
+            held -= end
+        elif held == len(buffer):
+            buffer += bytes(DECODING_BATCH)  # for a longer line
+    assert not held, "a block holds whole lines"
+
+
+def _read_into(block: Any, buffer: bytearray, held: int) -> int:
+    with memoryview(buffer) as view:
+        return int(block.readinto(view[held:]))
+
+
+def _return_strays(claims: "Connection[Any, Any]", strays: Sequence[Stray]) -> None:
+    by_binding = attrgetter("binding")
+    for binding, stray in groupby(sorted(strays, key=by_binding), key=by_binding):
+        lines = list(stray)
+        claims.send(Strays(binding, [stray.line + b"\n" for stray in lines], [stray.number for stray in lines]))

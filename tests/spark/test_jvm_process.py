@@ -1,0 +1,172 @@
+"""What is said of a JVM that does not start, or that has ended."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from pyspark.util import local_connect_and_auth
+
+from connector.host.cgroup import Cgroup
+from connector.host.errors import RetryableError, UserError
+from connector.spark.jvm import jvm_process
+from connector.spark.jvm.class_path import class_path
+from connector.spark.jvm.jvm_command import spark_home
+from connector.spark.jvm.jvm_process import Jvm
+from connector.spark.jvm.spark_errors import end_of_task, translate_errors
+from support.server_process import free_address
+from support.snapshots import check_text
+
+if TYPE_CHECKING:
+    from py4j.clientserver import ClientServer
+
+SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "spark_errors.json"
+HEAP: Final = "512m"
+JARS: Final = class_path(spark_home() / "jars", is_local=True)
+
+
+@contextmanager
+def started(directory: Path, heap: str = HEAP) -> Iterator[Jvm]:
+    running = Jvm(directory, heap, JARS, {})
+    try:
+        yield running
+    finally:
+        running.kill()
+
+
+def connect(running: Jvm) -> "ClientServer":
+    running.wait()
+    return running.connect()
+
+
+def test_a_directory_that_the_jvm_cannot_have_is_an_error_that_names_tmpdir(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=rf"no temporary directory in {tmp_path}/missing can be made: .* set TMPDIR"):
+        Jvm(tmp_path / "missing", HEAP, JARS, {})
+
+
+@pytest.mark.spark
+def test_a_jvm_that_ends_while_it_starts_is_told_with_its_last_words(tmp_path: Path) -> None:
+    with started(tmp_path, heap="1k") as running, pytest.raises(RetryableError) as error:
+        running.wait()
+    check_text(SNAPSHOTS, "a JVM that does not start", str(error.value), {})
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("a JVM with too small a heap", "Java heap space"),
+        (
+            "a JVM without threads",
+            "unable to create native thread: possibly out of memory or process/resource limits reached",
+        ),
+    ],
+)
+def test_a_jvm_that_lacks_heap_or_threads_is_told_with_the_setting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, said: str
+) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(f"#!/bin/sh\necho java.lang.OutOfMemoryError: {said}\nexit 3\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with started(tmp_path) as running, pytest.raises(RetryableError) as error:
+        running.wait()
+    check_text(SNAPSHOTS, name, str(error.value), {})
+
+
+def test_a_jvm_that_does_not_come_up_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\nexec sleep 60\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setattr(jvm_process, "START_TIMEOUT", 0.0)
+    with started(tmp_path) as running, pytest.raises(RetryableError) as error:
+        running.wait()
+    check_text(SNAPSHOTS, "a JVM that says nothing", str(error.value), {})
+
+
+@pytest.mark.spark
+def test_a_jvm_that_was_killed_is_told_from_one_that_has_had_no_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "membership").write_text("0::/\n")
+    killed = tmp_path / "memory.events"
+    killed.write_text("oom_kill 0\n")
+    (tmp_path / "memory.max").write_text(str(700 << 20))
+    monkeypatch.setattr(jvm_process, "Cgroup", partial(Cgroup, tmp_path / "membership", tmp_path))
+    with started(tmp_path) as running, closing(connect(running)) as gateway:
+        running.kill()
+        for name, kills in {"a killed JVM": 0, "a JVM without memory": 1}.items():
+            killed.write_text(f"oom_kill {kills}\n")
+            with pytest.raises(RetryableError) as error, translate_errors(running, "A Spark job failed"):
+                gateway.jvm.java.lang.System.nanoTime()
+            check_text(SNAPSHOTS, name, str(error.value), {})
+
+
+CLIENTS: Final[Mapping[str, Callable[["ClientServer"], object]]] = {
+    "an open connection": lambda gateway: gateway.jvm.java.lang.System.nanoTime(),
+    "a new connection": lambda gateway: in_another_thread(gateway.jvm.java.lang.System.nanoTime),
+    "PySpark's own connection": lambda _: local_connect_and_auth(int(free_address().split(":")[1]), "secret"),
+}
+
+
+def in_another_thread(call: Callable[[], object]) -> object:
+    """Py4J opens a connection for each thread."""
+    with ThreadPoolExecutor() as threads:
+        return threads.submit(call).result()
+
+
+def kill(gateway: "ClientServer") -> None:
+    """Return before the system says that the JVM has ended."""
+    os.kill(gateway.jvm.java.lang.ProcessHandle.current().pid(), signal.SIGKILL)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_killed_jvm_is_told_whichever_client_sees_it_first(tmp_path: Path, client: str) -> None:
+    with started(tmp_path) as running, closing(connect(running)) as gateway:
+        kill(gateway)
+        with pytest.raises(RetryableError) as error, translate_errors(running, "A Spark job failed"):
+            CLIENTS[client](gateway)
+    check_text(SNAPSHOTS, "a killed JVM", str(error.value), {})
+
+
+@pytest.mark.spark
+def test_a_task_that_has_ended_with_the_jvm_is_told_from_one_that_has_ended_alone(tmp_path: Path) -> None:
+    with started(tmp_path) as running, closing(connect(running)) as gateway:
+        alone = end_of_task(running)
+        kill(gateway)
+        with_the_jvm = end_of_task(running)
+    check_text(SNAPSHOTS, "a task that ends too early", str(alone), {})
+    check_text(SNAPSHOTS, "a killed JVM", str(with_the_jvm), {})
+
+
+@pytest.mark.spark
+def test_an_exception_of_java_alone_is_not_taken_for_the_end_of_a_worker(tmp_path: Path) -> None:
+    with started(tmp_path) as running, closing(connect(running)) as gateway:
+        io = gateway.jvm.java.io
+        empty = io.DataInputStream(io.ByteArrayInputStream(b""))
+        with (
+            pytest.raises(RetryableError, match=r"^A Spark job failed: java\.io\.EOFException$"),
+            translate_errors(running, "A Spark job failed"),
+        ):
+            empty.readInt()
+
+
+@pytest.mark.spark
+def test_of_an_exception_in_python_its_own_line_is_told(tmp_path: Path) -> None:
+    """Libraries in Rust panic with an exception that is no `Exception`, so the task cannot report it."""
+    trace = 'PythonException: Traceback (most recent call last):\n  File "a.py", line 1\n    b()\nPanic: at c\n\n\tat d'
+    with (
+        started(tmp_path) as running,
+        closing(connect(running)) as gateway,
+        pytest.raises(RetryableError, match=r"^A Spark job failed: Panic: at c$"),
+        translate_errors(running, "A Spark job failed"),
+    ):
+        gateway.jvm.java.util.Objects.requireNonNull(None, trace)

@@ -1,0 +1,267 @@
+"""A task without Spark around it: the files that it makes of spooled blocks, and what it says when it cannot go on."""
+
+import logging
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from http import HTTPStatus
+from itertools import count
+from multiprocessing.connection import Connection, Listener
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.io import S3_ENDPOINT
+from pyiceberg.types import LongType, StringType, TimestamptzType, UUIDType
+
+from connector.host.errors import BrokenTaskError, ConnectorError, RetryableError, UserError
+from connector.host.refresh import Lease
+from connector.model.binding import Binding, Column
+from connector.model.invalid_values import OnInvalid, Tally, Treatment
+from connector.model.properties import Properties
+from connector.model.state import DataFile
+from connector.model.table_identifier import TableIdentifier
+from connector.spark.blocks.block_transfer import OnThisMachine, SpooledFile
+from connector.spark.blocks.claims import Address, Claim, ClaimServer, Next, Wrote
+from connector.spark.blocks.ledger import Ledger
+from connector.spark.blocks.spool import Block, Run, Spool
+from connector.spark.blocks.table_layout import TableLayout
+from connector.spark.jvm.spark_errors import WORKER_ENDED
+from connector.spark.tasks.write_task import write_files
+from connector.storage.file_access import file_properties
+from encoding.store_lines import binding, plain
+from protocol.protocol_error import ProtocolError
+from protocol.request import Store
+from support.fault_proxy import GENUINE, Fault, FaultProxy, Request, fault_proxy
+from support.processes import wait_until
+from support.s3_server import S3Server
+from support.snapshots import check_text
+
+SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "spark_errors.json"
+ORDERS = replace(binding(LongType(), StringType(), index=0), on_invalid=OnInvalid.QUARANTINE)
+REJECTED = Binding(
+    index=1,
+    state_key="state key",
+    path=TableIdentifier("shop", "orders__rejected"),
+    keys=(),
+    values=tuple(
+        Column(name, name, number, TimestamptzType() if name == "rejected_at" else StringType(), True)
+        for number, name in enumerate(("reason", "field", "key", "document", "rejected_at"), start=1)
+    ),
+    document=None,
+)
+
+
+def text_of(key: int) -> str:
+    """A kilobyte that a dictionary does not make smaller."""
+    return f"{key:010}" * 100
+
+
+class Job:
+    """One transaction of one task."""
+
+    def __init__(self, directory: Path, layout: TableLayout) -> None:
+        self.files: dict[int, tuple[DataFile, ...]] = {}
+        self.treated: dict[int, Tally] = {}
+        self._ledger = Ledger(Spool(directory / "spool", block_size=8 << 20))
+        self._directory, self._layout = directory, layout
+        self._lines = count(1)
+
+    def add(self, *lines: bytes) -> None:
+        self._ledger.add(Store(0, next(self._lines), len(lines), lines))
+
+    def run(self) -> None:
+        """Raises what has stopped the task."""
+        self._ledger.complete()
+        with closing(ClaimServer(str(self._directory / "claims"))) as claims:
+            claims.begin(self._ledger, [lambda: self._layout], OnThisMachine(lambda: RetryableError(WORKER_ENDED)))
+            write_files(claims.address, [0])
+            claims.finish()
+        counted = self._ledger.close("table {}".format)
+        self.files, self.treated = counted.files, counted.treated
+
+    @property
+    def has_failed(self) -> bool:
+        try:
+            self._ledger.check()
+        except ConnectorError:
+            return True
+        return False
+
+    def rows(self, table: int) -> list[Any]:
+        return [
+            found
+            for file in self.files[table]
+            for found in pq.read_table(file.path.removeprefix("file://")).to_pylist()
+        ]
+
+
+def layout(directory: Path, of: Binding, rejected: TableLayout | None = None) -> TableLayout:
+    """Of a table with small files."""
+    properties = {"write.target-file-size-bytes": "1000000", "write.parquet.compression-codec": "uncompressed"}
+    location = f"file://{directory}/{of.path[1]}"
+    return TableLayout(
+        of, location, Properties(properties), "prefix", Lease.until(Properties(), None), rejected=rejected
+    )
+
+
+def row(key: int, value: Any, text: str = "") -> bytes:
+    return plain(key, value, text, binding=0)
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    return Job(tmp_path, layout(tmp_path, ORDERS, layout(tmp_path, REJECTED)))
+
+
+def parquet_files(directory: Path) -> list[Path]:
+    return list(directory.rglob("*.parquet"))
+
+
+def test_every_row_is_in_one_of_the_two_tables_however_many_files_they_have(job: Job) -> None:
+    for begin in range(0, 20_000, 1000):
+        numbers = range(begin, begin + 1000)
+        job.add(*(row(n, "bad" if n % 2 else n, text_of(n)) for n in numbers))
+    job.run()
+
+    assert sorted(row["id"] for row in job.rows(0)) == list(range(0, 20_000, 2))
+    rejected = job.rows(1)
+    assert sorted(orjson.loads(found["key"])[0] for found in rejected) == list(range(1, 20_000, 2))
+    documents = map(orjson.loads, (found["document"] for found in rejected))
+    assert all(document["value1"] == text_of(document["id"]) for document in documents)
+    assert len(job.files[1]) > 1
+    assert [sum(file.rows for file in job.files[table]) for table in (0, 1)] == [10_000, 10_000]
+    assert job.treated[0].total(Treatment.REJECTED) == 10_000
+
+
+def test_where_every_row_is_rejected_the_table_gets_no_files(job: Job) -> None:
+    job.add(*(row(n, "bad") for n in range(10)))
+    job.run()
+
+    assert [*job.files] == [1]
+    assert len(job.rows(1)) == 10
+
+
+def test_where_no_row_is_rejected_their_table_gets_no_files(job: Job) -> None:
+    job.add(*(row(n, n) for n in range(10)))
+    job.run()
+
+    assert [*job.files] == [0]
+    assert job.treated == {}
+
+
+def test_lines_keep_their_numbers_behind_rejected_rows(job: Job) -> None:
+    """The second batch of a block goes on counting where the first ended."""
+    for n in range(60):
+        job.add(row(n, "bad", "x" * 100_000))
+    job.add(b'{"store":{"key":[1],"values":[]}}\n')
+
+    with pytest.raises(ProtocolError, match=r"^line 61: "):
+        job.run()
+
+
+def test_a_task_that_fails_leaves_no_file_of_either_table(job: Job, tmp_path: Path) -> None:
+    job.add(*(row(n, "bad" if n % 2 else n, text_of(n)) for n in range(20_000)))
+    job.add(b'{"store":{"key":[1],"values":[]}}\n')
+
+    with pytest.raises(ProtocolError):
+        job.run()
+
+    assert parquet_files(tmp_path) == []
+
+
+@contextmanager
+def task_of_one_row(directory: Path) -> "Iterator[tuple[Future[Any], Connection[Any, Any]]]":
+    """A task, and its driver's side of their connection, when it has asked for a second block."""
+    path = directory / "block"
+    path.write_bytes(row(1, 1))
+    block = Block(0, path, path.stat().st_size, (Run(1, 1),))
+    claim = Claim(block, SpooledFile(path), layout(directory, ORDERS))
+    with closing(Listener(str(directory / "claims"), authkey=b"secret")) as listener, ThreadPoolExecutor(1) as pool:
+        task = pool.submit(write_files, Address(str(directory / "claims"), b"secret"), [0])
+        with listener.accept() as driver:
+            assert driver.recv() == Next(None)
+            driver.send(claim)
+            assert driver.recv() == Next(0)
+            yield task, driver
+
+
+def test_files_that_the_driver_may_have_counted_are_not_deleted(tmp_path: Path) -> None:
+    """Whether its message was read a task cannot know that gets no answer."""
+    with task_of_one_row(tmp_path) as (task, driver):
+        driver.send(None)
+        assert isinstance(driver.recv(), Wrote)
+        driver.close()
+        assert isinstance(task.exception(), EOFError)
+    assert len(parquet_files(tmp_path)) == 1
+
+
+def test_a_task_that_loses_its_driver_ends_with_an_error_so_that_spark_runs_it_again(tmp_path: Path) -> None:
+    with task_of_one_row(tmp_path) as (task, driver):
+        driver.close()
+        assert isinstance(task.exception(), EOFError)
+    assert parquet_files(tmp_path) == []
+
+
+def test_an_error_that_nobody_has_thought_of_is_one_sentence_and_its_traceback_is_for_debugging(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    job = Job(tmp_path, layout(tmp_path, binding(UUIDType(), index=0)))  # open refuses it: no task can write it
+    job.add(plain(1, "a", binding=0))
+
+    with caplog.at_level(logging.DEBUG), pytest.raises(BrokenTaskError) as raised:
+        job.run()
+
+    check_text(SNAPSHOTS, "an error that nobody has thought of", str(raised.value), {})
+    # py4j logs what it makes of another test's JVM that has ended.
+    [record] = [record for record in caplog.records if record.name.startswith("connector.")]
+    assert record.levelno == logging.DEBUG
+    assert "Traceback (most recent call last)" in record.getMessage()
+
+
+def test_rows_that_are_gone_before_they_are_read_are_an_error_that_says_so(job: Job, tmp_path: Path) -> None:
+    job.add(row(1, 1))
+    (spooled,) = (tmp_path / "spool").iterdir()
+    spooled.unlink()
+    with pytest.raises(RetryableError) as raised:
+        job.run()
+    check_text(SNAPSHOTS, "rows that are gone", str(raised.value), {str(spooled): "FILE"})
+
+
+def test_a_failed_upload_is_told_before_the_task_cleans_up(tmp_path: Path, s3_server: S3Server) -> None:
+    """A store that refuses an upload may not answer a deletion either."""
+    was_told: list[bool] = []
+
+    def fault_of(request: Request) -> Fault:
+        if request.method == "HEAD":  # which goes before a deletion
+            was_told.append(wait_until(lambda: failing.has_failed))
+        return Fault(0, HTTPStatus.FORBIDDEN) if request.method == "PUT" else GENUINE
+
+    with fault_proxy(s3_server.endpoint) as proxy:
+        proxy.choose = fault_of
+        failing = Job(tmp_path, in_a_bucket(layout(tmp_path, binding(LongType(), index=0)), s3_server, proxy))
+        failing.add(plain(1, 1, binding=0))
+        with pytest.raises(UserError, match="the object store forbids this"):
+            failing.run()
+    assert was_told == [True]
+
+
+def test_a_small_file_is_one_request_over_a_connection_that_stays_open(tmp_path: Path, s3_server: S3Server) -> None:
+    with fault_proxy(s3_server.endpoint) as proxy:
+        of_table = in_a_bucket(layout(tmp_path, binding(LongType(), index=0)), s3_server, proxy)
+        for transaction in ("first", "second"):
+            (tmp_path / transaction).mkdir()
+            job = Job(tmp_path / transaction, replace(of_table))
+            job.add(plain(1, 1, binding=0))
+            job.run()
+    assert [request.method for request in proxy.seen] == ["PUT", "PUT"]
+    assert len(proxy.clients) == 1
+
+
+def in_a_bucket(on_disk: TableLayout, s3: S3Server, proxy: FaultProxy) -> TableLayout:
+    """The same table's, with its files in a new bucket behind the proxy."""
+    files = file_properties(s3.file_properties(), {S3_ENDPOINT: proxy.uri})
+    return replace(on_disk, location=f"s3://{s3.new_bucket()}/table", access=Lease.until(Properties(files), None))
