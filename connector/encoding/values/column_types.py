@@ -125,7 +125,8 @@ def _doubles(texts: Texts) -> tuple[pa.Array, Positions]:
     invalid = [row for row in not_finite if texts.array[row].as_py() not in _NOT_FINITE]
     if invalid:
         raise InvalidCellsError(np.array(invalid), _DOUBLES.reason)
-    return array, NO_ROWS
+    # An integer has one zero. msgspec, which decodes the usual cells, reads the integer -0 as 0.0; Arrow reads -0.0.
+    return pc.if_else(pc.equal(texts.array, "-0"), 0.0, array), NO_ROWS
 
 
 def _double(text: str) -> float:
