@@ -16,7 +16,7 @@ from pyiceberg.types import FloatType, IcebergType, NestedField, PrimitiveType, 
 from connector.encoding.live_rows.deletion_vectors import FileId
 from connector.encoding.live_rows.position_deletes import Positions
 from connector.encoding.values.column_types import FIELD_ID, arrow_type_of
-from connector.host.errors import UserError
+from connector.host.errors import UnreadableFileError
 from connector.host.redaction import redact_and_cut
 from connector.model.binding import Column
 from connector.model.written_types import is_written
@@ -114,9 +114,10 @@ def open_source(io: FileIO, source: SourceFile, columns: int) -> Iterator[OpenSo
         try:
             file = pq.ParquetFile(stream, buffer_size=buffer, pre_buffer=False, coerce_int96_timestamp_unit="us")
         except pa.ArrowInvalid as error:
-            raise UserError(
+            raise UnreadableFileError(
+                source.path,
                 f"{source.path} is in the table's metadata as a data file, but is no Parquet file that can be read "
-                f"({redact_and_cut(str(error), _QUOTED_CHARACTERS)}). Restore it, or remove it from the table."
+                f"({redact_and_cut(str(error), _QUOTED_CHARACTERS)}). Restore it, or remove it from the table.",
             ) from error
         yield OpenSource(source.path, file, stream)
 

@@ -14,7 +14,7 @@ from connector.encoding.live_rows.source_rows import (
     plain_type,
 )
 from connector.encoding.values.column_types import find_columns
-from connector.host.errors import UserError
+from connector.host.errors import UnreadableFileError
 from connector.model.binding import Column
 
 
@@ -40,9 +40,10 @@ class GroupSchema:
                 None if place is None else plain_type(source.field(place).type)
             )
             if place is None and column.required and column.default is None:
-                raise UserError(
+                raise UnreadableFileError(
+                    path,
                     f"{path} has no column {column.name}, which the table requires. It cannot be compacted. Have it "
-                    "rewritten by the engine that wrote it."
+                    "rewritten by the engine that wrote it.",
                 )
             if arrow_type is not None:
                 matched.append(column)
