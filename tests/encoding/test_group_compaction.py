@@ -22,7 +22,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.io.pyarrow import PyArrowFileIO
-from pyiceberg.types import DoubleType, IcebergType, LongType, NestedField, StringType, StructType, UUIDType
+from pyiceberg.types import (
+    DoubleType,
+    IcebergType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestamptzType,
+    UUIDType,
+)
 
 from connector.encoding.live_rows import source_rows
 from connector.encoding.live_rows.position_deletes import write_position_deletes
@@ -35,7 +44,7 @@ from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction,
 from connector.encoding.rewriting.group_compaction import compact_group
 from connector.encoding.rewriting.moved_rows import find_moved
 from connector.encoding.runs import sorted_runs
-from connector.host.errors import ConnectorError, RetryableError, UserError
+from connector.host.errors import ConnectorError, RetryableError, UnreadableFileError, UserError
 from connector.model.binding import Column, SortField
 from connector.model.properties import Properties
 from support.snapshots import check_text
@@ -461,6 +470,40 @@ def test_a_source_that_is_no_parquet_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError) as raised:
         compact(tmp_path, FileGroup((SourceFile(f"file://{tmp_path}/broken.parquet", 17),)), (), target_size=1)
     check_text(SNAPSHOTS, "a data file that is no Parquet", str(raised.value), {str(tmp_path): "…"})
+
+
+NANOS: Final = 1_700_000_000_123_456_000
+
+
+@pytest.mark.parametrize("order", [(), (SortField(1, "identity", False, True),)], ids=["plain", "sorted"])
+def test_nanoseconds_in_a_column_of_microseconds_are_read_if_none_is_lost(
+    tmp_path: Path, order: tuple[SortField, ...]
+) -> None:
+    assert compact_nanoseconds(tmp_path, [NANOS, None, -1000], order) == [NANOS // 1000, None, -1]
+
+
+def test_nanoseconds_that_a_column_of_microseconds_cannot_hold_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableFileError) as raised:
+        compact_nanoseconds(tmp_path, [NANOS, NANOS + 1], ())
+    assert raised.value.path == f"file://{tmp_path}/1"
+    check_text(SNAPSHOTS, "nanoseconds in a source of a compaction", str(raised.value), {str(tmp_path): "…"})
+
+
+def compact_nanoseconds(directory: Path, values: list[int | None], order: tuple[SortField, ...]) -> list[int | None]:
+    """Compact a file of another engine. Return what its column has afterwards."""
+    for name in ("data", "metadata"):
+        (directory / name).mkdir()
+    schema = pa.schema([_field("id", pa.int64(), 1), _field("at", pa.timestamp("ns", "UTC"), 2)])
+    pq.write_table(
+        pa.table([pa.array(range(len(values))), pa.array(values, schema.types[1])], schema=schema), directory / "1"
+    )
+    types: list[tuple[int, str, IcebergType]] = [(1, "id", LongType()), (2, "at", TimestamptzType())]
+    columns = tuple(TargetColumn(id_, name, type_, False, id_, type_) for id_, name, type_ in types)
+    compaction = Compaction(columns, order, f"file://{directory}", Properties({}), "compact-1")
+    [file] = compact_group(IO, compaction, FileGroup((SourceFile(f"file://{directory}/1", 100),))).files
+    written = pq.read_table(file.path[7:])["at"]
+    assert written.type == pa.timestamp("us", "UTC")
+    return written.cast(pa.int64()).to_pylist()  # type: ignore[no-any-return]  # Arrow's
 
 
 def test_rows_are_sorted_by_uuids(tmp_path: Path) -> None:

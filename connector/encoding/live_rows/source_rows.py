@@ -198,6 +198,20 @@ def _filter(batch: pa.RecordBatch, first: int, deleted: Positions) -> LiveRows:
     return LiveRows(batch.filter(pa.array(kept)), first, kept)
 
 
+def cast_values(values: pa.Array | pa.ChunkedArray, field: pa.Field, path: str) -> pa.Array | pa.ChunkedArray:
+    """Return values of a source with the type of their column. Raises UnreadableFileError if it cannot hold them."""
+    if values.type == field.type:
+        return values
+    try:
+        return values.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise UnreadableFileError(
+            path,
+            f"{path} has values that the column {field.name} cannot hold "
+            f"({redact_and_cut(str(error), _QUOTED_CHARACTERS)}). Have it rewritten by the engine that wrote it.",
+        ) from error
+
+
 def order_columns(columns: Sequence[TargetColumn]) -> list[TargetColumn]:
     """Return the columns in the order of the new files: statistics go by a column's place, so nested columns, which
     have none, come last."""

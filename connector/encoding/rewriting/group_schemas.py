@@ -8,6 +8,7 @@ import pyarrow as pa
 from connector.encoding.live_rows.source_rows import (
     TargetColumn,
     arrow_field,
+    cast_values,
     columns_with_statistics,
     known_arrow_type,
     order_columns,
@@ -25,6 +26,7 @@ class GroupSchema:
     columns: tuple[TargetColumn, ...]
     schema: pa.Schema
     places: tuple[int | None, ...]  # for each column, its place in the source; None: its values are the default
+    path: str  # of the source
 
     @classmethod
     def of(cls, columns: Sequence[TargetColumn], source: pa.Schema, path: str) -> "GroupSchema":
@@ -49,7 +51,7 @@ class GroupSchema:
                 matched.append(column)
                 fields.append(arrow_field(column, arrow_type))
                 places.append(place)
-        return cls(tuple(matched), pa.schema(fields), tuple(places))
+        return cls(tuple(matched), pa.schema(fields), tuple(places), path)
 
     @property
     def with_statistics(self) -> list[Column]:
@@ -61,12 +63,11 @@ class GroupSchema:
         return bool(self.schema.equals(other.schema, check_metadata=True))
 
     def convert(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return a source's rows with these columns."""
+        """Return a source's rows with these columns. Raises UnreadableFileError if a column cannot hold its values."""
         arrays = []
         for column, field, place in zip(self.columns, self.schema, self.places, strict=True):
             if place is None:
                 arrays.append(column.make_defaults(batch.num_rows, field.type))
             else:
-                values = batch.column(place)
-                arrays.append(values if values.type == field.type else values.cast(field.type))
+                arrays.append(cast_values(batch.column(place), field, self.path))
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
