@@ -7,7 +7,7 @@ import msgspec
 from msgspec import inspect
 
 from protocol.flow import Json
-from protocol.json_parts import MalformedJsonError, parse_members
+from protocol.json_parts import MalformedJsonError, mask_surrogates, parse_members, unmask_surrogates
 from protocol.protocol_error import ProtocolError
 from protocol.request import Load, Request, Store
 from protocol.response import Loaded, Response
@@ -132,10 +132,26 @@ def _has_room_for_a_message(line: bytes | memoryview, envelope: dict[str, msgspe
 
 def _parse_refused(text: bytes | memoryview, refusal: Exception) -> list[tuple[str, bytes]]:
     """Return the members of an object that msgspec refused. Raises that refusal if the text is not JSON."""
+    content = bytes(text)
     try:
-        return parse_members(bytes(text))
+        return _parse_masked(content) or parse_members(content)
     except MalformedJsonError:
         raise refusal from None
+
+
+def _parse_masked(text: bytes) -> list[tuple[str, bytes]]:
+    """Return the members of an object with halves of surrogate pairs. There are none if msgspec refuses something
+    else, or if it may have dropped a message."""
+    masked = mask_surrogates(text)
+    if masked is None:
+        return []
+    try:
+        members = _ENVELOPE.decode(masked)
+    except _REFUSALS:
+        return []
+    if _has_room_for_a_message(masked, members):
+        return []
+    return [(name, unmask_surrogates(bytes(value))) for name, value in members.items()]
 
 
 def _find_message(envelope: dict[str, msgspec.Raw]) -> tuple[type[Request], msgspec.Raw]:

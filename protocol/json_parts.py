@@ -13,6 +13,8 @@ from typing import Final
 _STRING: Final = rb'"[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+"'
 _SPACE: Final = rb"[ \t\r\n]*+"
 _OPENING: Final = rb"[\[{]"
+_MASK: Final = b"\x7f"  # DEL, a control character that strings may have
+_SURROGATE: Final = rb"\\(u[dD][89a-fA-F][0-9a-fA-F]{2})"
 _SCALAR: Final = _STRING + rb"|-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?|true|false|null"
 _VALUE_TEXT: Final = _SCALAR + rb"|" + _OPENING
 _NAME_TEXT: Final = _STRING + _SPACE + rb":"
@@ -27,6 +29,7 @@ class _Tokens:
         self.after_opening = {b"{": _compile(_NAME_TEXT + rb"|\}"), b"[": _compile(_VALUE_TEXT + rb"|\]")}
         self.after_value = {b"{": _compile(rb"[,}]"), b"[": _compile(rb"[,\]]")}
         self.after_comma = {b"{": _compile(_NAME_TEXT), b"[": self.value}
+        self.surrogate = re.compile(_SURROGATE)
 
 
 _tokens = cache(_Tokens)  # few processes need it, and compiling takes a part of the time of `spec`
@@ -38,6 +41,23 @@ def _compile(token: bytes) -> re.Pattern[bytes]:
 
 class MalformedJsonError(Exception):
     """The text is not JSON, or it is not the expected object or array."""
+
+
+def mask_surrogates(text: bytes) -> bytes | None:
+    """Return JSON text in which escape sequences of surrogates are plain characters, so that msgspec decodes it. That
+    is far faster than to split the text. None if the text has the character DEL.
+
+    DEL takes the place of their backslashes. It also takes the place of escaped backslashes: in `"\\\\ud800"`, the
+    second one begins no escape sequence.
+    """
+    if _MASK in text:
+        return None
+    return _tokens().surrogate.sub(_MASK + rb"\1", text.replace(rb"\\", 2 * _MASK))
+
+
+def unmask_surrogates(part: bytes) -> bytes:
+    """Return the original of a part of a masked text."""
+    return part.replace(_MASK, b"\\")
 
 
 def parse_members(text: bytes) -> list[tuple[str, bytes]]:

@@ -29,7 +29,7 @@ class TypeChange(StrEnum):
 
     NONE = "none"
     WIDEN = "in place: Iceberg reads the old values as the wider type"
-    CONVERT = "every value is rewritten as its exact equivalent; if one has none, the column is set aside"
+    CONVERT = "every value is rewritten as its equivalent; if one has none, the column is set aside"
     SET_ASIDE = "the column is renamed, and a new one is added"
 
 
@@ -66,7 +66,7 @@ TYPE_CHANGES: Final[dict[tuple[type[IcebergType], type[PrimitiveType]], TypeChan
     (UUIDType, StringType): TypeChange.CONVERT,
     (FixedType, StringType): TypeChange.CONVERT,
     (BinaryType, StringType): TypeChange.CONVERT,
-    # From text, by the rules for the values of documents.
+    # From text, by the rules for the values of documents, which drop digits that the new type does not hold.
     (StringType, BooleanType): TypeChange.CONVERT,
     (StringType, LongType): TypeChange.CONVERT,
     (StringType, DoubleType): TypeChange.CONVERT,

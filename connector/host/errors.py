@@ -19,6 +19,17 @@ class UserError(ConnectorError):
     """The user must change a setting, a permission or the data."""
 
 
+class UnreadableFileError(UserError):
+    """A file of a table cannot be read. `path` is that of the file, or of the data file whose deleted rows it names."""
+
+    def __init__(self, path: str, text: str) -> None:
+        super().__init__(path, text)
+        self.path, self.text = path, text
+
+    def __str__(self) -> str:
+        return self.text
+
+
 class RetryableError(ConnectorError):
     """Nothing was committed: a restart may help."""
 

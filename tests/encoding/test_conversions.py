@@ -3,13 +3,14 @@
 import datetime as dt
 import math
 import uuid
+from dataclasses import replace
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 import orjson
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pyiceberg.types import (
     BinaryType,
@@ -34,6 +35,7 @@ from pyiceberg.types import (
 from connector.encoding.values.column_types import arrow_type_of
 from connector.encoding.values.conversions import CONVERSIONS, NoEquivalentError, convert
 from connector.evolution.type_changes import TYPE_CHANGES, TypeChange
+from connector.model.invalid_values import OnInvalid
 from encoding.store_lines import binding, column, decode, json_line, packed
 
 OTHER_ARROW_TYPES = {
@@ -189,6 +191,35 @@ def test_a_value_as_text_is_what_a_string_column_would_have_got_in_either_form(
     assert texts == column(decode(binding(StringType()), plain))
     if type_ != BinaryType():
         assert texts == column(decode(binding(StringType()), [packed(1, value) for value in values]))
+
+
+DIGITS: Final = st.text("0123456789", max_size=40)
+NUMBERS: Final = st.builds("{}{}.{}{}".format, st.sampled_from(["", "-"]), DIGITS, DIGITS, st.sampled_from(["", "e-3"]))
+INSTANTS: Final = st.builds(
+    "{}T{}.{}{}".format, st.dates(), st.times(), DIGITS, st.sampled_from(["Z", "+01:30", "-23:59", ""])
+)
+
+
+@pytest.mark.parametrize(
+    "type_",
+    [LongType(), DoubleType(), DecimalType(38, 9), DateType(), TimestamptzType(), TimestamptzNanoType(), BinaryType()],
+    ids=str,
+)
+@given(text=st.text(max_size=5) | NUMBERS | INSTANTS | st.dates().map(str))
+@example(text="0.1000000000000000055511151231257827")
+@example(text="-0")
+@example(text="2024-01-02T03:04:05.123456789Z")
+@example(text="2024-01-02T03:04:05.1234567899Z")
+def test_a_text_becomes_what_a_document_with_it_would_have_become(type_: PrimitiveType, text: str) -> None:
+    """Also if it has more digits than the new type. A text that would be invalid or clamped has no equivalent."""
+    try:
+        converted = convert(pa.array([text]), StringType(), type_)
+    except NoEquivalentError:
+        converted = None
+    of = replace(binding(type_), on_invalid=OnInvalid.NULL)
+    for line in (packed(1, text), json_line(orjson.dumps(text).decode())):
+        decoded = decode(of, [line])
+        assert converted == (None if [*decoded.treated] else decoded.batch.column("value0"))
 
 
 @given(st.lists(st.none() | st.floats(), max_size=9))

@@ -3,11 +3,13 @@
 import json
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connector.encoding.search.document_keys import MalformedDocumentError, document_key, parse_key
+from connector.encoding.search import document_keys
+from connector.encoding.search.document_keys import MalformedDocumentError, document_key, find_malformed, parse_key
 from connector.model.binding import KeyPart
 
 
@@ -84,6 +86,13 @@ def test_keys_are_compared_by_type_and_value(key: str, value: str, is_equal: boo
 def test_defaults_are_compared_like_values(default: object) -> None:
     assert key_of("{}", "/a", default=default) == parse_key(f"[{json.dumps(default)}]")
     assert key_of("{}", "/a", default=default) != parse_key("[1.5]")
+
+
+def test_documents_are_not_split_for_half_of_a_surrogate_pair(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Splitting takes a hundred times as long."""
+    monkeypatch.delattr(document_keys, "parse_members")
+    texts = ["{}", '{"a":"\\ud800"}', None, ' {"\\udc00":"\\\\"}', '["\\ud800"]']
+    assert find_malformed(pa.array(texts)) == [2, 4]
 
 
 @pytest.mark.parametrize("text", ["", "null", "[1]", '"a"', '{"a":', '{"a":1}x', '{"a":1 "\\ud800"}', "\\ud800"])

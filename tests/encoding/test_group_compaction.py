@@ -22,7 +22,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.io.pyarrow import PyArrowFileIO
-from pyiceberg.types import DoubleType, IcebergType, LongType, NestedField, StringType, StructType, UUIDType
+from pyiceberg.types import (
+    DoubleType,
+    IcebergType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestamptzType,
+    UUIDType,
+)
 
 from connector.encoding.live_rows import source_rows
 from connector.encoding.live_rows.position_deletes import write_position_deletes
@@ -35,7 +44,7 @@ from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction,
 from connector.encoding.rewriting.group_compaction import compact_group
 from connector.encoding.rewriting.moved_rows import find_moved
 from connector.encoding.runs import sorted_runs
-from connector.host.errors import ConnectorError, RetryableError, UserError
+from connector.host.errors import ConnectorError, RetryableError, UnreadableFileError, UserError
 from connector.model.binding import Column, SortField
 from connector.model.properties import Properties
 from support.snapshots import check_text
@@ -52,6 +61,7 @@ COLUMNS: list[tuple[int, str, IcebergType]] = [
     (2, "number", DoubleType()),
     (3, "text", StringType()),
 ]
+USUAL_BATCH_SIZE: Final = source_rows._BATCH_SIZE
 NUMBERS = [0.0, -0.0, 1.5, -1.5, math.inf, math.nan]
 ROWS = st.tuples(
     st.none() | st.sampled_from(NUMBERS),
@@ -153,7 +163,7 @@ ORDERS = st.lists(
 def _small_steps() -> Iterator[None]:
     """Batches, row groups and runs of a few rows."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(source_rows, "_LARGEST_BATCH", 7)
+        patch.setattr(source_rows, "_BATCH_SIZE", 200)
         patch.setattr(group_writer, "ROW_GROUP_SIZE", 700)
         patch.setattr(copied_row_groups, "LEAST_SIZE", 0)
         patch.setattr(sorted_compaction, "RUN_SIZE", 400)
@@ -161,6 +171,11 @@ def _small_steps() -> Iterator[None]:
         patch.setattr(sorted_runs, "PART_SIZE", 200)
         patch.setattr("connector.encoding.parquet.statistics._SAMPLE", 10)
         yield
+
+
+@pytest.fixture
+def _usual_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_rows, "_BATCH_SIZE", USUAL_BATCH_SIZE)
 
 
 def compact(
@@ -358,19 +373,17 @@ def test_a_row_group_with_a_deleted_row_is_not_copied(tmp_path: Path) -> None:
     assert [row[0] for row in read(file.path)] == [0, 2, 3]
 
 
-def test_long_texts_that_repeat_are_read_a_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("_usual_steps")
+def test_long_texts_that_repeat_are_read_a_few_at_a_time(tmp_path: Path) -> None:
     """In the file they take a few bits each."""
-    monkeypatch.setattr(source_rows, "_LARGEST_BATCH", 1 << 16)
     pq.write_table(pa.table({"text": pa.repeat("x" * 1000, 30_000)}), tmp_path / "1")
     batches = [rows.batch for rows in read_live_rows(pq.ParquetFile(tmp_path / "1"), np.empty(0, np.int64))]
     assert sum(batch.num_rows for batch in batches) == 30_000
     assert max(batch.nbytes for batch in batches) < 10 << 20
 
 
-def test_a_row_group_of_large_rows_is_read_a_few_at_a_time_beside_one_of_small_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(source_rows, "_LARGEST_BATCH", 1 << 16)
+@pytest.mark.usefixtures("_usual_steps")
+def test_a_row_group_of_large_rows_is_read_a_few_at_a_time_beside_one_of_small_rows(tmp_path: Path) -> None:
     with pq.ParquetWriter(tmp_path / "1", pa.schema([("text", pa.string())]), use_dictionary=False) as writer:
         for size, rows in ((1, 60_000), (1 << 20, 40)):
             writer.write_table(pa.table({"text": pa.repeat("x" * size, rows)}))
@@ -378,6 +391,17 @@ def test_a_row_group_of_large_rows_is_read_a_few_at_a_time_beside_one_of_small_r
     found = [*read_live_rows(pq.ParquetFile(tmp_path / "1"), deleted)]
     assert max(rows.batch.nbytes for rows in found) < 5 << 20
     assert np.concatenate([rows.positions for rows in found]).tolist() == [*range(1, 60_001), *range(60_002, 60_040)]
+
+
+@pytest.mark.usefixtures("_usual_steps")
+def test_large_rows_among_small_ones_of_a_row_group_are_read_a_few_at_a_time(tmp_path: Path) -> None:
+    texts = pa.chunked_array([pa.repeat("x", 100_000), pa.repeat("x" * 10_000, 4000)])
+    pq.write_table(pa.table({"text": texts}), tmp_path / "1", use_dictionary=False)
+    found = [*read_live_rows(pq.ParquetFile(tmp_path / "1"), np.array([5]))]
+    assert pq.read_metadata(tmp_path / "1").num_row_groups == 1
+    assert max(rows.batch.nbytes for rows in found) < 11 << 20
+    assert len(found) < 16
+    assert np.concatenate([rows.positions for rows in found]).tolist() == [*range(5), *range(6, 104_000)]
 
 
 @pytest.mark.parametrize("order", [(), (SortField(3, "identity", False, True),)], ids=["plain", "sorted"])
@@ -461,6 +485,40 @@ def test_a_source_that_is_no_parquet_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError) as raised:
         compact(tmp_path, FileGroup((SourceFile(f"file://{tmp_path}/broken.parquet", 17),)), (), target_size=1)
     check_text(SNAPSHOTS, "a data file that is no Parquet", str(raised.value), {str(tmp_path): "…"})
+
+
+NANOS: Final = 1_700_000_000_123_456_000
+
+
+@pytest.mark.parametrize("order", [(), (SortField(1, "identity", False, True),)], ids=["plain", "sorted"])
+def test_nanoseconds_in_a_column_of_microseconds_are_read_if_none_is_lost(
+    tmp_path: Path, order: tuple[SortField, ...]
+) -> None:
+    assert compact_nanoseconds(tmp_path, [NANOS, None, -1000], order) == [NANOS // 1000, None, -1]
+
+
+def test_nanoseconds_that_a_column_of_microseconds_cannot_hold_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableFileError) as raised:
+        compact_nanoseconds(tmp_path, [NANOS, NANOS + 1], ())
+    assert raised.value.path == f"file://{tmp_path}/1"
+    check_text(SNAPSHOTS, "nanoseconds in a source of a compaction", str(raised.value), {str(tmp_path): "…"})
+
+
+def compact_nanoseconds(directory: Path, values: list[int | None], order: tuple[SortField, ...]) -> list[int | None]:
+    """Compact a file of another engine. Return what its column has afterwards."""
+    for name in ("data", "metadata"):
+        (directory / name).mkdir()
+    schema = pa.schema([_field("id", pa.int64(), 1), _field("at", pa.timestamp("ns", "UTC"), 2)])
+    pq.write_table(
+        pa.table([pa.array(range(len(values))), pa.array(values, schema.types[1])], schema=schema), directory / "1"
+    )
+    types: list[tuple[int, str, IcebergType]] = [(1, "id", LongType()), (2, "at", TimestamptzType())]
+    columns = tuple(TargetColumn(id_, name, type_, False, id_, type_) for id_, name, type_ in types)
+    compaction = Compaction(columns, order, f"file://{directory}", Properties({}), "compact-1")
+    [file] = compact_group(IO, compaction, FileGroup((SourceFile(f"file://{directory}/1", 100),))).files
+    written = pq.read_table(file.path[7:])["at"]
+    assert written.type == pa.timestamp("us", "UTC")
+    return written.cast(pa.int64()).to_pylist()  # type: ignore[no-any-return]  # Arrow's
 
 
 def test_rows_are_sorted_by_uuids(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ NO_COLUMNS: list[int | None] = []
 
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source_rows, "_LARGEST_BATCH", 3)
+    monkeypatch.setattr(source_rows, "_BATCH_SIZE", 60)
     monkeypatch.setattr(copied_row_groups, "LEAST_SIZE", 0)
 
 

@@ -121,3 +121,28 @@ def test_a_file_without_positions_is_refused(tmp_path: Path) -> None:
         read(f"file://{tmp_path}/other.parquet")
 
     check_text(SNAPSHOTS, "a delete file without positions", str(error.value), {f"file://{tmp_path}": "…"})
+
+
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [
+        ("a row without a path", {"file_path": ["a", None], "pos": [1, 2]}),
+        ("a row without a position", {"file_path": ["a", "b"], "pos": [1, None]}),
+        ("positions that are texts", {"file_path": ["a"], "pos": ["one"]}),
+    ],
+)
+def test_a_file_with_wrong_rows_is_refused(tmp_path: Path, name: str, rows: dict[str, list[object]]) -> None:
+    pq.write_table(pa.table(rows), tmp_path / "other.parquet")
+    check_refusal(tmp_path, name)
+
+
+def test_a_file_that_is_no_parquet_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "other.parquet").write_bytes(b"PAR1 nothing PAR1")
+    check_refusal(tmp_path, "no Parquet")
+
+
+def check_refusal(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UserError) as error:
+        read(f"file://{tmp_path}/other.parquet")
+
+    check_text(SNAPSHOTS, f"a delete file: {name}", str(error.value), {f"file://{tmp_path}": "…"})

@@ -136,6 +136,14 @@ def test_nan_lands_as_nan() -> None:
         assert value != value
 
 
+@pytest.mark.parametrize("beside", ["7.5", '"7.5"', '"NaN"'])
+@pytest.mark.parametrize(("zero", "expected"), [("-0", "0.0"), ('"-0"', "0.0"), ("-0.0", "-0.0"), ("-0e1", "-0.0")])
+def test_a_zero_has_the_sign_that_it_has_alone_whatever_stands_beside_it(beside: str, zero: str, expected: str) -> None:
+    """An integer has one zero."""
+    values = column(decode(binding(DoubleType()), [json_line(zero), json_line(beside), json_line(zero)]))
+    assert [repr(values[0]), repr(values[2])] == [expected] * 2
+
+
 @pytest.mark.parametrize(("type_", "text", "expected"), CLAMPED, ids=str)
 def test_what_lies_outside_the_years_1_to_9999_is_clamped_and_counted(
     type_: PrimitiveType, text: str, expected: Any

@@ -8,6 +8,7 @@ from typing import Final
 import pytest
 from pyiceberg.types import LongType, StringType
 
+from connector.encoding.lines import row_lines
 from connector.encoding.lines.decoder import RowDecoder
 from connector.host.errors import InvalidValueError
 from connector.model.binding import Binding, Column
@@ -92,6 +93,38 @@ def test_json_text_is_kept_byte_for_byte(json: str) -> None:
     [row] = decode(binding(StringType(), document=True), [line]).batch.to_pylist()
 
     assert row == {"id": 1, "value0": json, "flow_document": json}
+
+
+ESCAPES: Final = [
+    r'{"a\\":"\ud800"}',
+    r'["\\ud800","\ud800"]',
+    r'["\\\ud800","\\\\ud800"]',
+    r'["\n\uDBFF\"\udfff\\","\ud83d\ude00","\ud83d\\ude00"]',
+    r'{"\ud800":"\ud7ff"}',
+]
+
+
+@pytest.mark.parametrize("json", ESCAPES)
+def test_lines_are_not_split_for_half_of_a_pair_which_takes_ninety_times_as_long(
+    json: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(row_lines, "parse_members")
+    halves = [json_line(f"{half},{number}", key=f"{number}") for number, half in enumerate(HALVES)]
+    decoded = decode(
+        with_policy(binding(StringType(), LongType()), OnInvalid.NULL),
+        [*halves, json_line(f"{json},5"), plain(6, "b", 6)],
+    )
+
+    assert column(decoded) == [None] * 5 + [json, "b"]
+    assert [*decoded.treated] == [("value0", Treatment.NULLED, Treated(5, f"key [0]: {HALVES[0]} {REASON}"))]
+
+
+@pytest.mark.parametrize("json", [*ESCAPES, *HALVES])
+def test_a_control_character_beside_it_is_kept(json: str) -> None:
+    document = '{"\x7f":"\x7fud800","value":VALUE}'.replace("VALUE", json)
+    lines = [json_line(document), json_line('"\x7f\\\\"', key="2")]
+
+    assert column(decode(TEXT, lines)) == [document, "\x7f\\"]
 
 
 @pytest.mark.parametrize("json", [r'"\ud800"', DEEP], ids=["half", "deep"])

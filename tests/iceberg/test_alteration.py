@@ -265,6 +265,22 @@ def test_a_column_whose_values_have_no_equivalents_is_set_aside_and_the_others_a
     ]
 
 
+def test_nanoseconds_of_another_engine_in_a_column_of_microseconds_are_kept(catalog: Catalog) -> None:
+    """The column is set aside. While another column is converted, the error names the file."""
+    at = NestedField(3, "at", TimestamptzType())
+    table_of(catalog, ID, QTY, at, rows=[[{"id": 1, "qty": 1, "at": datetime(2024, 1, 2, tzinfo=UTC)}]])
+    [path] = [entry.data_file.file_path.removeprefix("file://") for entry in entries(catalog)]
+    table = pq.read_table(path)
+    nanoseconds = pa.array([1_700_000_000_123_456_789], pa.timestamp("ns", "UTC"))
+    field = table.schema.field("at").with_type(nanoseconds.type)
+    pq.write_table(table.set_column(2, field, nanoseconds), path)
+
+    with pytest.raises(UserError, match=rf"{path} has values that the column at cannot hold \(Casting"):
+        fit(catalog, *QTY_AS_TEXT, wanted("at", TimestamptzType()))
+    changes = fit(catalog, wanted("id", LongType()), wanted("qty", LongType()), wanted("at", StringType()))
+    assert "at_before_string" in catalog.load_table(PATH).schema().column_names, changes
+
+
 def test_a_key_whose_values_have_no_equivalents_is_refused(catalog: Catalog) -> None:
     table_of(catalog, NestedField(1, "id", StringType(), required=True), rows=[[{"id": "one"}]])
     location = catalog.load_table(PATH).metadata_location

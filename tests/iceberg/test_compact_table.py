@@ -9,6 +9,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
@@ -34,7 +36,7 @@ from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.compaction_commit import SUMMARY_COMPACTION
 from connector.iceberg.commits.file_names import CompactionOrigin
 from connector.iceberg.maintenance import compact_table as compact_table_module
-from connector.iceberg.maintenance.compact_table import CompactionBudget, compact_table
+from connector.iceberg.maintenance.compact_table import CompactionBudget, TableCompactor, compact_table
 from connector.iceberg.maintenance.compaction_thresholds import check_compaction
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
 from connector.iceberg.metadata.references import SessionEndedError, file_name
@@ -548,6 +550,35 @@ def test_a_group_that_fails_leaves_the_others(catalog: Catalog, caplog: pytest.L
     assert (result.commits, result.failed, result.files_after) == (1, 1, 1)
     assert len(values_of(catalog)) == 8
     assert "4 data file(s) were not compacted: the storage does not answer" in caplog.text
+
+
+def test_a_file_that_cannot_be_read_is_left_out_and_its_neighbours_are_compacted(
+    catalog: Catalog, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(4):
+        land(catalog, {number: "a"})
+    damaged = files(catalog)[1]
+    Path(damaged.removeprefix("file://")).write_bytes(b"PAR1 nothing PAR1")
+    compactor = TableCompactor(catalog, compact_here)
+    result = compactor.compact(PATH)
+    assert (result.commits, result.failed, result.files_before, result.debt) == (1, 1, 3, 0)
+    assert damaged in files(catalog)
+    assert caplog.text.count("1 data file(s) were not compacted") == 1
+    for number in range(4, 8):
+        land(catalog, {number: "a"})
+    result = compactor.compact(PATH)
+    assert (result.commits, result.failed, len(files(catalog))) == (1, 0, 2)
+
+
+def test_a_file_whose_deleted_rows_are_unknown_is_left_out(catalog: Catalog) -> None:
+    for number in range(6):
+        land(catalog, {number: "a", number + 10: "a"})
+    land(catalog, {}, removed=[2, 3])
+    for path in delete_files(catalog):
+        pq.write_table(pa.table({"file_path": ["a"], "pos": [None]}), path.removeprefix("file://"))
+    before = set(files(catalog))
+    result = compact_table(catalog, PATH, compact_here)
+    assert (result.failed, result.files_before, len(before & set(files(catalog)))) == (2, 4, 2)
 
 
 def test_what_takes_longer_than_a_commit_may_wait_is_compacted_by_further_ones(

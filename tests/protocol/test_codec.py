@@ -5,7 +5,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 import pytest
 
-from protocol import flow, request, response
+from protocol import codec, flow, request, response
 from protocol.codec import decode_request, encode_response
 from protocol.protocol_error import ProtocolError
 from protocol.response import Response
@@ -253,6 +253,16 @@ def test_a_broken_line_is_named(text: bytes, complaint: str) -> None:
 )
 def test_other_members_of_a_line_do_not_disturb(text: bytes) -> None:
     assert decode_request(text) == request.Flush()
+
+
+@pytest.mark.parametrize("name", ["load", "store"])
+def test_a_line_is_not_split_for_half_of_a_surrogate_pair(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run of one line is decoded here, and splitting takes 25 times as long."""
+    monkeypatch.delattr(codec, "parse_members")
+    line = b'{"$internal":"\\udc00","%b":{"key":["\\\\","\\ud800"],"binding":3}}\n' % name.encode()
+    run = decode_request(line)
+    assert isinstance(run, request.Load | request.Store)
+    assert (run.binding, run.pieces) == (3, (line,))
 
 
 @pytest.mark.parametrize("value", [b'"\\ud800"', b"[" * 5000 + b"]" * 5000], ids=["half", "deep"])

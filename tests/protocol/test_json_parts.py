@@ -3,11 +3,12 @@
 import json
 from typing import Any, Final
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.json_parts import MalformedJsonError, parse_items, parse_members
+from protocol.json_parts import MalformedJsonError, mask_surrogates, parse_items, parse_members, unmask_surrogates
 
 SPACES: Final = st.text(" \t\r\n", max_size=2)
 SCALARS: Final = (
@@ -85,3 +86,21 @@ def test_text_that_no_reader_can_decode_is_there_as_written() -> None:
 def test_any_depth_is_read() -> None:
     deep = b'{"a":[' * 100_000 + b"]}" * 100_000
     assert parse_items(b"[0,%b,1]" % deep) == [b"0", deep, b"1"]
+
+
+@given(st.lists(st.sampled_from(["\\\\", "\\ud8FF", "\\uDc00", "\\uD7ff", "\\n", '\\"', "ud800", "\\u0041", "é"])))
+def test_a_masked_text_is_decoded_and_its_parts_are_those_of_the_text(pieces: list[str]) -> None:
+    items = [f'"{"".join(pieces)}"'.encode(), b'{"\\ud800":"\\\\"}']
+    masked = mask_surrogates(b"[%b,%b]" % (*items,))
+    assert masked is not None
+    assert [unmask_surrogates(bytes(item)) for item in msgspec.json.decode(masked, type=list[msgspec.Raw])] == items
+
+
+@pytest.mark.parametrize("text", [b'"\\udz00"', b'"\\ud8"', b'"\\\\\\"', b'"\\x"'])
+def test_what_is_no_json_is_none_when_it_is_masked(text: bytes) -> None:
+    with pytest.raises(msgspec.DecodeError):
+        msgspec.json.decode(mask_surrogates(text) or b"null", type=msgspec.Raw)
+
+
+def test_a_text_that_has_the_mask_is_not_masked() -> None:
+    assert mask_surrogates(b'"\x7f"') is None

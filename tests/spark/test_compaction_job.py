@@ -64,7 +64,7 @@ def test_no_worker_of_low_priority_runs_a_task_of_a_transaction(found: Any) -> N
 def test_a_group_that_fails_does_not_stop_the_others(found: Any) -> None:
     missing, broken, rows = found["fail_some"]
     assert "missing.parquet" in missing
-    assert broken.startswith("UserError: ")
+    assert broken.startswith("UnreadableFileError: ")
     assert rows == [1]
 
 

@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.io import load_file_io
+from pyiceberg.io import FileIO, load_file_io
 
 from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction, FailedGroup, FileGroup
 from connector.encoding.rewriting.group_compaction import compact_group
+from connector.host.errors import ConnectorError
 from connector.host.refresh import Refreshed
 from connector.iceberg.maintenance.compact_table import CompactionBudget, compact_table
 from connector.iceberg.maintenance.compaction_plan import plan_compaction
@@ -29,7 +30,14 @@ def compact_here(
 ) -> Iterator[CompactedGroup | FailedGroup]:
     """What Spark's tasks do."""
     io = load_file_io(dict(access.current().value), compaction.location)
-    return (compact_group(io, compaction, group) for group in groups)
+    return (_compact_one(io, compaction, group) for group in groups)
+
+
+def _compact_one(io: FileIO, compaction: Compaction, group: FileGroup) -> CompactedGroup | FailedGroup:
+    try:
+        return compact_group(io, compaction, group)
+    except ConnectorError as error:
+        return FailedGroup(group, error)
 
 
 def compact(catalog: Catalog, path: TableIdentifier, *meanwhile: Callable[[], object]) -> CompactionResult:

@@ -95,15 +95,15 @@ class RowDecoder:
 
     def _decode_one_by_one(self, lines: Lines) -> Decoded:
         rows, indices, strays = [], [], []
-        for index, line in enumerate(lines.each):
-            row, number = lines.row(index), lines.number(index)
+        for index, row in enumerate(lines.rows()):
+            number = lines.number(index)
             binding = binding_of(row, number)
             if binding == self._binding.index:
                 self._check(row, number)
                 rows.append(row)
                 indices.append(index)
             else:
-                strays.append(Stray(binding, line, number))
+                strays.append(Stray(binding, lines.each[index], number))
         try:
             decoded = self._decode(rows, [msgspec.Raw] * len(self._cell_types), lines, indices)
         except PackedTupleError as error:

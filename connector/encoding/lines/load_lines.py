@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import msgspec
 import orjson
 import pyarrow as pa
 
@@ -35,7 +34,7 @@ class LoadRows:
 
 def parse_loads(lines: Lines) -> dict[int, LoadRows]:
     """Return the Loads by the index of their binding. Raises ProtocolError if a line is no Load."""
-    rows = _decode(lines)
+    rows = _LOADS.of_lines(lines)
     bindings = [row.binding for row in rows]
     if rows and isinstance(bindings[0], int) and bindings.count(bindings[0]) == len(rows):
         return {bindings[0]: LoadRows(rows, range(len(rows)), lines)}
@@ -65,16 +64,6 @@ def key_table(binding: Binding, loads: LoadRows) -> pa.Table:
         cells = [PackedCells(each, column_type) for each, column_type in zip(elements, types, strict=True)]
         tables.append(make_keys_table(parts, cells, _texts(elements)))
     return pa.concat_tables(tables).combine_chunks() if tables else empty_keys_table(parts, types)
-
-
-def _decode(lines: Lines) -> Sequence[LooseKeyRow]:
-    try:
-        rows = _LOADS.of_lines(lines.content)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        rows = []
-    if len(rows) == lines.count:
-        return rows
-    return [_LOADS.of_line(line, lines.number(place)) for place, line in enumerate(lines.each)]
 
 
 def _check(binding: Binding, loads: LoadRows) -> None:

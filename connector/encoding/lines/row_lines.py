@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from operator import attrgetter
+from operator import attrgetter, ne
 from types import GenericAlias
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from protocol.codec import REQUESTS, find_kind, message_name
-from protocol.json_parts import MalformedJsonError, parse_items, parse_members
+from protocol.json_parts import MalformedJsonError, mask_surrogates, parse_items, parse_members, unmask_surrogates
 from protocol.protocol_error import ProtocolError
 from protocol.request import Request, Store
 
@@ -123,9 +123,15 @@ class LineDecoder(Generic[_AnyRow]):
         types = [(name, list[msgspec.Raw]) for name in self._tuples]
         self._messages: _Messages[_AnyRow] = _Messages(row_type, self._name, types, bases=(_no_other(self._name),))
 
-    def of_lines(self, lines: bytes) -> list[_AnyRow]:
-        """Return one row for each line that is not blank. Raises msgspec's errors, which do not name the line."""
-        rows = self._messages.of_lines(lines)
+    def of_lines(self, lines: "Lines") -> Sequence[_AnyRow]:
+        """Return the row of each line. Raises ProtocolError if a line is no such message."""
+        rows: Sequence[_AnyRow]
+        try:
+            rows = self._messages.of_lines(lines.content)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            rows = self._of_masked(lines.each)
+        if len(rows) != lines.count:
+            return [self.of_line(line, lines.number(place)) for place, line in enumerate(lines.each)]
         if not any([] in map(attrgetter(name), rows) for name in self._tuples):
             return rows
         return [self._without_empty_tuples(row) for row in rows]
@@ -156,10 +162,34 @@ class LineDecoder(Generic[_AnyRow]):
         except msgspec.ValidationError:
             raise
         except (msgspec.DecodeError, RecursionError) as refusal:
+            if masked := self._of_masked([line]):
+                [row] = masked
+                return row
             try:
                 return self._of_parts(line)
             except MalformedJsonError:
                 raise refusal from None
+
+    def _of_masked(self, lines: Sequence[bytes]) -> Sequence[_AnyRow]:
+        """Return the rows of lines with halves of surrogate pairs. There are none if msgspec refuses something else."""
+        masked = mask_surrogates(_NEWLINE.join(lines))
+        if masked is None:
+            return []
+        try:
+            rows = self._messages.of_lines(masked)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return []
+        if len(rows) != len(lines):
+            return []
+        changed = map(ne, lines, masked.split(_NEWLINE))
+        return [self._unmask(row) if is_changed else row for row, is_changed in zip(rows, changed, strict=True)]
+
+    def _unmask(self, row: _AnyRow) -> _AnyRow:
+        tuples = {name: items for name in self._tuples if (items := getattr(row, name))}
+        raw: dict[str, Any] = {name: [*map(_unmask, items)] for name, items in tuples.items()}
+        if isinstance(row, Row):
+            raw["doc"] = _unmask(row.doc)
+        return msgspec.structs.replace(row, **raw)
 
     def _of_parts(self, line: bytes) -> _AnyRow:
         """Return the row of a line with a value that msgspec refuses: only the field of that value is invalid."""
@@ -174,6 +204,10 @@ class LineDecoder(Generic[_AnyRow]):
         if "doc" in self._raw:
             raw["doc"] = msgspec.Raw(parts.get("doc", b""))
         return msgspec.structs.replace(row, **raw)
+
+
+def _unmask(value: msgspec.Raw) -> msgspec.Raw:
+    return msgspec.Raw(unmask_surrogates(bytes(value)))
 
 
 def _object(named: Sequence[tuple[str, bytes]]) -> bytes:
@@ -203,6 +237,10 @@ class Lines:
     def each(self) -> list[bytes]:
         """The lines without their newlines."""
         return self.content.removesuffix(_NEWLINE).split(_NEWLINE)
+
+    def rows(self) -> Sequence[LooseRow]:
+        """Return the row of each line. Raises ProtocolError if a line is no Store."""
+        return _STORES.of_lines(self)
 
     def row(self, place: int) -> LooseRow:
         """Return the row of one line (from 0)."""

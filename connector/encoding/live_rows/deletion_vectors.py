@@ -17,7 +17,7 @@ from pyiceberg.io import FileIO
 from pyroaring import BitMap64
 
 from connector.encoding.live_rows.position_deletes import Positions
-from connector.host.errors import UserError
+from connector.host.errors import UnreadableFileError
 from connector.storage.storage_errors import translate_errors
 
 _PUFFIN_MAGIC: Final = b"PFA1"
@@ -84,7 +84,7 @@ def write_deletion_vectors(io: FileIO, location: str, deleted: Mapping[str, Posi
 
 
 def read_deletion_vector(io: FileIO, vector: DeletionVector) -> Positions:
-    """Return the positions of the deleted rows, in order. UserError if the vector is not as it was written."""
+    """Return the positions of the deleted rows, in order. UnreadableFileError if the vector is damaged."""
     with translate_errors(vector.path), io.new_input(vector.path).open() as stream:
         stream.seek(vector.offset)
         blob = stream.read(vector.size)
@@ -125,8 +125,9 @@ def _describe(vector: DeletionVector, rows: int) -> dict[str, object]:
     }
 
 
-def _explain_broken(vector: DeletionVector) -> UserError:
-    return UserError(
+def _explain_broken(vector: DeletionVector) -> UnreadableFileError:
+    return UnreadableFileError(
+        vector.data_path,
         f"{vector.path}: the deletion vector at byte {vector.offset} is damaged. It says which rows of "
-        f"{vector.data_path} are deleted. Restore the file, or backfill the binding, which replaces all rows."
+        f"{vector.data_path} are deleted. Restore the file, or backfill the binding, which replaces all rows.",
     )

@@ -1,7 +1,7 @@
 """Position delete files: which rows of data files are deleted, as Iceberg keeps it."""
 
 from collections.abc import Iterator, Sequence
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,8 @@ from pyiceberg.types import LongType, StringType
 
 from connector.encoding.parquet.statistics import split_offsets
 from connector.encoding.values.column_types import FIELD_ID, NO_ID, column_id
-from connector.host.errors import UserError
+from connector.host.errors import UnreadableFileError
+from connector.host.redaction import redact_and_cut
 from connector.model.state import ColumnStatistics, DataFile
 from connector.storage.storage_errors import translate_errors
 
@@ -25,6 +26,7 @@ PATH_ID: Final = 2147483546
 POSITION_ID: Final = 2147483545
 _IDS: Final = {"file_path": PATH_ID, "pos": POSITION_ID}
 
+_QUOTED_CHARACTERS: Final = 200
 _PATHS: Final = pa.dictionary(pa.int32(), pa.string())
 _COLUMNS: Final = (
     pa.field("file_path", _PATHS, nullable=False, metadata={FIELD_ID: str(PATH_ID)}),
@@ -68,11 +70,29 @@ def write_position_deletes(io: FileIO, location: str, paths: pa.Array, positions
 def read_position_deletes(io: FileIO, path: str) -> pa.Table:
     """Return the rows that a file deletes, in its order: `file_path` (a dictionary of strings) and `pos` (int64)."""
     with translate_errors(path), io.new_input(path).open() as stream:
-        schema = pq.read_schema(stream)
-        names = {name: _name(schema, name, number, path) for name, number in _IDS.items()}
-        file = pq.ParquetFile(stream, read_dictionary=[names["file_path"]])
-        rows = file.read(columns=[*names.values()]).select([*names.values()])
+        try:
+            rows = _read(stream, path)
+        except pa.ArrowInvalid as error:
+            raise _refuse(path, f"cannot be read ({redact_and_cut(str(error), _QUOTED_CHARACTERS)})") from error
+    if rows["file_path"].null_count or rows["pos"].null_count:
+        raise _refuse(path, "has a row without a path or a position")
+    return rows
+
+
+def _read(stream: Any, path: str) -> pa.Table:
+    schema = pq.read_schema(stream)
+    names = {name: _name(schema, name, number, path) for name, number in _IDS.items()}
+    file = pq.ParquetFile(stream, read_dictionary=[names["file_path"]])
+    rows = file.read(columns=[*names.values()]).select([*names.values()])
     return rows.rename_columns([*names]).cast(pa.schema({"file_path": _PATHS, "pos": pa.int64()})).unify_dictionaries()
+
+
+def _refuse(path: str, reason: str) -> UnreadableFileError:
+    return UnreadableFileError(
+        path,
+        f"{path} is in the table's metadata as a position delete file, but {reason}. Restore it, or remove it from the "
+        "table.",
+    )
 
 
 def group_by_file(rows: pa.Table) -> Iterator[tuple[str, Positions]]:
@@ -94,9 +114,10 @@ def _name(schema: pa.Schema, name: str, number: int, path: str) -> str:
     for field in schema:
         if column_id(field) == number or (column_id(field) == NO_ID and field.name == name):
             return str(field.name)
-    raise UserError(
+    raise UnreadableFileError(
+        path,
         f"{path} is in the table's metadata as a position delete file, but it has no column {name}. Have the table's "
-        "delete files rewritten (in Spark: CALL system.rewrite_position_delete_files)."
+        "delete files rewritten (in Spark: CALL system.rewrite_position_delete_files).",
     )
 
 

@@ -1,6 +1,6 @@
 """The rows of data files that are written again: those that no position delete deletes, a few megabytes at a time."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,16 +16,19 @@ from pyiceberg.types import FloatType, IcebergType, NestedField, PrimitiveType, 
 from connector.encoding.live_rows.deletion_vectors import FileId
 from connector.encoding.live_rows.position_deletes import Positions
 from connector.encoding.values.column_types import FIELD_ID, arrow_type_of
-from connector.host.errors import UserError
+from connector.host.errors import UnreadableFileError
 from connector.host.redaction import redact_and_cut
 from connector.model.binding import Column
 from connector.model.written_types import is_written
 from connector.storage.storage_errors import translate_errors
 
 _BATCH_SIZE: Final = 4 << 20  # bytes
-_LARGEST_BATCH: Final = 1 << 16  # rows
-# Rows, where texts have a dictionary. The size of its values is not known before, and each row may repeat a large one.
-_LARGEST_BATCH_OF_DICTIONARY: Final = 1 << 13
+# Rows that are read at once. How large they are becomes known only then: in a large row group, large rows may stand
+# together, and where texts have a dictionary, each row may repeat a large one.
+_MOST_ROWS: Final = 1 << 16
+_MOST_ROWS_OF_DICTIONARY: Final = 1 << 13
+_MOST_ROWS_OF_LARGE_GROUP: Final = 1 << 10
+_LARGE_GROUP: Final = 32 << 20  # bytes
 _QUOTED_CHARACTERS: Final = 200
 _READ_BUFFERS: Final = 16 << 20  # bytes, of all columns of a row group together
 
@@ -114,9 +117,10 @@ def open_source(io: FileIO, source: SourceFile, columns: int) -> Iterator[OpenSo
         try:
             file = pq.ParquetFile(stream, buffer_size=buffer, pre_buffer=False, coerce_int96_timestamp_unit="us")
         except pa.ArrowInvalid as error:
-            raise UserError(
+            raise UnreadableFileError(
+                source.path,
                 f"{source.path} is in the table's metadata as a data file, but is no Parquet file that can be read "
-                f"({redact_and_cut(str(error), _QUOTED_CHARACTERS)}). Restore it, or remove it from the table."
+                f"({redact_and_cut(str(error), _QUOTED_CHARACTERS)}). Restore it, or remove it from the table.",
             ) from error
         yield OpenSource(source.path, file, stream)
 
@@ -145,19 +149,41 @@ def read_live_rows(file: pq.ParquetFile, deleted: Positions) -> Iterator[LiveRow
 
 def read_live_rows_of(file: pq.ParquetFile, group: int, first: int, deleted: Positions) -> Iterator[LiveRows]:
     """Yield the rows of a row group that are not deleted. `first` is the position of its first row."""
-    metadata = file.metadata.row_group(group)
-    size = metadata.total_byte_size // max(metadata.num_rows, 1)
-    most = max(1, min(_LARGEST_BATCH, _BATCH_SIZE // max(size, 1)))
-    if _has_dictionary_of_texts(metadata):
-        most = min(most, _LARGEST_BATCH_OF_DICTIONARY)
-    for batch in file.iter_batches(batch_size=most, row_groups=[group], use_threads=False):
-        yield _filter(_without_views(batch), first, deleted)
+    at_once = _rows_at_once(file.metadata.row_group(group))
+    for batch in _join(file.iter_batches(batch_size=at_once, row_groups=[group], use_threads=False)):
+        yield _filter(batch, first, deleted)
         first += batch.num_rows
 
 
-def _has_dictionary_of_texts(group: pq.RowGroupMetaData) -> bool:
+def _rows_at_once(group: pq.RowGroupMetaData) -> int:
     chunks = map(group.column, range(group.num_columns))
-    return any(chunk.has_dictionary_page and chunk.physical_type == "BYTE_ARRAY" for chunk in chunks)
+    size: int = group.total_byte_size // max(group.num_rows, 1)
+    if group.total_byte_size > _LARGE_GROUP:
+        most = _MOST_ROWS_OF_LARGE_GROUP
+    elif any(chunk.has_dictionary_page and chunk.physical_type == "BYTE_ARRAY" for chunk in chunks):
+        most = _MOST_ROWS_OF_DICTIONARY
+    else:
+        most = _MOST_ROWS
+    return max(1, min(most, _BATCH_SIZE // max(size, 1)))
+
+
+def _join(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the same rows in batches of a few megabytes, because each batch costs the same."""
+    for joined in _divide(map(_without_views, batches)):
+        yield joined[0] if len(joined) == 1 else pa.concat_batches(joined)
+
+
+def _divide(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+    joined: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        if joined and size + batch.nbytes > _BATCH_SIZE:
+            yield joined
+            joined, size = [], 0
+        joined.append(batch)
+        size += batch.nbytes
+    if joined:
+        yield joined
 
 
 def plain_type(arrow_type: pa.DataType) -> pa.DataType:
@@ -195,6 +221,20 @@ def _filter(batch: pa.RecordBatch, first: int, deleted: Positions) -> LiveRows:
     kept = np.ones(batch.num_rows, np.bool_)
     kept[deleted[begin:end] - first] = False
     return LiveRows(batch.filter(pa.array(kept)), first, kept)
+
+
+def cast_values(values: pa.Array | pa.ChunkedArray, field: pa.Field, path: str) -> pa.Array | pa.ChunkedArray:
+    """Return values of a source with the type of their column. Raises UnreadableFileError if it cannot hold them."""
+    if values.type == field.type:
+        return values
+    try:
+        return values.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise UnreadableFileError(
+            path,
+            f"{path} has values that the column {field.name} cannot hold "
+            f"({redact_and_cut(str(error), _QUOTED_CHARACTERS)}). Have it rewritten by the engine that wrote it.",
+        ) from error
 
 
 def order_columns(columns: Sequence[TargetColumn]) -> list[TargetColumn]:

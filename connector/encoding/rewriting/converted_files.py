@@ -18,6 +18,7 @@ from connector.encoding.live_rows.source_rows import (
     SourceFile,
     TargetColumn,
     arrow_field,
+    cast_values,
     columns_with_statistics,
     known_arrow_type,
     open_source,
@@ -85,7 +86,7 @@ class Rewriting:
         try:
             for rows in read_live_rows(file, find_deleted_rows(io, source.path, source.position_deletes)):
                 arrays = [
-                    _array(rows.batch, places.get(column.source_id), column, field.type)
+                    _array(rows.batch, places.get(column.source_id), column, field, source.path)
                     for column, field in zip(columns, fields, strict=True)
                 ]
                 batch = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
@@ -117,13 +118,13 @@ def _field(column: TargetColumn, source: pa.Schema, place: int | None) -> pa.Fie
     return arrow_field(column, known or plain_type(source.field(place).type))
 
 
-def _array(rows: pa.RecordBatch, place: int | None, column: TargetColumn, arrow_type: pa.DataType) -> pa.Array:
+def _array(rows: pa.RecordBatch, place: int | None, column: TargetColumn, field: pa.Field, path: str) -> pa.Array:
     source_type = known_arrow_type(column.source_type)
-    values = column.make_defaults(rows.num_rows, source_type or arrow_type) if place is None else rows.column(place)
+    values = column.make_defaults(rows.num_rows, source_type or field.type) if place is None else rows.column(place)
     if not column.is_converted:
-        return values if values.type == arrow_type else values.cast(arrow_type)
+        return cast_values(values, field, path)
     assert isinstance(column.type, PrimitiveType)
     try:
         return convert(values.cast(source_type) if source_type else values, column.source_type, column.type)
-    except NoEquivalentError as error:
+    except (NoEquivalentError, pa.ArrowInvalid) as error:  # a file of another engine may have another type
         raise UnconvertibleError(column.source_id) from error

@@ -6,7 +6,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from connector.encoding.live_rows.source_rows import OpenSource
+from connector.encoding.live_rows.source_rows import OpenSource, cast_values
 from connector.encoding.parquet.assembled_files import ColumnChunk
 from connector.encoding.parquet.assembled_writer import CopiedRowGroup
 from connector.encoding.parquet.data_pages import CODECS, has_plain_pages
@@ -71,8 +71,7 @@ def _read_others(file: pq.ParquetFile, group: int, schema: GroupSchema, copied: 
     arrays = []
     for place, field in enumerate(schema.schema):
         if place in others:
-            values = found[others[place]]
-            arrays.append(values if values.type == field.type else values.cast(field.type))
+            arrays.append(cast_values(found[others[place]], field, schema.path))
         elif place in copied:
             arrays.append(pa.repeat(pa.scalar(b"", pa.binary()).cast(field.type), count))
         else:

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 from connector.encoding.live_rows.deletion_vectors import FileId
 from connector.encoding.live_rows.source_rows import SourceFile, TargetColumn
-from connector.host.errors import ConnectorError
+from connector.host.errors import ConnectorError, UnreadableFileError
 from connector.host.refresh import Refreshed
 from connector.model.binding import SortField
 from connector.model.properties import Properties
@@ -59,6 +59,14 @@ class FailedGroup:
 
     group: FileGroup
     error: ConnectorError
+
+    @property
+    def unreadable(self) -> set[str]:
+        """The paths of the sources that cannot be read, or whose deleted rows are unknown. The others can be rewritten
+        without them."""
+        if not isinstance(self.error, UnreadableFileError):
+            return set()
+        return {each.path for each in self.group.sources if self.error.path in (each.path, *each.position_deletes)}
 
 
 # Performs groups. Takes one when it can begin it. Yields an outcome for each, in any order.

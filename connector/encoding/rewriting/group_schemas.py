@@ -8,13 +8,14 @@ import pyarrow as pa
 from connector.encoding.live_rows.source_rows import (
     TargetColumn,
     arrow_field,
+    cast_values,
     columns_with_statistics,
     known_arrow_type,
     order_columns,
     plain_type,
 )
 from connector.encoding.values.column_types import find_columns
-from connector.host.errors import UserError
+from connector.host.errors import UnreadableFileError
 from connector.model.binding import Column
 
 
@@ -25,6 +26,7 @@ class GroupSchema:
     columns: tuple[TargetColumn, ...]
     schema: pa.Schema
     places: tuple[int | None, ...]  # for each column, its place in the source; None: its values are the default
+    path: str  # of the source
 
     @classmethod
     def of(cls, columns: Sequence[TargetColumn], source: pa.Schema, path: str) -> "GroupSchema":
@@ -40,15 +42,16 @@ class GroupSchema:
                 None if place is None else plain_type(source.field(place).type)
             )
             if place is None and column.required and column.default is None:
-                raise UserError(
+                raise UnreadableFileError(
+                    path,
                     f"{path} has no column {column.name}, which the table requires. It cannot be compacted. Have it "
-                    "rewritten by the engine that wrote it."
+                    "rewritten by the engine that wrote it.",
                 )
             if arrow_type is not None:
                 matched.append(column)
                 fields.append(arrow_field(column, arrow_type))
                 places.append(place)
-        return cls(tuple(matched), pa.schema(fields), tuple(places))
+        return cls(tuple(matched), pa.schema(fields), tuple(places), path)
 
     @property
     def with_statistics(self) -> list[Column]:
@@ -60,12 +63,11 @@ class GroupSchema:
         return bool(self.schema.equals(other.schema, check_metadata=True))
 
     def convert(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return a source's rows with these columns."""
+        """Return a source's rows with these columns. Raises UnreadableFileError if a column cannot hold its values."""
         arrays = []
         for column, field, place in zip(self.columns, self.schema, self.places, strict=True):
             if place is None:
                 arrays.append(column.make_defaults(batch.num_rows, field.type))
             else:
-                values = batch.column(place)
-                arrays.append(values if values.type == field.type else values.cast(field.type))
+                arrays.append(cast_values(batch.column(place), field, self.path))
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from connector.model.binding import KeyPart
 from protocol.flow import Json
-from protocol.json_parts import MalformedJsonError, parse_items, parse_members
+from protocol.json_parts import MalformedJsonError, mask_surrogates, parse_items, parse_members
 
 Key: TypeAlias = tuple[Json, ...]
 
@@ -61,11 +61,12 @@ def find_malformed(documents: pa.StringArray) -> list[int]:
 
 
 def _is_object(document: str) -> bool:
+    text = document.encode()
     try:
-        _decode_raw(document)
+        _decode_raw(mask_surrogates(text) or text)
     except (msgspec.DecodeError, RecursionError):  # as for `document_key`
         try:
-            parse_members(document.encode())
+            parse_members(text)
         except MalformedJsonError:
             return False
     return document.lstrip().startswith("{")

@@ -27,7 +27,7 @@ from pyiceberg.types import (
 from connector.encoding.values.decimals import NUMBER, arrow_decimal, decimals
 from connector.encoding.values.temporal import NANOSECONDS, dates, instants, nanosecond_instants
 from connector.encoding.values.texts import NO_ROWS, InvalidCellsError, Parser, Positions, Texts, find_valid
-from connector.host.errors import UserError
+from connector.host.errors import UnreadableFileError
 from connector.model.binding import Binding
 
 # From texts to the column, and the rows whose values were clamped.
@@ -79,12 +79,13 @@ def column_id(field: pa.Field) -> int:
 
 
 def find_columns(schema: pa.Schema, path: str) -> dict[int, int]:
-    """Return the places of a file's columns, by their field ids. Raises UserError if a column has none."""
+    """Return the places of a file's columns, by their field ids. Raises UnreadableFileError if a column has none."""
     ids = [column_id(field) for field in schema]
     if NO_ID in ids:
-        raise UserError(
+        raise UnreadableFileError(
+            path,
             f"{path} has columns without Iceberg's field ids, so the connector cannot tell which column is which. Have "
-            "the table's files rewritten first (in Spark: CALL system.rewrite_data_files)."
+            "the table's files rewritten first (in Spark: CALL system.rewrite_data_files).",
         )
     return {number: place for place, number in enumerate(ids)}
 
@@ -125,7 +126,8 @@ def _doubles(texts: Texts) -> tuple[pa.Array, Positions]:
     invalid = [row for row in not_finite if texts.array[row].as_py() not in _NOT_FINITE]
     if invalid:
         raise InvalidCellsError(np.array(invalid), _DOUBLES.reason)
-    return array, NO_ROWS
+    # An integer has one zero. msgspec, which decodes the usual cells, reads the integer -0 as 0.0; Arrow reads -0.0.
+    return pc.if_else(pc.equal(texts.array, "-0"), 0.0, array), NO_ROWS
 
 
 def _double(text: str) -> float:

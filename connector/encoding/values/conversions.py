@@ -1,4 +1,4 @@
-"""A column's values as exact equivalents of another type."""
+"""A column's values as their equivalents of another type: of texts by the rules for documents, else exact ones."""
 
 import base64
 from collections.abc import Callable

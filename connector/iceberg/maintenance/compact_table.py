@@ -67,6 +67,7 @@ class TableCompactor:
         self._compact = compact
         self._new_writer = new_writer or partial(SnapshotWriter, lists, ManifestReader(lists))
         self._locks = locks or TableLocks()
+        self._unreadable: set[str] = set()  # data files. Files do not change, so they are left out from then on
 
     def compact(
         self,
@@ -74,7 +75,8 @@ class TableCompactor:
         budget: CompactionBudget = NO_LIMIT,
         is_interrupted: Callable[[], bool] = lambda: False,
     ) -> CompactionResult:
-        """Compact one table. A group that fails is left as it is, and the others are committed.
+        """Compact one table. A group that fails is left as it is, and the others are committed. Files that cannot be
+        read are left out of further groups.
 
         SessionEndedError if interrupted. Raises ConnectorError if nothing can be planned or committed.
         """
@@ -93,10 +95,12 @@ class TableCompactor:
                 break
             done = self._perform(table, groups, min(seconds, COMMIT_SECONDS), is_interrupted)
             result = replace(done.add_to(result), debt=plan.size - done.dropped_size)
-            # A group that was not committed is left for a later call.
-            tried.update(path for each in done.begun for path in _paths(each))
+            unreadable = {path for each in done.failed for path in each.unreadable}
+            self._unreadable |= unreadable
+            # A group that was not committed is left for a later call, unless it can be rewritten without some files.
+            tried.update(path for each in done.begun if unreadable.isdisjoint(_paths(each)) for path in _paths(each))
             left -= sum(each.size for each in done.begun)
-            if not done.committed.groups:
+            if not done.committed.groups and not unreadable:
                 break
         return result
 
@@ -105,7 +109,7 @@ class TableCompactor:
         if not is_compacted_here(table):  # then its files need not be listed
             return CompactionPlan(None)
         check_table_properties(table)
-        return plan_compaction(table, self._list_files(table))
+        return plan_compaction(table, [file for file in self._list_files(table) if file.path not in self._unreadable])
 
     def _perform(
         self, table: Table, groups: Sequence[GroupPlan], seconds: float, is_interrupted: Callable[[], bool]

@@ -81,7 +81,8 @@ class PerformedGroups:
 def log_groups(path: TableIdentifier, done: PerformedGroups, seconds: float) -> None:
     """Log what was compacted, what was given up, and what has failed."""
     for failed in done.failed:
-        log.warning("table %s: %d data file(s) were not compacted: %s", path, len(failed.group.sources), failed.error)
+        count = len(failed.unreadable or failed.group.sources)
+        log.warning("table %s: %d data file(s) were not compacted: %s", path, count, failed.error)
     for group, reason in done.dropped.items():
         log.info("table %s: a compaction of %d data file(s) was given up: %s", path, len(group.sources), reason)
     if not done.committed.groups:
