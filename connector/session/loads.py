@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyiceberg.io import FileIO
 
 from connector.encoding.lines.key_digest import KeyDigest, digest_of_loads, sum_digests
-from connector.encoding.lines.key_tables import KEY
+from connector.encoding.lines.key_tables import KEY, take_keys
 from connector.encoding.lines.load_lines import key_table, parse_loads
 from connector.encoding.lines.row_lines import Lines
 from connector.encoding.live_rows.lineage_columns import NO_ROW_ID, ROW_ID_FIELD
@@ -226,7 +226,7 @@ class TransactionLoads:
         write_located(layout.io, location, _describe_rows(found.search.view, keys, rows), updates)
         chosen = [some.filter(are_newest) for some, are_newest in zip(rows, found.newest, strict=True)]
         columns = keys.drop_columns([KEY])
-        digests = [digest_of_loads(columns.take(pa.array(some.keys))) for part in chosen for some in part.slices()]
+        digests = [digest_of_loads(take_keys(columns, some.keys)) for part in chosen for some in part.slices()]
         located = LocatedRows(location, sum(map(len, rows)), found.search.view.snapshot_id)
         return Found(located, sum_digests(digests), self._store_row_ids(layout, keys, chosen))
 
@@ -236,7 +236,7 @@ class TransactionLoads:
             return None
         source = self._new_source(layout, ".arrow")
         parts = (
-            keys.take(pa.array(some.keys)).append_column(ROW_ID_FIELD, pa.array(some.row_ids, pa.int64()))
+            take_keys(keys, some.keys).append_column(ROW_ID_FIELD, pa.array(some.row_ids, pa.int64()))
             for rows in newest
             for some in rows.slices()
         )
@@ -278,13 +278,13 @@ def _describe_rows(view: TableView, keys: pa.Table, found: Sequence[RowsOfKeys])
     paths = list(dict.fromkeys(file.path for file in view.files))
     places = {path: place for place, path in enumerate(paths)}
     path_of_file = np.array([places[file.path] for file in view.files], np.int32)
-    names = pa.array(paths, pa.string())
+    names, texts = pa.array(paths, pa.string()), keys.select([KEY])
     for rows in (some for part in found for some in part.slices()):
         indices = pa.array(path_of_file[rows.files], pa.int32())
         yield pa.table(
             {
                 "file_path": pa.DictionaryArray.from_arrays(indices, names),
                 "pos": pa.array(rows.positions, pa.int64()),
-                "key": keys[KEY].take(pa.array(rows.keys)),
+                "key": take_keys(texts, rows.keys)[KEY],
             }
         )

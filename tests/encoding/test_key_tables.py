@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyiceberg.types import DateType, DoubleType, LongType, PrimitiveType, StringType, TimestamptzType
 
-from connector.encoding.lines.key_tables import keys_of_texts, read_keys, write_keys
+from connector.encoding.lines.key_tables import keys_of_texts, read_keys, take_keys, write_keys
 from connector.model.binding import KeyPart
 
 
@@ -23,6 +24,23 @@ def test_keys_are_converted_as_columns_are() -> None:
     found = table(['["a",7]', '["b","07"]', '["\\u00e9",7.0]'], StringType(), LongType())
 
     assert found == [("a", 7, '["a",7]'), ("b", 7, '["b","07"]'), ("é", 7, '["\\u00e9",7.0]')]
+
+
+@pytest.mark.parametrize("chunks", [[5], [2, 0, 3], [1, 1, 1, 1, 1], [0, 5]])
+@pytest.mark.parametrize("places", [[], [3], [4, 0, 2, 2, 4, 1, 3], [0, 1, 2]])
+def test_keys_are_taken_from_all_chunks_in_the_order_of_their_places(chunks: list[int], places: list[int]) -> None:
+    schema = pa.schema({"1": pa.int64(), "key": pa.string()})
+    numbers = iter(range(5))
+    parts = [
+        pa.Table.from_pylist([{"1": (number := next(numbers)), "key": f"[{number}]"} for _ in range(size)], schema)
+        for size in chunks
+    ]
+
+    taken = take_keys(pa.concat_tables(parts), np.array(places, np.int32))
+
+    assert taken.schema == schema
+    assert taken.to_pylist() == [{"1": place, "key": f"[{place}]"} for place in places]
+    assert all(column.num_chunks <= 1 for column in taken.columns)
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,11 @@ converted by the functions that write the columns. So a row of a key always has 
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyiceberg.types import PrimitiveType
 
@@ -20,6 +21,7 @@ from protocol.json_parts import parse_items
 KEY: Final = "key"  # the column with the whole key, a JSON array
 
 Items: TypeAlias = Sequence[msgspec.Raw]
+Places: TypeAlias = npt.NDArray[np.integer[Any]]  # of keys in a table
 
 _decode_arrays = msgspec.json.Decoder(list[list[msgspec.Raw]]).decode
 
@@ -69,6 +71,25 @@ def _parse_arrays(texts: Sequence[str]) -> Sequence[Items]:
         return _decode_arrays(f"[{','.join(texts)}]")
     except msgspec.DecodeError:  # a key with half of a surrogate pair
         return [[msgspec.Raw(item) for item in parse_items(text.encode())] for text in texts]
+
+
+def take_keys(keys: pa.Table, places: Places) -> pa.Table:
+    """Return the rows at these places of a keys table, or of some of its columns, each column in one chunk.
+
+    Arrow's function first copies all rows of a table with several chunks, as that of a large transaction is.
+    """
+    chunks = keys.to_batches()
+    if len(chunks) < 2:
+        return keys.combine_chunks().take(pa.array(places))
+    begins = np.cumsum([0, *(chunk.num_rows for chunk in chunks[:-1])])
+    # A few chunks: numbers of 16 bits are sorted in one pass.
+    numbers = (np.searchsorted(begins, places, side="right") - 1).astype(np.uint16)
+    order = np.argsort(numbers, kind="stable")
+    of_chunks = np.split(places[order], np.searchsorted(numbers[order], np.arange(1, len(chunks))))
+    taken = [chunk.take(pa.array(own - begin)) for chunk, own, begin in zip(chunks, of_chunks, begins, strict=True)]
+    original = np.empty_like(order)
+    original[order] = np.arange(len(order))
+    return pa.Table.from_batches(taken).combine_chunks().take(pa.array(original))
 
 
 def write_keys(sink: str | pa.NativeFile, schema: pa.Schema, parts: Iterable[pa.Table]) -> None:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from connector.encoding.lines.key_digest import hash_keys
-from connector.encoding.lines.key_tables import KEY, part_name
+from connector.encoding.lines.key_tables import KEY, part_name, take_keys
 from connector.encoding.search.document_keys import Key, parse_key
 from connector.model.binding import Updates
 
@@ -62,9 +62,9 @@ class Keys:
 
     def __init__(self, table: pa.Table, updates: Updates) -> None:
         self.updates = updates
-        self._texts = table[KEY]
-        self._columns: list[pa.ChunkedArray] = [table[part_name(part)] for part in updates.parts]
-        self.types: list[pa.DataType] = [column.type for column in self._columns]
+        self._texts = table.select([KEY])
+        self._values = table.select([*map(part_name, updates.parts)])
+        self.types: list[pa.DataType] = self._values.schema.types
         hashes = np.concatenate([np.empty(0, np.uint64), *map(hash_keys, self._slices())])
         order = np.argsort(hashes, kind="stable")
         self._hashes = hashes[order]
@@ -94,13 +94,13 @@ class Keys:
 
     def match_documents(self, indices: Indices, documents: Sequence[Key]) -> npt.NDArray[np.bool_]:
         """Return which keys, by their indices, are equal to the keys of these documents."""
-        texts = self._texts.take(pa.array(indices)).to_pylist()
+        texts = take_keys(self._texts, indices)[KEY].to_pylist()
         pairs = zip(texts, documents, strict=True)
         return np.fromiter((parse_key(text) == document for text, document in pairs), np.bool_, len(indices))
 
     def may_be_within(self, bounds: Sequence[Bounds]) -> bool:
         """Return whether a row group with these bounds of the key columns may have one of the keys."""
-        columns = list(zip(bounds, self._columns, strict=True))
+        columns = list(zip(bounds, self._values.columns, strict=True))
         if not len(self) or not all(bound.overlap(column) for bound, column in columns):
             return False
         return len(self) > _COMPARED or any(
@@ -109,8 +109,8 @@ class Keys:
         )
 
     def _slices(self) -> Iterator[list[pa.Array]]:
-        for begin in range(0, len(self._texts), _AT_ONCE):
-            yield [_comparable(column.slice(begin, _AT_ONCE).combine_chunks()) for column in self._columns]
+        for begin in range(0, self._values.num_rows, _AT_ONCE):
+            yield [*map(_comparable, self._values.slice(begin, _AT_ONCE).columns)]
 
     def _find(self, columns: Sequence[pa.Array]) -> tuple[Indices, Indices]:
         values = [*map(_comparable, columns)]
@@ -124,8 +124,8 @@ class Keys:
         nth = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
         indices: Indices = self._indices[np.repeat(begins, counts) + nth].astype(np.int64)
         is_equal = np.ones(len(rows), np.bool_)
-        for column, of_keys in zip(values, self._columns, strict=True):
-            is_equal &= _are_equal(column.take(pa.array(rows)), _comparable(of_keys.take(pa.array(indices))))
+        for column, of_keys in zip(values, take_keys(self._values, indices).columns, strict=True):
+            is_equal &= _are_equal(column.take(pa.array(rows)), _comparable(of_keys))
         return rows[is_equal], indices[is_equal]
 
 
