@@ -349,6 +349,15 @@ def test_a_file_without_field_ids_is_refused(tmp_path: Path) -> None:
         SearchedTable(tmp_path, [LongType()]).find([whole(f"file://{tmp_path}/0.parquet")], ["[1]"])
 
 
+def test_a_key_that_its_column_cannot_hold_is_an_error_that_names_the_file(tmp_path: Path) -> None:
+    table = SearchedTable(tmp_path, [TimestamptzType()])
+    key = '["1970-01-01T00:00:00Z"]'
+    path = table.write([key], k0=pa.array([1], pa.timestamp("ns", "UTC")))
+
+    with pytest.raises(UserError, match=f"{path} has values that the column k0 cannot hold"):
+        table.find([whole(path)], [key])
+
+
 def test_a_missing_file_is_an_error_that_names_it(tmp_path: Path) -> None:
     with pytest.raises(RetryableError, match=r"gone\.parquet"):
         SearchedTable(tmp_path, [LongType()]).find([SearchedFile(f"file://{tmp_path}/gone.parquet", 0)], ["[1]"])

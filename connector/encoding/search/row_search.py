@@ -18,7 +18,7 @@ from connector.encoding.live_rows.deleted_rows import find_deleted_rows
 from connector.encoding.live_rows.deletion_vectors import FileId
 from connector.encoding.live_rows.lineage_columns import NO_ROW_ID, ROW_ID
 from connector.encoding.live_rows.position_deletes import Positions
-from connector.encoding.live_rows.source_rows import RowLineage
+from connector.encoding.live_rows.source_rows import RowLineage, cast_values
 from connector.encoding.parquet import data_pages
 from connector.encoding.search.document_keys import Key, MalformedDocumentError, document_key, find_malformed
 from connector.encoding.search.searched_keys import Bounds, Indices, Keys
@@ -157,7 +157,9 @@ class _Source:
     def _key_columns(self, batch: pa.RecordBatch) -> list[pa.Array]:
         arrays = {column_id(field): batch.column(index) for index, field in enumerate(batch.schema)}
         return [
-            arrays[number].cast(arrow_type) if number in arrays else self._repeat(number, batch.num_rows, arrow_type)
+            cast_values(arrays[number], pa.field(self._names[number], arrow_type), self._path)
+            if number in arrays
+            else self._repeat(number, batch.num_rows, arrow_type)
             for number, arrow_type in zip(self._key_ids, self._keys.types, strict=True)
         ]
 
