@@ -17,7 +17,7 @@ from connector.evolution.field_config import (
     fold_case,
 )
 from connector.evolution.table_change import NO_TERMS, NewColumn
-from connector.evolution.type_mapping import choose_type, is_key, is_required
+from connector.evolution.type_mapping import choose_type, is_indispensable, is_key, is_required
 from protocol.flow import Collection, Projection
 
 
@@ -72,9 +72,9 @@ class Candidate:
         """Whether the field is part of the key, by the collection or by the group-by of the binding."""
         return is_key(projection, self.collection, self.group_by)
 
-    def is_required(self, projection: Projection) -> bool:
-        """Whether the runtime needs the field: a key, or the document of standard updates."""
-        return self.is_key(projection) or (projection.ptr == "" and not self.delta_updates)
+    def is_indispensable(self, projection: Projection) -> bool:
+        """Whether the runtime needs the field's location, by the collection, the group-by and the update mode."""
+        return is_indispensable(projection, self.collection, self.group_by, delta_updates=self.delta_updates)
 
     def name(self, projection: Projection) -> str:
         """The name of the column."""
@@ -116,7 +116,7 @@ class Candidate:
         fit = self.fits.get(projection.field)
         # The smallest gets the column: False is smaller than True.
         return (
-            not self.is_required(projection),
+            not self.is_indispensable(projection),
             projection.field not in self.naming_settings,
             self.name(projection) == projection.field,  # else a user gave it this column
             projection.field not in self.former_names,
@@ -146,7 +146,7 @@ class Candidate:
             type_,
             is_required(projection),
             doc="",
-            is_indispensable=self.is_required(projection),
+            is_indispensable=self.is_indispensable(projection),
             former=former,
             is_key=projection.field in self.group_by if self.group_by else projection.ptr in self.collection.key,
         )

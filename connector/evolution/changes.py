@@ -34,7 +34,7 @@ from connector.evolution.table_change import (
     Target,
     name_identifiers,
 )
-from connector.evolution.type_mapping import choose_type, find_decimal_problem, is_key, is_required
+from connector.evolution.type_mapping import choose_type, find_decimal_problem, is_indispensable, is_key, is_required
 from connector.host.errors import UserError
 from connector.model.owner import OWNER_PROPERTY
 from connector.model.table_identifier import TableIdentifier
@@ -64,7 +64,7 @@ DEFAULT_PROPERTIES: Final = {
 
 
 def plan_columns(
-    collection: Collection, selection: FieldSelection, last: FieldSelection | None = None
+    collection: Collection, selection: FieldSelection, last: FieldSelection | None = None, *, delta_updates: bool = True
 ) -> tuple[NewColumn, ...]:
     """Plan the columns of the selected fields: keys, values, document. `last` is what the binding selected before.
 
@@ -84,6 +84,7 @@ def plan_columns(
             selection.keys,
             configs.get(field, NO_CONFIG),
             former.get(field, ""),
+            delta_updates=delta_updates,
         )
         for field in fields
     )
@@ -166,7 +167,13 @@ def find_last_bindings(last: Materialization | None) -> dict[tuple[str, ...], Ma
 
 
 def _column(
-    projection: Projection, collection: Collection, keys: tuple[str, ...], config: FieldConfig, former: str
+    projection: Projection,
+    collection: Collection,
+    keys: tuple[str, ...],
+    config: FieldConfig,
+    former: str,
+    *,
+    delta_updates: bool,
 ) -> NewColumn:
     is_of_key = is_key(projection, collection, keys)
     if problem := find_decimal_problem(projection, config, is_of_key):
@@ -186,7 +193,7 @@ def _column(
         type_,
         is_required(projection),
         doc[:MAX_DOC],
-        is_indispensable=is_of_key,
+        is_indispensable=is_indispensable(projection, collection, keys, delta_updates=delta_updates),
         former=former,
         is_key=projection.field in keys,
     )

@@ -147,7 +147,8 @@ class Limits:
                 return f", and {dependent} of the table depends on the column", remedies
             if wanted.is_indispensable and isinstance(change, SetAsideColumn):
                 return (
-                    ", to which its values cannot be converted, and a key must be in the same column for all rows",
+                    ", to which its values cannot be converted, and a key or a root document must be in the same column "
+                    "for all rows",
                     [],
                 )
         if not self.allows(type(change)):

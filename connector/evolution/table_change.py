@@ -64,7 +64,7 @@ class NewColumn:
     type: PrimitiveType
     required: bool
     doc: str
-    is_indispensable: bool  # its field is always selected, and every row has a value: a key
+    is_indispensable: bool  # its field is always selected, and all rows have their values in it
     former: str = ""  # the column's name when the binding was last applied; "" if the field was not selected then
     is_key: bool = False  # its field is selected as a part of the key
 

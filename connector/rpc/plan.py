@@ -99,6 +99,7 @@ def _targets(
                 collection,
                 binding.field_selection,
                 last.field_selection if last else None,
+                delta_updates=resource.delta_updates,
             ),
             properties=resource.additional_table_properties,
             replaces=replaces_table(last, binding.backfill, advanced.feature_flags),

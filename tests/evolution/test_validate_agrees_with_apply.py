@@ -1,3 +1,5 @@
+import re
+
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
@@ -10,6 +12,7 @@ from pyiceberg.types import (
     LongType,
     NestedField,
     StringType,
+    TimestamptzNanoType,
     TimestamptzType,
 )
 
@@ -131,3 +134,16 @@ def test_apply_accepts_every_field_that_validate_allows_and_no_other(
             continue
         # Nothing but null fits any column: validate says so whatever the field config, apply need not.
         assert config.get(field)
+
+
+def test_a_column_that_cannot_hold_the_document_of_standard_updates_is_refused_by_both() -> None:
+    bound = collection(ID, DOCUMENT)
+    nanoseconds = NestedField(2, "flow_document", TimestamptzNanoType())
+    evolution = existing(
+        Schema(NestedField(1, "id", LongType(), required=True), nanoseconds), MATERIALIZATION, SchemaEvolution.FULL
+    )
+    told = list_constraints(Candidate(bound, {}, delta_updates=False, evolution=evolution))
+    [refusal] = [each.constraint.reason for each in told if each.constraint.type is ConstraintType.INCOMPATIBLE]
+    wanted = plan_columns(bound, FieldSelection(("id",), (), "flow_document"), delta_updates=False)
+    with pytest.raises(UserError, match=re.escape(refusal)):
+        plan_changes(Found(True, evolution.table), Target(PATH, OWNER, wanted, {}, replaces=False))
