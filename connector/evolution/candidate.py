@@ -7,6 +7,7 @@ from functools import cached_property
 from pyiceberg.types import PrimitiveType
 
 from connector.evolution.arrangement_terms import ArrangementTerms, Source, find_source, name_derived_fields
+from connector.evolution.binding_settings import NO_TERMS
 from connector.evolution.columns import Evolution, Fit
 from connector.evolution.field_config import (
     CONTROL_CHARACTERS,
@@ -16,7 +17,7 @@ from connector.evolution.field_config import (
     FieldConfig,
     fold_case,
 )
-from connector.evolution.table_change import NO_TERMS, NewColumn
+from connector.evolution.table_change import NewColumn
 from connector.evolution.type_mapping import choose_type, is_indispensable, is_key, is_required
 from protocol.flow import Collection, Projection
 

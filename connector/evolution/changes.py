@@ -8,7 +8,9 @@ from pyiceberg.types import TimestamptzNanoType, TimestamptzType
 
 from connector.config.values import RETAIN_EXISTING_DATA
 from connector.evolution.altered_schema import find_usable_ids, name_kept_optional
+from connector.evolution.arrangement_changes import plan_arrangement
 from connector.evolution.arrangement_terms import ResolvedTerms, Source, resolve_terms
+from connector.evolution.binding_settings import IdentifierFields
 from connector.evolution.columns import Evolution
 from connector.evolution.field_config import (
     MAX_NAME,
@@ -32,7 +34,6 @@ from connector.evolution.table_change import (
     StartBackfill,
     TableChange,
     Target,
-    name_identifiers,
 )
 from connector.evolution.type_mapping import choose_type, find_decimal_problem, is_indispensable, is_key, is_required
 from connector.host.errors import UserError
@@ -125,8 +126,9 @@ def plan_changes(found: Found, target: Target) -> list[TableChange]:
     if target.replaces and table.owner != target.owner:
         return _plan_backfill(table, target)
     alterations = _plan_alterations(table, target)
+    has_key = target.settings.identifier_fields is IdentifierFields.KEY
     # The task or the binding was deleted and created again. The runtime does not know the keys that it stored before.
-    if target.is_new and target.has_unique_keys and table.has_snapshot and table.owner == target.owner:
+    if target.is_new and has_key and table.has_snapshot and table.owner == target.owner:
         return [*alterations, RecordExistingRows(target.path, replace(target.owner, state_key=""))]
     return alterations
 
@@ -209,7 +211,7 @@ def _plan_creation(target: Target) -> CreateTable:
         target.path,
         target.columns,
         properties,
-        target.has_unique_keys,
+        target.identifier,
         partition_by=terms.partition_by or (),
         sort_by=terms.sort_by or (),
         format_version=target.format_version,
@@ -221,7 +223,7 @@ def _resolve_terms(target: Target, sources: Sequence[Source], existing: Iterable
     not_selected = "it is not selected. Select it, or remove the term."
     others = [Source(field, field, obstacle=not_selected) for field in sorted(target.other_fields)]
     names = {*existing, *(source.column for source in sources)}
-    return resolve_terms(target.arrangement, [*sources, *others], names)
+    return resolve_terms(target.settings.arrangement, [*sources, *others], names)
 
 
 def _refuse(target: Target, reasons: Iterable[str]) -> None:
@@ -235,17 +237,17 @@ def _plan_backfill(table: ExistingTable, target: Target) -> list[TableChange]:
         raise UserError(refusal)
     if any(column.type != fixed for column, fixed in zip(target.columns, table.fixed_types, strict=False)):
         return [DropTable(target.path, table.uuid, OTHER_TYPES), _plan_creation(target)]
-    identifier = name_identifiers(target.columns, target.has_unique_keys)
-    usable = find_usable_ids(table.schema, target.columns, identifier)
+    usable = find_usable_ids(table.schema, target.columns, target.identifier)
     sources = [Source(column.field, column.name, column.type, usable.get(column.name)) for column in target.columns]
     resolved = _resolve_terms(target, sources)
     _refuse(target, resolved.problems)
-    evolution = Evolution(table, target.path, target.owner.materialization, target.schema_evolution)
-    arranged, former = evolution.plan_arrangement(resolved), table.generation_of(target.owner.materialization)
+    arranged = [*plan_arrangement(target.path, table.arrangement, resolved)]
+    former = table.generation_of(target.owner.materialization)
     # A catalog knows no partition spec of columns that are not current yet.
     if arranged and (former.is_awaited or None in resolved.column_ids.values()):
         return [DropTable(target.path, table.uuid, OTHER_ARRANGEMENT), _plan_creation(target)]
-    kept_optional = name_kept_optional(table.schema, target.columns, identifier, _find_arranged_ids(table, resolved))
+    ids = _find_arranged_ids(table, resolved)
+    kept_optional = name_kept_optional(table.schema, target.columns, target.identifier, ids)
     return [*arranged, StartBackfill(target, former, kept_optional)]
 
 
@@ -266,16 +268,7 @@ def _find_arranged_ids(table: ExistingTable, resolved: ResolvedTerms) -> set[int
 
 
 def _plan_alterations(table: ExistingTable, target: Target) -> list[TableChange]:
-    sets_sort_order = target.arrangement.sort_by is not None
-    evolution = Evolution(
-        table,
-        target.path,
-        target.owner.materialization,
-        target.schema_evolution,
-        sets_sort_order,
-        target.has_unique_keys,
-        target.had_unique_keys,
-    )
+    evolution = Evolution(table, target.path, target.owner.materialization, target.settings)
     of_fields = evolution.fit_columns(target.columns)
     fits = [*of_fields.values(), *evolution.fit_unwritten_columns(of_fields.values())]
     sources = [of_fields[column.field].find_source(column) for column in target.columns]

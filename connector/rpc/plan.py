@@ -6,11 +6,10 @@ from dataclasses import dataclass, replace
 from connector.config.endpoint_config import AdvancedOptions
 from connector.config.resource_config import ResourceConfig
 from connector.evolution import rejected_table
-from connector.evolution.arrangement_terms import ArrangementTerms
+from connector.evolution.binding_settings import BindingSettings
 from connector.evolution.changes import find_last_bindings, plan_changes, plan_columns, replaces_table
 from connector.evolution.field_config import list_selected_fields
 from connector.evolution.table_change import (
-    NO_TERMS,
     DropTable,
     ExistingTable,
     Found,
@@ -103,11 +102,8 @@ def _targets(
             ),
             properties=resource.additional_table_properties,
             replaces=replaces_table(last, binding.backfill, advanced.feature_flags),
-            has_unique_keys=not resource.delta_updates,
-            had_unique_keys=last is not None and not last.delta_updates,
+            settings=BindingSettings.of(resource, last),
             is_new=last is None,
-            schema_evolution=resource.schema_evolution,
-            arrangement=ArrangementTerms(resource.partition_terms, resource.sort_by),
             format_version=resource.format_version,
             keeps_nanoseconds=advanced.nanosecond_timestamps,
             other_fields=frozenset(projection.field for projection in collection.projections).difference(selected),
@@ -118,9 +114,7 @@ def _targets(
                 target,
                 path=rejected,
                 columns=rejected_table.COLUMNS,
-                has_unique_keys=False,
-                had_unique_keys=False,
-                arrangement=NO_TERMS,
+                settings=BindingSettings(resource.schema_evolution),
                 is_for_rejected_rows=True,
                 keeps_nanoseconds=False,
             )

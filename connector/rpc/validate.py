@@ -12,7 +12,7 @@ from connector.config.settings import parse_each, resource_path
 from connector.config.values import ALLOW_EXISTING_TABLES, RETAIN_EXISTING_DATA
 from connector.encoding.parquet.file_options import FileOptions
 from connector.evolution import rejected_table
-from connector.evolution.arrangement_terms import ArrangementTerms
+from connector.evolution.binding_settings import BindingSettings
 from connector.evolution.candidate import Candidate
 from connector.evolution.changes import find_last_bindings, name_former_columns, refuse_backfill, replaces_table
 from connector.evolution.columns import Evolution
@@ -60,6 +60,11 @@ class Proposal:
     def rejected_path(self) -> TableIdentifier | None:
         """Its table of rejected rows, if it needs one."""
         return name_rejected_table(self.path, self.resource.on_invalid)
+
+    @property
+    def settings(self) -> BindingSettings:
+        """What decides how its table may change, beside its columns."""
+        return BindingSettings.of(self.resource, self.last)
 
     @property
     def replaces_table(self) -> bool:
@@ -127,7 +132,7 @@ def _answer(proposal: Proposal, all_found: Mapping[TableIdentifier, Found | User
         proposal.binding.group_by,
         name_former_columns(proposal.last.field_selection if proposal.last else None),
         one_line_names=proposal.is_in_glue,
-        arrangement=ArrangementTerms(proposal.resource.partition_terms, proposal.resource.sort_by),
+        arrangement=proposal.settings.arrangement,
     )
     if wrong := [
         *_refusals(proposal, found),
@@ -149,15 +154,7 @@ def _evolution(proposal: Proposal, found: Found) -> Evolution | None:
     """How the existing table constrains the fields. A table that is about to be replaced does not."""
     if found.table is None or proposal.replaces_table:
         return None
-    return Evolution(
-        found.table,
-        proposal.path,
-        proposal.materialization,
-        proposal.resource.schema_evolution,
-        sets_sort_order=proposal.resource.sort_by is not None,
-        has_unique_keys=not proposal.resource.delta_updates,
-        had_unique_keys=proposal.last is not None and not proposal.last.delta_updates,
-    )
+    return Evolution(found.table, proposal.path, proposal.materialization, proposal.settings)
 
 
 def _rejected_table_refusals(
