@@ -13,9 +13,9 @@ from connector.evolution.field_config import (
     CONTROL_CHARACTERS,
     MAX_NAME,
     NO_CONFIG,
-    RESERVED_NAMES,
     FieldConfig,
     fold_case,
+    is_reserved,
 )
 from connector.evolution.table_change import NewColumn
 from connector.evolution.type_mapping import choose_type, is_indispensable, is_key, is_required
@@ -88,10 +88,8 @@ class Candidate:
         return is_valid and not self.is_reserved(projection)
 
     def is_reserved(self, projection: Projection) -> bool:
-        """Whether Iceberg reserves the field's name. A column that the table already has is not refused."""
-        name = self.name(projection)
-        has_column = self.evolution is not None and name in self.evolution.table.schema.column_names
-        return name in RESERVED_NAMES and not has_column
+        """Whether Iceberg reserves the name of the field's column."""
+        return is_reserved(self.name(projection), self.evolution.table.schema if self.evolution else None)
 
     @property
     def name_rule(self) -> str:

@@ -16,7 +16,9 @@ from connector.evolution.field_config import (
     MAX_NAME,
     NO_CONFIG,
     FieldConfig,
+    explain_reserved,
     fold_case,
+    is_reserved,
     list_selected_fields,
     name_columns,
     parse_field_configs,
@@ -120,6 +122,8 @@ def plan_changes(found: Found, target: Target) -> list[TableChange]:
     be. Raises UserError if a change is refused.
     """
     table, target = found.table, _fit_version(target, found.table)
+    reserved = (column for column in target.columns if is_reserved(column.name, table.schema if table else None))
+    _refuse(target, (f"field {column.field!r}: {explain_reserved(column.name)}" for column in reserved))
     if table is None:
         namespace = [] if found.namespace_exists else [CreateNamespace(target.path[0])]
         return [*namespace, _plan_creation(target)]
