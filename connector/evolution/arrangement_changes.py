@@ -1,9 +1,12 @@
 """The changes of a table's partition spec and of its sort order, as values. They apply to new data files only."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import astuple, dataclass
 from typing import TypeAlias
 
 from connector.config.terms import SortTerm, Term
+from connector.evolution.arrangement_terms import ResolvedTerms
+from connector.model.binding import Arrangement
 from connector.model.table_identifier import TableIdentifier
 
 
@@ -38,3 +41,21 @@ class SetSortOrder:
 
 
 ArrangementChange: TypeAlias = SetPartitionSpec | SetSortOrder
+
+
+def plan_arrangement(
+    path: TableIdentifier, current: Arrangement, resolved: ResolvedTerms
+) -> Iterator[ArrangementChange]:
+    """Plan the partition spec and the sort order, where they are not the table's current ones already."""
+    terms, ids = resolved.terms, resolved.column_ids
+    if terms.partition_by is not None:
+        wanted = [(ids[term.name], term.full_transform) for term in terms.partition_by]
+        if wanted != [(field.source_id, field.transform) for field in current.partition]:
+            yield SetPartitionSpec(path, terms.partition_by)
+    if terms.sort_by is not None:
+        order = [
+            (ids[each.term.name], each.term.full_transform, each.is_descending, each.nulls_first)
+            for each in terms.sort_by
+        ]
+        if order != [astuple(field) for field in current.sort]:
+            yield SetSortOrder(path, terms.sort_by)

@@ -7,17 +7,18 @@ from functools import cached_property
 from pyiceberg.types import PrimitiveType
 
 from connector.evolution.arrangement_terms import ArrangementTerms, Source, find_source, name_derived_fields
+from connector.evolution.binding_settings import NO_TERMS
 from connector.evolution.columns import Evolution, Fit
 from connector.evolution.field_config import (
     CONTROL_CHARACTERS,
     MAX_NAME,
     NO_CONFIG,
-    RESERVED_NAMES,
     FieldConfig,
     fold_case,
+    is_reserved,
 )
-from connector.evolution.table_change import NO_TERMS, NewColumn
-from connector.evolution.type_mapping import choose_type, is_key, is_required
+from connector.evolution.table_change import NewColumn
+from connector.evolution.type_mapping import choose_type, is_indispensable, is_key, is_required
 from protocol.flow import Collection, Projection
 
 
@@ -72,9 +73,9 @@ class Candidate:
         """Whether the field is part of the key, by the collection or by the group-by of the binding."""
         return is_key(projection, self.collection, self.group_by)
 
-    def is_required(self, projection: Projection) -> bool:
-        """Whether the runtime needs the field: a key, or the document of standard updates."""
-        return self.is_key(projection) or (projection.ptr == "" and not self.delta_updates)
+    def is_indispensable(self, projection: Projection) -> bool:
+        """Whether the runtime needs the field's location, by the collection, the group-by and the update mode."""
+        return is_indispensable(projection, self.collection, self.group_by, delta_updates=self.delta_updates)
 
     def name(self, projection: Projection) -> str:
         """The name of the column."""
@@ -87,10 +88,8 @@ class Candidate:
         return is_valid and not self.is_reserved(projection)
 
     def is_reserved(self, projection: Projection) -> bool:
-        """Whether Iceberg reserves the field's name. A column that the table already has is not refused."""
-        name = self.name(projection)
-        has_column = self.evolution is not None and name in self.evolution.table.schema.column_names
-        return name in RESERVED_NAMES and not has_column
+        """Whether Iceberg reserves the name of the field's column."""
+        return is_reserved(self.name(projection), self.evolution.table.schema if self.evolution else None)
 
     @property
     def name_rule(self) -> str:
@@ -116,7 +115,7 @@ class Candidate:
         fit = self.fits.get(projection.field)
         # The smallest gets the column: False is smaller than True.
         return (
-            not self.is_required(projection),
+            not self.is_indispensable(projection),
             projection.field not in self.naming_settings,
             self.name(projection) == projection.field,  # else a user gave it this column
             projection.field not in self.former_names,
@@ -146,7 +145,7 @@ class Candidate:
             type_,
             is_required(projection),
             doc="",
-            is_indispensable=self.is_required(projection),
+            is_indispensable=self.is_indispensable(projection),
             former=former,
             is_key=projection.field in self.group_by if self.group_by else projection.ptr in self.collection.key,
         )

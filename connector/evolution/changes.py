@@ -8,13 +8,17 @@ from pyiceberg.types import TimestamptzNanoType, TimestamptzType
 
 from connector.config.values import RETAIN_EXISTING_DATA
 from connector.evolution.altered_schema import find_usable_ids, name_kept_optional
+from connector.evolution.arrangement_changes import plan_arrangement
 from connector.evolution.arrangement_terms import ResolvedTerms, Source, resolve_terms
+from connector.evolution.binding_settings import IdentifierFields
 from connector.evolution.columns import Evolution
 from connector.evolution.field_config import (
     MAX_NAME,
     NO_CONFIG,
     FieldConfig,
+    explain_reserved,
     fold_case,
+    is_reserved,
     list_selected_fields,
     name_columns,
     parse_field_configs,
@@ -32,9 +36,8 @@ from connector.evolution.table_change import (
     StartBackfill,
     TableChange,
     Target,
-    name_identifiers,
 )
-from connector.evolution.type_mapping import choose_type, find_decimal_problem, is_key, is_required
+from connector.evolution.type_mapping import choose_type, find_decimal_problem, is_indispensable, is_key, is_required
 from connector.host.errors import UserError
 from connector.model.owner import OWNER_PROPERTY
 from connector.model.table_identifier import TableIdentifier
@@ -64,7 +67,7 @@ DEFAULT_PROPERTIES: Final = {
 
 
 def plan_columns(
-    collection: Collection, selection: FieldSelection, last: FieldSelection | None = None
+    collection: Collection, selection: FieldSelection, last: FieldSelection | None = None, *, delta_updates: bool = True
 ) -> tuple[NewColumn, ...]:
     """Plan the columns of the selected fields: keys, values, document. `last` is what the binding selected before.
 
@@ -84,6 +87,7 @@ def plan_columns(
             selection.keys,
             configs.get(field, NO_CONFIG),
             former.get(field, ""),
+            delta_updates=delta_updates,
         )
         for field in fields
     )
@@ -118,14 +122,17 @@ def plan_changes(found: Found, target: Target) -> list[TableChange]:
     be. Raises UserError if a change is refused.
     """
     table, target = found.table, _fit_version(target, found.table)
+    reserved = (column for column in target.columns if is_reserved(column.name, table.schema if table else None))
+    _refuse(target, (f"field {column.field!r}: {explain_reserved(column.name)}" for column in reserved))
     if table is None:
         namespace = [] if found.namespace_exists else [CreateNamespace(target.path[0])]
         return [*namespace, _plan_creation(target)]
     if target.replaces and table.owner != target.owner:
         return _plan_backfill(table, target)
     alterations = _plan_alterations(table, target)
+    has_key = target.settings.identifier_fields is IdentifierFields.KEY
     # The task or the binding was deleted and created again. The runtime does not know the keys that it stored before.
-    if target.is_new and target.has_unique_keys and table.has_snapshot and table.owner == target.owner:
+    if target.is_new and has_key and table.has_snapshot and table.owner == target.owner:
         return [*alterations, RecordExistingRows(target.path, replace(target.owner, state_key=""))]
     return alterations
 
@@ -166,7 +173,13 @@ def find_last_bindings(last: Materialization | None) -> dict[tuple[str, ...], Ma
 
 
 def _column(
-    projection: Projection, collection: Collection, keys: tuple[str, ...], config: FieldConfig, former: str
+    projection: Projection,
+    collection: Collection,
+    keys: tuple[str, ...],
+    config: FieldConfig,
+    former: str,
+    *,
+    delta_updates: bool,
 ) -> NewColumn:
     is_of_key = is_key(projection, collection, keys)
     if problem := find_decimal_problem(projection, config, is_of_key):
@@ -186,7 +199,7 @@ def _column(
         type_,
         is_required(projection),
         doc[:MAX_DOC],
-        is_indispensable=is_of_key,
+        is_indispensable=is_indispensable(projection, collection, keys, delta_updates=delta_updates),
         former=former,
         is_key=projection.field in keys,
     )
@@ -202,7 +215,7 @@ def _plan_creation(target: Target) -> CreateTable:
         target.path,
         target.columns,
         properties,
-        target.has_unique_keys,
+        target.identifier,
         partition_by=terms.partition_by or (),
         sort_by=terms.sort_by or (),
         format_version=target.format_version,
@@ -214,7 +227,7 @@ def _resolve_terms(target: Target, sources: Sequence[Source], existing: Iterable
     not_selected = "it is not selected. Select it, or remove the term."
     others = [Source(field, field, obstacle=not_selected) for field in sorted(target.other_fields)]
     names = {*existing, *(source.column for source in sources)}
-    return resolve_terms(target.arrangement, [*sources, *others], names)
+    return resolve_terms(target.settings.arrangement, [*sources, *others], names)
 
 
 def _refuse(target: Target, reasons: Iterable[str]) -> None:
@@ -228,17 +241,17 @@ def _plan_backfill(table: ExistingTable, target: Target) -> list[TableChange]:
         raise UserError(refusal)
     if any(column.type != fixed for column, fixed in zip(target.columns, table.fixed_types, strict=False)):
         return [DropTable(target.path, table.uuid, OTHER_TYPES), _plan_creation(target)]
-    identifier = name_identifiers(target.columns, target.has_unique_keys)
-    usable = find_usable_ids(table.schema, target.columns, identifier)
+    usable = find_usable_ids(table.schema, target.columns, target.identifier)
     sources = [Source(column.field, column.name, column.type, usable.get(column.name)) for column in target.columns]
     resolved = _resolve_terms(target, sources)
     _refuse(target, resolved.problems)
-    evolution = Evolution(table, target.path, target.owner.materialization, target.schema_evolution)
-    arranged, former = evolution.plan_arrangement(resolved), table.generation_of(target.owner.materialization)
+    arranged = [*plan_arrangement(target.path, table.arrangement, resolved)]
+    former = table.generation_of(target.owner.materialization)
     # A catalog knows no partition spec of columns that are not current yet.
     if arranged and (former.is_awaited or None in resolved.column_ids.values()):
         return [DropTable(target.path, table.uuid, OTHER_ARRANGEMENT), _plan_creation(target)]
-    kept_optional = name_kept_optional(table.schema, target.columns, identifier, _find_arranged_ids(table, resolved))
+    ids = _find_arranged_ids(table, resolved)
+    kept_optional = name_kept_optional(table.schema, target.columns, target.identifier, ids)
     return [*arranged, StartBackfill(target, former, kept_optional)]
 
 
@@ -259,16 +272,7 @@ def _find_arranged_ids(table: ExistingTable, resolved: ResolvedTerms) -> set[int
 
 
 def _plan_alterations(table: ExistingTable, target: Target) -> list[TableChange]:
-    sets_sort_order = target.arrangement.sort_by is not None
-    evolution = Evolution(
-        table,
-        target.path,
-        target.owner.materialization,
-        target.schema_evolution,
-        sets_sort_order,
-        target.has_unique_keys,
-        target.had_unique_keys,
-    )
+    evolution = Evolution(table, target.path, target.owner.materialization, target.settings)
     of_fields = evolution.fit_columns(target.columns)
     fits = [*of_fields.values(), *evolution.fit_unwritten_columns(of_fields.values())]
     sources = [of_fields[column.field].find_source(column) for column in target.columns]

@@ -4,7 +4,7 @@ Validate reports these values, and apply performs the same values: so the two ca
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, count
 from typing import Final
@@ -12,10 +12,10 @@ from typing import Final
 from pyiceberg.schema import Schema
 from pyiceberg.types import DecimalType, NestedField
 
-from connector.config.values import SchemaEvolution
 from connector.evolution.altered_schema import alter_schema
-from connector.evolution.arrangement_changes import ArrangementChange, SetPartitionSpec, SetSortOrder
+from connector.evolution.arrangement_changes import ArrangementChange, plan_arrangement
 from connector.evolution.arrangement_terms import ResolvedTerms, Source
+from connector.evolution.binding_settings import DEFAULT_SETTINGS, BindingSettings
 from connector.evolution.field_config import MAX_NAME, fold_case, match_columns
 from connector.evolution.refusals import Limits
 from connector.evolution.table_change import (
@@ -98,27 +98,17 @@ class Fit:
 
 @dataclass(frozen=True)
 class Evolution:
-    """An existing table, and how much a materialization may change it."""
+    """An existing table, and how a binding may change it."""
 
     table: ExistingTable
     path: TableIdentifier
     materialization: str
-    mode: SchemaEvolution
-    sets_sort_order: bool = False  # the binding has its own sort order, so the table's one prevents no change
-    has_unique_keys: bool = False  # the binding has standard updates
-    had_unique_keys: bool = False  # when it was applied last
+    settings: BindingSettings = DEFAULT_SETTINGS
 
     @cached_property
     def limits(self) -> Limits:
         """The limits that refuse changes of this table."""
-        return Limits(
-            self.table,
-            self.materialization,
-            self.mode,
-            self.sets_sort_order,
-            self.has_unique_keys,
-            self.had_unique_keys,
-        )
+        return Limits(self.table, self.materialization, self.settings)
 
     def fit_columns(self, wanted: Sequence[NewColumn]) -> dict[str, Fit]:
         """Find a fit for every wanted column. Keys are fields."""
@@ -153,26 +143,13 @@ class Evolution:
         """Plan the identifier fields, where they follow the binding and are not the table's current ones already."""
         if not self.limits.sets_identifier_fields:
             return []
-        names = name_identifiers((fits[each.field].predict(each) for each in wanted), self.has_unique_keys)
+        names = name_identifiers((fits[each.field].predict(each) for each in wanted), self.settings.identifier_fields)
         ids = {fit.column.field_id for fit in fits.values() if fit.column and fit.column.name in names}
         return [] if ids == {*self.table.schema.identifier_field_ids} else [SetIdentifierFields(self.path, names)]
 
     def plan_arrangement(self, resolved: ResolvedTerms) -> list[ArrangementChange]:
         """Plan the partition spec and the sort order, where they are not the table's current ones already."""
-        terms, ids, current = resolved.terms, resolved.column_ids, self.table.arrangement
-        changes: list[ArrangementChange] = []
-        if terms.partition_by is not None:
-            wanted = [(ids[term.name], term.full_transform) for term in terms.partition_by]
-            if wanted != [(field.source_id, field.transform) for field in current.partition]:
-                changes.append(SetPartitionSpec(self.path, terms.partition_by))
-        if terms.sort_by is not None:
-            order = [
-                (ids[each.term.name], each.term.full_transform, each.is_descending, each.nulls_first)
-                for each in terms.sort_by
-            ]
-            if order != [astuple(field) for field in current.sort]:
-                changes.append(SetSortOrder(self.path, terms.sort_by))
-        return changes
+        return list(plan_arrangement(self.path, self.table.arrangement, resolved))
 
     def refuse_arrangement(self, changes: Iterable[ArrangementChange]) -> list[str]:
         """Say why these changes are refused, a sentence each."""

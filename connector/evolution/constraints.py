@@ -81,7 +81,7 @@ def _explain_required(candidate: Candidate, projection: Projection, fit: Fit) ->
     assert fit.column is not None
     assert candidate.evolution is not None
     kept = ""
-    if candidate.is_required(projection):
+    if candidate.is_indispensable(projection):
         kept = "The table needs this field, and has a column for it: it must stay selected."
     elif naming := explain_naming(candidate, projection):
         kept = naming
@@ -132,7 +132,7 @@ def find_problems(candidate: Candidate) -> list[str]:
         and projection.inference.default is None
         and not is_required(projection)
     ]
-    required = dict.fromkeys(projection.ptr for projection in projections if candidate.is_required(projection))
+    required = dict.fromkeys(projection.ptr for projection in projections if candidate.is_indispensable(projection))
     reserved = ", ".join(sorted(RESERVED_NAMES))
     nameless = [
         f"location {ptr or '(the root document)'} must be materialized, but none of its fields has a valid column "
@@ -199,7 +199,7 @@ def _find_arrangement_problems(candidate: Candidate) -> list[str]:
     columns = {
         candidate.name(projection)
         for projection in projections
-        if candidate.is_required(projection) or projection.field in candidate.naming_settings
+        if candidate.is_indispensable(projection) or projection.field in candidate.naming_settings
     }
     if evolution:
         columns |= {column.name for column in evolution.table.schema.fields}

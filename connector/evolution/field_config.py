@@ -80,6 +80,19 @@ def _parse_decimal(setting: Json) -> DecimalType | None:
     return None
 
 
+def is_reserved(name: str, schema: Schema | None) -> bool:
+    """Whether Iceberg reserves the name of a column. A column that the table has already is not refused."""
+    return name in RESERVED_NAMES and (schema is None or name not in schema.column_names)
+
+
+def explain_reserved(name: str) -> str:
+    """Say why a column may not have a name that Iceberg reserves, and what to do."""
+    return (
+        f"Iceberg reserves the name {name!r}, and Spark reads no table with such a column: "
+        'give the field another column with {"column": "…"} in its field config.'
+    )
+
+
 def fold_case(name: str) -> str:
     """Return the name in the form in which Java compares names that may differ in case. If two columns of a table have
     the same form, Spark cannot read the table.

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from connector.evolution.candidate import Candidate
-from connector.evolution.field_config import fold_case
+from connector.evolution.field_config import explain_reserved, fold_case
 from connector.evolution.type_mapping import is_numeric_string, list_types_besides_null
 from protocol.flow import Constraint, ConstraintType, Projection
 
@@ -22,10 +22,7 @@ def _has_lost_its_column(candidate: Candidate, projection: Projection) -> str:
 
 def _has_no_name(candidate: Candidate, projection: Projection) -> str:
     if candidate.is_reserved(projection):
-        return (
-            f"Iceberg reserves the name {candidate.name(projection)!r}, and Spark reads no table with such a column: "
-            'give the field another column with {"column": "…"} in its field config.'
-        )
+        return explain_reserved(candidate.name(projection))
     return f'A column\'s name has {candidate.name_rule}: give it one with {{"column": "…"}} in the field config.'
 
 

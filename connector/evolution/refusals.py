@@ -9,6 +9,7 @@ from pyiceberg.types import DecimalType, DoubleType, LongType, NestedField, Stri
 from connector.config.values import SchemaEvolution
 from connector.evolution.arrangement_changes import ArrangementChange, SetPartitionSpec, SetSortOrder
 from connector.evolution.arrangement_terms import PARTITION_BY, SORT_BY
+from connector.evolution.binding_settings import BindingSettings, IdentifierFields
 from connector.evolution.field_config import COLUMN_SETTING, DECIMAL_SETTING
 from connector.evolution.table_change import (
     AddColumn,
@@ -53,30 +54,32 @@ _KEPT: Final[Mapping[type[ArrangementChange], tuple[str, str]]] = {
 
 @dataclass(frozen=True)
 class Limits:
-    """How far a materialization may change an existing table."""
+    """How far a binding of a materialization may change an existing table."""
 
     table: ExistingTable
     materialization: str
-    mode: SchemaEvolution
-    sets_sort_order: bool = False
-    has_unique_keys: bool = False
-    had_unique_keys: bool = False
+    settings: BindingSettings
+
+    @property
+    def _mode(self) -> SchemaEvolution:
+        return self.settings.schema_evolution
 
     @property
     def sets_identifier_fields(self) -> bool:
         """Whether the table's identifier fields follow the binding. Those of before prevent no change then."""
-        return self.table.is_of(self.materialization) and (self.has_unique_keys or self.had_unique_keys)
+        is_kept = self.settings.identifier_fields is IdentifierFields.KEPT
+        return self.table.is_of(self.materialization) and not is_kept
 
     def allows(self, change: type[Alteration]) -> bool:
         """Whether the mode of schema evolution allows a change of this kind."""
-        return change in ALLOWED[self.mode]
+        return change in ALLOWED[self._mode]
 
     def refuse(self, change: ColumnChange, wanted: NewColumn, column: NestedField | None) -> str:
         """Say why a change that a field needs is refused; "" if it is allowed."""
         match change:
             case AddColumn() if not self.allows(AddColumn):
                 return (
-                    f"Field {wanted.field!r} has no column in the table, and schema_evolution is {self.mode}: "
+                    f"Field {wanted.field!r} has no column in the table, and schema_evolution is {self._mode}: "
                     f"set it to {SchemaEvolution.ADD_COLUMNS}, or add a column {wanted.name!r} of type {wanted.type}."
                 )
             case RenameColumn(_, name, new_name) if not self.allows(RenameColumn):
@@ -110,7 +113,7 @@ class Limits:
             return ""
         setting, kept = _KEPT[type(change)]
         return (
-            f"{setting} differs from the table's {kept}, and schema_evolution is {self.mode}: set it to "
+            f"{setting} differs from the table's {kept}, and schema_evolution is {self._mode}: set it to "
             f"{SchemaEvolution.FULL}, which changes the {kept} for new rows, or remove {setting}, so that the table "
             "keeps its own."
         )
@@ -147,7 +150,8 @@ class Limits:
                 return f", and {dependent} of the table depends on the column", remedies
             if wanted.is_indispensable and isinstance(change, SetAsideColumn):
                 return (
-                    ", to which its values cannot be converted, and a key must be in the same column for all rows",
+                    ", to which its values cannot be converted, and a key or a root document must be in the same "
+                    "column for all rows",
                     [],
                 )
         if not self.allows(type(change)):
@@ -158,7 +162,8 @@ class Limits:
         """Find what prevents the change of a column's type; "" if nothing does."""
         if pinned := self.table.pinned.get(column_id):
             return pinned
-        is_key = self.sets_identifier_fields and self.has_unique_keys and wanted.is_key
+        has_key = self.sets_identifier_fields and self.settings.identifier_fields is IdentifierFields.KEY
+        is_key = has_key and wanted.is_key
         if column_id in self.table.schema.identifier_field_ids and (is_key or not self.sets_identifier_fields):
             return "an identifier field"
         # Its converted values do not tell the keys of older rows apart: 7 becomes "7". So it is kept, also if the table
@@ -166,7 +171,7 @@ class Limits:
         if is_key:
             return "the key"
         is_sorted = any(field.source_id == column_id for field in self.table.arrangement.sort)
-        return _SORT_ORDER if is_sorted and not self.sets_sort_order else ""
+        return _SORT_ORDER if is_sorted and self.settings.arrangement.sort_by is None else ""
 
 
 def _decimal_config(column_type: DecimalType) -> str:

@@ -8,15 +8,14 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, FloatType, IcebergType, PrimitiveType
 
 from connector.config.terms import SortTerm, Term
-from connector.config.values import FORMAT_VERSIONS, SchemaEvolution
+from connector.config.values import FORMAT_VERSIONS
 from connector.evolution.arrangement_changes import ArrangementChange
-from connector.evolution.arrangement_terms import ArrangementTerms
+from connector.evolution.binding_settings import DEFAULT_SETTINGS, BindingSettings, IdentifierFields
 from connector.model.binding import PLAIN, Arrangement
 from connector.model.owner import Owner
 from connector.model.table_identifier import Generation, TableIdentifier
 
 COMPACTION_PROPERTY: Final = "flow.compaction.enabled"
-NO_TERMS: Final = ArrangementTerms()
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ class NewColumn:
     type: PrimitiveType
     required: bool
     doc: str
-    is_indispensable: bool  # its field is always selected, and every row has a value: a key
+    is_indispensable: bool  # its field is always selected, and all rows have their values in it
     former: str = ""  # the column's name when the binding was last applied; "" if the field was not selected then
     is_key: bool = False  # its field is selected as a part of the key
 
@@ -86,11 +85,8 @@ class Target:
     columns: tuple[NewColumn, ...]
     properties: Mapping[str, str]
     replaces: bool
-    has_unique_keys: bool = False  # the binding has standard updates
-    had_unique_keys: bool = False  # when it was applied last
+    settings: BindingSettings = DEFAULT_SETTINGS
     is_new: bool = False  # the task had no such binding before
-    schema_evolution: SchemaEvolution = SchemaEvolution.FULL
-    arrangement: ArrangementTerms = NO_TERMS
     other_fields: frozenset[str] = frozenset()  # of the collection, which the binding does not select
     is_for_rejected_rows: bool = False
     format_version: int = FORMAT_VERSIONS[0]  # of the table, if it is created
@@ -100,6 +96,11 @@ class Target:
     def table(self) -> str:
         """The name for errors: namespace.table."""
         return ".".join(self.path)
+
+    @property
+    def identifier(self) -> tuple[str, ...]:
+        """The names of the columns that identify a row of a new table."""
+        return name_identifiers(self.columns, self.settings.identifier_fields)
 
 
 @dataclass(frozen=True)
@@ -111,13 +112,13 @@ class CreateNamespace:
         return f"create namespace {self.namespace}"
 
 
-def name_identifiers(columns: Iterable[NewColumn], has_unique_keys: bool) -> tuple[str, ...]:
+def name_identifiers(columns: Iterable[NewColumn], identifier_fields: IdentifierFields) -> tuple[str, ...]:
     """The names of the columns that identify a row, as Iceberg's identifier fields.
 
     There are none if a part of the key cannot be one: the other parts do not identify a row.
     """
     keys = [column for column in columns if column.is_key]
-    identify = has_unique_keys and all(column.may_identify for column in keys)
+    identify = identifier_fields is IdentifierFields.KEY and all(column.may_identify for column in keys)
     return tuple(column.name for column in keys) if identify else ()
 
 
@@ -126,15 +127,10 @@ class CreateTable:
     path: TableIdentifier
     columns: tuple[NewColumn, ...]
     properties: Mapping[str, str]
-    has_unique_keys: bool = False  # the key columns identify a row
+    identifier: tuple[str, ...] = ()  # the names of the columns that identify a row
     partition_by: tuple[Term, ...] = ()  # with the names of columns
     sort_by: tuple[SortTerm, ...] = ()
     format_version: int = FORMAT_VERSIONS[0]
-
-    @property
-    def identifier(self) -> tuple[str, ...]:
-        """The names of the columns that identify a row."""
-        return name_identifiers(self.columns, self.has_unique_keys)
 
     @property
     def description(self) -> str:
@@ -175,17 +171,12 @@ class StartBackfill:
     kept_optional: frozenset[str] = field(default=frozenset(), compare=False)  # columns, if their fields are required
 
     @property
-    def identifier(self) -> tuple[str, ...]:
-        """The names of the columns that identify a row."""
-        return name_identifiers(self.target.columns, self.target.has_unique_keys)
-
-    @property
     def description(self) -> str:
         wanted = (
             replace(each, required=each.required and each.name not in self.kept_optional)
             for each in self.target.columns
         )
-        columns = _describe_columns(wanted, self.identifier)
+        columns = _describe_columns(wanted, self.target.identifier)
         if self.target.is_for_rejected_rows:
             return f"delete all rows of table {self.target.table} for a backfill"
         return (

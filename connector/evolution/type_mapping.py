@@ -79,6 +79,13 @@ def is_key(projection: Projection, collection: Collection, keys: tuple[str, ...]
     return projection.ptr in collection.key or projection.field in keys
 
 
+def is_indispensable(
+    projection: Projection, collection: Collection, keys: tuple[str, ...], *, delta_updates: bool
+) -> bool:
+    """Whether the runtime needs the location: it is part of the key, or the root document of standard updates."""
+    return is_key(projection, collection, keys) or (projection.ptr == "" and not delta_updates)
+
+
 def tells_keys_apart(projection: Projection, column_type: PrimitiveType) -> bool:
     """Whether different values of a key's location always have different values in its column.
 

@@ -9,7 +9,6 @@ from connector.checks.endpoint import OpenedEndpoint, open_endpoint
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.settings import parse
 from connector.encoding.rewriting.converted_files import Rewrite
-from connector.evolution.changes import plan_changes
 from connector.evolution.table_change import DropTable, Found, StartBackfill, TableChange
 from connector.host.errors import RetryableError
 from connector.host.signals import map_in_threads
@@ -20,7 +19,7 @@ from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.maintenance.remove_staged_files import remove_staged_files_after
 from connector.iceberg.tables import evolve, find_all
 from connector.model.state import encode_removed
-from connector.rpc.plan import Plan, list_actions, plan_tables
+from connector.rpc.plan import Plan, list_actions, plan_table, plan_tables
 from connector.spark.jobs.rewrite_job import rewrite_jobs
 from protocol import request, response
 from protocol.flow import ConnectorState
@@ -85,7 +84,7 @@ def _plan_again(plan: Plan, found: Found) -> list[TableChange]:
     Raises RetryableError if other rows would be replaced than those that were planned to be: they are of a later
     publication, which this apply does not know.
     """
-    again = plan_changes(found, plan.target)
+    again = plan_table(plan.proposal, plan.target, found)
     if any(isinstance(change, DropTable | StartBackfill) and change not in plan.changes for change in again):
         raise RetryableError(
             f"Another publication of the task has replaced table {plan.target.table} or its rows since this backfill "

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from connector.config.endpoint_config import AdvancedOptions
 from connector.config.resource_config import ResourceConfig
 from connector.evolution import rejected_table
-from connector.evolution.arrangement_terms import ArrangementTerms
-from connector.evolution.changes import find_last_bindings, plan_changes, plan_columns, replaces_table
+from connector.evolution.binding_settings import BindingSettings
+from connector.evolution.changes import find_last_bindings, plan_changes, plan_columns
 from connector.evolution.field_config import list_selected_fields
 from connector.evolution.table_change import (
-    NO_TERMS,
+    CreateTable,
     DropTable,
     ExistingTable,
     Found,
@@ -21,18 +21,19 @@ from connector.evolution.table_change import (
 from connector.host.errors import UserError
 from connector.iceberg.commits import commit_errors
 from connector.model.owner import Owner
-from connector.model.rejected_rows import name_rejected_table
 from connector.model.state import StagedCommit
 from connector.model.state_reader import read_state
 from connector.model.table_identifier import TableIdentifier
+from connector.rpc.proposals import Proposal, find_property_problems, find_shared_tables
 from protocol import request
-from protocol.flow import find_collection
+from protocol.flow import MaterializationBinding, find_collection
 
 
 @dataclass(frozen=True)
 class Plan:
     """What apply does to one table."""
 
+    proposal: Proposal
     target: Target
     finished: tuple[StagedCommit, ...]  # are committed before the table is altered
     dropped: tuple[StagedCommit, ...]  # staged for a table that a backfill replaces: are never committed
@@ -58,14 +59,19 @@ def plan_tables(
     find_all: Callable[[Sequence[TableIdentifier]], Sequence[Found | UserError]],
 ) -> list[Plan]:
     """Plan every table. Raises one UserError with everything that is wrong with any of them."""
-    targets = list(_targets(message, resources, advanced))
+    proposals = list(_propose(message, resources, advanced.feature_flags))
+    requested = [
+        (proposal, target)
+        for proposal in proposals
+        for target in _make_targets(message.materialization.bindings[proposal.index], proposal, advanced)
+    ]
     staged = read_state(message.materialization.name, message.state)
-    found = find_all([target.path for target in targets])
+    found = find_all([target.path for _, target in requested])
     planned: list[Plan] = []
-    wrong: list[str] = []
-    for target, looked_up in zip(targets, found, strict=True):
+    wrong = [*find_shared_tables(proposals)]
+    for (proposal, target), looked_up in zip(requested, found, strict=True):
         try:
-            planned.append(_plan(target, looked_up, staged))
+            planned.append(_plan(proposal, target, looked_up, staged))
         except UserError as error:
             wrong.append(str(error))
     if wrong:
@@ -81,54 +87,75 @@ def list_actions(planned: Sequence[Plan]) -> list[str]:
     return [*dict.fromkeys(lines)]  # two tables may both plan their namespace, which is created once
 
 
-def _targets(
-    message: request.Apply, resources: Sequence[ResourceConfig], advanced: AdvancedOptions
-) -> Iterator[Target]:
-    """Yield what the bindings' tables, and their tables of rejected rows, should become."""
-    last_by_path = find_last_bindings(message.last_materialization)
-    materialization = message.materialization
-    for binding, resource in zip(materialization.bindings, resources, strict=True):
-        path = TableIdentifier(*binding.table)
-        last = last_by_path.get(binding.resource_path)
-        collection = find_collection(binding, materialization.linked_collections)
-        selected = list_selected_fields(binding.field_selection)
-        target = Target(
-            path=path,
-            owner=Owner(materialization.name, binding.state_key),
-            columns=plan_columns(
-                collection,
-                binding.field_selection,
-                last.field_selection if last else None,
-            ),
-            properties=resource.additional_table_properties,
-            replaces=replaces_table(last, binding.backfill, advanced.feature_flags),
-            has_unique_keys=not resource.delta_updates,
-            had_unique_keys=last is not None and not last.delta_updates,
-            is_new=last is None,
-            schema_evolution=resource.schema_evolution,
-            arrangement=ArrangementTerms(resource.partition_terms, resource.sort_by),
-            format_version=resource.format_version,
-            keeps_nanoseconds=advanced.nanosecond_timestamps,
-            other_fields=frozenset(projection.field for projection in collection.projections).difference(selected),
+def plan_table(proposal: Proposal, target: Target, found: Found) -> list[TableChange]:
+    """Plan the changes of the binding's table, or of its table of rejected rows. UserError if it may not have it."""
+    refusals = (
+        rejected_table.find_table_problems(target.path, proposal.materialization, found)
+        if target.is_for_rejected_rows
+        else proposal.refuse_table(found.table)
+    )
+    if reasons := [*refusals]:
+        raise UserError("\n".join(reasons))
+    changes = plan_changes(found, target)
+    if any(isinstance(change, CreateTable) for change in changes):
+        problems = find_property_problems(target.properties, target.format_version)
+        if lines := [f"table {target.table}: {problem}" for problem in problems]:
+            raise UserError("\n".join(lines))
+    return changes
+
+
+def _propose(message: request.Apply, resources: Sequence[ResourceConfig], flags: frozenset[str]) -> Iterator[Proposal]:
+    materialization, last = message.materialization, find_last_bindings(message.last_materialization)
+    for index, (binding, resource) in enumerate(zip(materialization.bindings, resources, strict=True)):
+        yield Proposal(
+            index,
+            materialization.name,
+            find_collection(binding, materialization.linked_collections),
+            resource,
+            TableIdentifier(*binding.table),
+            binding.backfill,
+            last.get(binding.resource_path),
+            flags,
         )
-        yield target
-        if rejected := name_rejected_table(path, resource.on_invalid):
-            yield replace(
-                target,
-                path=rejected,
-                columns=rejected_table.COLUMNS,
-                has_unique_keys=False,
-                had_unique_keys=False,
-                arrangement=NO_TERMS,
-                is_for_rejected_rows=True,
-                keeps_nanoseconds=False,
-            )
 
 
-def _plan(target: Target, found: Found | UserError, staged: Sequence[StagedCommit]) -> Plan:
+def _make_targets(binding: MaterializationBinding, proposal: Proposal, advanced: AdvancedOptions) -> Iterator[Target]:
+    """Yield what the binding's table, and its table of rejected rows, should become."""
+    resource, last = proposal.resource, proposal.last
+    fields = {projection.field for projection in proposal.collection.projections}
+    target = Target(
+        path=proposal.path,
+        owner=Owner(proposal.materialization, binding.state_key),
+        columns=plan_columns(
+            proposal.collection,
+            binding.field_selection,
+            last.field_selection if last else None,
+            delta_updates=resource.delta_updates,
+        ),
+        properties=resource.additional_table_properties,
+        replaces=proposal.replaces_table,
+        settings=proposal.settings,
+        is_new=last is None,
+        format_version=resource.format_version,
+        keeps_nanoseconds=advanced.nanosecond_timestamps,
+        other_fields=frozenset(fields.difference(list_selected_fields(binding.field_selection))),
+    )
+    yield target
+    if rejected := proposal.rejected_path:
+        yield replace(
+            target,
+            path=rejected,
+            columns=rejected_table.COLUMNS,
+            settings=BindingSettings(resource.schema_evolution),
+            is_for_rejected_rows=True,
+            keeps_nanoseconds=False,
+        )
+
+
+def _plan(proposal: Proposal, target: Target, found: Found | UserError, staged: Sequence[StagedCommit]) -> Plan:
     if isinstance(found, UserError):
         raise found
-    planned = tuple(plan_changes(found, target))
+    planned = tuple(plan_table(proposal, target, found))
     is_replaced = any(isinstance(change, DropTable | StartBackfill) for change in planned)
     materialization = target.owner.materialization
     table_uuid = None if found.table is None or is_replaced else found.table.generation_of(materialization).uuid
@@ -136,6 +163,7 @@ def _plan(target: Target, found: Found | UserError, staged: Sequence[StagedCommi
     outdated = [commit for commit in here if commit.writer.state_key != target.owner.state_key]
     _check_table([commit for commit in here if commit not in outdated], found.table)
     return Plan(
+        proposal,
         target,
         finished=tuple(commit for commit in (here if planned else outdated) if commit.table_uuid == table_uuid),
         dropped=tuple(commit for commit in outdated if commit.table_uuid != table_uuid),

@@ -12,6 +12,7 @@ from pyiceberg.types import BooleanType, DateType, LongType, PrimitiveType, Stri
 
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.settings import parse
+from connector.evolution.binding_settings import BindingSettings, IdentifierFields
 from connector.evolution.changes import plan_changes
 from connector.evolution.table_change import CreateTable, DropTable, NewColumn, StartBackfill, Target
 from connector.iceberg.catalogs.opening import open_catalog, table_location
@@ -104,13 +105,14 @@ class Backfilled:
 
     def fit(self, backfill: int, *columns: NewColumn) -> list[Any]:
         owner = Owner(TASK, f"orders.v{backfill}")
+        identifier_fields = IdentifierFields.KEY if backfill else IdentifierFields.KEPT
         target = Target(
             self._path,
             owner,
             columns,
             {},
             replaces=backfill > 0,
-            has_unique_keys=backfill > 0,
+            settings=BindingSettings(identifier_fields=identifier_fields),
             format_version=self._version,
         )
         location = table_location(self._endpoint, self._path)

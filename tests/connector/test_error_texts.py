@@ -326,7 +326,9 @@ NOT_APPLIED = {
         in_mode("add_columns", selecting(ORDERS, "qty")), table(column(2, "qty", StringType()))
     ),
     "somebody else's column": published(
-        selecting(ORDERS, "qty"), table(column(2, "qty", StringType()), owner=Owner("acme/other", "x"))
+        selecting(ORDERS, "qty"),
+        table(column(2, "qty", StringType()), owner=Owner("acme/other", "x")),
+        selecting(ORDERS),
     ),
     "a column that partitions depend on": published(selecting(ORDERS, "qty"), with_partitions),
     "a column that the sort order depends on": published(selecting(ORDERS, "qty"), with_order),

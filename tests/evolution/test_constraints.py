@@ -20,6 +20,7 @@ from pyiceberg.types import (
 from connector.config.terms import parse_partition_by, parse_sort_by
 from connector.config.values import SchemaEvolution
 from connector.evolution.arrangement_terms import ArrangementTerms
+from connector.evolution.binding_settings import BindingSettings
 from connector.evolution.candidate import Candidate
 from connector.evolution.columns import Evolution
 from connector.evolution.constraints import find_problems, list_constraints, pick_most_severe
@@ -129,7 +130,7 @@ def table(
 ) -> Evolution:
     schema = Schema(*columns, identifier_field_ids=[*identifiers])
     existing = ExistingTable(schema, "uuid-1", Owner(owner, "shop%2Forders.v0"), arrangement=arrangement)
-    return Evolution(existing, TableIdentifier("shop", "orders"), MATERIALIZATION, mode)
+    return Evolution(existing, TableIdentifier("shop", "orders"), MATERIALIZATION, BindingSettings(mode))
 
 
 EXISTING = (
@@ -413,7 +414,6 @@ def test_a_name_that_iceberg_reserves_is_refused_unless_the_table_has_the_column
         ExistingTable(schema, "uuid-1", Owner(MATERIALIZATION, "shop%2Forders.v0")),
         TableIdentifier("shop", "orders"),
         MATERIALIZATION,
-        SchemaEvolution.FULL,
     )
     assert types_of(Candidate(collection(ID, reserved), configs, True, evolution), "other") == [
         ConstraintType.FIELD_OPTIONAL

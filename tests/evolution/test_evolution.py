@@ -6,6 +6,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import DateType, DoubleType, IcebergType, LongType, NestedField, StringType
 
+from connector.evolution.binding_settings import BindingSettings, IdentifierFields
 from connector.evolution.changes import DEFAULT_PROPERTIES, MAX_DOC, find_last_bindings, plan_changes, plan_columns
 from connector.evolution.table_change import (
     AddColumn,
@@ -253,12 +254,12 @@ KEY = replace(ID_COLUMN, is_key=True)
 def test_the_whole_key_identifies_a_row_or_nothing_does(
     columns: tuple[NewColumn, ...], identifier: tuple[str, ...]
 ) -> None:
-    wanted = replace(target(*columns), has_unique_keys=True)
+    wanted = replace(target(*columns), settings=BindingSettings(identifier_fields=IdentifierFields.KEY))
     [created] = plan_changes(Found(True, None), wanted)
     [backfilled] = plan_changes(table(field(1, "id")), replace(wanted, owner=V1, replaces=True))
     assert isinstance(created, CreateTable)
     assert isinstance(backfilled, StartBackfill)
-    assert created.identifier == backfilled.identifier == identifier
+    assert created.identifier == backfilled.target.identifier == identifier
 
 
 def test_only_the_selected_keys_are_the_key() -> None:

@@ -25,6 +25,7 @@ from pyiceberg.types import (
 
 from connector.config.values import SchemaEvolution
 from connector.evolution.altered_schema import alter_schema, find_converted_columns
+from connector.evolution.binding_settings import BindingSettings
 from connector.evolution.changes import plan_changes
 from connector.evolution.field_config import MAX_NAME
 from connector.evolution.table_change import (
@@ -78,7 +79,9 @@ def planned(
     owner: Owner = OWNER,
 ) -> list[TableChange]:
     table = ExistingTable(Schema(*columns), "uuid-1", owner, pinned or {})
-    return plan_changes(Found(True, table), Target(PATH, OWNER, fields, {}, replaces=False, schema_evolution=mode))
+    return plan_changes(
+        Found(True, table), Target(PATH, OWNER, fields, {}, replaces=False, settings=BindingSettings(mode))
+    )
 
 
 def refusal(

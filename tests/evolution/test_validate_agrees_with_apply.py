@@ -1,3 +1,5 @@
+import re
+
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
@@ -10,10 +12,12 @@ from pyiceberg.types import (
     LongType,
     NestedField,
     StringType,
+    TimestamptzNanoType,
     TimestamptzType,
 )
 
 from connector.config.values import SchemaEvolution
+from connector.evolution.binding_settings import BindingSettings, IdentifierFields
 from connector.evolution.candidate import Candidate
 from connector.evolution.changes import name_former_columns, plan_changes, plan_columns
 from connector.evolution.columns import Evolution
@@ -45,9 +49,9 @@ field_configs = st.sampled_from(
 )
 
 
-def existing(schema: Schema, owner: str, mode: SchemaEvolution, *, had_unique_keys: bool = False) -> Evolution:
+def existing(schema: Schema, owner: str, settings: BindingSettings) -> Evolution:
     table = ExistingTable(schema, "uuid-1", Owner(owner, "shop%2Forders.v0"))
-    return Evolution(table, PATH, MATERIALIZATION, mode, had_unique_keys=had_unique_keys)
+    return Evolution(table, PATH, MATERIALIZATION, settings)
 
 
 @st.composite
@@ -60,7 +64,11 @@ def collections(draw: st.DrawFn) -> Collection:
 
 
 owners = st.sampled_from([MATERIALIZATION, "acme/other"])
-modes = st.sampled_from(SchemaEvolution)
+all_settings = st.builds(
+    BindingSettings,
+    st.sampled_from(SchemaEvolution),
+    identifier_fields=st.sampled_from([IdentifierFields.NONE, IdentifierFields.KEPT]),  # with delta updates
+)
 NO_DECIMALS = (BinaryType(), BooleanType(), DoubleType(), LongType(), StringType(), TimestamptzType())
 column_types = st.sampled_from([*NO_DECIMALS, DecimalType(9, 2), DecimalType(20, 4)])
 
@@ -86,20 +94,19 @@ def planned(
     evolution: Evolution | None, bound: Collection, values: list[str], config: dict[str, Json]
 ) -> list[TableChange]:
     wanted = plan_columns(bound, FieldSelection(("id",), tuple(values), "", config), LAST)
-    mode = evolution.mode if evolution else SchemaEvolution.FULL
-    had_unique_keys = evolution is not None and evolution.had_unique_keys
-    target = Target(PATH, OWNER, wanted, {}, False, had_unique_keys=had_unique_keys, schema_evolution=mode)
+    settings = evolution.settings if evolution else BindingSettings()
+    target = Target(PATH, OWNER, wanted, {}, replaces=False, settings=settings)
     return plan_changes(Found(True, evolution.table if evolution else None), target)
 
 
 @given(
     collections(),
-    st.none() | st.builds(existing, schemas(), owners, modes, had_unique_keys=st.booleans()),
+    st.none() | st.builds(existing, schemas(), owners, all_settings),
     st.dictionaries(st.sampled_from("abcd"), field_configs),
 )
 @example(
     collection(ID, projection("c", "string"), projection("d", "integer")),  # c has had the column that d would have
-    existing(Schema(NestedField(1, "d", StringType())), MATERIALIZATION, SchemaEvolution.ADD_COLUMNS),
+    existing(Schema(NestedField(1, "d", StringType())), MATERIALIZATION, BindingSettings(SchemaEvolution.ADD_COLUMNS)),
     {},
 )
 def test_apply_accepts_every_field_that_validate_allows_and_no_other(
@@ -131,3 +138,17 @@ def test_apply_accepts_every_field_that_validate_allows_and_no_other(
             continue
         # Nothing but null fits any column: validate says so whatever the field config, apply need not.
         assert config.get(field)
+
+
+def test_a_column_that_cannot_hold_the_document_of_standard_updates_is_refused_by_both() -> None:
+    bound = collection(ID, DOCUMENT)
+    nanoseconds = NestedField(2, "flow_document", TimestamptzNanoType())
+    settings = BindingSettings(identifier_fields=IdentifierFields.KEY)
+    evolution = existing(
+        Schema(NestedField(1, "id", LongType(), required=True), nanoseconds), MATERIALIZATION, settings
+    )
+    told = list_constraints(Candidate(bound, {}, delta_updates=False, evolution=evolution))
+    [refusal] = [each.constraint.reason for each in told if each.constraint.type is ConstraintType.INCOMPATIBLE]
+    wanted = plan_columns(bound, FieldSelection(("id",), (), "flow_document"), delta_updates=False)
+    with pytest.raises(UserError, match=re.escape(refusal)):
+        plan_changes(Found(True, evolution.table), Target(PATH, OWNER, wanted, {}, replaces=False, settings=settings))

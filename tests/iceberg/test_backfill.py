@@ -14,6 +14,7 @@ from pyiceberg.table.snapshots import Snapshot, Summary
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import LongType, NestedField, PrimitiveType, StringType, StructType
 
+from connector.evolution.binding_settings import BindingSettings, IdentifierFields
 from connector.evolution.changes import plan_changes
 from connector.evolution.table_change import NewColumn, StartBackfill, TableChange, Target
 from connector.host.errors import FencedError, UserError
@@ -170,7 +171,7 @@ def test_a_column_that_stays_the_same_keeps_its_id(catalog: Catalog) -> None:
 def test_a_key_column_that_was_optional_becomes_an_identifier_with_a_new_id(tmp_path: Path) -> None:
     catalog = local_catalog(tmp_path)
     table_of(catalog, ID.model_copy(update={"required": False}), QTY, rows=[ROWS])
-    fit(catalog, target(has_unique_keys=True))
+    fit(catalog, target(settings=BindingSettings(identifier_fields=IdentifierFields.KEY)))
     land(catalog, staged(catalog, {"id": 7}, writer=writer(1)))
     schema = catalog.load_table(PATH).schema()
     assert schema.identifier_field_names() == {"id"}

@@ -16,9 +16,9 @@ from pyiceberg.types import LongType, StringType
 
 from connector.config.terms import parse_sort_by
 from connector.evolution.arrangement_terms import ArrangementTerms
+from connector.evolution.binding_settings import NO_TERMS, BindingSettings
 from connector.evolution.changes import plan_changes
 from connector.evolution.table_change import (
-    NO_TERMS,
     ConvertColumn,
     NewColumn,
     SetAsideColumn,
@@ -239,7 +239,8 @@ def test_compactions_leave_the_ids_alone(
 ) -> None:
     """Also those of files that were compacted before, and while a transaction commits."""
     arrangement = ArrangementTerms(sort_by=parse_sort_by(sorting)) if sorting else NO_TERMS
-    fit(catalog, format_version=3, properties={**MERGE_3, **EAGER}, arrangement=arrangement)
+    settings = BindingSettings(arrangement=arrangement)
+    fit(catalog, format_version=3, properties={**MERGE_3, **EAGER}, settings=settings)
     seen: dict[int, tuple[int, int]] = {}
     for first in (0, 20, 40):
         for number in range(first, first + 8, 2):

@@ -21,6 +21,7 @@ from pyiceberg.types import LongType, NestedField, PrimitiveType, StringType, St
 from connector.config.terms import parse_partition_by, parse_sort_by
 from connector.evolution.arrangement_changes import SetPartitionSpec, SetSortOrder
 from connector.evolution.arrangement_terms import ArrangementTerms
+from connector.evolution.binding_settings import BindingSettings
 from connector.evolution.changes import plan_changes
 from connector.evolution.table_change import Alteration, NewColumn, TableChange, Target
 from connector.host.errors import UserError
@@ -58,7 +59,9 @@ def target(partition_by: str | None, sort_by: str | None = None, columns: tuple[
         None if partition_by is None else parse_partition_by(partition_by),
         None if sort_by is None else parse_sort_by(sort_by),
     )
-    return Target(PATH, OWNER, columns or (ID, NOTE, AT), {}, replaces=False, arrangement=terms)
+    return Target(
+        PATH, OWNER, columns or (ID, NOTE, AT), {}, replaces=False, settings=BindingSettings(arrangement=terms)
+    )
 
 
 def fit(catalog: Catalog, wanted: Target) -> list[TableChange]:

@@ -18,6 +18,7 @@ from connector.config.catalog import RestCatalog
 from connector.config.terms import parse_partition_by, parse_sort_by
 from connector.evolution.arrangement_changes import SetPartitionSpec, SetSortOrder
 from connector.evolution.arrangement_terms import ArrangementTerms
+from connector.evolution.binding_settings import BindingSettings
 from connector.evolution.changes import plan_changes
 from connector.evolution.table_change import (
     AddColumn,
@@ -80,7 +81,7 @@ def test_a_table_is_created_altered_and_replaced(rest_catalog: RestCatalogServer
     assert fit(catalog, altered) == []
 
     terms = ArrangementTerms(parse_partition_by("note"), parse_sort_by("note"))
-    replaced = Target(path, V1, (ID, NOTE), {}, replaces=True, arrangement=terms)
+    replaced = Target(path, V1, (ID, NOTE), {}, replaces=True, settings=BindingSettings(arrangement=terms))
     assert [type(change) for change in fit(catalog, replaced)] == [SetPartitionSpec, SetSortOrder, StartBackfill]
     assert fit(catalog, replaced) == []
     after = catalog.load_table(path)

@@ -16,6 +16,7 @@ from connector.checks.endpoint import OpenedEndpoint
 from connector.cli.commands.plan_command import describe_plan, plan_recorded
 from connector.config.endpoint_config import AdvancedOptions
 from connector.config.settings import parse
+from connector.config.values import ALLOW_EXISTING_TABLES
 from connector.host.errors import UserError
 from connector.iceberg.catalogs.sql import SqlTables
 from connector.iceberg.commits.commit import commit_all_or_raise
@@ -209,8 +210,9 @@ def test_one_bindings_error_leaves_every_table_alone_and_all_errors_are_said(tmp
     foreign_table(catalog, ("shop", "one"), properties={"format-version": "1"})
     foreign_table(catalog, ("shop", "incompatible"))
     text = collection(projection("id", "string"))
+    bindings = binding(ORDERS), binding(ORDERS, table="one"), binding(text, table="incompatible")
     with pytest.raises(UserError) as error:
-        applied(tmp_path, binding(ORDERS), binding(ORDERS, table="one"), binding(text, table="incompatible"))
+        applied(tmp_path, *bindings, flags=ALLOW_EXISTING_TABLES)
     first, incompatible = str(error.value).splitlines()
     assert "format version 1" in first
     assert "Field 'id' has a column of type long" in incompatible

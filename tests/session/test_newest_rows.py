@@ -5,6 +5,7 @@ is: the new file is younger than the newer row.
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -108,3 +109,20 @@ def test_a_pending_row_is_newer_than_all_of_the_table(catalog: Catalog, tmp_path
     add(catalog, 2, "of another writer")
     compact(catalog, PATH)
     assert load(catalog, tmp_path, 2, pending) == "pending"
+
+
+def land_together(catalog: Catalog, *transactions: Sequence[Any]) -> None:
+    """Transactions with delta updates that their table has refused until now become one snapshot."""
+    run: list[StagedCommit] = []
+    for rows in transactions:
+        run.append(staged(catalog, *rows, after=run[-1] if run else None, writer=OTHER))
+    commit_all_or_raise(catalog, run)
+    assert len(catalog.load_table(PATH).snapshots()) == 1
+
+
+def test_rows_of_transactions_in_one_snapshot_keep_their_order(catalog: Catalog, tmp_path: Path) -> None:
+    land_together(catalog, *([row(1, value)] for value in "abcdef"))
+    assert load(catalog, tmp_path, 1) == "f"
+    compact(catalog, PATH)
+    assert data_files(catalog) == 1
+    assert load(catalog, tmp_path, 1) == "f"

@@ -8,6 +8,7 @@ from pyiceberg.types import LongType, PrimitiveType, TimestamptzType
 
 from connector.config.terms import parse_partition_by, parse_sort_by
 from connector.evolution.arrangement_terms import ArrangementTerms
+from connector.evolution.binding_settings import BindingSettings
 from connector.evolution.changes import plan_changes
 from connector.evolution.table_change import NewColumn, TableChange, Target
 from connector.iceberg.tables import evolve
@@ -44,7 +45,7 @@ def publish(
     """Make the table fit a binding with these settings."""
     terms = ArrangementTerms(parse_partition_by(partition_by), parse_sort_by(sort_by))
     owner = Owner(MATERIALIZATION, "orders.v0")
-    target = Target(path, owner, columns, {}, replaces=False, arrangement=terms)
+    target = Target(path, owner, columns, {}, replaces=False, settings=BindingSettings(arrangement=terms))
     return evolve(catalog, path, location, partial(plan_changes, target=target), alterer().alter)
 
 

@@ -18,7 +18,20 @@ from pyiceberg.exceptions import (
     UnauthorizedError,
 )
 from requests import RequestException
-from requests.exceptions import ConnectionError, SSLError, Timeout
+from requests.exceptions import (
+    ChunkedEncodingError,
+    ConnectionError,
+    ContentDecodingError,
+    InvalidHeader,
+    InvalidProxyURL,
+    InvalidSchema,
+    InvalidURL,
+    MissingSchema,
+    ProxyError,
+    SSLError,
+    Timeout,
+    TooManyRedirects,
+)
 
 from connector.host.errors import Entry, ErrorTable, Matcher, RetryableError, UserError, is_a, translate
 from connector.host.redaction import redact_and_cut
@@ -127,6 +140,12 @@ REST_ERRORS: Final[ErrorTable] = (
         "{place} did not answer in time. Check that the server is up and that {uri} is right.",
     ),
     Entry(
+        is_a(ProxyError),
+        RetryableError,
+        "{place} cannot be reached through the proxy that the environment names. Check that the proxy is up, and the "
+        "variables HTTP_PROXY and HTTPS_PROXY.",
+    ),
+    Entry(
         is_a(ConnectionError),
         RetryableError,
         "{place} cannot be reached. Check that the server is up, that the network allows it, and {uri}.",
@@ -137,9 +156,43 @@ REST_ERRORS: Final[ErrorTable] = (
         "{place} has another address: {answer}. Change {uri} to that server; it must end before /v1.",
     ),
     Entry(
-        is_a(RequestException),
+        is_a(TooManyRedirects),
         UserError,
-        "{place} has no usable address. Check {uri}.",
+        "{place} answers with too many redirects, which may lead in a circle. Check {uri}, and that server.",
+    ),
+    Entry(
+        is_a(ChunkedEncodingError),
+        RetryableError,
+        "{place} has broken off its answer, or sent it malformed. If this repeats, see the logs of the catalog and of "
+        "the proxies before it.",
+    ),
+    Entry(
+        is_a(ContentDecodingError),
+        RetryableError,
+        "{place} has sent an answer that cannot be decompressed. If this repeats, see the proxies before the catalog: "
+        "one of them may change answers.",
+    ),
+    Entry(
+        is_a(InvalidHeader),
+        UserError,
+        "a request to {place} has an invalid header. Check the properties that begin with header. in "
+        "/catalog/properties, and those in the catalog's own config.",
+    ),
+    Entry(
+        is_a(InvalidProxyURL),
+        UserError,
+        "{place} cannot be reached, because the environment has a malformed address of a proxy. Correct the variables "
+        "HTTP_PROXY and HTTPS_PROXY.",
+    ),
+    Entry(
+        is_a(InvalidURL, InvalidSchema, MissingSchema),
+        UserError,
+        "{place} has no usable address, or redirects to one that cannot be used. Check {uri}.",
+    ),
+    Entry(
+        is_a(RequestException),
+        RetryableError,
+        "{place} cannot be asked: {answer}. If this repeats, check {uri}, and the proxies before the catalog.",
     ),
     Entry(
         is_a(ValidationError),

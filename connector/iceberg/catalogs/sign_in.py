@@ -5,6 +5,7 @@ PyIceberg's `AuthManager` cannot do this. It gives only a header, so it cannot s
 `rest` overrides private methods instead: see `RestCatalog._create_session` and `_refresh_token` in docs/pyiceberg.md.
 """
 
+import re
 import time
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -14,13 +15,25 @@ import msgspec
 from pyiceberg.exceptions import OAuthError, RESTError
 from requests import PreparedRequest, Response, Session
 from requests.auth import AuthBase
-from requests.exceptions import ConnectionError, SSLError, Timeout
+from requests.exceptions import (
+    ChunkedEncodingError,
+    ConnectionError,
+    ContentDecodingError,
+    InvalidSchema,
+    InvalidURL,
+    MissingSchema,
+    RequestException,
+    SSLError,
+    Timeout,
+    TooManyRedirects,
+)
 
 from connector.config.secret import Secret
 from connector.host.refresh import Lease, Refreshed
 from connector.iceberg.catalog_messages import read_address
 
 DEFAULT_SCOPE: Final = "catalog"
+_TOKEN: Final = re.compile(r"[ -~]+")  # RFC 6749, appendix A.12
 UNTRUSTED: Final = "this machine does not trust its certificate, or it does not speak https"
 
 
@@ -30,6 +43,22 @@ class TokenServerError(RESTError):
 
 class BrokenTokenServerError(RESTError):
     """The token server cannot be reached, or answers with an error of its own."""
+
+
+# Why a token server gives no answer that can be read. The first line that has the error's class decides.
+_FAILURES: Final[tuple[tuple[tuple[type[RequestException], ...], type[RESTError], str], ...]] = (
+    ((SSLError,), TokenServerError, f"has no secure connection: {UNTRUSTED}"),
+    ((Timeout,), BrokenTokenServerError, "did not answer in time"),
+    ((ConnectionError,), BrokenTokenServerError, "cannot be reached"),
+    ((TooManyRedirects,), TokenServerError, "answers with too many redirects, which may lead in a circle"),
+    ((ChunkedEncodingError,), BrokenTokenServerError, "has broken off its answer, or sent it malformed"),
+    ((ContentDecodingError,), BrokenTokenServerError, "has sent an answer that cannot be decompressed"),
+    (
+        (InvalidURL, InvalidSchema, MissingSchema),
+        TokenServerError,
+        "has no usable address, or redirects to one that cannot be used",
+    ),
+)
 
 
 class SignIn(Protocol):
@@ -99,6 +128,8 @@ class OAuth2Client(AuthBase):
         try:
             if response.ok:
                 granted = msgspec.json.decode(response.content, type=_Granted)
+                if not _TOKEN.fullmatch(granted.access_token):
+                    raise TokenServerError(f"{self._server} answers with a token that has characters of no token")
                 expires_at = None if granted.expires_in is None else asked_at + granted.expires_in
                 return Lease.until(Secret(granted.access_token), expires_at)
             refused = msgspec.json.decode(response.content, type=_Refused)
@@ -116,12 +147,11 @@ class OAuth2Client(AuthBase):
     def _post(self, form: Mapping[str, str]) -> Response:
         try:
             return self._session.post(self._uri, data=form)
-        except SSLError as error:
-            raise TokenServerError(f"{self._server} has no secure connection: {UNTRUSTED}") from error
-        except Timeout as error:
-            raise BrokenTokenServerError(f"{self._server} did not answer in time") from error
-        except ConnectionError as error:
-            raise BrokenTokenServerError(f"{self._server} cannot be reached") from error
+        except RequestException as error:
+            for classes, kind, failure in _FAILURES:
+                if isinstance(error, classes):
+                    raise kind(f"{self._server} {failure}") from error
+            raise
 
 
 def _may_pass(response: Response) -> bool:

@@ -13,9 +13,10 @@ from typing import Any, Final, NamedTuple
 
 from requests import PreparedRequest, RequestException, Response, Session
 from requests.adapters import HTTPAdapter
-from requests.exceptions import ReadTimeout
+from requests.exceptions import InvalidURL, ReadTimeout
 from urllib3 import HTTPConnectionPool
 from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.exceptions import LocationValueError
 
 
 class TimeLimits(NamedTuple):
@@ -111,6 +112,8 @@ class _TimeLimitedAdapter(HTTPAdapter):
             try:
                 response = super().send(request, stream, timeout or (limits.connect, limits.read), *args, **kwargs)
                 _ = response.content if limits.reads_content else b""
+            except LocationValueError as error:  # `requests` converts only those of addresses that it parses itself
+                raise InvalidURL(error, request=request) from error
             except RequestException as error:
                 if not deadline.has_passed:
                     raise

@@ -180,7 +180,7 @@ def _plan_schema(table: Table, change: StartBackfill) -> Schema:
     arranged.update(field.source_id for field in table.sort_order().fields)
     pinned = arranged | {field.source_id for spec in table.specs().values() for field in spec.fields}
     columns, last_column_id = change.target.columns, table.metadata.last_column_id
-    return plan_schema(table.schema(), columns, change.identifier, arranged, pinned, last_column_id)
+    return plan_schema(table.schema(), columns, change.target.identifier, arranged, pinned, last_column_id)
 
 
 def _name_writer(owner: Owner) -> WriterId:

@@ -176,7 +176,9 @@ class _Partition:
         thresholds: CompactionThresholds,
     ) -> None:
         """`heavy` are the paths of the files of whose rows too many are deleted, `old` those of old files."""
-        self._files = sorted(files, key=lambda file: (file.sequence_number, file.path))
+        # A snapshot may have the files of several transactions. Its manifest lists them in their order.
+        self._files = sorted(files, key=lambda file: file.sequence_number)
+        self._places = {file.path: place for place, file in enumerate(self._files)}
         self._heavy = heavy
         self._old = old
         self._thresholds = thresholds
@@ -190,18 +192,21 @@ class _Partition:
         largest = max(old_small, default=0)
         along = [file for file in small if file.size <= largest]
         small = [file for file in small if file.size > largest]
-        for files in divide(_sort_by_age([*heavy, *along]), _size, self._thresholds.target_size):
+        for files in divide(self._sort_by_age([*heavy, *along]), _size, self._thresholds.target_size):
             if any(file.path in self._heavy for file in files):
                 yield files
             else:
                 small += files
         rest = []
-        for files in divide(_sort_by_age(small), _size, self._thresholds.target_size):
+        for files in divide(self._sort_by_age(small), _size, self._thresholds.target_size):
             if self._is_full(files):
                 yield files
             else:
                 rest += files
         yield from self._merge_by_size(rest)
+
+    def _sort_by_age(self, files: Iterable[ListedFile]) -> list[ListedFile]:
+        return sorted(files, key=lambda file: self._places[file.path])
 
     def _is_full(self, files: Sequence[ListedFile]) -> bool:
         return len(files) > 1 and _size_of(files) >= _FULL * self._thresholds.target_size
@@ -212,7 +217,7 @@ class _Partition:
         left: list[ListedFile] = []
         for together in divide(by_size, _size, self._thresholds.target_size):
             if self._is_full(together):
-                yield _sort_by_age(together)
+                yield self._sort_by_age(together)
             else:
                 left += together
         sizes = list(accumulate(file.size for file in left))
@@ -224,7 +229,7 @@ class _Partition:
             and size <= self._thresholds.target_size
         ]
         if enough:
-            yield _sort_by_age(left[: enough[-1]])
+            yield self._sort_by_age(left[: enough[-1]])
 
 
 def _size(file: ListedFile) -> int:
@@ -233,10 +238,6 @@ def _size(file: ListedFile) -> int:
 
 def _size_of(files: Iterable[ListedFile]) -> int:
     return sum(map(_size, files))
-
-
-def _sort_by_age(files: Iterable[ListedFile]) -> list[ListedFile]:
-    return sorted(files, key=lambda file: (file.sequence_number, file.path))
 
 
 def _list_deletes(applied: Iterable[ListedFile]) -> tuple[FileId, ...]:

@@ -1,0 +1,122 @@
+"""The bindings that validate and apply are asked about, and why a binding may not have its table. Validate refuses
+what apply would refuse: both ask here. A task may be applied after another one than it was validated after, or by a
+newer connector."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from connector.config.resource_config import ResourceConfig
+from connector.config.values import ALLOW_EXISTING_TABLES, RETAIN_EXISTING_DATA
+from connector.encoding.parquet.file_options import FileOptions
+from connector.evolution import rejected_table
+from connector.evolution.binding_settings import BindingSettings
+from connector.evolution.changes import refuse_backfill, replaces_table
+from connector.evolution.table_change import ExistingTable
+from connector.iceberg.maintenance.compaction_thresholds import check_compaction
+from connector.iceberg.metadata.table_updates import check_properties
+from connector.model.rejected_rows import name_rejected_table
+from connector.model.table_identifier import TableIdentifier
+from protocol.flow import Collection, MaterializationBinding
+
+# The connector's own table properties: who created the table, and what is committed to it.
+RESERVED_PROPERTIES: Final = "flow."
+_MAINTENANCE: Final = ("flow.compaction.", "flow.expire.")  # which a user may set
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A binding of the request, with its config parsed."""
+
+    index: int
+    materialization: str
+    collection: Collection
+    resource: ResourceConfig
+    path: TableIdentifier
+    backfill: int
+    last: MaterializationBinding | None  # of the same path
+    flags: frozenset[str]
+
+    @property
+    def place(self) -> str:
+        """Which binding of the request it is, for an error."""
+        return f"bindings[{self.index}] ({self.collection.name})"
+
+    @property
+    def table(self) -> str:
+        """The name for errors: namespace.table."""
+        return ".".join(self.path)
+
+    @property
+    def rejected_path(self) -> TableIdentifier | None:
+        """Its table of rejected rows, if it needs one."""
+        return name_rejected_table(self.path, self.resource.on_invalid)
+
+    @cached_property
+    def settings(self) -> BindingSettings:
+        """What decides how its table may change, beside its columns."""
+        return BindingSettings.of(self.resource, self.last)
+
+    @property
+    def replaces_table(self) -> bool:
+        """Whether apply will replace the rows of the table."""
+        return replaces_table(self.last, self.backfill, self.flags)
+
+    def refuse_table(self, table: ExistingTable | None) -> Iterator[str]:
+        """Say why the binding may not have the table that is there, a sentence each."""
+        if self.last and self.last.delta_updates and not self.resource.delta_updates and not self.replaces_table:
+            way_out = (
+                f"Remove the feature flag {RETAIN_EXISTING_DATA}, which keeps these rows in a backfill"
+                if self.last.backfill != self.backfill
+                else "Increment the binding's backfill"
+            )
+            yield (
+                f"table {self.table} has a row for each version of a document, so `delta_updates` cannot become false "
+                f"without a backfill that replaces its rows. {way_out}, or set `delta_updates` to true."
+            )
+        if table is None:
+            return
+        if self.replaces_table and (refusal := refuse_backfill(table, self.path, self.materialization)):
+            yield refusal
+        if not self.last and not table.is_of(self.materialization) and ALLOW_EXISTING_TABLES not in self.flags:
+            owner = table.owner
+            maker = f"materialization {owner.materialization} created it" if owner else "this task did not create it"
+            yield (
+                f"table {self.table} exists already, and {maker}. Choose another table name, or drop the table, or add "
+                f"rows to it with the feature flag {ALLOW_EXISTING_TABLES} under /advanced/feature_flags."
+            )
+
+
+def find_shared_tables(proposals: Sequence[Proposal]) -> Iterator[str]:
+    """Find bindings that have the same table, or whose rejected rows go to the table of another one."""
+    rejected = [(path, proposal) for proposal in proposals if (path := proposal.rejected_path)]
+    first: dict[TableIdentifier, Proposal] = {}
+    for path, proposal in [*((proposal.path, proposal) for proposal in proposals), *rejected]:
+        if (other := first.setdefault(path, proposal)) is not proposal:
+            yield (
+                f"{other.place} and {proposal.place} have the same table {'.'.join(path)}: give one of them another "
+                "table name or namespace (they are the same in upper and lower case)."
+                f"{rejected_table.HINT if (path, proposal) in rejected else ''}"
+            )
+
+
+def find_property_problems(properties: Mapping[str, str], format_version: int) -> Iterator[str]:
+    """Find why a table cannot be created with these properties, a sentence each."""
+    for name, value in properties.items():
+        if name.startswith(RESERVED_PROPERTIES) and not name.startswith(_MAINTENANCE):
+            yield (
+                f"table property {name!r}: names that begin with {RESERVED_PROPERTIES!r} are the connector's own. "
+                "Remove it."
+            )
+        if name == "format-version" and value != str(format_version):
+            yield (
+                f"table property {name!r} is not the value of `format_version`, which decides: remove the property, "
+                "and set `format_version` to 2 or 3."
+            )
+    try:
+        FileOptions.of_table(properties)
+        check_properties(properties)
+        check_compaction(properties)
+    except ValueError as error:
+        yield f"table property {error}."

@@ -1,0 +1,138 @@
+"""Answers of REST catalogs and token servers that cannot be read, and addresses and headers that cannot be used: what a
+user reads, and whether a restart may help."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pytest
+from requests import RequestException
+
+from connector.config.catalog import RestCatalog
+from connector.config.secret import Secret
+from connector.host.errors import ConnectorError, RetryableError, UserError
+from connector.iceberg.catalogs.rest import open_rest
+from connector.iceberg.catalogs.rest_errors import translate_errors
+from support.odd_servers import answering
+from support.server_process import free_address
+from support.snapshots import check_text
+
+SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "catalog_errors.json"
+# `requests` leaves the last of too many answers to the garbage collector.
+UNCLOSED: Final = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+CONFIG: Final = json.dumps({"defaults": {}, "overrides": {}})
+
+
+class Broken(NamedTuple):
+    """An answer, and the error that it leads to."""
+
+    kind: type[ConnectorError]
+    body: str = CONFIG
+    headers: Mapping[str, str] = {}
+    status: int = 200
+
+
+BROKEN: Final[Mapping[str, Broken]] = {
+    "an answer that ends too early": Broken(RetryableError, headers={"Content-Length": "1000"}),
+    "an answer in broken chunks": Broken(RetryableError, headers={"Transfer-Encoding": "chunked"}),
+    "an answer in another encoding": Broken(RetryableError, headers={"Content-Encoding": "gzip"}),
+    "redirects in a circle": Broken(UserError, "", {"Location": "/", "Content-Length": "0"}, 307),
+    "a redirect to an address of another kind": Broken(UserError, status=307, headers={"Location": "ftp://host/"}),
+    "a redirect to a malformed address": Broken(UserError, status=307, headers={"Location": "http://a..b/"}),
+}
+
+
+@contextmanager
+def explained(uri: str, kind: type[ConnectorError], name: str, placeholders: Mapping[str, str]) -> Iterator[None]:
+    """Whoever uses the catalog at this address hears of an error of this kind, with the text of the snapshot."""
+    with pytest.raises(ConnectorError) as error, translate_errors(uri):
+        yield
+    assert type(error.value) is kind
+    check_text(SNAPSHOTS, f"REST: {name}", str(error.value), placeholders)
+
+
+@UNCLOSED
+@pytest.mark.parametrize("name", BROKEN)
+def test_an_answer_that_cannot_be_read_is_explained(name: str) -> None:
+    broken = BROKEN[name]
+    with (
+        answering(broken.status, broken.body, broken.headers) as server,
+        explained(server.uri, broken.kind, name, {server.uri: "URI"}),
+    ):
+        open_rest(RestCatalog(server.uri, "wh"), {})
+
+
+@UNCLOSED
+@pytest.mark.parametrize("name", BROKEN)
+def test_an_answer_of_a_token_server_that_cannot_be_read_is_explained(name: str) -> None:
+    broken = BROKEN[name]
+    with (
+        answering(200, CONFIG) as server,
+        answering(broken.status, broken.body, broken.headers) as tokens,
+        explained(server.uri, broken.kind, f"token server, {name}", {server.uri: "URI", tokens.uri: "TOKENS"}),
+    ):
+        open_rest(RestCatalog(server.uri, "wh", credential=Secret("robot:word"), oauth2_server_uri=tokens.uri), {})
+
+
+@pytest.mark.parametrize("token", ["planted\nword", "plantéd", ""])
+def test_a_token_that_no_header_can_have_is_refused_and_not_repeated(token: str) -> None:
+    with (
+        answering(200, CONFIG) as server,
+        answering(200, json.dumps({"access_token": token, "token_type": "bearer"})) as tokens,
+        explained(server.uri, UserError, "a token that is none", {server.uri: "URI", tokens.uri: "TOKENS"}),
+    ):
+        open_rest(RestCatalog(server.uri, "wh", credential=Secret("robot:word"), oauth2_server_uri=tokens.uri), {})
+
+
+def test_a_header_that_the_catalog_asks_for_but_that_cannot_be_sent_is_explained() -> None:
+    config = json.dumps({"defaults": {"header.X-Planted": "one\ntwo"}, "overrides": {}})
+    with (
+        answering(200, config) as server,
+        explained(server.uri, UserError, "an invalid header", {server.uri: "URI"}),
+    ):
+        open_rest(RestCatalog(server.uri, "wh"), {}).list_namespaces()
+
+
+ADDRESSES: Final[Mapping[str, str]] = {
+    "an address with an empty label": "http://a..b/catalog",
+    "an address of another kind": "ftp://host/catalog",
+}
+
+
+@pytest.mark.parametrize("name", ADDRESSES)
+def test_an_address_that_cannot_be_used_is_explained(name: str) -> None:
+    with explained(ADDRESSES[name], UserError, name, {}):
+        open_rest(RestCatalog(ADDRESSES[name], "wh"), {})
+
+
+@pytest.mark.parametrize("name", ADDRESSES)
+def test_an_address_of_a_token_server_that_cannot_be_used_is_explained(name: str) -> None:
+    uri = ADDRESSES[name]
+    with (
+        answering(200, CONFIG) as server,
+        explained(server.uri, UserError, f"token server, {name}", {server.uri: "URI"}),
+    ):
+        open_rest(RestCatalog(server.uri, "wh", credential=Secret("robot:word"), oauth2_server_uri=uri), {})
+
+
+PROXIES: Final[Mapping[str, tuple[Callable[[], str], type[ConnectorError]]]] = {
+    "a proxy that is not there": (lambda: f"http://{free_address()}", RetryableError),
+    "a proxy with a malformed address": (lambda: "http://", UserError),
+}
+
+
+@pytest.mark.parametrize("name", PROXIES)
+def test_a_proxy_that_cannot_be_used_is_explained(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    address, kind = PROXIES[name]
+    for variable in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("http_proxy", address())
+    with explained("http://catalog.invalid", kind, name, {}):
+        open_rest(RestCatalog("http://catalog.invalid", "wh"), {})
+
+
+def test_any_other_failure_of_a_request_is_told_in_the_words_of_the_client() -> None:
+    with explained("http://host", RetryableError, "any other failure", {}):
+        raise RequestException("the client gave up")
