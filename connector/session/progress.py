@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from connector.host import facts
+from connector.host.facts import EndedTransaction, LoadedTransaction
 from connector.host.logs import Event, fields
 from connector.model.invalid_values import Tally, Treatment
 from connector.model.state import StagedCommit
@@ -68,15 +69,27 @@ class TransactionProgress:
         if self._received:
             self._received.report()
 
-    def report_loaded(self, asked: int, found: int) -> None:
-        """Log that all Loads are answered."""
+    def report_loaded(self, asked: int, found: int, began: float, flushed: float) -> None:
+        """Report that all Loads are answered. The first one came at `began`, and the flush at `flushed`."""
+        now = time.monotonic()
+        loaded = LoadedTransaction(now - began, now - flushed)
         log.info(
-            "transaction %d: %d keys loaded, %d of them found",
+            "transaction %d: %d keys loaded, %d of them found, %.2f s",
             self._number,
             asked,
             found,
-            extra=fields(Event.LOADED, transaction=self._number, loads=asked, found=found),
+            loaded.seconds,
+            extra=fields(
+                Event.LOADED,
+                transaction=self._number,
+                loads=asked,
+                found=found,
+                seconds=round(loaded.seconds, 3),
+                searchSeconds=round(loaded.search_seconds, 3),
+            ),
         )
+        if facts.observe:
+            facts.observe(loaded)
 
     def report_outdated(self, backfills: Iterable[BackfillComplete]) -> None:
         """Log for which tables captures have read their sources again: no row is removed."""
@@ -93,11 +106,13 @@ class TransactionProgress:
             )
 
     def report_staged(self, staged: Sequence[StagedCommit], treated: Iterable[Tally] = ()) -> None:
-        """Log the end of the transaction, if it had rows."""
+        """Report the end of the transaction, if it had rows."""
         self._clear_line()
         if self._began is None:
             return
         now = time.monotonic()
+        if facts.observe:
+            facts.observe(EndedTransaction(self._rows, now - self._began))
         totals = _sum_treatments(treated)
         log.info(
             "transaction %d: %s; staged %s in %d data file(s) of %d table(s)%s",

@@ -5,6 +5,7 @@ returns staged commits, which are values. `acknowledge` commits them; to repeat 
 commit them too, because the connector state names them.
 """
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -167,9 +168,10 @@ class OpenTransaction:
         """Yield the text of the answers to all Loads, part by part."""
         self._progress.report_outdated(message.backfill_completes)
         if self._loads:
+            flushed = time.monotonic()
             yield from self._loads.answer()
             found = sum(each.answered.keys for each in self._loads.found.values())
-            self._progress.report_loaded(self._loads.count, found)
+            self._progress.report_loaded(self._loads.count, found, self._loads.began, flushed)
 
     def store(self, rows: request.Store) -> None:
         """Receive a run of rows. Raises the error that stopped the writing of earlier rows."""
