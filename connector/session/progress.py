@@ -8,7 +8,7 @@ from typing import Final
 
 from connector.host import facts
 from connector.host.facts import EndedTransaction, LoadedTransaction
-from connector.host.logs import Event, fields
+from connector.host.logs import Event, fields, name_some
 from connector.model.invalid_values import Tally, Treatment
 from connector.model.state import StagedCommit
 from connector.session.received_rows import ReceivedTotals
@@ -68,6 +68,15 @@ class TransactionProgress:
         """Report the last rows to the metrics, before they are staged."""
         if self._received:
             self._received.report()
+
+    def report_loading(self, asked: int) -> None:
+        """Log that the Loads are being answered."""
+        log.info(
+            "transaction %d: looking up %d keys",
+            self._number,
+            asked,
+            extra=fields(Event.LOADING, transaction=self._number, loads=asked),
+        )
 
     def report_loaded(self, asked: int, found: int, began: float, flushed: float) -> None:
         """Report that all Loads are answered. The first one came at `began`, and the flush at `flushed`."""
@@ -149,6 +158,16 @@ class TransactionProgress:
     def _clear_line(self) -> None:
         if self._terminal:
             print("\r\x1b[2K", end="", file=self._terminal, flush=True)
+
+
+def log_opened(tables: Sequence[str], backfilled: Sequence[str]) -> None:
+    """Log that a session has these tables. The next commit of those that are backfilled replaces all of their rows."""
+    log.info(
+        "%d table(s) are open%s",
+        len(tables),
+        f". A backfill replaces the rows of {name_some(backfilled)} when the first new ones come" if backfilled else "",
+        extra=fields(Event.OPENED, tables=len(tables), backfills=len(backfilled)),
+    )
 
 
 class TreatmentWarnings:

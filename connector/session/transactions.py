@@ -79,6 +79,8 @@ class Session:
         """Commit a transaction of this session. The first call also reports the commits of the recovery."""
         reported = ReportedCommits((*self._recovered, *self._committer.commit(staged.commits)))
         self._recovered = ()
+        if staged.commits:
+            self._committer.log_running()
         return reported
 
     def _file_prefixes(self) -> list[str]:
@@ -169,6 +171,7 @@ class OpenTransaction:
         self._progress.report_outdated(message.backfill_completes)
         if self._loads:
             flushed = time.monotonic()
+            self._progress.report_loading(self._loads.count)
             yield from self._loads.answer()
             found = sum(each.answered.keys for each in self._loads.found.values())
             self._progress.report_loaded(self._loads.count, found, self._loads.began, flushed)
