@@ -52,7 +52,7 @@ def serve(requests: RequestReader, wire: Wire) -> None:
                     send(response.Opened(tables.may_have_other_rows))
                     config, advanced = tables.config, tables.config.advanced
                     interval = UploadInterval(
-                        config.upload_interval, advanced.commit_after_rows, advanced.commit_after_bytes
+                        config.commit_interval, advanced.commit_after_rows, advanced.commit_after_bytes
                     )
                     with start_session(tables) as session, session.retry_pending(requests.interrupt):
                         _serve_transactions(session, interval, checked, requests, send)

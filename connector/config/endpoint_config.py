@@ -3,6 +3,8 @@
 from datetime import timedelta
 from typing import Annotated, ClassVar, Final
 
+import msgspec
+
 from connector.config.addresses import parse_store_address, parse_webhook_address
 from connector.config.catalog import Catalog, GlueCatalog
 from connector.config.credentials import Credentials, OlderKeys
@@ -10,7 +12,9 @@ from connector.config.definition import Definition, Setting, schema_of
 from connector.config.metrics_options import MetricsOptions
 from connector.config.secret import Secret
 from connector.config.storage import PREFIX, Storage
+from connector.config.sync_schedule import SyncSchedule
 from connector.config.values import (
+    DEFAULT_UPLOAD_INTERVAL,
     FORMAT_VERSIONS,
     MACHINE_CREDENTIALS,
     SECRET_SETTING,
@@ -198,7 +202,15 @@ class EndpointConfig(Definition, frozen=True, kw_only=True):
             "How often small transactions are committed: an ISO 8601 duration of at most PT4H.",
             parse=parse_upload_interval,
         ),
-    ] = timedelta(minutes=5)
+    ] = DEFAULT_UPLOAD_INTERVAL
+    sync_schedule: Annotated[
+        SyncSchedule,
+        Setting(
+            "Sync Schedule",
+            "How often small transactions are committed at which times of the week. By default, the upload interval "
+            "always holds.",
+        ),
+    ] = msgspec.field(name="syncSchedule", default=SyncSchedule())
     hard_delete: Annotated[
         bool,
         Setting(
@@ -231,6 +243,11 @@ class EndpointConfig(Definition, frozen=True, kw_only=True):
         AdvancedOptions,
         Setting("Advanced Options", "Options that most materializations do not need.", is_advanced=True),
     ] = AdvancedOptions()
+
+    @property
+    def commit_interval(self) -> timedelta | SyncSchedule:
+        """How often small transactions are committed."""
+        return self.sync_schedule if self.sync_schedule.frequency else self.upload_interval
 
     @property
     def allows_machine_credentials(self) -> bool:

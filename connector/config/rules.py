@@ -7,7 +7,13 @@ from typing import Final, TypeAlias
 from connector.config import credentials, storage
 from connector.config.catalog import GLUE, HIVE, LOCAL, REST, S3_TABLES, SQL
 from connector.config.catalog_properties import SIGNED, SIGNING_REGION
-from connector.config.values import MACHINE_CREDENTIALS, parse_feature_flags
+from connector.config.sync_schedule import parse_time_of_day
+from connector.config.values import (
+    DEFAULT_UPLOAD_INTERVAL,
+    MACHINE_CREDENTIALS,
+    parse_feature_flags,
+    parse_upload_interval,
+)
 from protocol.flow import Json
 
 Path: TypeAlias = tuple[str, ...]
@@ -48,6 +54,7 @@ def broken_rules(config: Json) -> Iterator[Problem]:
     yield from _needs_of_temporary_keys(config)
     yield from _needs_of_signed_requests(config)
     yield from _needs_of_storage(config)
+    yield from _needs_of_schedule(config)
 
 
 def broken_rules_of_binding(config: Json) -> Iterator[Problem]:
@@ -164,6 +171,39 @@ def _needs_of_azure(storage: Json, *, is_needed: bool) -> Iterator[Problem]:
     for name in APPLICATION_SETTINGS:
         if application and name not in application:
             yield Problem(("storage", name), f"is required if {application[0]} is set")
+
+
+FAST_SYNC: Final = ("timezone", "fastSyncStartTime", "fastSyncStopTime", "fastSyncEnabledDays")
+NEEDED_BY_FAST_SYNC: Final = ("syncFrequency", "timezone", "fastSyncStartTime", "fastSyncStopTime")
+
+
+def _needs_of_schedule(config: Json) -> Iterator[Problem]:
+    schedule = at(config, "syncSchedule")
+    given = [name for name in FAST_SYNC if at(schedule, name)]
+    for name in NEEDED_BY_FAST_SYNC:
+        if given and not at(schedule, name):
+            yield Problem(("syncSchedule", name), f"is required if {given[0]} is set")
+    if _is_same_time(at(schedule, "fastSyncStartTime"), at(schedule, "fastSyncStopTime")):
+        yield Problem(("syncSchedule", "fastSyncStopTime"), "must not be the same time as fastSyncStartTime")
+    if at(schedule, "syncFrequency") and _is_other_interval(at(config, "upload_interval")):
+        yield Problem(
+            ("upload_interval",), "must be removed: /syncSchedule is set, and both say when transactions are committed"
+        )
+
+
+def _is_same_time(start: Json, stop: Json) -> bool:
+    try:
+        return parse_time_of_day(start) == parse_time_of_day(stop)
+    except (ValueError, OverflowError, AttributeError):  # not set, or another problem
+        return False
+
+
+def _is_other_interval(text: Json) -> bool:
+    """Whether an upload interval is set, and is not the default, which Flow's form may fill in."""
+    try:
+        return bool(text) and parse_upload_interval(text) != DEFAULT_UPLOAD_INTERVAL
+    except (ValueError, AttributeError):  # another problem
+        return False
 
 
 def _has_other_credentials(config: Json) -> bool:

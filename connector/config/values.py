@@ -15,6 +15,7 @@ from typing import Final
 
 from connector.config.secret import Secret
 
+DEFAULT_UPLOAD_INTERVAL: Final = timedelta(minutes=5)
 MAX_UPLOAD_INTERVAL: Final = timedelta(hours=4)
 
 ALLOW_EXISTING_TABLES: Final = "allow_existing_tables_for_new_bindings"
@@ -48,6 +49,7 @@ AZURE_ACCOUNT: Final = "^[a-z0-9]{3,24}$"
 AZURE_CONTAINER: Final = "^(?=.{3,63}$)[a-z0-9](-?[a-z0-9])*$"
 ROLE_ARN: Final = "^arn:aws[-a-z]*:iam::[0-9]+:role/.+$"
 SPARK_SETTING: Final = r"^spark\."
+TIME_OF_DAY: Final = "^(0?[0-9]|1[0-9]|2[0-3]):[0-5][0-9]$"
 
 
 def _in_any_case(expression: str) -> str:
@@ -75,6 +77,7 @@ PATTERN_DEMANDS: Final[Mapping[str, str]] = {
     AZURE_ACCOUNT: "must be the name of a storage account: 3 to 24 lower-case letters and digits",
     AZURE_CONTAINER: "must be the name of a container: 3 to 63 lower-case letters, digits and single hyphens",
     ROLE_ARN: "must be the ARN of a role, such as arn:aws:iam::123456789012:role/flow",
+    TIME_OF_DAY: "must be a time of day from 00:00 to 23:59, such as 09:00",
     SPARK_SETTING: "must be a setting whose name begins with spark.",
 }
 

@@ -34,6 +34,13 @@ class AnsweredLoads(msgspec.Struct, frozen=True):
     found: int
 
 
+class LoadedTransaction(msgspec.Struct, frozen=True):
+    """All Loads of a transaction are answered."""
+
+    seconds: float  # since its first Load
+    search_seconds: float  # since its flush
+
+
 class TreatedValues(msgspec.Struct, frozen=True):
     """Values that do not fit their column were clamped, or became null, or rows were rejected because of them."""
 
@@ -54,6 +61,9 @@ class StagedRows(msgspec.Struct, frozen=True):
 
 class EndedTransaction(msgspec.Struct, frozen=True):
     """The open transaction has ended: all of its rows are staged, or were rejected."""
+
+    rows: int
+    seconds: float  # since its first row
 
 
 class CommittedRows(msgspec.Struct, frozen=True):
@@ -177,6 +187,7 @@ Fact: TypeAlias = (
     OpenedSession
     | ReceivedRows
     | AnsweredLoads
+    | LoadedTransaction
     | TreatedValues
     | StagedRows
     | EndedTransaction

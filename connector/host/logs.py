@@ -5,6 +5,7 @@ import logging
 import os
 import sys
 import threading
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final
@@ -15,17 +16,21 @@ from connector.host.redaction import redact
 log = logging.getLogger(__name__)
 
 LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR}
+MOST_NAMES: Final = 5  # in one record
 FIELDS: Final = "fields"  # the attribute of a record that holds its fields
 
 
 class Event(StrEnum):
     """What happened, for programs that read logs. docs/operating.md lists each event with its fields."""
 
+    OPENED = "opened"
     RECEIVING = "receiving"
+    LOADING = "loading"
     LOADED = "loaded"
     STAGED = "staged"
     COMMITTED = "committed"
     RECOVERED = "recovered"
+    RUNNING = "running"
     HELD = "held"
     RETRIED = "retried"
     WAITING = "waiting"
@@ -39,9 +44,20 @@ class Event(StrEnum):
     COLLECTED = "collected"
 
 
+# What a task does now. Flow's UI shows the newest record with this field.
+STATUS: Final = {"eventType": "connectorStatus"}
+STATUSES: Final = frozenset({Event.OPENED, Event.LOADING, Event.RECEIVING, Event.STAGED, Event.RUNNING})
+
+
 def fields(event: Event, **values: object) -> dict[str, Any]:
     """Return the `extra` of a record: `log.info("…", extra=fields(Event.STAGED, rows=3))`."""
-    return {FIELDS: {"event": event, **values}}
+    return {FIELDS: {"event": event, **(STATUS if event in STATUSES else {}), **values}}
+
+
+def name_some(names: Sequence[str]) -> str:
+    """Return the first names of a list, and how many more there are."""
+    more = len(names) - MOST_NAMES
+    return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def configure() -> None:

@@ -21,7 +21,7 @@ from connector.model.invalid_values import OnInvalid
 from connector.model.properties import Properties
 from connector.model.rejected_rows import name_rejected_table
 from connector.model.state import WriterId
-from connector.model.table_identifier import TableIdentifier
+from connector.model.table_identifier import Generation, TableIdentifier
 from connector.model.written_types import is_written
 from connector.storage.file_access import FileAccess, access_to
 from protocol.flow import Collection, FieldSelection, Materialization, MaterializationBinding, find_collection
@@ -54,6 +54,11 @@ class BoundTable:
     access: FileAccess
     quarantine: Quarantine | None = None
     published_column_id: int | None = None  # of the column with the publication times of documents
+
+    @property
+    def awaits_backfill(self) -> bool:
+        """Whether the next commit of the task replaces all rows."""
+        return Generation.of(self.table_uuid, self.properties, self.writer.materialization).is_awaited
 
 
 def bind_all(catalog: Catalog, task: Materialization, key_range: str, policies: Sequence[Policy]) -> list[BoundTable]:

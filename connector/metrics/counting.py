@@ -69,6 +69,10 @@ class FactCounter:
         self._counts.add(definitions.LOADS, fact.asked, table)
         self._counts.add(definitions.LOADS_FOUND, fact.found, table)
 
+    def _count_loaded(self, fact: facts.LoadedTransaction) -> None:
+        self._counts.observe(definitions.LOADS_DURATION, fact.seconds)
+        self._counts.observe(definitions.SEARCH_DURATION, fact.search_seconds)
+
     def _count_treated(self, fact: facts.TreatedValues) -> None:
         self._counts.add(OF_TREATMENT[fact.treatment], fact.count, self._label(fact.table))
 
@@ -79,7 +83,9 @@ class FactCounter:
             self._counts.add(definitions.BYTES_STAGED, fact.size, table)
         self._waiting.stage(fact)
 
-    def _count_ended_transaction(self, _: facts.EndedTransaction) -> None:
+    def _count_ended_transaction(self, fact: facts.EndedTransaction) -> None:
+        self._counts.observe(definitions.STAGING_DURATION, fact.seconds)
+        self._counts.observe(definitions.TRANSACTION_ROWS, fact.rows)
         self._waiting.close()
 
     def _count_committed(self, fact: facts.CommittedRows) -> None:
@@ -157,6 +163,7 @@ COUNTERS: Final[Mapping[type[Fact], Callable[[FactCounter, Any], None]]] = {
     facts.OpenedSession: FactCounter._count_opened,
     facts.ReceivedRows: FactCounter._count_received,
     facts.AnsweredLoads: FactCounter._count_loads,
+    facts.LoadedTransaction: FactCounter._count_loaded,
     facts.TreatedValues: FactCounter._count_treated,
     facts.StagedRows: FactCounter._count_staged,
     facts.EndedTransaction: FactCounter._count_ended_transaction,

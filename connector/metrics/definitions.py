@@ -12,6 +12,8 @@ TABLE: Final = ("table",)
 ACTION: Final = ("action",)
 
 COMMIT_SECONDS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+TRANSACTION_SECONDS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0)
+ROWS: Final = (1.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e6, 1e7)
 MAINTENANCE_SECONDS: Final = (0.1, 1.0, 10.0, 60.0, 300.0, 1800.0)
 
 
@@ -54,6 +56,12 @@ def _measure(name: str, meaning: str, labels: tuple[str, ...] = TABLE, unit: str
     return Metric(name, Kind.GAUGE, meaning, labels, unit)
 
 
+def _distribute(
+    name: str, meaning: str, buckets: tuple[float, ...], labels: tuple[str, ...] = TABLE, unit: str = "seconds"
+) -> Metric:
+    return Metric(name, Kind.HISTOGRAM, meaning, labels, unit, buckets)
+
+
 ROWS_RECEIVED: Final = _count("rows_received", "Rows that arrived from the runtime.")
 BYTES_RECEIVED: Final = _count("received_bytes", "Bytes of the lines of these rows.", unit="bytes")
 LOADS: Final = _count("loads", "Keys whose documents the runtime asked for.")
@@ -70,13 +78,8 @@ DATA_BYTES: Final = _count("data_file_bytes", "Bytes of these data files.", unit
 DELETE_FILES: Final = _count("delete_files", "Delete files that were committed.")
 DELETE_BYTES: Final = _count("delete_file_bytes", "Bytes of these delete files.", unit="bytes")
 COMMITS: Final = _count("commits", "Commits that added rows to a table.")
-COMMIT_DURATION: Final = Metric(
-    "commit_duration_seconds",
-    Kind.HISTOGRAM,
-    "How long these commits took, with all attempts.",
-    TABLE,
-    "seconds",
-    COMMIT_SECONDS,
+COMMIT_DURATION: Final = _distribute(
+    "commit_duration_seconds", "How long these commits took, with all attempts.", COMMIT_SECONDS
 )
 RETRIES: Final = _count("commit_retries", "Attempts to commit that failed.")
 CONFLICTS: Final = _count("commit_conflicts", "Attempts to commit that failed because another writer committed first.")
@@ -101,13 +104,8 @@ TABLE_DATA_FILES: Final = _measure("table_data_files", "Data files of the table 
 TABLE_DELETE_FILES: Final = _measure("table_delete_files", "Delete files of the table after the last commit.")
 MAINTENANCE_RUNS: Final = _count("maintenance_runs", "Maintenance tasks that have ended.", ACTION)
 MAINTENANCE_FAILURES: Final = _count("maintenance_failures", "Maintenance tasks that have failed.", ACTION)
-MAINTENANCE_DURATION: Final = Metric(
-    "maintenance_duration_seconds",
-    Kind.HISTOGRAM,
-    "How long these maintenance tasks took.",
-    ACTION,
-    "seconds",
-    MAINTENANCE_SECONDS,
+MAINTENANCE_DURATION: Final = _distribute(
+    "maintenance_duration_seconds", "How long these maintenance tasks took.", MAINTENANCE_SECONDS, ACTION
 )
 MAINTENANCE_FILES: Final = _count(
     "maintenance_files", "Files that maintenance has deleted or rewritten.", (*TABLE, *ACTION)
@@ -122,6 +120,19 @@ COMPACTION_COMMITS: Final = _count(
     "compaction_checked_commits", "Commits after which compaction has looked at the table's files."
 )
 TRANSACTIONS: Final = _count("transactions", "Transactions that were acknowledged.", ())
+TRANSACTION_ROWS: Final = _distribute("transaction_rows", "Rows of a staged transaction, of all tables.", ROWS, (), "")
+LOADS_DURATION: Final = _distribute(
+    "loads_duration_seconds", "From the first Load of a transaction to its last answer.", TRANSACTION_SECONDS, ()
+)
+SEARCH_DURATION: Final = _distribute(
+    "search_duration_seconds", "From the flush of a transaction with Loads to its last answer.", TRANSACTION_SECONDS, ()
+)
+STAGING_DURATION: Final = _distribute(
+    "staging_duration_seconds",
+    "From the first row of a transaction until all of its rows were durable.",
+    TRANSACTION_SECONDS,
+    (),
+)
 HELD: Final = _count("held_seconds", "Time for which acknowledgements were held back.", (), "seconds")
 LAST_RECEIPT: Final = _measure("last_receipt_timestamp_seconds", "When the last row arrived.", (), "seconds")
 SPOOL: Final = _measure("spool_bytes", "Bytes of rows on the local disk, not in a data file yet.", (), "bytes")

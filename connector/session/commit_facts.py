@@ -11,7 +11,6 @@ from connector.host.facts import (
     CommitFailure,
     CommittedRows,
     EndedCommits,
-    EndedTransaction,
     Fact,
     FailedCommit,
     OpenedSession,
@@ -37,7 +36,6 @@ def report_staged(staged: Iterable[StagedCommit], treated: Mapping[int, Tally], 
     for index, tally in treated.items():
         for _, treatment, values in tally:
             _emit(TreatedValues(tables[index], treatment, values.count))
-    _emit(EndedTransaction())
 
 
 def report_recovered(staged: Sequence[StagedCommit]) -> None:

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from connector.host import facts
 from connector.host.errors import ConnectorError, FencedError, LostColumnError, RetryableError
-from connector.host.logs import Event, fields
+from connector.host.logs import Event, fields, name_some
 from connector.host.signals import Stopped
 from connector.iceberg.commits.outcomes import Committed, Failed, Outcome, Superseded, TableCommit
 from connector.model.state import ChainId, StagedCommit, TableId
@@ -73,6 +73,8 @@ class Committer:
         committed = self._commit_due()
         with self._changed:
             self._retried += committed
+        if committed:
+            self.log_running()
         self.log_waiting()
 
     def wait_for_retry(self) -> bool:
@@ -114,6 +116,12 @@ class Committer:
         """Return the reason why a chain is pending. None if it is not pending, or was not tried yet."""
         with self._changed:
             return self._backlog.find_error(chain_id)
+
+    def log_running(self) -> None:
+        """Log which tables refuse commits."""
+        with self._changed:
+            tables = self._backlog.list_waiting()
+        _log_running([table.table for table in tables if table.error])
 
     def log_waiting(self) -> None:
         """Log a warning for each table whose last attempt failed."""
@@ -226,6 +234,16 @@ def _log_commit(committed: Committed) -> None:
             attempts=committed.attempts,
             seconds=round(committed.seconds, 3),
         ),
+    )
+
+
+def _log_running(refusing: Sequence[str]) -> None:
+    log.info(
+        "%s",
+        f"running, but {len(refusing)} table(s) refuse commits, and their rows stay staged: {name_some(refusing)}"
+        if refusing
+        else "running: all committed transactions are in their tables",
+        extra=fields(Event.RUNNING, refusing=len(refusing)),
     )
 
 

@@ -5,6 +5,7 @@ because the Store that follows a Load has the next version.
 """
 
 import shutil
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -111,6 +112,7 @@ class TransactionLoads:
         self._tables = tables
         self._bindings = bindings
         self._keys: dict[int, GatheredKeys] = {}
+        self.began = time.monotonic()  # with the first Load
         self.count = 0
         self.found: dict[int, Found] = {}
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from connector.iceberg.catalogs.opening import keep_access_fresh
 from connector.session.commit_facts import report_opened
 from connector.session.open_tables import OpenedTables
+from connector.session.progress import log_opened
 from connector.session.transaction_jobs import TransactionJobs
 from connector.session.transactions import Session
 from connector.spark.jobs.write_job import open_claim_server
@@ -33,6 +34,12 @@ def open_session(opened: OpenedTables) -> Iterator[Session]:
         access = [keep_access_fresh(catalog, config, table.binding.path, table.access) for table in tables]
         jobs = TransactionJobs(engine, claims, tables, access, opened.binding_count, open_views)
         report_opened(table.binding.table for table in tables)
+        log_opened(
+            [table.binding.table for table in tables],
+            [table.binding.table for table in tables if table.awaits_backfill],
+        )
+        if opened.staged:
+            committing.committer.log_running()
         session = Session(
             tables, opened.recovered.commits, committing.committer, jobs.start_writing, jobs.start_loading
         )

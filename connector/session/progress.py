@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from connector.host import facts
-from connector.host.logs import Event, fields
+from connector.host.facts import EndedTransaction, LoadedTransaction
+from connector.host.logs import Event, fields, name_some
 from connector.model.invalid_values import Tally, Treatment
 from connector.model.state import StagedCommit
 from connector.session.received_rows import ReceivedTotals
@@ -68,15 +69,36 @@ class TransactionProgress:
         if self._received:
             self._received.report()
 
-    def report_loaded(self, asked: int, found: int) -> None:
-        """Log that all Loads are answered."""
+    def report_loading(self, asked: int) -> None:
+        """Log that the Loads are being answered."""
         log.info(
-            "transaction %d: %d keys loaded, %d of them found",
+            "transaction %d: looking up %d keys",
+            self._number,
+            asked,
+            extra=fields(Event.LOADING, transaction=self._number, loads=asked),
+        )
+
+    def report_loaded(self, asked: int, found: int, began: float, flushed: float) -> None:
+        """Report that all Loads are answered. The first one came at `began`, and the flush at `flushed`."""
+        now = time.monotonic()
+        loaded = LoadedTransaction(now - began, now - flushed)
+        log.info(
+            "transaction %d: %d keys loaded, %d of them found, %.2f s",
             self._number,
             asked,
             found,
-            extra=fields(Event.LOADED, transaction=self._number, loads=asked, found=found),
+            loaded.seconds,
+            extra=fields(
+                Event.LOADED,
+                transaction=self._number,
+                loads=asked,
+                found=found,
+                seconds=round(loaded.seconds, 3),
+                searchSeconds=round(loaded.search_seconds, 3),
+            ),
         )
+        if facts.observe:
+            facts.observe(loaded)
 
     def report_outdated(self, backfills: Iterable[BackfillComplete]) -> None:
         """Log for which tables captures have read their sources again: no row is removed."""
@@ -93,11 +115,13 @@ class TransactionProgress:
             )
 
     def report_staged(self, staged: Sequence[StagedCommit], treated: Iterable[Tally] = ()) -> None:
-        """Log the end of the transaction, if it had rows."""
+        """Report the end of the transaction, if it had rows."""
         self._clear_line()
         if self._began is None:
             return
         now = time.monotonic()
+        if facts.observe:
+            facts.observe(EndedTransaction(self._rows, now - self._began))
         totals = _sum_treatments(treated)
         log.info(
             "transaction %d: %s; staged %s in %d data file(s) of %d table(s)%s",
@@ -134,6 +158,16 @@ class TransactionProgress:
     def _clear_line(self) -> None:
         if self._terminal:
             print("\r\x1b[2K", end="", file=self._terminal, flush=True)
+
+
+def log_opened(tables: Sequence[str], backfilled: Sequence[str]) -> None:
+    """Log that a session has these tables. The next commit of those that are backfilled replaces all of their rows."""
+    log.info(
+        "%d table(s) are open%s",
+        len(tables),
+        f". A backfill replaces the rows of {name_some(backfilled)} when the first new ones come" if backfilled else "",
+        extra=fields(Event.OPENED, tables=len(tables), backfills=len(backfilled)),
+    )
 
 
 class TreatmentWarnings:

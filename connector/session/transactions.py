@@ -5,6 +5,7 @@ returns staged commits, which are values. `acknowledge` commits them; to repeat 
 commit them too, because the connector state names them.
 """
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -78,6 +79,8 @@ class Session:
         """Commit a transaction of this session. The first call also reports the commits of the recovery."""
         reported = ReportedCommits((*self._recovered, *self._committer.commit(staged.commits)))
         self._recovered = ()
+        if staged.commits:
+            self._committer.log_running()
         return reported
 
     def _file_prefixes(self) -> list[str]:
@@ -167,9 +170,11 @@ class OpenTransaction:
         """Yield the text of the answers to all Loads, part by part."""
         self._progress.report_outdated(message.backfill_completes)
         if self._loads:
+            flushed = time.monotonic()
+            self._progress.report_loading(self._loads.count)
             yield from self._loads.answer()
             found = sum(each.answered.keys for each in self._loads.found.values())
-            self._progress.report_loaded(self._loads.count, found)
+            self._progress.report_loaded(self._loads.count, found, self._loads.began, flushed)
 
     def store(self, rows: request.Store) -> None:
         """Receive a run of rows. Raises the error that stopped the writing of earlier rows."""

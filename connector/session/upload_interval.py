@@ -1,12 +1,14 @@
-"""The upload interval: how long each acknowledgement is held back. Otherwise small transactions would make a snapshot
-every second. Meanwhile the runtime reads more input into the next transaction, which gets larger."""
+"""The upload interval: how long each acknowledgement is held back, always the same or by a schedule. Otherwise small
+transactions would make a snapshot every second. Meanwhile the runtime reads more input into the next transaction, which
+gets larger."""
 
 import logging
 import time
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from connector.config.sync_schedule import SyncSchedule
 from connector.host.logs import Event, fields
 from connector.host.signals import Stopped
 from protocol import request
@@ -23,10 +25,17 @@ class UploadInterval:
     A transaction is not delayed if it has `enough_rows` or `enough_bytes`: more input may be waiting.
     """
 
-    def __init__(self, interval: timedelta, enough_rows: int | None, enough_bytes: int) -> None:
-        self._interval = interval.total_seconds()
+    def __init__(
+        self,
+        interval: timedelta | SyncSchedule,
+        enough_rows: int | None,
+        enough_bytes: int,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._interval = interval
         self._enough_rows = enough_rows
         self._enough_bytes = enough_bytes
+        self._now = now
         self._rows = self._transactions = 0
 
     def count_rows(self, rows: int) -> None:
@@ -45,7 +54,13 @@ class UploadInterval:
         self._transactions += 1
         has_enough_rows = self._enough_rows is not None and rows >= self._enough_rows
         is_large = has_enough_rows or staged_size >= self._enough_bytes
-        return 0.0 if is_large or self._transactions <= QUICK_TRANSACTIONS else self._interval
+        return 0.0 if is_large or self._transactions <= QUICK_TRANSACTIONS else self._find_delay()
+
+    def _find_delay(self) -> float:
+        interval = self._interval
+        if isinstance(interval, SyncSchedule):
+            interval = interval.find_interval(self._now())
+        return interval.total_seconds()
 
 
 def hold_back(seconds: float, requests: RequestReader, send_answer: Callable[[], None]) -> float:
@@ -55,7 +70,7 @@ def hold_back(seconds: float, requests: RequestReader, send_answer: Callable[[],
     if seconds > 0:
         until = time.strftime("%H:%M:%S", time.localtime(time.time() + seconds))
         log.info(
-            "acknowledgement is held until %s (upload_interval)",
+            "acknowledgement is held until %s, so that there are fewer commits",
             until,
             extra=fields(Event.HELD, seconds=seconds),
         )

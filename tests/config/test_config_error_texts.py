@@ -52,6 +52,10 @@ def advanced(**settings: Json) -> Json:
     return {**ON_LOCAL, "advanced": settings}
 
 
+def scheduled(**schedule: str) -> Json:
+    return {**ON_LOCAL, "syncSchedule": schedule}
+
+
 ENDPOINTS: Final[Mapping[str, Json]] = {
     "nothing at all": {},
     "no config": None,
@@ -203,6 +207,17 @@ ENDPOINTS: Final[Mapping[str, Json]] = {
     "a property that PyIceberg does not read": on_rest(**{"s3.signer": "planted"}),
     "a bad interval": {**ON_LOCAL, "upload_interval": "5 minutes"},
     "too long an interval": {**ON_LOCAL, "upload_interval": "PT4H1S"},
+    "a schedule of other values": scheduled(
+        syncFrequency="10m", timezone="Mars", fastSyncStartTime="9", fastSyncStopTime="24:00", fastSyncEnabledDays="S-M"
+    ),
+    "half a schedule": scheduled(fastSyncEnabledDays="M-F", fastSyncStartTime="09:00"),
+    "a schedule without a time zone": scheduled(
+        syncFrequency="5m", fastSyncStartTime="09:00", fastSyncStopTime="17:00"
+    ),
+    "a fast sync of no time": scheduled(
+        syncFrequency="5m", timezone="UTC", fastSyncStartTime="9:00", fastSyncStopTime="09:00"
+    ),
+    "a schedule and an interval": {**scheduled(syncFrequency="5m"), "upload_interval": "PT1M"},
     "an unknown feature flag": advanced(feature_flags="no_such_flag"),
     "variants": advanced(variant_columns=True),
     "no setting of Spark's": advanced(spark={"master": "local[2]"}),

@@ -44,11 +44,16 @@ def test_json_records_have_what_the_runtime_parses(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     configure(monkeypatch, LOG_FORMAT="json")
-    log.warning("a %s", "warning", extra=logs.fields(Event.STAGED, rows=3))
+    log.warning("a %s", "warning", extra=logs.fields(Event.RETRIED, attempt=3))
     record = json.loads(capsys.readouterr().err)
-    assert [*record] == ["ts", "level", "msg", "event", "rows"]
-    assert (record["level"], record["msg"], record["event"], record["rows"]) == ("warn", "a warning", "staged", 3)
+    assert [*record] == ["ts", "level", "msg", "event", "attempt"]
+    assert (record["level"], record["msg"], record["event"], record["attempt"]) == ("warn", "a warning", "retried", 3)
     assert record["ts"].startswith("20")
+
+
+def test_the_records_that_flow_shows_as_the_status_are_marked_as_it_defines() -> None:
+    marked = {event for event in Event if logs.fields(event)[logs.FIELDS].get("eventType") == "connectorStatus"}
+    assert marked == {Event.OPENED, Event.RECEIVING, Event.LOADING, Event.STAGED, Event.RUNNING}
 
 
 def test_every_event_is_documented() -> None:

@@ -88,7 +88,17 @@ def test_a_table_whose_rows_a_backfill_replaces_is_known_by_its_generation(catal
     generation = Generation("later", (str(table.metadata.table_uuid),), "acme/task")
     with table.transaction() as transaction:
         transaction.set_properties(generation.encode())
-    assert bind(catalog, FieldSelection(keys=("id",))).table_uuid == "later"
+    bound = bind(catalog, FieldSelection(keys=("id",)))
+    assert (bound.table_uuid, bound.awaits_backfill) == ("later", False)
+
+
+@pytest.mark.parametrize(("of", "is_awaited"), [("acme/task", True), ("acme/other", False)])
+def test_a_table_awaits_the_backfill_of_its_own_task(catalog: Catalog, of: str, is_awaited: bool) -> None:
+    table = foreign_table(catalog, PATH, SCHEMA)
+    generation = Generation("later", (str(table.metadata.table_uuid),), of, schema_id=0)
+    with table.transaction() as transaction:
+        transaction.set_properties(generation.encode())
+    assert bind(catalog, FieldSelection(keys=("id",))).awaits_backfill is is_awaited
 
 
 @pytest.mark.parametrize("value", ["zz", ""])

@@ -36,6 +36,11 @@ def test_it_does_not_run_as_root(image: Image) -> None:
     assert image.attributes["Config"]["User"] == "65532:65532"
 
 
+def test_it_knows_the_time_zones_of_schedules(image: Image) -> None:
+    program = "from connector.config.sync_schedule import parse_time_zone; print(parse_time_zone('America/New_York'))"
+    assert image.run("-c", program, entrypoint="/opt/connector/bin/python") == (0, "America/New_York\n")
+
+
 def test_it_is_no_larger_than_promised(image: Image) -> None:
     assert image.attributes["Size"] <= MOST_BYTES
 

@@ -14,6 +14,7 @@ from connector.metrics.text_file import try_to_write
 from support.scraping import Scraped, read_file
 
 ORDERS = "shop.orders"
+ENDED = facts.EndedTransaction(1, 0.5)
 COMMIT = facts.CommittedRows(ORDERS, 3, 1, 900, 2, 1, 50, 0.3)
 
 
@@ -64,7 +65,7 @@ def test_what_waits_is_added_up_when_it_is_read_and_not_for_each_fact() -> None:
     counter.count(facts.OpenedSession((ORDERS,)))
     counter.count(facts.ReceivedRows(ORDERS, 1, 10, 1.0))
     counter.count(facts.StagedRows(ORDERS, "1", 1, 10))
-    counter.count(facts.EndedTransaction())
+    counter.count(ENDED)
     counter.count(facts.FailedCommit(ORDERS, CommitFailure.OTHER))
     counter.count(facts.EndedCommits(ORDERS, ("1",)))
     assert counts.replaced == 0
@@ -100,24 +101,42 @@ def test_a_histogram_counts_in_each_bucket_what_is_not_above_its_bound(counted: 
     assert seen.value("commit_duration_seconds_sum") == pytest.approx(1000.8)
 
 
+def test_transactions_are_counted_by_their_rows_and_by_what_their_steps_took(counted: Counted) -> None:
+    seen = counted.tell(
+        facts.LoadedTransaction(40.0, 2.0), facts.EndedTransaction(1000, 61.0), facts.EndedTransaction(1001, 5.0)
+    )
+    assert (seen.value("loads_duration_seconds_count"), seen.value("loads_duration_seconds_sum")) == (1, 40)
+    assert (seen.value("search_duration_seconds_count"), seen.value("search_duration_seconds_sum")) == (1, 2)
+    assert (seen.value("staging_duration_seconds_count"), seen.value("staging_duration_seconds_sum")) == (2, 66)
+    assert (seen.value("transaction_rows_count"), seen.value("transaction_rows_sum")) == (2, 2001)
+    assert [seen.value("transaction_rows_bucket", le=bound) for bound in ("100.0", "1000.0", "10000.0")] == [0, 1, 2]
+
+
+def test_a_histogram_of_the_task_begins_with_0(counted: Counted) -> None:
+    seen = counted.tell()
+    for metric in ALL:
+        if metric.kind is Kind.HISTOGRAM and not metric.labels:
+            assert seen.value(f"{metric.name}_count") == 0, metric.name
+
+
 def test_the_oldest_row_waits_from_its_receipt_until_its_commit(counted: Counted) -> None:
     oldest = "oldest_waiting_row_timestamp_seconds"
     assert counted.tell(facts.ReceivedRows(ORDERS, 1, 10, 995.0)).value(oldest) == 995
     assert counted.tell(facts.StagedRows(ORDERS, "1", 1, 10)).value(oldest) == 995
     counted.clock.now = 1010.0
-    counted.tell(facts.EndedTransaction(), facts.ReceivedRows(ORDERS, 1, 10, 1009.0))
+    counted.tell(ENDED, facts.ReceivedRows(ORDERS, 1, 10, 1009.0))
     assert counted.tell().value(oldest) == 995, "the first transaction waits on"
     seen = counted.tell(facts.EndedCommits(ORDERS, ("1",)))
     assert seen.value(oldest) == 1009
     assert seen.value("last_commit_timestamp_seconds") == 1010
-    counted.tell(facts.StagedRows(ORDERS, "2", 1, 10), facts.EndedTransaction())
+    counted.tell(facts.StagedRows(ORDERS, "2", 1, 10), ENDED)
     assert not counted.tell(facts.EndedCommits(ORDERS, ("2",))).values(oldest), "also while no acknowledgement is sent"
 
 
 def test_rows_whose_transaction_staged_nothing_for_their_table_wait_no_more(counted: Counted) -> None:
     """All of them were rejected, for instance."""
     counted.tell(facts.ReceivedRows(ORDERS, 1, 10, 995.0), facts.StagedRows("shop.rejected", "1", 1, 10))
-    seen = counted.tell(facts.EndedTransaction(), facts.EndedCommits("shop.rejected", ("1",)))
+    seen = counted.tell(ENDED, facts.EndedCommits("shop.rejected", ("1",)))
     assert not seen.values("oldest_waiting_row_timestamp_seconds")
 
 

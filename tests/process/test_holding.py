@@ -22,9 +22,12 @@ pytestmark = pytest.mark.spark
 ROWS = QUICK_TRANSACTIONS + 1
 
 
-def open_session(directory: Path, advanced: Mapping[str, Any]) -> Session:
+INTERVAL: Mapping[str, Any] = {"upload_interval": "PT4H"}
+
+
+def open_session(directory: Path, advanced: Mapping[str, Any], interval: Mapping[str, Any] = INTERVAL) -> Session:
     """A session that holds acknowledgements for four hours from its next transaction on."""
-    runtime = Runtime(directory, config={**CONFIG, "upload_interval": "PT4H", "advanced": advanced})
+    runtime = Runtime(directory, config={**CONFIG, **interval, "advanced": advanced})
     runtime.apply()
     session = runtime.open()
     for number in range(QUICK_TRANSACTIONS):
@@ -74,6 +77,14 @@ def test_the_acknowledgement_of_rows_that_their_table_refuses_is_held_too(tmp_pa
             check_held(session)
         assert session.finish().status == 0
     assert local_catalog(tmp_path / "warehouse").load_table("shop.ledger").scan().to_arrow().num_rows == ROWS
+
+
+def test_a_schedule_holds_acknowledgements_too(tmp_path: Path) -> None:
+    schedule = {"upload_interval": None, "syncSchedule": {"syncFrequency": "4h"}}
+    with open_session(tmp_path, {}, schedule) as session:
+        stage(session, rows=1)
+        check_held(session)
+        assert session.finish().status == 0
 
 
 def test_a_flush_that_is_there_already_ends_the_wait(held: Session) -> None:

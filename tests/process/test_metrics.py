@@ -87,6 +87,7 @@ def test_loads_deletes_and_rejected_rows_are_counted_while_many_scrape(tmp_path:
         assert session.finish().status == 0
         assert time.monotonic() - began < 10
     assert (seen.value("loads_total"), seen.value("loads_found_total")) == (2, 1)
+    check_steps(seen)
     assert seen.value("rows_received_total", table="shop.ledger") == 5
     assert seen.value("rows_rejected_total", table="shop.ledger") == 1
     assert seen.value("rows_committed_total", table="shop.ledger") == 4
@@ -123,6 +124,14 @@ def scrape_until_it_ends(address: str) -> None:
     with contextlib.suppress(OSError, HTTPException):
         while True:
             scrape_text(address)
+
+
+def check_steps(seen: Scraped) -> None:
+    """Two transactions of five rows, one of them with Loads."""
+    assert (seen.value("loads_duration_seconds_count"), seen.value("search_duration_seconds_count")) == (1, 1)
+    assert 0 < seen.value("search_duration_seconds_sum") <= seen.value("loads_duration_seconds_sum") < 60
+    assert (seen.value("transaction_rows_count"), seen.value("transaction_rows_sum")) == (2, 5)
+    assert 0 < seen.value("staging_duration_seconds_sum") < 60
 
 
 def check_refused(refused: Scraped) -> None:

@@ -110,6 +110,21 @@ def test_what_waits_is_retried_between_transactions_and_reported_with_the_next(t
     assert committer.commit([]) == []
 
 
+def test_a_retry_that_succeeds_is_the_new_status(tables: Tables, caplog: pytest.LogCaptureFixture) -> None:
+    committer = Committer(tables.attempt, GENEROUS)
+    committer.commit([staged("bad", "b1")])
+    with caplog.at_level(logging.INFO):
+        committer.log_running()
+        tables.errors.clear()
+        assert committer.wait_for_retry()
+        committer.retry()
+    texts = {record.getMessage(): getattr(record, FIELDS).get("refusing") for record in caplog.records}
+    assert {text: refusing for text, refusing in texts.items() if text.startswith("running")} == {
+        "running, but 1 table(s) refuse commits, and their rows stay staged: shop.bad": 1,
+        "running: all committed transactions are in their tables": 0,
+    }
+
+
 def test_a_table_is_tried_by_one_attempt_at_a_time(tables: Tables) -> None:
     committer = Committer(tables.attempt, GENEROUS)
     first, second = staged("bad", "b1"), staged("bad", "b2", prev="b1")

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ from connector.encoding.live_rows.lineage_columns import NO_ROW_ID
 from connector.encoding.live_rows.source_rows import RowLineage
 from connector.encoding.search.located_rows import read_located
 from connector.encoding.search.row_search import SearchedFile
+from connector.host import facts
 from connector.host.errors import UserError
 from connector.host.refresh import Lease
 from connector.iceberg.table_view import TableView
@@ -88,6 +90,33 @@ def test_a_transaction_that_changes_nothing_leaves_no_directory(tmp_path: Path) 
     assert (tmp_path / "loads").exists()
     assert transaction.start_commit(StartCommit()) == StagedTransaction()
     assert not (tmp_path / "loads").exists()
+
+
+def test_loads_are_timed_from_the_first_one_and_their_search_from_the_flush(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In between, the runtime reads what it sends."""
+    told: list[facts.Fact] = []
+    monkeypatch.setattr(facts, "observe", told.append)
+    searched = searched_tables.SearchedTable(tmp_path, [StringType()])
+    view = TableView(None, (SearchedFile(searched.write(['["one"]']), 1),))
+    transaction = OpenTransaction(
+        TransactionProgress(1),
+        lambda _: pytest.fail("no row is stored"),
+        lambda: begin(tmp_path, searched, view),
+        lambda *_: pytest.fail("nothing is staged"),
+    )
+    transaction.load(load("none"))
+    pause = 0.05
+    time.sleep(pause)
+    transaction.load(load("one"))
+    answers = transaction.answer_loads(Flush())
+    assert next(answers)
+    time.sleep(pause)
+    assert not [*answers]
+    [loaded] = [fact for fact in told if isinstance(fact, facts.LoadedTransaction)]
+    assert loaded.search_seconds >= pause
+    assert loaded.seconds >= loaded.search_seconds + pause
 
 
 def search(directory: Path, searched: searched_tables.SearchedTable, view: TableView, *keys: str) -> TransactionLoads:

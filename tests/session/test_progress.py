@@ -1,10 +1,12 @@
 """What is told of a transaction while it runs."""
 
 import logging
+import time
 from typing import Any
 
 import pytest
 
+from connector.host import facts
 from connector.host.logs import FIELDS
 from connector.model.invalid_values import Tally, Treated, Treatment
 from connector.model.state import DataFile, StagedCommit, StagedTransaction, WriterId
@@ -45,6 +47,7 @@ def test_a_staged_transaction_is_told_in_numbers_for_people_and_machines(caplog:
     assert record.getMessage().endswith("staged 2.5 MB in 1 data file(s) of 1 table(s); 4 nulled")
     assert {**fields_of(record), "seconds": 0} == {
         "event": "staged",
+        "eventType": "connectorStatus",
         "transaction": 7,
         "rows": 6,
         "bytes": 2_000_000,
@@ -58,6 +61,57 @@ def test_a_staged_transaction_is_told_in_numbers_for_people_and_machines(caplog:
     }
 
 
+def test_answered_loads_are_told_with_the_time_since_the_first_one_and_since_the_flush(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[facts.Fact] = []
+    monkeypatch.setattr(facts, "observe", told.append)
+    now = time.monotonic()
+    with caplog.at_level(logging.INFO):
+        TransactionProgress(7).report_loaded(5, 3, began=now - 40, flushed=now - 2)
+    [record] = caplog.records
+    assert record.getMessage().startswith("transaction 7: 5 keys loaded, 3 of them found, ")
+    logged = fields_of(record)
+    assert 40 <= logged.pop("seconds") < 60
+    assert 2 <= logged.pop("searchSeconds") < 20
+    assert logged == {"event": "loaded", "transaction": 7, "loads": 5, "found": 3}
+    [loaded] = told
+    assert isinstance(loaded, facts.LoadedTransaction)
+    assert 40 <= loaded.seconds < 60
+    assert 2 <= loaded.search_seconds < 20
+
+
+@pytest.mark.parametrize(
+    ("backfilled", "text"),
+    [
+        ([], "7 table(s) are open"),
+        (["a", "b"], "7 table(s) are open. A backfill replaces the rows of a, b when the first new ones come"),
+        ([*"abcdefg"], "7 table(s) are open. A backfill replaces the rows of a, b, c, d, e and 2 more when the first "
+         "new ones come"),
+    ],
+)  # fmt: skip
+def test_an_open_session_is_told_with_the_backfills_that_have_begun(
+    caplog: pytest.LogCaptureFixture, backfilled: list[str], text: str
+) -> None:
+    with caplog.at_level(logging.INFO):
+        progress.log_opened([*"abcdefg"], backfilled)
+    [record] = caplog.records
+    assert record.getMessage() == text
+    assert (fields_of(record)["tables"], fields_of(record)["backfills"]) == (7, len(backfilled))
+
+
+def test_a_staged_transaction_is_told_to_the_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[facts.Fact] = []
+    monkeypatch.setattr(facts, "observe", told.append)
+    transaction = TransactionProgress(7, ["shop.a"])
+    transaction.report_received(ROWS)
+    transaction.report_received(ROWS)
+    transaction.report_staged([STAGED])
+    [ended] = [fact for fact in told if isinstance(fact, facts.EndedTransaction)]
+    assert ended.rows == 6
+    assert 0 < ended.seconds < 20
+
+
 def test_a_long_transaction_is_told_of_meanwhile(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -68,6 +122,7 @@ def test_a_long_transaction_is_told_of_meanwhile(
     assert "3 rows, 1.0 MB received" in record.getMessage()
     assert {**fields_of(record), "seconds": 0} == {
         "event": "receiving",
+        "eventType": "connectorStatus",
         "transaction": 1,
         "rows": 3,
         "bytes": 1_000_000,

@@ -1,7 +1,9 @@
 """How long acknowledgements are held back."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, time, timedelta
+from zoneinfo import ZoneInfo
 
+from connector.config.sync_schedule import SyncFrequency, SyncSchedule
 from connector.session.upload_interval import QUICK_TRANSACTIONS, UploadInterval
 
 SMALL = 1000  # bytes
@@ -54,6 +56,22 @@ def test_a_transaction_without_rows_is_neither_delayed_nor_counted() -> None:
 
 def test_a_transaction_that_only_deletes_rows_waits_too() -> None:
     assert in_full_swing().end_transaction(0) == 300
+
+
+def test_a_schedule_is_asked_when_a_transaction_ends_and_delays_the_same_transactions() -> None:
+    zone = ZoneInfo("Europe/Berlin")
+    clock = iter(datetime(2026, 7, 1, hour, 59, 30, tzinfo=zone).astimezone(UTC) for hour in (8, 9, 15, 16, 17))
+    schedule = SyncSchedule(SyncFrequency.MINUTES_15, zone, time(9), time(17))
+    interval = UploadInterval(schedule, None, LARGE, lambda: next(clock))
+    for _ in range(QUICK_TRANSACTIONS):
+        assert interval.end_transaction(SMALL) == 0
+    assert interval.end_transaction(SMALL) == 30, "until the fast sync begins"
+    assert interval.end_transaction(LARGE) == 0
+    assert interval.end_transaction(None) == 0
+    delays = [interval.end_transaction(SMALL) for _ in range(4)]
+    assert delays == [15 * 60, 15 * 60, 15 * 60, 4 * 3600], (
+        "also the last one of the day, which ends after the fast sync"
+    )
 
 
 def test_an_interval_of_zero_delays_nothing() -> None:
