@@ -34,10 +34,11 @@ from connector.iceberg.metadata.avro_files import (
     DeleteManifestWriter,
     ManifestWriter,
     copy_manifest,
+    read_entries,
     read_manifest_list,
 )
 from connector.iceberg.metadata.partitions import find_source_schema
-from connector.iceberg.metadata.row_lineage import NEWEST_VERSION, ManifestKey, find_manifest_key, read_entries
+from connector.iceberg.metadata.row_lineage import NEWEST_VERSION, ManifestKey, find_manifest_key
 from connector.iceberg.metadata.vector_entries import find_id
 from connector.model.state import ColumnStatistics, DataFile
 from connector.storage.file_io import RememberedFile, WrittenFile
