@@ -17,7 +17,6 @@ from connector.iceberg.maintenance.background import Maintenance, run_maintenanc
 from connector.iceberg.maintenance.background_compaction import run_compaction
 from connector.iceberg.maintenance.compact_table import TableCompactor
 from connector.iceberg.metadata.listed_files import ManifestReader
-from connector.iceberg.metadata.manifests import WrittenLists
 from connector.model.state import StagedCommit
 from connector.session.backlog import Limit
 from connector.session.commit_facts import report_recovered
@@ -25,6 +24,7 @@ from connector.session.committer import Committer
 from connector.session.recovery import Recovered, recover
 from connector.spark.engine import Engine
 from connector.spark.jobs.compaction_job import compact_in
+from connector.storage.file_io import WrittenSnapshots
 
 if TYPE_CHECKING:
     from connector.notifications.notifier import Load, Notifier
@@ -56,9 +56,9 @@ def run_committing(
     catalog: OpenedCatalog, materialization: str, key_range: str, config: EndpointConfig, engine: Engine
 ) -> Iterator[Committing]:
     """Run the threads until the session ends. The engine may still be starting."""
-    lists = WrittenLists()
-    manifests = ManifestReader(lists)
-    new_writer, locks = partial(SnapshotWriter, lists, manifests), TableLocks()
+    written = WrittenSnapshots()
+    manifests = ManifestReader(written)
+    new_writer, locks = partial(SnapshotWriter, written, manifests), TableLocks()
     compactor = TableCompactor(catalog, compact_in(engine.spark), new_writer, locks)
     with ExitStack() as threads:
         compaction = threads.enter_context(run_compaction(compactor.compact, key_range))

@@ -13,9 +13,9 @@ from connector.config.settings import parse
 from connector.iceberg.catalogs.opening import open_catalog
 from connector.iceberg.commits import commit
 from connector.iceberg.commits.snapshot import SnapshotWriter
-from connector.iceberg.metadata.manifests import WrittenLists
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
+from connector.storage.file_io import WrittenSnapshots
 from protocol.flow import WHOLE_RANGE
 from support.endpoint_configs import on_s3, rest
 from support.fault_proxy import FaultProxy, Request, fault_proxy
@@ -60,7 +60,7 @@ def kind(request: Request) -> tuple[str, str]:
 def test_a_session_reads_the_manifest_list_that_it_finds_and_none_of_its_own(
     catalog: Catalog, store: FaultProxy, server: FaultProxy
 ) -> None:
-    new_writer = partial(SnapshotWriter, WrittenLists())
+    new_writer = partial(SnapshotWriter, WrittenSnapshots())
     read = [("HEAD", "manifest list"), ("GET", "manifest list")]
     for number, expected in enumerate((read, [], []), start=1):
         staged = stage(catalog, PATH, WRITER, number)

@@ -16,7 +16,7 @@ from connector.iceberg.catalogs import opening
 from connector.iceberg.commits import commit, fence, snapshot
 from connector.iceberg.commits.fence import WriterFence
 from connector.iceberg.commits.staged_files import StagedFiles
-from connector.iceberg.metadata.manifests import WrittenLists
+from connector.iceberg.metadata.manifests import manifests_of
 from connector.iceberg.metadata.table_updates import find_generation
 from connector.model.state import DataFile, StagedCommit, StagedTransaction, WriterId
 from connector.session import open_tables, recovery, transactions
@@ -184,7 +184,7 @@ def _fence_of(of: Snapshot) -> tuple[str, str]:
 
 def drops_what_others_appended() -> None:
     ours: set[int] = set()
-    manifests, append = WrittenLists.manifests_of, snapshot.SnapshotWriter.append
+    append = snapshot.SnapshotWriter.append
 
     def append_ours(self: Any, *arguments: Any) -> Snapshot:
         appended = append(self, *arguments)
@@ -193,9 +193,7 @@ def drops_what_others_appended() -> None:
 
     swap(snapshot.SnapshotWriter, "append", append_ours)
     swap(
-        WrittenLists,
-        "manifests_of",
-        lambda *about: [own for own in manifests(*about) if own.added_snapshot_id in ours],
+        snapshot, "manifests_of", lambda *about: [own for own in manifests_of(*about) if own.added_snapshot_id in ours]
     )
 
 

@@ -11,8 +11,9 @@ from connector.encoding.live_rows.position_deletes import Positions
 from connector.iceberg import table_view
 from connector.iceberg.commits import delete_files, fence, snapshot
 from connector.iceberg.commits.row_deletes import RowDeletes
+from connector.iceberg.metadata import listed_files
 from connector.iceberg.metadata.listed_files import ListedFile
-from connector.iceberg.metadata.manifests import WrittenLists
+from connector.iceberg.metadata.manifests import manifests_of
 from connector.iceberg.metadata.partitions import Partition
 from connector.iceberg.table_view import SessionViews, TableView
 from connector.model.state import StagedCommit
@@ -78,7 +79,7 @@ def takes_files_for_old() -> None:
 
 def drops_deletes_of_others() -> None:
     ours: set[int] = set()
-    manifests, append = WrittenLists.manifests_of, snapshot.SnapshotWriter.append
+    append = snapshot.SnapshotWriter.append
 
     def append_ours(self: Any, *arguments: Any) -> Snapshot:
         appended = append(self, *arguments)
@@ -86,11 +87,12 @@ def drops_deletes_of_others() -> None:
         return appended
 
     def without_others(*about: Any) -> list[Any]:
-        found = manifests(*about)
+        found = manifests_of(*about)
         return [each for each in found if each.content is ManifestContent.DATA or each.added_snapshot_id in ours]
 
     swap(snapshot.SnapshotWriter, "append", append_ours)
-    swap(WrittenLists, "manifests_of", without_others)
+    for module in (snapshot, listed_files):
+        swap(module, "manifests_of", without_others)
 
 
 def deletes_in_another_partition() -> None:

@@ -10,6 +10,8 @@ import pytest
 from pyiceberg import manifest as iceberg
 from pyiceberg.avro.decoder import new_decoder
 from pyiceberg.avro.file import AvroFile
+from pyiceberg.avro.reader import Reader
+from pyiceberg.avro.resolver import resolve_reader
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry, ManifestEntryStatus, ManifestFile
 from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -115,6 +117,30 @@ def test_manifest_lists_of_several_writers_are_read_by_turns_as_pyiceberg_reads_
         assert [fields(manifest) for manifest in ours] == [[*fields(manifest), NO_ROW_ID] for manifest in theirs]
 
 
+def test_manifests_of_several_partition_types_are_read_by_turns_as_pyiceberg_reads_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Reader] = []
+
+    def note(*about: Any) -> Reader:
+        made.append(resolve_reader(*about))
+        return made[-1]
+
+    monkeypatch.setattr(avro_files, "resolve_reader", note)
+    avro_files._ManifestInput.find_reader.cache_clear()
+    written: list[ManifestFile] = []
+    for spec, partition in ((UNPARTITIONED, Record()), (BY_REGION, Record("north"))):
+        file = IO.new_output(f"{tmp_path}/{spec.spec_id}")
+        with avro_files.ManifestWriter(spec, SCHEMA, file, 7, avro_files.AVRO_COMPRESSION) as writer:
+            writer.add_entry(entry(partition))
+        written.append(writer.to_manifest_file())
+        written[-1].sequence_number = 3
+    for manifest in (*written, *written):
+        ours, theirs = avro_files.read_entries(IO, manifest), entries(manifest)
+        assert [as_of_version_2(each) for each in ours] == [as_of_version_2(each) for each in theirs]
+    assert len(made) == 2, "one reader for each partition type"
+
+
 def test_pyiceberg_still_rounds_doubles() -> None:
     """Once it does not, the connector need not replace how doubles are read."""
     assert new_decoder(struct.pack("<d", 0.1)).read_double() != 0.1
@@ -163,6 +189,13 @@ def header(path: Path) -> dict[str, str]:
 
 def entries(manifest: ManifestFile) -> list[ManifestEntry]:
     return manifest.fetch_manifest_entry(IO)
+
+
+def as_of_version_2(of: ManifestEntry) -> list[Any]:
+    """The fields that PyIceberg reads."""
+    names = [field.name for field in iceberg.DATA_FILE_TYPE[2].fields]
+    file = [fields(value) if isinstance(value := of.data_file[place], Record) else value for place in range(len(names))]
+    return [of.status, of.snapshot_id, of.sequence_number, of.file_sequence_number, *file]
 
 
 def fields(*records: Record) -> list[Any]:

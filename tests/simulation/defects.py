@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
 import pytest
+from pyiceberg.io import InputFile
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetPropertiesUpdate
@@ -15,8 +16,7 @@ from connector.iceberg.commits.outcomes import Outcome
 from connector.iceberg.commits.staged_files import StagedFiles
 from connector.iceberg.maintenance import remove_task_orphans
 from connector.iceberg.metadata import references
-from connector.iceberg.metadata.avro_files import read_manifest_list
-from connector.iceberg.metadata.manifests import ManifestMerger, WrittenLists, manifests_of
+from connector.iceberg.metadata.manifests import ManifestMerger
 from connector.iceberg.metadata.table_updates import find_generation
 from connector.model.rejected_rows import SUFFIX
 from connector.model.state import ReportedCommits, StagedCommit, StagedTransaction, WriterId
@@ -24,6 +24,7 @@ from connector.rpc import apply
 from connector.session import recovery, transactions
 from connector.session.backlog import Backlog
 from connector.session.committer import Committer
+from connector.storage.file_io import RememberingFileIO
 from simulation.actors import Actor
 from simulation.catalog import SimulatedCatalog
 
@@ -196,11 +197,21 @@ def what_was_folded_is_used_for_whatever_a_later_attempt_finds(patch: pytest.Mon
 
 
 def the_own_manifest_list_is_taken_for_the_table_s(patch: pytest.MonkeyPatch) -> None:
-    def own(lists: WrittenLists, table: Table) -> list[ManifestFile]:
-        written = lists._newest.get(table.metadata.table_uuid)
-        return list(read_manifest_list(written)) if written else manifests_of(table.io, table.current_snapshot())
+    _read_own_files(patch, "snap-")
 
-    patch.setattr(WrittenLists, "manifests_of", own)
+
+def the_own_manifests_are_taken_for_those_of_others(patch: pytest.MonkeyPatch) -> None:
+    _read_own_files(patch, "-m0.")
+
+
+def _read_own_files(patch: pytest.MonkeyPatch, kind: str) -> None:
+    read = RememberingFileIO.new_input
+
+    def read_own(io: RememberingFileIO, location: str) -> InputFile:
+        own = [each for each in io._files if kind in each and kind in location]
+        return read(io, own[-1] if own else location)
+
+    patch.setattr(RememberingFileIO, "new_input", read_own)
 
 
 def files_of_the_present_value_are_orphans(patch: pytest.MonkeyPatch) -> None:
@@ -293,6 +304,7 @@ DEFECTS: Final[Mapping[str, Plant]] = {
         what_was_folded_is_used_for_whatever_a_later_attempt_finds,
         a_skewed_clock_is_believed,
         the_own_manifest_list_is_taken_for_the_table_s,
+        the_own_manifests_are_taken_for_those_of_others,
         files_of_the_present_value_are_orphans,
         referenced_files_are_orphans,
         expired_snapshots_have_files_of_their_own,

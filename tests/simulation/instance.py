@@ -17,7 +17,6 @@ from connector.iceberg.maintenance.compact_table import TableCompactor
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from connector.iceberg.metadata.listed_files import ManifestReader
-from connector.iceberg.metadata.manifests import WrittenLists
 from connector.iceberg.metadata.references import SessionEndedError
 from connector.iceberg.metadata.stored_files import delete_all
 from connector.iceberg.table_view import SessionViews, TableViews
@@ -29,6 +28,7 @@ from connector.session import open_tables, recovery, transactions
 from connector.session.backlog import Limit
 from connector.session.committer import Committer
 from connector.spark.jobs.write_job import WriteJob
+from connector.storage.file_io import WrittenSnapshots
 from protocol.request import Open, StartCommit
 from simulation.actors import Actor
 from simulation.catalog import SimulatedCatalog
@@ -81,9 +81,9 @@ class Instance:
         catalog, key_range = SimulatedCatalog(actor, self.network, self.author), self.author.key_range
         self._staged = recovery.select_overlapping_commits(read_state(TASK, self.message.state), key_range)
         actor.store = self.network.store_of(actor)
-        lists = WrittenLists()
-        manifests = ManifestReader(lists)
-        attempt = partial(self._attempt, partial(SnapshotWriter, lists, manifests))
+        written = WrittenSnapshots()
+        manifests = ManifestReader(written)
+        attempt = partial(self._attempt, partial(SnapshotWriter, written, manifests))
         committer = Committer(attempt, LIMIT, lambda commit: self._used.update(commit.located))
         recovered = recovery.recover(self._staged, committer, partial(self._bind, catalog))
         self._tables = recovered.tables
@@ -95,7 +95,7 @@ class Instance:
         if actor.stage.chance(self.network.weather.retrying):
             actor.stage.enter(Actor(actor.stage, f"{actor.name} retries", partial(self._retry, actor, committer)))
         if actor.stage.chance(self.network.weather.compacting):
-            self._start_compaction(actor, partial(SnapshotWriter, lists, manifests))
+            self._start_compaction(actor, partial(SnapshotWriter, written, manifests))
         if actor.stage.chance(self.network.weather.collecting):
             actor.stage.enter(Actor(actor.stage, f"{actor.name} orphans", partial(self._collect, actor)))
             actor.stage.enter(Actor(actor.stage, f"{actor.name} expiry", partial(self._expire, actor)))

@@ -2,12 +2,13 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from http import HTTPStatus
 from random import randbytes
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -24,9 +25,13 @@ from pyiceberg.io import (
 from pyiceberg.types import StringType
 
 from connector.encoding.lines.decoder import RowDecoder
+from connector.encoding.live_rows.deletion_vectors import write_deletion_vectors
+from connector.encoding.live_rows.position_deletes import write_position_deletes
 from connector.encoding.parquet.data_files import DataFileWriter
 from connector.encoding.parquet.file_options import FileOptions
+from connector.encoding.search.located_rows import write_located
 from connector.host.errors import UserError
+from connector.model.binding import KeyPart, Updates
 from connector.model.properties import Properties
 from connector.model.state import DataFile
 from connector.storage.file_access import file_properties
@@ -76,6 +81,19 @@ def write_data_file(io: FileIO, location: str) -> DataFile:
     writer.write(decoder.decode(numbered(plain(1, "a") + plain(2, "b"))).batch)
     [written] = writer.finish()
     return written
+
+
+def write_deleted_positions(io: FileIO, location: str) -> None:
+    write_position_deletes(io, location, pa.array(["a"]).dictionary_encode(), pa.array([1]))
+
+
+def write_deletion_vector(io: FileIO, location: str) -> None:
+    write_deletion_vectors(io, location, {"a": np.array([1])})
+
+
+def write_located_rows(io: FileIO, location: str) -> None:
+    rows = pa.Table.from_pylist([{"file_path": "a", "pos": 1, "key": "[1]"}])
+    write_located(io, location, [rows], Updates((KeyPart(1, "/id"),), document_id=2))
 
 
 def is_of_the_small_client(request: Request) -> bool:
@@ -137,6 +155,14 @@ def test_a_data_file_of_few_rows_is_written_with_one_request(io: FileIO, proxy: 
     content = read(io, written.path)
     assert (written.rows, written.size) == (2, len(content))
     assert pq.read_table(pa.BufferReader(content)).num_rows == 2
+
+
+@pytest.mark.parametrize("write", [write_deleted_positions, write_deletion_vector, write_located_rows])
+def test_a_small_file_of_deletes_is_written_with_one_request(
+    write: Callable[[FileIO, str], object], io: FileIO, proxy: FaultProxy, bucket: str
+) -> None:
+    write(io, f"s3://{bucket}/deletes")
+    assert kinds(proxy) == [("PUT", True)]
 
 
 def test_a_data_file_that_no_client_may_write_gets_the_error_of_pyarrow(s3_server: S3Server, bucket: str) -> None:

@@ -13,8 +13,8 @@ from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.maintenance.compact_table import TableCompactor
 from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.metadata.listed_files import ManifestReader
-from connector.iceberg.metadata.manifests import WrittenLists
 from connector.model.table_identifier import TableIdentifier
+from connector.storage.file_io import WrittenSnapshots
 from support.altered_tables import ID
 from support.compacting import EAGER, compact, compact_here
 from support.updated_rows import BY_PART, DOCUMENT, PART, stage_updates, values_of
@@ -66,8 +66,8 @@ def compact_after(catalog: Catalog, path: TableIdentifier, commit: Callable[[], 
     def new_writer() -> SnapshotWriter:
         if next(writers) == 2:  # the first one is the plan's
             commit()
-        lists = WrittenLists()
-        return SnapshotWriter(lists, ManifestReader(lists))
+        written = WrittenSnapshots()
+        return SnapshotWriter(written, ManifestReader(written))
 
     return TableCompactor(catalog, compact_here, new_writer).compact(path)
 

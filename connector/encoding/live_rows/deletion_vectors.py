@@ -18,6 +18,7 @@ from pyroaring import BitMap64
 
 from connector.encoding.live_rows.position_deletes import Positions
 from connector.host.errors import UnreadableFileError
+from connector.storage.file_io import write_small_file
 from connector.storage.storage_errors import translate_errors
 
 _PUFFIN_MAGIC: Final = b"PFA1"
@@ -78,8 +79,8 @@ def write_deletion_vectors(io: FileIO, location: str, deleted: Mapping[str, Posi
     footer = msgspec.json.encode({"blobs": described})
     pieces += [_PUFFIN_MAGIC, footer, _FOOTER_SIZE.pack(len(footer)), _NO_FLAGS, _PUFFIN_MAGIC]
     file = b"".join(pieces)
-    with translate_errors(location), io.new_output(location).create() as stream:
-        stream.write(file)
+    with translate_errors(location):
+        write_small_file(io, location, file)
     return [WrittenVector(vector, len(bitmaps[vector.data_path]), len(file)) for vector in vectors]
 
 

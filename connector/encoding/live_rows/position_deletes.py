@@ -1,6 +1,7 @@
 """Position delete files: which rows of data files are deleted, as Iceberg keeps it."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -17,6 +18,7 @@ from connector.encoding.values.column_types import FIELD_ID, NO_ID, column_id
 from connector.host.errors import UnreadableFileError
 from connector.host.redaction import redact_and_cut
 from connector.model.state import ColumnStatistics, DataFile
+from connector.storage.file_io import create_file
 from connector.storage.storage_errors import translate_errors
 
 Positions: TypeAlias = npt.NDArray[np.int64]  # of rows in a data file
@@ -52,7 +54,7 @@ def write_position_deletes(io: FileIO, location: str, paths: pa.Array, positions
     rows = _sort(paths, positions)
     assert rows.num_rows, "a delete file has rows"
     written: list[pq.FileMetaData] = []
-    with translate_errors(location), io.new_output(location).create() as stream:
+    with translate_errors(location), closing(create_file(io, location)) as stream:
         pq.write_table(
             rows,
             stream,

@@ -6,6 +6,7 @@ columns and which places in documents have the key.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +19,7 @@ from pyiceberg.types import PrimitiveType
 from connector.encoding.lines.key_tables import keys_of_texts
 from connector.host.errors import UserError
 from connector.model.binding import Updates
+from connector.storage.file_io import create_file
 from connector.storage.storage_errors import translate_errors
 
 SUFFIX: Final = "-located.parquet"  # of the objects' names; no manifest lists them
@@ -50,7 +52,7 @@ class Located:
 def write_located(io: FileIO, location: str, parts: Iterable[pa.Table], updates: Updates) -> None:
     """Write located rows, some after the others: `file_path`, `pos` and `key`. They are durable when this returns."""
     schema = _SCHEMA.with_metadata({_UPDATES: msgspec.json.encode(updates)})
-    with translate_errors(location), io.new_output(location).create() as stream:
+    with translate_errors(location), closing(create_file(io, location)) as stream:
         writer = pq.ParquetWriter(
             stream,
             schema,

@@ -28,8 +28,8 @@ from connector.evolution.table_change import StartBackfill
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.commit_errors import BROKEN_METADATA
 from connector.iceberg.commits.snapshot import RemovedFiles, SnapshotWriter, file_prefix, writer_summary
+from connector.iceberg.metadata.avro_files import read_entries
 from connector.iceberg.metadata.manifests import manifests_of
-from connector.iceberg.metadata.row_lineage import read_entries
 from connector.iceberg.metadata.table_arrangement import require_arrangement
 from connector.iceberg.metadata.table_updates import (
     add_schema,

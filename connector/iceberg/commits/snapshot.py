@@ -23,7 +23,6 @@ from connector.iceberg.metadata.manifest_rewriting import lists_files, remove_fi
 from connector.iceberg.metadata.manifests import (
     ManifestFactory,
     ManifestMerger,
-    WrittenLists,
     make_added_entry,
     manifests_of,
     metadata_location,
@@ -31,7 +30,7 @@ from connector.iceberg.metadata.manifests import (
 from connector.iceberg.metadata.partitions import PartitionReader
 from connector.iceberg.metadata.table_updates import find_generation, find_next_row_id
 from connector.model.state import DataFile, PublishedTimes, StagedCommit, WriterId, find_published
-from connector.storage.file_io import WrittenFile, files_of
+from connector.storage.file_io import WrittenFile, WrittenSnapshots, files_of
 
 if TYPE_CHECKING:
     from connector.iceberg.commits.row_deletes import DeletedRows
@@ -64,12 +63,12 @@ class SnapshotWriter:
 
     def __init__(
         self,
-        lists: WrittenLists | None = None,
+        written: WrittenSnapshots | None = None,
         manifests: ManifestReader | None = None,
         mark: Callable[[Table], Mapping[str, str]] = lambda _: {},
     ) -> None:
-        self._lists = WrittenLists() if lists is None else lists
-        self.manifests = ManifestReader(self._lists) if manifests is None else manifests
+        self._written = WrittenSnapshots() if written is None else written
+        self.manifests = ManifestReader(self._written) if manifests is None else manifests
         self._id = uuid.uuid4().int >> 65  # a positive 63-bit number
         self.factory = ManifestFactory(self._id)
         self._merger = ManifestMerger(self.factory)
@@ -78,16 +77,17 @@ class SnapshotWriter:
 
     def append(self, table: Table, staged: Sequence[StagedCommit], rows: "DeletedRows | None" = None) -> Snapshot:
         """Write a snapshot that adds the staged files to the current one, and deletes these rows."""
+        table = self._written.with_memory(table)
         prefix = file_prefix(table, staged[0].writer)
         added, summary = self._add(table, prefix, staged)
+        existing = manifests_of(table.io, table.current_snapshot())
         if rows is None:
-            existing = [each for each in self._lists.manifests_of(table) if lists_files(each)]
+            existing = [each for each in existing if lists_files(each)]
             existing = self._merger.merge(table, prefix, existing, added)
             totals = _with_totals(Operation.APPEND, summary, table)
             return self._snapshot(table, prefix, [*added, *existing], totals)
         changes = self._delete_files.write(table, prefix, rows)
         added += write_delete_manifests(table, prefix, self.factory, changes.added)
-        existing = self._lists.manifests_of(table)
         existing, shortened = remove_files(table, prefix, self.factory, existing, changes.removed)
         existing = self._merger.merge(table, prefix, existing, added)
         operation = Operation.OVERWRITE if changes.added or changes.removed else Operation.APPEND
@@ -164,7 +164,7 @@ class SnapshotWriter:
             next_row_id=first_row_id,
         ) as manifest_list:
             manifest_list.add_manifests(list(manifests))
-        self._lists.add(table, written)
+        self._written.add(table, [written, *self.factory.find_written(manifests)])
         next_row_id = manifest_list.next_row_id
         return Snapshot(
             snapshot_id=self._id,

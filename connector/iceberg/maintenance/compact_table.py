@@ -30,11 +30,11 @@ from connector.iceberg.maintenance.compaction_plan import CompactionPlan, GroupP
 from connector.iceberg.maintenance.compaction_result import CompactionResult, PerformedGroups, log_groups
 from connector.iceberg.maintenance.compaction_thresholds import CompactionThresholds
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
-from connector.iceberg.metadata.manifests import WrittenLists
 from connector.iceberg.metadata.references import SessionEndedError
 from connector.iceberg.metadata.table_arrangement import find_arrangement
 from connector.model.properties import Properties
 from connector.model.table_identifier import TableIdentifier
+from connector.storage.file_io import WrittenSnapshots
 from connector.storage.storage_errors import translate_errors
 
 COMMIT_SIZE: Final = 4 << 30  # bytes of sources of one commit
@@ -62,10 +62,10 @@ class TableCompactor:
         new_writer: Callable[[], SnapshotWriter] | None = None,
         locks: TableLocks | None = None,
     ) -> None:
-        lists = WrittenLists()
+        written = WrittenSnapshots()
         self._catalog = catalog
         self._compact = compact
-        self._new_writer = new_writer or partial(SnapshotWriter, lists, ManifestReader(lists))
+        self._new_writer = new_writer or partial(SnapshotWriter, written, ManifestReader(written))
         self._locks = locks or TableLocks()
         self._unreadable: set[str] = set()  # data files. Files do not change, so they are left out from then on
 

@@ -17,11 +17,11 @@ from pyiceberg.table import Table
 from connector.iceberg.commits.file_names import find_file_prefix
 from connector.iceberg.commits.snapshot import SUMMARY_MATERIALIZATION, SnapshotWriter
 from connector.iceberg.maintenance.retry_commits import ActionText, retry_commit
-from connector.iceberg.metadata.avro_files import copy_manifest
+from connector.iceberg.metadata.avro_files import copy_manifest, read_entries
 from connector.iceberg.metadata.manifest_rewriting import divide, lists_files, size_of
 from connector.iceberg.metadata.manifests import Thresholds, manifests_of
 from connector.iceberg.metadata.references import SessionEndedError
-from connector.iceberg.metadata.row_lineage import ManifestKey, find_manifest_key, read_entries
+from connector.iceberg.metadata.row_lineage import ManifestKey, find_manifest_key
 from connector.iceberg.metadata.table_updates import (
     name_table_in_errors,
     new_snapshot,

@@ -1,11 +1,13 @@
 """Reads and writes manifests and manifest lists as Avro files.
 
-Their writers, readers and Avro schemas are made once. PyIceberg makes them anew for every file, which took a third of a
-commit's processor time. A file that was just written keeps its content in memory: to read it takes no request.
+Their writers, readers and Avro schemas are made once. PyIceberg makes them anew for every file. This took a third of a
+commit's processor time, and nearly all of the time to read a small manifest. A file that was just written keeps its
+content in memory: to read it takes no request.
 """
 
 import json
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -18,11 +20,16 @@ from pyiceberg.avro.file import MAGIC, META_SCHEMA, AvroFile, AvroFileHeader, Av
 from pyiceberg.avro.reader import DoubleReader, Reader
 from pyiceberg.avro.resolver import construct_reader, construct_writer, resolve_reader
 from pyiceberg.avro.writer import Writer
-from pyiceberg.io import InputFile, OutputFile
+from pyiceberg.io import FileIO, InputFile, OutputFile
 from pyiceberg.manifest import (
+    MANIFEST_ENTRY_SCHEMAS,
     MANIFEST_LIST_FILE_SCHEMAS,
+    DataFile,
+    DataFileContent,
+    FileFormat,
     ManifestContent,
     ManifestEntry,
+    ManifestEntryStatus,
     ManifestFile,
     ManifestListWriterV2,
     ManifestWriterV2,
@@ -37,7 +44,7 @@ from pyiceberg.types import IntegerType, ListType, NestedField, StructType
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from connector.iceberg.metadata.partitions import name_in_avro
-from connector.iceberg.metadata.row_lineage import NEWEST_VERSION, assign_row_ids
+from connector.iceberg.metadata.row_lineage import NEWEST_VERSION, assign_row_ids, number_rows
 
 AVRO_COMPRESSION: Final[AvroCompressionCodec] = "deflate"
 AVRO_SCHEMA_KEY: Final = "avro.schema"
@@ -60,8 +67,22 @@ DoubleReader.read = _read_double  # type: ignore[assignment, method-assign]
 
 def read_manifest_list(file: InputFile) -> Iterator[ManifestFile]:
     """Read the manifests that a list names, in the form of the newest version."""
-    with _ManifestListFile(file) as manifests:
+    with _ManifestListInput(file) as manifests:
         yield from manifests
+
+
+def read_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
+    """Read a manifest's live entries. Each data file has the id of its first row, if the manifest list has ids."""
+    live = [entry for entry in read_all_entries(io, manifest) if entry.status is not ManifestEntryStatus.DELETED]
+    if manifest.content is ManifestContent.DATA:
+        number_rows(live, manifest)
+    return live
+
+
+def read_all_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
+    """Read a manifest's entries, also those of files that its snapshot has deleted. They have no row ids."""
+    with _ManifestInput(io.new_input(manifest.manifest_path)) as entries:
+        return [_inherit(entry, manifest) for entry in entries]
 
 
 class ManifestWriter(ManifestWriterV2):
@@ -209,21 +230,53 @@ class _Output(AvroOutputFile[Any]):
         _HEADER_WRITER.write(self.encoder, AvroFileHeader(MAGIC, metadata, self.sync_bytes))
 
 
-class _ManifestListFile(AvroFile[ManifestFile]):
+class _Input(AvroFile[Any], ABC):
+    @staticmethod
+    @abstractmethod
+    def find_reader(avro_schema: str) -> Reader:
+        """Return the reader of files with this schema; other engines write other schemas."""
+
     def __enter__(self) -> Self:
         with self.input_file.open() as stream:
             self.decoder = new_decoder(stream.read())
         self.header = _HEADER_READER.read(self.decoder)
-        self.reader = _reader_of_manifest_lists(self.header.meta[AVRO_SCHEMA_KEY])
+        self.reader = self.find_reader(self.header.meta[AVRO_SCHEMA_KEY])
         return self
 
 
-@lru_cache(SCHEMAS)
-def _reader_of_manifest_lists(avro_schema: str) -> Reader:
-    """Return the reader of manifest lists with this schema; other engines write other schemas."""
-    return resolve_reader(
-        AvroSchemaConversion().avro_to_iceberg(json.loads(avro_schema)),
-        MANIFEST_LIST_FILE_SCHEMAS[NEWEST_VERSION],
-        {-1: ManifestFile, 508: PartitionFieldSummary},
-        {517: ManifestContent},
-    )
+class _ManifestInput(_Input):
+    @staticmethod
+    @lru_cache(SCHEMAS)
+    def find_reader(avro_schema: str) -> Reader:
+        return resolve_reader(
+            AvroSchemaConversion().avro_to_iceberg(json.loads(avro_schema)),
+            MANIFEST_ENTRY_SCHEMAS[NEWEST_VERSION],
+            {-1: ManifestEntry, 2: DataFile},
+            {0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
+        )
+
+
+class _ManifestListInput(_Input):
+    @staticmethod
+    @lru_cache(SCHEMAS)
+    def find_reader(avro_schema: str) -> Reader:
+        return resolve_reader(
+            AvroSchemaConversion().avro_to_iceberg(json.loads(avro_schema)),
+            MANIFEST_LIST_FILE_SCHEMAS[NEWEST_VERSION],
+            {-1: ManifestFile, 508: PartitionFieldSummary},
+            {517: ManifestContent},
+        )
+
+
+def _inherit(entry: ManifestEntry, manifest: ManifestFile) -> ManifestEntry:
+    """Fill in what an entry has from its manifest."""
+    # Files of version 1 have no numbers: they are as old as the table.
+    if manifest.sequence_number == 0 or entry.status is ManifestEntryStatus.ADDED:
+        if entry.sequence_number is None:
+            entry.sequence_number = manifest.sequence_number
+        if entry.file_sequence_number is None:
+            entry.file_sequence_number = manifest.sequence_number
+    if entry.snapshot_id is None and manifest.added_snapshot_id is not None:
+        entry.snapshot_id = manifest.added_snapshot_id
+    entry.data_file.spec_id = manifest.partition_spec_id
+    return entry

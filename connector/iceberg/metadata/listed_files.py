@@ -21,10 +21,12 @@ from connector.encoding.live_rows.deletion_vectors import DeletionVector, FileId
 from connector.encoding.live_rows.position_deletes import PATH_ID
 from connector.encoding.live_rows.source_rows import RowLineage
 from connector.host.signals import map_in_threads
-from connector.iceberg.metadata.manifests import WrittenLists, manifests_of
+from connector.iceberg.metadata.avro_files import read_entries
+from connector.iceberg.metadata.manifests import manifests_of
 from connector.iceberg.metadata.partitions import Partition
-from connector.iceberg.metadata.row_lineage import ManifestKey, find_manifest_key, first_row_id_of, read_entries
+from connector.iceberg.metadata.row_lineage import ManifestKey, find_manifest_key, first_row_id_of
 from connector.iceberg.metadata.vector_entries import find_vector
+from connector.storage.file_io import WrittenSnapshots
 
 _READS_AT_ONCE: Final = 8
 
@@ -101,16 +103,17 @@ def _path_bounds(file: DataFile) -> tuple[bytes, bytes] | None:
 class ManifestReader:
     """Lists the live files of tables. It remembers the manifests of each table's newest snapshot, which never change.
 
-    It reads manifest lists from `lists`, if this session has written them.
+    It reads from memory what is in `written`.
     """
 
-    def __init__(self, lists: WrittenLists | None = None) -> None:
-        self._lists = WrittenLists() if lists is None else lists
+    def __init__(self, written: WrittenSnapshots | None = None) -> None:
+        self._written = WrittenSnapshots() if written is None else written
         self._parsed: dict[UUID, _Parsed] = {}
 
     def list_files(self, table: Table) -> list[ListedFile]:
         """Return all live files of the current snapshot, in the order of its manifests."""
-        manifests = self._lists.manifests_of(table)
+        table = self._written.with_memory(table)
+        manifests = manifests_of(table.io, table.current_snapshot())
         before = self._parsed.get(table.metadata.table_uuid, {})
         new = [manifest for manifest in manifests if find_manifest_key(manifest) not in before]
         parsed = {**before, **_parse(table.io, new)}

@@ -14,9 +14,9 @@ from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.table import Table
 
 from connector.encoding.live_rows.deletion_vectors import FileId
+from connector.iceberg.metadata.avro_files import read_entries
 from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.manifests import ManifestFactory, Thresholds, find_mergeable
-from connector.iceberg.metadata.row_lineage import read_entries
 
 T = TypeVar("T")
 

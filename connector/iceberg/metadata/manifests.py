@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final
-from uuid import UUID
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile as ManifestDataFile
@@ -34,25 +33,26 @@ from connector.iceberg.metadata.avro_files import (
     DeleteManifestWriter,
     ManifestWriter,
     copy_manifest,
+    read_entries,
     read_manifest_list,
 )
 from connector.iceberg.metadata.partitions import find_source_schema
-from connector.iceberg.metadata.row_lineage import NEWEST_VERSION, ManifestKey, find_manifest_key, read_entries
+from connector.iceberg.metadata.row_lineage import NEWEST_VERSION, ManifestKey, find_manifest_key
 from connector.iceberg.metadata.vector_entries import find_id
 from connector.model.state import ColumnStatistics, DataFile
-from connector.storage.file_io import RememberedFile, WrittenFile
+from connector.storage.file_io import KEPT_BYTES, WrittenFile
 
 log = logging.getLogger(__name__)
 
-KEPT_BYTES: Final = 64 << 10  # for each table: several hundred manifests
 READS_AT_ONCE: Final = 8
 
 
 class ManifestFactory:
-    """Writes manifests of one snapshot."""
+    """Writes manifests of one snapshot. It keeps the content of small ones, for those who keep the snapshot."""
 
     def __init__(self, snapshot_id: int) -> None:
         self._snapshot_id = snapshot_id
+        self._written: dict[str, WrittenFile] = {}
 
     def of_added(
         self,
@@ -64,9 +64,11 @@ class ManifestFactory:
         content: ManifestContent = ManifestContent.DATA,
     ) -> ManifestFile:
         """Write a manifest of new files. `schema_id` is the schema of their columns, by default the current one."""
-        with self.open(table, prefix, spec_id, content, schema_id) as manifest:
+        file = _new_file(table, prefix)
+        with self._open(file, table, spec_id, content, schema_id) as manifest:
             for entry in entries:
                 manifest.add_entry(entry)
+        self._keep_if_small(file)
         return manifest.to_manifest_file()
 
     def of_existing(
@@ -83,11 +85,13 @@ class ManifestFactory:
 
         Each keeps its snapshot and its sequence numbers. They decide which deletes apply to it.
         """
-        with self.open(table, prefix, spec_id, content) as manifest:
+        file = _new_file(table, prefix)
+        with self._open(file, table, spec_id, content) as manifest:
             for entry in entries:
                 (manifest.delete if find_id(entry.data_file) in gone else manifest.existing)(entry)
             for entry in added:
                 manifest.add_entry(entry)
+        self._keep_if_small(file)
         return manifest.to_manifest_file()
 
     def without(self, table: Table, prefix: str, manifest: ManifestFile, gone: Collection[FileId]) -> ManifestFile:
@@ -97,10 +101,13 @@ class ManifestFactory:
             return manifest
         return self.of_existing(table, prefix, manifest.partition_spec_id, entries, manifest.content, gone)
 
-    def open(
-        self, table: Table, prefix: str, spec_id: int, content: ManifestContent, schema_id: int | None = None
+    def find_written(self, manifests: Iterable[ManifestFile]) -> list[WrittenFile]:
+        """Return the files of those manifests that this factory has written, without large ones."""
+        return [self._written[each.manifest_path] for each in manifests if each.manifest_path in self._written]
+
+    def _open(
+        self, file: WrittenFile, table: Table, spec_id: int, content: ManifestContent, schema_id: int | None = None
     ) -> ManifestWriter:
-        """Return the writer of a new manifest, whose file name begins with the prefix."""
         spec, schema = table.specs()[spec_id], table.schema()
         if schema_id is not None:
             schema = table.schemas().get(schema_id, schema)
@@ -108,11 +115,19 @@ class ManifestFactory:
         return kind(
             spec=spec,
             schema=find_source_schema(table, spec, schema) if spec.fields else schema,
-            output_file=WrittenFile(table.io, metadata_location(table, f"{prefix}-{uuid.uuid4()}-m0.avro")),
+            output_file=file,
             snapshot_id=self._snapshot_id,
             avro_compression=AVRO_COMPRESSION,
             version=table.metadata.format_version,
         )
+
+    def _keep_if_small(self, file: WrittenFile) -> None:
+        if len(file) <= KEPT_BYTES:
+            self._written[file.location] = file
+
+
+def _new_file(table: Table, prefix: str) -> WrittenFile:
+    return WrittenFile(table.io, metadata_location(table, f"{prefix}-{uuid.uuid4()}-m0.avro"))
 
 
 def metadata_location(table: Table, name: str) -> str:
@@ -170,29 +185,6 @@ def _statistics(columns: Sequence[ColumnStatistics]) -> dict[str, Any]:
         "lower_bounds": {column.field_id: column.lower for column in columns if column.lower is not None},
         "upper_bounds": {column.field_id: column.upper for column in columns if column.upper is not None},
     }
-
-
-class WrittenLists:
-    """The manifest list of each table that this session wrote last, in memory.
-
-    Locations are random, and a list never changes: the same location has the same list.
-    """
-
-    def __init__(self) -> None:
-        self._newest: dict[UUID, RememberedFile] = {}
-
-    def add(self, table: Table, written: WrittenFile) -> None:
-        """Keep a list instead of the table's earlier one, unless it is too large."""
-        if len(written) <= KEPT_BYTES:
-            self._newest[table.metadata.table_uuid] = written.to_input_file()
-
-    def manifests_of(self, table: Table) -> list[ManifestFile]:
-        """Read the current snapshot's manifests, from memory if its list is there."""
-        snapshot = table.current_snapshot()
-        written = self._newest.get(table.metadata.table_uuid)
-        if snapshot and written and written.location == snapshot.manifest_list:
-            return list(read_manifest_list(written))
-        return manifests_of(table.io, snapshot)
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
 
 from connector.encoding.search import located_rows
-from connector.iceberg.metadata.avro_files import read_manifest_list
-from connector.iceberg.metadata.row_lineage import read_all_entries, read_entries
+from connector.iceberg.metadata.avro_files import read_all_entries, read_entries, read_manifest_list
 
 
 class SessionEndedError(Exception):

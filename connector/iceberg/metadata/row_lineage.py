@@ -4,25 +4,19 @@ A manifest list has the id of the first row of each manifest with data files. Th
 follow, file by file. A file that was written to a manifest again has its own first id there. So a row keeps its id as
 long as it stays in its file.
 
-PyIceberg reads all manifests as those of version 2, without these ids, and without the places of deletion vectors. This
-module reads them as those of version 3: the older versions have less fields, in the same order.
+PyIceberg reads all manifests as those of version 2, without these ids, and without the places of deletion vectors. The
+connector reads them as those of version 3: the older versions have less fields, in the same order.
 """
 
 from collections.abc import Iterable
 from typing import Final, TypeAlias
 
-from pyiceberg.avro.file import AvroFile
-from pyiceberg.io import FileIO
 from pyiceberg.manifest import (
     DATA_FILE_TYPE,
-    MANIFEST_ENTRY_SCHEMAS,
     MANIFEST_LIST_FILE_SCHEMAS,
     DataFile,
-    DataFileContent,
-    FileFormat,
     ManifestContent,
     ManifestEntry,
-    ManifestEntryStatus,
     ManifestFile,
 )
 from pyiceberg.table import Table
@@ -54,25 +48,6 @@ def can_keep_lineage(table: Table) -> bool:
     )
 
 
-def read_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
-    """Read a manifest's live entries. Each data file has the id of its first row, if the manifest list has ids."""
-    live = [entry for entry in read_all_entries(io, manifest) if entry.status is not ManifestEntryStatus.DELETED]
-    if manifest.content is ManifestContent.DATA:
-        _number_rows(live, manifest[_OF_MANIFEST])
-    return live
-
-
-def read_all_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
-    """Read a manifest's entries, also those of files that its snapshot has deleted. They have no row ids."""
-    with AvroFile[ManifestEntry](
-        io.new_input(manifest.manifest_path),
-        MANIFEST_ENTRY_SCHEMAS[NEWEST_VERSION],
-        read_types={-1: ManifestEntry, 2: DataFile},
-        read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
-    ) as entries:
-        return [_inherit(entry, manifest) for entry in entries]
-
-
 def first_row_id_of(file: DataFile) -> int | None:
     """Return the id of the first row of a file, as `read_entries` has read it. None if its rows have no ids."""
     number: int | None = file[_OF_FILE]
@@ -84,23 +59,9 @@ def find_manifest_key(manifest: ManifestFile) -> ManifestKey:
     return manifest.manifest_path, manifest[_OF_MANIFEST]
 
 
-def _inherit(entry: ManifestEntry, manifest: ManifestFile) -> ManifestEntry:
-    """Fill in what an entry has from its manifest."""
-    # Files of version 1 have no numbers: they are as old as the table.
-    if manifest.sequence_number == 0 or entry.status is ManifestEntryStatus.ADDED:
-        if entry.sequence_number is None:
-            entry.sequence_number = manifest.sequence_number
-        if entry.file_sequence_number is None:
-            entry.file_sequence_number = manifest.sequence_number
-    if entry.snapshot_id is None and manifest.added_snapshot_id is not None:
-        entry.snapshot_id = manifest.added_snapshot_id
-    entry.data_file.spec_id = manifest.partition_spec_id
-    return entry
-
-
-def _number_rows(live: Iterable[ManifestEntry], first_row_id: int | None) -> None:
-    """Give the files without an id theirs. None: the manifest's snapshot is of version 2."""
-    next_row_id = first_row_id or 0
+def number_rows(live: Iterable[ManifestEntry], manifest: ManifestFile) -> None:
+    """Give the files of a manifest without an id theirs. If its snapshot is of version 2, they get none."""
+    next_row_id = first_row_id = manifest[_OF_MANIFEST]
     for file in (entry.data_file for entry in live):
         if first_row_id is None:
             file[_OF_FILE] = None
