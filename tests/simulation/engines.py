@@ -43,6 +43,7 @@ class Engine:
     def __init__(self, lake: Lake, random: Random) -> None:
         self.rows: list[Row] = []
         self.removed: dict[str, bytes] = {}  # files that it has taken for orphans
+        self._made: set[str] = set()  # UUIDs of its tables
         self._lake = lake
         self._random = random
 
@@ -100,6 +101,13 @@ class Engine:
         """Drop the table and make another one of that name."""
         self._lake.drop(path)
         self._lake.create(path, SCHEMA, {})
+        self._made.add(self._lake.uuid(path))
+
+    def drop_from(self, paths: Iterable[Path]) -> None:
+        """Drop those of these tables that `replace` has made."""
+        for path in paths:
+            if path in self._lake.tables and self._lake.uuid(path) in self._made:
+                self._lake.drop(path)
 
     def remove(self, locations: Iterable[str]) -> None:
         """Delete those of these files to which no snapshot refers."""

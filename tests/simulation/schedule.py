@@ -205,6 +205,8 @@ class Schedule:
             if number > TRIES / 2:
                 self._network.refusing.clear()
                 self._put_back()
+                # A table of another's is never taken for that of rejected rows.
+                self._engine.drop_from(path for bound in self._task.bound for path in bound.paths[1:])
             if self._task.published == new or self._run_errand(f"apply {self._sessions}.{number}", publish):
                 for bound in self._task.bound:
                     bound.uuids = {path: self._lake.uuid(path) for path in bound.paths}

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 from msgspec import structs
 
 from connector.config.catalog import REST
-from connector.config.values import RETAIN_EXISTING_DATA
+from connector.config.values import ALLOW_EXISTING_TABLES, RETAIN_EXISTING_DATA
 from connector.model.invalid_values import OnInvalid
 from connector.model.rejected_rows import SUFFIX
 from connector.model.table_identifier import TableIdentifier
@@ -82,10 +82,11 @@ class Task:
 
     def specification(self) -> Materialization:
         catalog = {"catalog_type": REST, "uri": "http://localhost", "warehouse": "lake"}
-        flags = {"feature_flags": RETAIN_EXISTING_DATA if self.keeps_rows else ""}
+        flags = [ALLOW_EXISTING_TABLES, *([RETAIN_EXISTING_DATA] if self.keeps_rows else [])]  # others make tables, too
+        advanced = {"feature_flags": ",".join(flags)}
         return Materialization(
             TASK,
-            config={"namespace": "shop", "catalog": catalog, "advanced": flags, "hard_delete": self.hard_delete},
+            config={"namespace": "shop", "catalog": catalog, "advanced": advanced, "hard_delete": self.hard_delete},
             bindings=tuple(bound.binding() for bound in self.bound),
             shard_template=ShardTemplate(LABELS),
         )
