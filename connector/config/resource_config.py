@@ -90,7 +90,7 @@ class ResourceConfig(Definition, frozen=True):
         Properties,
         Setting(
             "Additional Table Properties",
-            "Iceberg table properties that are set when the table is created.",
+            "Iceberg table properties of the table. They are set whenever the task is published.",
             is_advanced=True,
         ),
     ] = Properties()

@@ -23,6 +23,7 @@ from connector.evolution.field_config import (
     name_columns,
     parse_field_configs,
 )
+from connector.evolution.property_changes import plan_properties
 from connector.evolution.table_change import (
     COMPACTION_PROPERTY,
     Alteration,
@@ -283,4 +284,5 @@ def _plan_alterations(table: ExistingTable, target: Target) -> list[TableChange]
     order = get_args(Alteration)
     changes = (change for fit in fits for change in fit.changes)
     identifier = evolution.plan_identifier(target.columns, of_fields)
-    return [*sorted(changes, key=lambda change: order.index(type(change))), *identifier, *arranged]
+    properties = plan_properties(table.properties, target.path, target.properties)
+    return [*sorted(changes, key=lambda change: order.index(type(change))), *identifier, *arranged, *properties]

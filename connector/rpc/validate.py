@@ -81,7 +81,9 @@ def _answer(
     )
     if wrong := [
         *proposal.refuse_table(found.table),
-        *find_property_problems(proposal.resource.additional_table_properties, proposal.resource.format_version),
+        *find_property_problems(
+            proposal.resource.additional_table_properties, proposal.resource.format_version, found.table
+        ),
         *_rejected_table_refusals(proposal, all_found),
         *find_problems(candidate),
     ]:

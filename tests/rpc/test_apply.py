@@ -31,7 +31,7 @@ from protocol.flow import Collection, Exists, Json, Materialization, Materializa
 from support.bindings import DOCUMENT, ID, MATERIALIZATION, collection, local_config, materialization, projection
 from support.bindings import materialization_binding as binding
 from support.staged_files import listed, removed
-from support.tables import foreign_table, ids_of, local_catalog, rewrite_here, staged_ids
+from support.tables import foreign_table, ids_of, local_catalog, record_property, rewrite_here, staged_ids
 
 PATH = TableIdentifier("shop", "orders")
 NOTE = projection("note", "string")
@@ -169,6 +169,62 @@ def test_applying_again_does_nothing(tmp_path: Path, is_recorded: bool) -> None:
     metadata = local_catalog(tmp_path).load_table(PATH).metadata_location
     assert applied(tmp_path, bound, last=before(bound) if is_recorded else None) == response.Applied()
     assert local_catalog(tmp_path).load_table(PATH).metadata_location == metadata
+
+
+def test_a_property_that_changes_in_the_config_or_in_the_table_is_set(tmp_path: Path) -> None:
+    old, new = (binding(ORDERS, properties={"color": color, "shape": "round"}) for color in ("red", "blue"))
+    applied(tmp_path, old)
+    catalog = local_catalog(tmp_path)
+    answer = applied(tmp_path, new, last=before(old))
+    assert answer.action_description == "alter table shop.orders: set table property color = 'blue' (was 'red')"
+    table = catalog.load_table(PATH)
+    assert table.properties["color"] == "blue"
+    assert len(table.metadata.metadata_log) == 1
+    assert applied(tmp_path, new, last=before(new)) == response.Applied()
+
+    record_property(table, "shape", "square")
+    said = planned(tmp_path, new, last=before(new), state=None)
+    assert "set table property shape = 'round' (was 'square')" in said
+    assert applied(tmp_path, new, last=before(new)).action_description in said
+    assert catalog.load_table(PATH).properties["shape"] == "round"
+
+
+def test_a_property_that_the_config_no_longer_names_stays(tmp_path: Path) -> None:
+    old = binding(ORDERS, properties={"color": "red"})
+    applied(tmp_path, old)
+    assert applied(tmp_path, binding(ORDERS), last=before(old)) == response.Applied()
+    assert local_catalog(tmp_path).load_table(PATH).properties["color"] == "red"
+
+
+def test_properties_and_columns_are_one_commit(tmp_path: Path) -> None:
+    old, new = binding(ORDERS), binding(ORDERS, "note", properties={"color": "red"})
+    applied(tmp_path, old)
+    answer = applied(tmp_path, new, last=before(old))
+    assert answer.action_description.splitlines() == [
+        "alter table shop.orders: add column 'note' string",
+        "alter table shop.orders: set table property color = 'red'",
+    ]
+    table = local_catalog(tmp_path).load_table(PATH)
+    assert table.properties["color"] == "red"
+    assert len(table.metadata.metadata_log) == 1
+
+
+def test_properties_change_while_a_table_awaits_the_rows_of_its_backfill(tmp_path: Path) -> None:
+    applied(tmp_path, binding(ORDERS))
+    backfilled(tmp_path)
+    old, new = binding(ORDERS, backfill=1), binding(ORDERS, backfill=1, properties={"color": "red"})
+    answer = applied(tmp_path, new, last=before(old))
+    assert answer.action_description == "alter table shop.orders: set table property color = 'red'"
+    assert local_catalog(tmp_path).load_table(PATH).properties["color"] == "red"
+
+
+def test_a_backfill_sets_the_properties_but_not_the_format_version_as_one(tmp_path: Path) -> None:
+    applied(tmp_path, binding(ORDERS))
+    new = binding(ORDERS, backfill=1, properties={"color": "red", "format-version": "2"})
+    applied(tmp_path, new, last=before(binding(ORDERS)))
+    properties = local_catalog(tmp_path).load_table(PATH).properties
+    assert properties["color"] == "red"
+    assert "format-version" not in properties
 
 
 def test_newly_selected_fields_get_columns_and_what_lost_its_place_becomes_optional(tmp_path: Path) -> None:

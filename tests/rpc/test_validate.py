@@ -135,10 +135,29 @@ def test_everything_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["flow.owner", "flow.fence.0123456789abcdef.00000000-ffffffff", "format-version"])
+@pytest.mark.parametrize(
+    "name",
+    ["flow.owner", "flow.fence.0123456789abcdef.00000000-ffffffff", "format-version", "metadata_location", "uuid"],
+)
 def test_a_table_property_that_would_break_the_connector_is_refused(tmp_path: Path, name: str) -> None:
     [line] = refused(tmp_path, binding(additional_table_properties={name: "3"}))
     assert repr(name) in line
+
+
+def test_a_property_must_fit_the_others_of_the_table_that_gets_it(tmp_path: Path) -> None:
+    level_22, codec = {"write.parquet.compression-level": "22"}, {"write.parquet.compression-codec": "gzip"}
+    assert validated(tmp_path, binding(additional_table_properties=level_22))
+    foreign_table(local_catalog(tmp_path), PATH, properties=codec)
+    [line] = refused(tmp_path, binding(additional_table_properties=level_22), last=last())
+    assert "compression-level is 22; with gzip 9 is the most" in line
+    assert validated(tmp_path, binding(additional_table_properties={"color": "red"}), last=last())
+
+
+def test_a_property_must_fit_those_that_every_new_table_gets(tmp_path: Path) -> None:
+    least = {"flow.compaction.min-file-size-bytes": "200000000"}
+    [line] = refused(tmp_path, binding(additional_table_properties=least))
+    assert "write.target-file-size-bytes, which is 134217728, must be between them" in line
+    assert validated(tmp_path, binding(additional_table_properties={**least, "write.target-file-size-bytes": "3" * 9}))
 
 
 def test_other_table_properties_are_the_users(tmp_path: Path) -> None:
