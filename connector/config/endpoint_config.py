@@ -22,6 +22,7 @@ from connector.config.values import (
     WEBHOOK_ADDRESS,
     WITHOUT_DOTS,
     WITHOUT_SLASHES,
+    FieldNameCase,
     SchemaEvolution,
     parse_bucket,
     parse_feature_flags,
@@ -107,6 +108,14 @@ class AdvancedOptions(Definition, frozen=True):
             keywords={"enum": list(FORMAT_VERSIONS)},
         ),
     ] = FORMAT_VERSIONS[0]
+    field_name_case: Annotated[
+        FieldNameCase,
+        Setting(
+            "Field Name Case",
+            "The names of new columns: those of their fields (preserve), in lower case (lowercase), or in upper case "
+            "(uppercase). Athena needs lower case in Amazon S3 Tables. Existing columns keep their names.",
+        ),
+    ] = FieldNameCase.PRESERVE
     commit_after_rows: Annotated[
         int | None,
         Setting(

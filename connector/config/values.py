@@ -90,6 +90,14 @@ class SchemaEvolution(StrEnum):
     FULL = "full"
 
 
+class FieldNameCase(StrEnum):
+    """The case of letters in names that new columns get from their fields."""
+
+    PRESERVE = "preserve"
+    LOWERCASE = "lowercase"
+    UPPERCASE = "uppercase"
+
+
 def parse_upload_interval(text: str) -> timedelta:
     """Parse an ISO 8601 duration of at most four hours."""
     # Imported here, because `spec` does not need it.

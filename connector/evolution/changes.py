@@ -6,7 +6,7 @@ from typing import Final, get_args
 
 from pyiceberg.types import TimestamptzNanoType, TimestamptzType
 
-from connector.config.values import RETAIN_EXISTING_DATA
+from connector.config.values import RETAIN_EXISTING_DATA, FieldNameCase
 from connector.evolution.altered_schema import find_usable_ids, name_kept_optional
 from connector.evolution.arrangement_changes import plan_arrangement
 from connector.evolution.arrangement_terms import ResolvedTerms, Source, resolve_terms
@@ -68,7 +68,12 @@ DEFAULT_PROPERTIES: Final = {
 
 
 def plan_columns(
-    collection: Collection, selection: FieldSelection, last: FieldSelection | None = None, *, delta_updates: bool = True
+    collection: Collection,
+    selection: FieldSelection,
+    last: FieldSelection | None = None,
+    field_name_case: FieldNameCase = FieldNameCase.PRESERVE,
+    *,
+    delta_updates: bool = True,
 ) -> tuple[NewColumn, ...]:
     """Plan the columns of the selected fields: keys, values, document. `last` is what the binding selected before.
 
@@ -88,6 +93,7 @@ def plan_columns(
             selection.keys,
             configs.get(field, NO_CONFIG),
             former.get(field, ""),
+            field_name_case,
             delta_updates=delta_updates,
         )
         for field in fields
@@ -179,6 +185,7 @@ def _column(
     keys: tuple[str, ...],
     config: FieldConfig,
     former: str,
+    field_name_case: FieldNameCase,
     *,
     delta_updates: bool,
 ) -> NewColumn:
@@ -193,7 +200,7 @@ def _column(
         )
     inference = projection.inference
     doc = ": ".join(" ".join(text.split()) for text in (inference.title, inference.description) if text)
-    name = config.column_name(projection.field)
+    name = config.column_name(projection.field, field_name_case)
     return NewColumn(
         projection.field,
         name,

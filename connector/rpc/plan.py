@@ -133,6 +133,7 @@ def _make_targets(binding: MaterializationBinding, proposal: Proposal, advanced:
             proposal.collection,
             binding.field_selection,
             last.field_selection if last else None,
+            advanced.field_name_case,
             delta_updates=resource.delta_updates,
         ),
         properties=resource.additional_table_properties,

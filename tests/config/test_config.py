@@ -494,7 +494,7 @@ def test_what_a_resource_says_of_invalid_values_is_checked(setting: Json, compla
             with_advanced(xyz=1),
             "/advanced/xyz: is not a known property; the known properties are feature_flags, "
             "nanosecond_timestamps, variant_columns, spark, max_waiting_commits, max_waiting_bytes, schema_evolution, "
-            "format_version, commit_after_rows, commit_after_bytes, metrics",
+            "format_version, field_name_case, commit_after_rows, commit_after_bytes, metrics",
         ),
     ],
 )
