@@ -7,7 +7,7 @@ import msgspec
 from connector.config.definition import Definition, Setting, schema_of
 from connector.config.endpoint_config import SCHEMA_DIALECT
 from connector.config.terms import SortTerm, Term, parse_partition_by, parse_partition_fields, parse_sort_by
-from connector.config.values import FORMAT_VERSIONS, WITHOUT_DOTS, SchemaEvolution
+from connector.config.values import FORMAT_VERSIONS, WITHOUT_DOTS, ExistingTableMode, SchemaEvolution
 from connector.model.invalid_values import DEFAULT_MAX_REJECTED_RATIO, OnInvalid
 from connector.model.properties import Properties
 from protocol.flow import Json
@@ -86,6 +86,16 @@ class ResourceConfig(Definition, frozen=True):
             parse=parse_sort_by,
         ),
     ] = None
+    # A default by a factory is not in the schema: a binding without the setting has the endpoint's.
+    existing_table: Annotated[
+        ExistingTableMode,
+        Setting(
+            "Existing Table",
+            "What to do if the binding is new, and the table exists already: refuse to publish the task (refuse), or "
+            "add rows to the table (append). The default is refuse, unless a feature flag allows existing tables.",
+            is_advanced=True,
+        ),
+    ] = msgspec.field(default_factory=lambda: ExistingTableMode.REFUSE)
     additional_table_properties: Annotated[
         Properties,
         Setting(
@@ -103,7 +113,6 @@ class ResourceConfig(Definition, frozen=True):
             is_advanced=True,
         ),
     ] = OnInvalid.STOP
-    # A default by a factory is not in the schema: a binding without the setting has the endpoint's.
     schema_evolution: Annotated[
         SchemaEvolution,
         Setting(

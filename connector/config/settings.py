@@ -9,6 +9,7 @@ from connector.config.definition import parse_object
 from connector.config.endpoint_config import ENDPOINT_SCHEMA, EndpointConfig
 from connector.config.resource_config import ResourceConfig
 from connector.config.secret import hide_secrets
+from connector.config.values import ALLOW_EXISTING_TABLES, ExistingTableMode
 from connector.host.errors import InvalidConfigError
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import Json
@@ -70,7 +71,9 @@ def _parse_endpoint(config: Json) -> EndpointConfig:
 
 
 def _parse_resource(resource: Json, endpoint: EndpointConfig) -> ResourceConfig:
+    allows_existing = ALLOW_EXISTING_TABLES in endpoint.advanced.feature_flags
     defaults = {
+        "existing_table": ExistingTableMode.APPEND if allows_existing else ExistingTableMode.REFUSE,
         "schema_evolution": endpoint.advanced.schema_evolution,
         "format_version": endpoint.advanced.default_format_version,
     }

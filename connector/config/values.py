@@ -90,6 +90,13 @@ class SchemaEvolution(StrEnum):
     FULL = "full"
 
 
+class ExistingTableMode(StrEnum):
+    """What becomes of a new binding whose table exists already, if the task did not create it."""
+
+    REFUSE = "refuse"
+    APPEND = "append"
+
+
 class FieldNameCase(StrEnum):
     """The case of letters in names that new columns get from their fields."""
 

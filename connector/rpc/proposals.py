@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from connector.config.resource_config import ResourceConfig
-from connector.config.values import ALLOW_EXISTING_TABLES, RETAIN_EXISTING_DATA
+from connector.config.values import RETAIN_EXISTING_DATA, ExistingTableMode
 from connector.encoding.parquet.file_options import FileOptions
 from connector.evolution import rejected_table
 from connector.evolution.binding_settings import BindingSettings
@@ -75,12 +75,13 @@ class Proposal:
             return
         if self.replaces_table and (refusal := refuse_backfill(table, self.path, self.materialization)):
             yield refusal
-        if not self.last and not table.is_of(self.materialization) and ALLOW_EXISTING_TABLES not in self.flags:
+        refuses_existing = self.resource.existing_table is ExistingTableMode.REFUSE
+        if not self.last and not table.is_of(self.materialization) and refuses_existing:
             owner = table.owner
             maker = f"materialization {owner.materialization} created it" if owner else "this task did not create it"
             yield (
-                f"table {self.table} exists already, and {maker}. Choose another table name, or drop the table, or add "
-                f"rows to it with the feature flag {ALLOW_EXISTING_TABLES} under /advanced/feature_flags."
+                f"table {self.table} exists already, and {maker}. Choose another table name, or drop the table, or set "
+                f"`existing_table` to {ExistingTableMode.APPEND} in the binding's config, which adds rows to it."
             )
 
 

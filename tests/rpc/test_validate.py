@@ -186,13 +186,29 @@ def test_a_new_binding_does_not_take_somebody_elses_table(tmp_path: Path, owner:
     foreign_table(local_catalog(tmp_path), PATH, properties=properties)
     [line] = refused(tmp_path, binding())
     assert f"shop.orders exists already, and {maker}" in line
-    assert "allow_existing_tables_for_new_bindings" in line
+    assert "set `existing_table` to append in the binding's config" in line
 
 
-def test_a_new_binding_takes_somebody_elses_table_with_the_feature_flag(tmp_path: Path) -> None:
+FLAG = "allow_existing_tables_for_new_bindings"
+
+
+@pytest.mark.parametrize(("setting", "flags"), [(None, FLAG), ("append", ""), ("append", FLAG)])
+def test_a_new_binding_takes_somebody_elses_table_with_the_setting_or_the_feature_flag(
+    tmp_path: Path, setting: Json, flags: str
+) -> None:
     foreign_table(local_catalog(tmp_path), PATH, TEXT_ID)
-    [answer] = validated(tmp_path, binding(), flags="allow_existing_tables_for_new_bindings")
+    [answer] = validated(tmp_path, binding(existing_table=setting), flags=flags)
     assert constraint_types(answer, "id") == [ConstraintType.FIELD_REQUIRED, ConstraintType.INCOMPATIBLE]
+
+
+def test_the_setting_is_for_one_binding_and_decides_before_the_feature_flag(tmp_path: Path) -> None:
+    catalog = local_catalog(tmp_path)
+    foreign_table(catalog, PATH)
+    foreign_table(catalog, ("shop", "returns"))
+    [line] = refused(tmp_path, binding(existing_table="append"), binding(table="returns"))
+    assert line.startswith("bindings[1] (acme/orders): table shop.returns exists already")
+    [line] = refused(tmp_path, binding(existing_table="refuse"), binding(table="returns"), flags=FLAG)
+    assert line.startswith("bindings[0] (acme/orders): table shop.orders exists already")
 
 
 def test_a_table_that_this_materialization_made_is_its_own_even_where_nothing_records_the_binding(
