@@ -32,7 +32,7 @@ class ResourceConfig(Definition, frozen=True):
         str,
         Setting(
             "Table",
-            "The name of the table. It is converted to lower case.",
+            "The name of the table. It is converted to lower case, unless the endpoint has another case of names.",
             pattern=WITHOUT_DOTS,
             min_length=1,
             keywords={"x-collection-name": True},
@@ -42,7 +42,7 @@ class ResourceConfig(Definition, frozen=True):
         str | None,
         Setting(
             "Alternative Namespace",
-            "The namespace of the table, if it is not the endpoint's. It is converted to lower case.",
+            "The namespace of the table, if it is not the endpoint's. It is converted like the table's name.",
             pattern=WITHOUT_DOTS,
             keywords={"x-schema-name": True},
         ),

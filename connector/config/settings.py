@@ -53,8 +53,9 @@ def parse_each(
 
 
 def resource_path(endpoint: EndpointConfig, resource: ResourceConfig) -> TableIdentifier:
-    """Return namespace and table in lower case: Glue and Hive keep no other case."""
-    return TableIdentifier((resource.namespace or endpoint.namespace).lower(), resource.table.lower())
+    """Return namespace and table in the case that the catalog has them in."""
+    names = (resource.namespace or endpoint.namespace, resource.table)
+    return TableIdentifier(*map(endpoint.name_in_catalog, names))
 
 
 def _without_nulls(value: Json) -> Json:

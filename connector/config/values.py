@@ -97,8 +97,8 @@ class ExistingTableMode(StrEnum):
     APPEND = "append"
 
 
-class FieldNameCase(StrEnum):
-    """The case of letters in names that new columns get from their fields."""
+class NameCase(StrEnum):
+    """The case of letters in names of new columns, or of namespaces and tables."""
 
     PRESERVE = "preserve"
     LOWERCASE = "lowercase"

@@ -6,7 +6,7 @@ from functools import cached_property
 
 from pyiceberg.types import PrimitiveType
 
-from connector.config.values import FieldNameCase
+from connector.config.values import NameCase
 from connector.evolution.arrangement_terms import ArrangementTerms, Source, find_source, name_derived_fields
 from connector.evolution.binding_settings import NO_TERMS
 from connector.evolution.columns import Evolution, Fit
@@ -37,7 +37,7 @@ class Candidate:
     )  # of the columns when the binding was last applied, by field
     one_line_names: bool = False  # its catalog refuses line breaks in names
     arrangement: ArrangementTerms = NO_TERMS
-    field_name_case: FieldNameCase = FieldNameCase.PRESERVE
+    field_name_case: NameCase = NameCase.PRESERVE
 
     @cached_property
     def fits(self) -> dict[str, Fit]:

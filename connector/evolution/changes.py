@@ -6,7 +6,7 @@ from typing import Final, get_args
 
 from pyiceberg.types import TimestamptzNanoType, TimestamptzType
 
-from connector.config.values import RETAIN_EXISTING_DATA, FieldNameCase
+from connector.config.values import RETAIN_EXISTING_DATA, NameCase
 from connector.evolution.altered_schema import find_usable_ids, name_kept_optional
 from connector.evolution.arrangement_changes import plan_arrangement
 from connector.evolution.arrangement_terms import ResolvedTerms, Source, resolve_terms
@@ -71,7 +71,7 @@ def plan_columns(
     collection: Collection,
     selection: FieldSelection,
     last: FieldSelection | None = None,
-    field_name_case: FieldNameCase = FieldNameCase.PRESERVE,
+    field_name_case: NameCase = NameCase.PRESERVE,
     *,
     delta_updates: bool = True,
 ) -> tuple[NewColumn, ...]:
@@ -185,7 +185,7 @@ def _column(
     keys: tuple[str, ...],
     config: FieldConfig,
     former: str,
-    field_name_case: FieldNameCase,
+    field_name_case: NameCase,
     *,
     delta_updates: bool,
 ) -> NewColumn:

@@ -9,7 +9,7 @@ from connector.config.catalog import GlueCatalog, S3TablesCatalog
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.resource_config import ResourceConfig
 from connector.config.settings import parse_each, resource_path
-from connector.config.values import FieldNameCase
+from connector.config.values import NameCase
 from connector.evolution import rejected_table
 from connector.evolution.candidate import Candidate
 from connector.evolution.changes import find_last_bindings, name_former_columns
@@ -107,7 +107,7 @@ def _answer(
 
 
 def _warn_of_capitals(proposal: Proposal, names: Iterable[str]) -> None:
-    with_capitals = [name for name in names if name != change_case(name, FieldNameCase.LOWERCASE)]
+    with_capitals = [name for name in names if name != change_case(name, NameCase.LOWERCASE)]
     if with_capitals:
         log.warning(
             "table %s: new columns have capital letters in their names: %s. Amazon S3 Tables keeps them, but AWS Glue, "
@@ -115,7 +115,7 @@ def _warn_of_capitals(proposal: Proposal, names: Iterable[str]) -> None:
             'fields other columns with {"column": "…"} in their field config.',
             proposal.table,
             ", ".join(map(repr, with_capitals[:SHOWN_NAMES])) + (", …" if len(with_capitals) > SHOWN_NAMES else ""),
-            FieldNameCase.LOWERCASE,
+            NameCase.LOWERCASE,
         )
 
 

@@ -16,7 +16,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from connector.config.values import FieldNameCase, SchemaEvolution
+from connector.config.values import NameCase, SchemaEvolution
 from connector.evolution.binding_settings import BindingSettings, IdentifierFields
 from connector.evolution.candidate import Candidate
 from connector.evolution.changes import name_former_columns, plan_changes, plan_columns
@@ -91,7 +91,7 @@ def schemas(draw: st.DrawFn) -> Schema:
 
 
 def planned(
-    evolution: Evolution | None, bound: Collection, values: list[str], config: dict[str, Json], case: FieldNameCase
+    evolution: Evolution | None, bound: Collection, values: list[str], config: dict[str, Json], case: NameCase
 ) -> list[TableChange]:
     wanted = plan_columns(bound, FieldSelection(("id",), tuple(values), "", config), LAST, case)
     settings = evolution.settings if evolution else BindingSettings()
@@ -103,16 +103,16 @@ def planned(
     collections(),
     st.none() | st.builds(existing, schemas(), owners, all_settings),
     st.dictionaries(st.sampled_from("abcd"), field_configs),
-    st.sampled_from(FieldNameCase),
+    st.sampled_from(NameCase),
 )
 @example(
     collection(ID, projection("c", "string"), projection("d", "integer")),  # c has had the column that d would have
     existing(Schema(NestedField(1, "d", StringType())), MATERIALIZATION, BindingSettings(SchemaEvolution.ADD_COLUMNS)),
     {},
-    FieldNameCase.PRESERVE,
+    NameCase.PRESERVE,
 )
 def test_apply_accepts_every_field_that_validate_allows_and_no_other(
-    bound: Collection, evolution: Evolution | None, config: dict[str, Json], case: FieldNameCase
+    bound: Collection, evolution: Evolution | None, config: dict[str, Json], case: NameCase
 ) -> None:
     fields = {each.field: each for each in bound.projections}
     config = {

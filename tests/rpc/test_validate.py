@@ -201,6 +201,16 @@ def test_a_new_binding_takes_somebody_elses_table_with_the_setting_or_the_featur
     assert constraint_types(answer, "id") == [ConstraintType.FIELD_REQUIRED, ConstraintType.INCOMPATIBLE]
 
 
+def test_an_existing_table_with_capital_letters_can_be_named(tmp_path: Path) -> None:
+    config = {**local_config(tmp_path), "advanced": {"table_identifier_case": "preserve"}}
+    foreign_table(local_catalog(tmp_path), ("shop", "Orders"), TEXT_ID)
+    named = (binding(table="Orders", existing_table="append"), binding(table="orders"))
+    old, new = validate(request.Validate(MATERIALIZATION, config=config, bindings=named)).bindings
+    assert (old.resource_path, new.resource_path) == (("shop", "Orders"), ("shop", "orders"))
+    assert constraint_types(old, "id") == [ConstraintType.FIELD_REQUIRED, ConstraintType.INCOMPATIBLE]
+    assert constraint_types(new, "id") == [ConstraintType.LOCATION_REQUIRED]
+
+
 def test_the_setting_is_for_one_binding_and_decides_before_the_feature_flag(tmp_path: Path) -> None:
     catalog = local_catalog(tmp_path)
     foreign_table(catalog, PATH)
