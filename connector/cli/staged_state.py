@@ -1,15 +1,16 @@
 """The arguments --table and --state: a table, and the commits that a task's connector state names."""
 
 from connector.cli.config_files import read_file
+from connector.config.endpoint_config import EndpointConfig
 from connector.host.errors import UserError
 from connector.model.state import StagedCommit
 from connector.model.state_reader import read_state
 from connector.model.table_identifier import TableIdentifier
 
 
-def parse_table(name: str) -> TableIdentifier:
+def parse_table(name: str, endpoint: EndpointConfig) -> TableIdentifier:
     """Parse the argument --table. Raises UserError if it is no namespace and table."""
-    namespace, _, table = name.lower().partition(".")
+    namespace, _, table = endpoint.name_in_catalog(name).partition(".")
     if not (namespace.strip() and table.strip()):
         raise UserError(f"--table {name}: give the namespace and the table, with a dot between them.")
     return TableIdentifier(namespace, table)

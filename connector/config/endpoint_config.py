@@ -22,6 +22,7 @@ from connector.config.values import (
     WEBHOOK_ADDRESS,
     WITHOUT_DOTS,
     WITHOUT_SLASHES,
+    NameCase,
     SchemaEvolution,
     parse_bucket,
     parse_feature_flags,
@@ -107,6 +108,23 @@ class AdvancedOptions(Definition, frozen=True):
             keywords={"enum": list(FORMAT_VERSIONS)},
         ),
     ] = FORMAT_VERSIONS[0]
+    field_name_case: Annotated[
+        NameCase,
+        Setting(
+            "Field Name Case",
+            "The names of new columns: those of their fields (preserve), in lower case (lowercase), or in upper case "
+            "(uppercase). Athena needs lower case in Amazon S3 Tables. Existing columns keep their names.",
+        ),
+    ] = NameCase.PRESERVE
+    table_identifier_case: Annotated[
+        NameCase,
+        Setting(
+            "Table Identifier Case",
+            "The names of namespaces and tables: in lower case (lowercase), in upper case (uppercase), or as the "
+            "config has them (preserve). Only lowercase is possible with AWS Glue, Amazon S3 Tables and Hive. Set it "
+            "before the task is published first.",
+        ),
+    ] = NameCase.LOWERCASE
     commit_after_rows: Annotated[
         int | None,
         Setting(
@@ -243,6 +261,21 @@ class EndpointConfig(Definition, frozen=True, kw_only=True):
         AdvancedOptions,
         Setting("Advanced Options", "Options that most materializations do not need.", is_advanced=True),
     ] = AdvancedOptions()
+
+    def name_in_catalog(self, name: str) -> str:
+        """Return the name of a namespace or a table in the case that the catalog has it in."""
+        match self.advanced.table_identifier_case:
+            case NameCase.LOWERCASE:
+                return name.lower()
+            case NameCase.UPPERCASE:
+                return name.upper()
+            case NameCase.PRESERVE:
+                return name
+
+    @property
+    def own_namespace(self) -> str:
+        """The namespace of tables whose binding does not name another, as the catalog has it."""
+        return self.name_in_catalog(self.namespace)
 
     @property
     def commit_interval(self) -> timedelta | SyncSchedule:

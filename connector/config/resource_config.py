@@ -7,7 +7,7 @@ import msgspec
 from connector.config.definition import Definition, Setting, schema_of
 from connector.config.endpoint_config import SCHEMA_DIALECT
 from connector.config.terms import SortTerm, Term, parse_partition_by, parse_partition_fields, parse_sort_by
-from connector.config.values import FORMAT_VERSIONS, WITHOUT_DOTS, SchemaEvolution
+from connector.config.values import FORMAT_VERSIONS, WITHOUT_DOTS, ExistingTableMode, SchemaEvolution
 from connector.model.invalid_values import DEFAULT_MAX_REJECTED_RATIO, OnInvalid
 from connector.model.properties import Properties
 from protocol.flow import Json
@@ -32,7 +32,7 @@ class ResourceConfig(Definition, frozen=True):
         str,
         Setting(
             "Table",
-            "The name of the table. It is converted to lower case.",
+            "The name of the table. It is converted to lower case, unless the endpoint has another case of names.",
             pattern=WITHOUT_DOTS,
             min_length=1,
             keywords={"x-collection-name": True},
@@ -42,7 +42,7 @@ class ResourceConfig(Definition, frozen=True):
         str | None,
         Setting(
             "Alternative Namespace",
-            "The namespace of the table, if it is not the endpoint's. It is converted to lower case.",
+            "The namespace of the table, if it is not the endpoint's. It is converted like the table's name.",
             pattern=WITHOUT_DOTS,
             keywords={"x-schema-name": True},
         ),
@@ -86,11 +86,21 @@ class ResourceConfig(Definition, frozen=True):
             parse=parse_sort_by,
         ),
     ] = None
+    # A default by a factory is not in the schema: a binding without the setting has the endpoint's.
+    existing_table: Annotated[
+        ExistingTableMode,
+        Setting(
+            "Existing Table",
+            "What to do if the binding is new, and the table exists already: refuse to publish the task (refuse), or "
+            "add rows to the table (append). The default is refuse, unless a feature flag allows existing tables.",
+            is_advanced=True,
+        ),
+    ] = msgspec.field(default_factory=lambda: ExistingTableMode.REFUSE)
     additional_table_properties: Annotated[
         Properties,
         Setting(
             "Additional Table Properties",
-            "Iceberg table properties that are set when the table is created.",
+            "Iceberg table properties of the table. They are set whenever the task is published.",
             is_advanced=True,
         ),
     ] = Properties()
@@ -103,7 +113,6 @@ class ResourceConfig(Definition, frozen=True):
             is_advanced=True,
         ),
     ] = OnInvalid.STOP
-    # A default by a factory is not in the schema: a binding without the setting has the endpoint's.
     schema_evolution: Annotated[
         SchemaEvolution,
         Setting(

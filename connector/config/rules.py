@@ -11,6 +11,7 @@ from connector.config.sync_schedule import parse_time_of_day
 from connector.config.values import (
     DEFAULT_UPLOAD_INTERVAL,
     MACHINE_CREDENTIALS,
+    NameCase,
     parse_feature_flags,
     parse_upload_interval,
 )
@@ -55,6 +56,7 @@ def broken_rules(config: Json) -> Iterator[Problem]:
     yield from _needs_of_signed_requests(config)
     yield from _needs_of_storage(config)
     yield from _needs_of_schedule(config)
+    yield from _needs_of_names(config)
 
 
 def broken_rules_of_binding(config: Json) -> Iterator[Problem]:
@@ -204,6 +206,19 @@ def _is_other_interval(text: Json) -> bool:
         return bool(text) and parse_upload_interval(text) != DEFAULT_UPLOAD_INTERVAL
     except (ValueError, AttributeError):  # another problem
         return False
+
+
+# Catalogs that keep names of namespaces and tables in lower case.
+LOWER_CASE_ONLY: Final = (GLUE, S3_TABLES, HIVE)
+
+
+def _needs_of_names(config: Json) -> Iterator[Problem]:
+    catalog_type, case = chosen_catalog(config), at(config, "advanced", "table_identifier_case")
+    if catalog_type in LOWER_CASE_ONLY and case not in (None, NameCase.LOWERCASE):
+        yield Problem(
+            ("advanced", "table_identifier_case"),
+            f"must be {NameCase.LOWERCASE}: {catalog_type} keeps names of namespaces and tables in lower case",
+        )
 
 
 def _has_other_credentials(config: Json) -> bool:

@@ -9,6 +9,7 @@ from connector.config.definition import parse_object
 from connector.config.endpoint_config import ENDPOINT_SCHEMA, EndpointConfig
 from connector.config.resource_config import ResourceConfig
 from connector.config.secret import hide_secrets
+from connector.config.values import ALLOW_EXISTING_TABLES, ExistingTableMode
 from connector.host.errors import InvalidConfigError
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import Json
@@ -52,8 +53,9 @@ def parse_each(
 
 
 def resource_path(endpoint: EndpointConfig, resource: ResourceConfig) -> TableIdentifier:
-    """Return namespace and table in lower case: Glue and Hive keep no other case."""
-    return TableIdentifier((resource.namespace or endpoint.namespace).lower(), resource.table.lower())
+    """Return namespace and table in the case that the catalog has them in."""
+    names = (resource.namespace or endpoint.namespace, resource.table)
+    return TableIdentifier(*map(endpoint.name_in_catalog, names))
 
 
 def _without_nulls(value: Json) -> Json:
@@ -70,7 +72,9 @@ def _parse_endpoint(config: Json) -> EndpointConfig:
 
 
 def _parse_resource(resource: Json, endpoint: EndpointConfig) -> ResourceConfig:
+    allows_existing = ALLOW_EXISTING_TABLES in endpoint.advanced.feature_flags
     defaults = {
+        "existing_table": ExistingTableMode.APPEND if allows_existing else ExistingTableMode.REFUSE,
         "schema_evolution": endpoint.advanced.schema_evolution,
         "format_version": endpoint.advanced.default_format_version,
     }

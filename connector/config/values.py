@@ -90,6 +90,21 @@ class SchemaEvolution(StrEnum):
     FULL = "full"
 
 
+class ExistingTableMode(StrEnum):
+    """What becomes of a new binding whose table exists already, if the task did not create it."""
+
+    REFUSE = "refuse"
+    APPEND = "append"
+
+
+class NameCase(StrEnum):
+    """The case of letters in names of new columns, or of namespaces and tables."""
+
+    PRESERVE = "preserve"
+    LOWERCASE = "lowercase"
+    UPPERCASE = "uppercase"
+
+
 def parse_upload_interval(text: str) -> timedelta:
     """Parse an ISO 8601 duration of at most four hours."""
     # Imported here, because `spec` does not need it.

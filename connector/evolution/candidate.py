@@ -6,6 +6,7 @@ from functools import cached_property
 
 from pyiceberg.types import PrimitiveType
 
+from connector.config.values import NameCase
 from connector.evolution.arrangement_terms import ArrangementTerms, Source, find_source, name_derived_fields
 from connector.evolution.binding_settings import NO_TERMS
 from connector.evolution.columns import Evolution, Fit
@@ -36,6 +37,7 @@ class Candidate:
     )  # of the columns when the binding was last applied, by field
     one_line_names: bool = False  # its catalog refuses line breaks in names
     arrangement: ArrangementTerms = NO_TERMS
+    field_name_case: NameCase = NameCase.PRESERVE
 
     @cached_property
     def fits(self) -> dict[str, Fit]:
@@ -78,8 +80,8 @@ class Candidate:
         return is_indispensable(projection, self.collection, self.group_by, delta_updates=self.delta_updates)
 
     def name(self, projection: Projection) -> str:
-        """The name of the column."""
-        return self.config(projection).column_name(projection.field)
+        """The name of the column, if it is a new one."""
+        return self.config(projection).column_name(projection.field, self.field_name_case)
 
     def has_name(self, projection: Projection) -> bool:
         """Whether a column can have the field's name."""
@@ -117,9 +119,11 @@ class Candidate:
         return (
             not self.is_indispensable(projection),
             projection.field not in self.naming_settings,
-            self.name(projection) == projection.field,  # else a user gave it this column
+            self.config(projection).column is None,  # else a user gave it this column
             projection.field not in self.former_names,
-            fit is None or fit.column is None or fit.column.name != self.name(projection),
+            fit is None
+            or fit.column is None
+            or fit.column.name != self.config(projection).column_name(projection.field),
         )
 
     @cached_property

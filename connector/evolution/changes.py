@@ -6,7 +6,7 @@ from typing import Final, get_args
 
 from pyiceberg.types import TimestamptzNanoType, TimestamptzType
 
-from connector.config.values import RETAIN_EXISTING_DATA
+from connector.config.values import RETAIN_EXISTING_DATA, NameCase
 from connector.evolution.altered_schema import find_usable_ids, name_kept_optional
 from connector.evolution.arrangement_changes import plan_arrangement
 from connector.evolution.arrangement_terms import ResolvedTerms, Source, resolve_terms
@@ -23,6 +23,7 @@ from connector.evolution.field_config import (
     name_columns,
     parse_field_configs,
 )
+from connector.evolution.property_changes import plan_properties
 from connector.evolution.table_change import (
     COMPACTION_PROPERTY,
     Alteration,
@@ -67,7 +68,12 @@ DEFAULT_PROPERTIES: Final = {
 
 
 def plan_columns(
-    collection: Collection, selection: FieldSelection, last: FieldSelection | None = None, *, delta_updates: bool = True
+    collection: Collection,
+    selection: FieldSelection,
+    last: FieldSelection | None = None,
+    field_name_case: NameCase = NameCase.PRESERVE,
+    *,
+    delta_updates: bool = True,
 ) -> tuple[NewColumn, ...]:
     """Plan the columns of the selected fields: keys, values, document. `last` is what the binding selected before.
 
@@ -87,6 +93,7 @@ def plan_columns(
             selection.keys,
             configs.get(field, NO_CONFIG),
             former.get(field, ""),
+            field_name_case,
             delta_updates=delta_updates,
         )
         for field in fields
@@ -178,6 +185,7 @@ def _column(
     keys: tuple[str, ...],
     config: FieldConfig,
     former: str,
+    field_name_case: NameCase,
     *,
     delta_updates: bool,
 ) -> NewColumn:
@@ -192,7 +200,7 @@ def _column(
         )
     inference = projection.inference
     doc = ": ".join(" ".join(text.split()) for text in (inference.title, inference.description) if text)
-    name = config.column_name(projection.field)
+    name = config.column_name(projection.field, field_name_case)
     return NewColumn(
         projection.field,
         name,
@@ -283,4 +291,5 @@ def _plan_alterations(table: ExistingTable, target: Target) -> list[TableChange]
     order = get_args(Alteration)
     changes = (change for fit in fits for change in fit.changes)
     identifier = evolution.plan_identifier(target.columns, of_fields)
-    return [*sorted(changes, key=lambda change: order.index(type(change))), *identifier, *arranged]
+    properties = plan_properties(table.properties, target.path, target.properties)
+    return [*sorted(changes, key=lambda change: order.index(type(change))), *identifier, *arranged, *properties]

@@ -45,6 +45,16 @@ def list_constraints(candidate: Candidate) -> tuple[ProjectionConstraint, ...]:
     )
 
 
+def list_new_names(candidate: Candidate) -> list[str]:
+    """List the names of the columns that would be new if every field that can be selected were."""
+    return [
+        candidate.name(projection)
+        for projection in candidate.collection.projections
+        if candidate.fits.get(projection.field, Fit(None)).column is None
+        and all(each.type is not ConstraintType.FIELD_FORBIDDEN for each in _constrain_field(candidate, projection))
+    ]
+
+
 def pick_most_severe(all_constraints: Iterable[ProjectionConstraint]) -> dict[str, Constraint]:
     """Pick one constraint for each field."""
     result: dict[str, Constraint] = {}

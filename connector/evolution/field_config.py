@@ -8,6 +8,7 @@ from typing import Final
 from pyiceberg.schema import Schema
 from pyiceberg.types import DecimalType, NestedField
 
+from connector.config.values import NameCase
 from protocol.flow import FieldSelection, Json
 
 MAX_NAME: Final = 255  # characters of a column's name
@@ -32,9 +33,10 @@ class FieldConfig:
     decimal: DecimalType | None = None
     has_malformed_decimal: bool = False
 
-    def column_name(self, field: str) -> str:
-        """The name of the field's column; "" if the setting is not a name."""
-        return field if self.column is None else self.column
+    def column_name(self, field: str, case: NameCase = NameCase.PRESERVE) -> str:
+        """The name of the field's column; "" if the setting is not a name. The case does not change a name that the
+        user has set."""
+        return change_case(field, case) if self.column is None else self.column
 
 
 NO_CONFIG: Final = FieldConfig()
@@ -106,6 +108,21 @@ def _fold(character: str) -> str:
     upper = character.upper()
     # Java maps a character to one character: ß stays, and İ becomes i.
     return (upper if len(upper) == 1 else character).lower()[:1]
+
+
+def change_case(name: str, case: NameCase) -> str:
+    """Return the name in this case. `fold_case` gives the same for both names: so fields whose names differ have the
+    same column afterwards only if one table cannot have both names anyway.
+
+    A character whose other case has several, as ß has, stays.
+    """
+    match case:
+        case NameCase.LOWERCASE:
+            return "".join(character.lower()[0] for character in name)
+        case NameCase.UPPERCASE:
+            return "".join(upper if len(upper := character.upper()) == 1 else character for character in name)
+        case NameCase.PRESERVE:
+            return name
 
 
 def match_columns(schema: Schema, fields: Iterable[str]) -> dict[str, NestedField]:

@@ -11,6 +11,7 @@ from connector.evolution.arrangement_changes import ArrangementChange, SetPartit
 from connector.evolution.arrangement_terms import PARTITION_BY, SORT_BY
 from connector.evolution.binding_settings import BindingSettings, IdentifierFields
 from connector.evolution.field_config import COLUMN_SETTING, DECIMAL_SETTING
+from connector.evolution.property_changes import SetTableProperties
 from connector.evolution.table_change import (
     AddColumn,
     Alteration,
@@ -30,10 +31,11 @@ _TypeChange: TypeAlias = WidenColumn | ConvertColumn | SetAsideColumn
 _NUMERIC: Final = (LongType, DoubleType, DecimalType)
 
 # Identifier fields always follow the binding's key and its `delta_updates`. No column changes, and other engines would
-# read a false claim.
+# read a false claim. Table properties are no part of the schema.
+_ALWAYS: Final = (SetIdentifierFields, SetTableProperties)
 ALLOWED: Final[Mapping[SchemaEvolution, tuple[type[Alteration], ...]]] = {
-    SchemaEvolution.STRICT: (SetIdentifierFields,),
-    SchemaEvolution.ADD_COLUMNS: (SetIdentifierFields, AddColumn),
+    SchemaEvolution.STRICT: _ALWAYS,
+    SchemaEvolution.ADD_COLUMNS: (*_ALWAYS, AddColumn),
     SchemaEvolution.FULL: get_args(Alteration),
 }
 

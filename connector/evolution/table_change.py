@@ -11,6 +11,7 @@ from connector.config.terms import SortTerm, Term
 from connector.config.values import FORMAT_VERSIONS
 from connector.evolution.arrangement_changes import ArrangementChange
 from connector.evolution.binding_settings import DEFAULT_SETTINGS, BindingSettings, IdentifierFields
+from connector.evolution.property_changes import SetTableProperties
 from connector.model.binding import PLAIN, Arrangement
 from connector.model.owner import Owner
 from connector.model.table_identifier import Generation, TableIdentifier
@@ -35,6 +36,7 @@ class ExistingTable:
     # The types of its current columns, if its catalog refuses columns of other types in their places.
     fixed_types: tuple[IcebergType, ...] = ()
     format_version: int = FORMAT_VERSIONS[0]
+    properties: Mapping[str, str] = field(default_factory=dict)
 
     def is_of(self, materialization: str) -> bool:
         """Whether that materialization created it."""
@@ -290,5 +292,5 @@ class SetIdentifierFields:
 
 # In the order in which they are performed: renames first, so that the others use the new names.
 ColumnChange: TypeAlias = RenameColumn | WidenColumn | ConvertColumn | SetAsideColumn | AddColumn | MakeOptional
-Alteration: TypeAlias = ColumnChange | SetIdentifierFields | ArrangementChange
+Alteration: TypeAlias = ColumnChange | SetIdentifierFields | ArrangementChange | SetTableProperties
 TableChange: TypeAlias = CreateNamespace | CreateTable | DropTable | StartBackfill | RecordExistingRows | Alteration

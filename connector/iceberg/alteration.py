@@ -18,6 +18,7 @@ from connector.encoding.live_rows.source_rows import TargetColumn
 from connector.encoding.rewriting.converted_files import Rewrite
 from connector.evolution.altered_schema import ConvertedColumn, alter_schema, find_converted_columns
 from connector.evolution.arrangement_changes import SetPartitionSpec, SetSortOrder
+from connector.evolution.property_changes import SetTableProperties
 from connector.evolution.table_change import Alteration
 from connector.host.errors import UserError
 from connector.iceberg.commits.backfill import change_columns
@@ -60,7 +61,7 @@ class Alterer:
         schema = assign_schema_id(table, alter_schema(table.schema(), changes, table.metadata.last_column_id))
         arranging = tuple(_arrange(table, schema, changes))
         requirements = require_arrangement(table) if arranging else ()
-        updates = (*new_schema(table, schema), *arranging)
+        updates = (*new_schema(table, schema), *arranging, *_set_properties(changes))
         converted = find_converted_columns(table.schema(), changes, table.metadata.last_column_id)
         if not converted:
             catalog.commit_table(table, (require_uuid(table), *require_schema(table), *requirements), updates)
@@ -86,7 +87,8 @@ class Alterer:
             require_main_branch(table),
             *require_arrangement(table),
         )
-        catalog.commit_table(table, requirements, (*change_columns(table, generation, schema), record, *arranging))
+        updates = (*change_columns(table, generation, schema), record, *arranging, *_set_properties(changes))
+        catalog.commit_table(table, requirements, updates)
 
     def _plan(self, table: Table, schema: Schema, converted: Sequence[ConvertedColumn]) -> RewritePlan:
         """Plan to rewrite every file that may hold a value of a converted column."""
@@ -109,6 +111,12 @@ def _arrange(table: Table, schema: Schema, changes: Collection[Alteration]) -> I
                 yield from new_partition_spec(table, schema, change.terms)
             case SetSortOrder():
                 yield from new_sort_order(table, schema, change.terms)
+
+
+def _set_properties(changes: Collection[Alteration]) -> Iterator[TableUpdate]:
+    for change in changes:
+        if isinstance(change, SetTableProperties):
+            yield SetPropertiesUpdate(updates=dict(change.properties))
 
 
 def _check_columns(table: Table, awaited: Schema, changes: Collection[Alteration]) -> None:

@@ -124,6 +124,7 @@ def _describe(
             pinned=_find_pinned_columns(table),
             unconvertible=_find_unconvertible(table, unconvertible),
             arrangement=read_arrangement(table),
+            properties=table.properties,
         ),
     )
 

@@ -9,6 +9,7 @@ from connector.evolution import rejected_table
 from connector.evolution.binding_settings import BindingSettings
 from connector.evolution.changes import find_last_bindings, plan_changes, plan_columns
 from connector.evolution.field_config import list_selected_fields
+from connector.evolution.property_changes import SetTableProperties
 from connector.evolution.table_change import (
     CreateTable,
     DropTable,
@@ -97,8 +98,10 @@ def plan_table(proposal: Proposal, target: Target, found: Found) -> list[TableCh
     if reasons := [*refusals]:
         raise UserError("\n".join(reasons))
     changes = plan_changes(found, target)
-    if any(isinstance(change, CreateTable) for change in changes):
-        problems = find_property_problems(target.properties, target.format_version)
+    creates = any(isinstance(change, CreateTable) for change in changes)
+    if creates or any(isinstance(change, SetTableProperties) for change in changes):
+        existing = None if creates else found.table
+        problems = find_property_problems(target.properties, target.format_version, existing)
         if lines := [f"table {target.table}: {problem}" for problem in problems]:
             raise UserError("\n".join(lines))
     return changes
@@ -130,6 +133,7 @@ def _make_targets(binding: MaterializationBinding, proposal: Proposal, advanced:
             proposal.collection,
             binding.field_selection,
             last.field_selection if last else None,
+            advanced.field_name_case,
             delta_updates=resource.delta_updates,
         ),
         properties=resource.additional_table_properties,

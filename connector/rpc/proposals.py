@@ -5,24 +5,20 @@ newer connector."""
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
 
 from connector.config.resource_config import ResourceConfig
-from connector.config.values import ALLOW_EXISTING_TABLES, RETAIN_EXISTING_DATA
+from connector.config.values import RETAIN_EXISTING_DATA, ExistingTableMode
 from connector.encoding.parquet.file_options import FileOptions
 from connector.evolution import rejected_table
 from connector.evolution.binding_settings import BindingSettings
-from connector.evolution.changes import refuse_backfill, replaces_table
+from connector.evolution.changes import DEFAULT_PROPERTIES, refuse_backfill, replaces_table
+from connector.evolution.property_changes import find_changed, refuse_properties
 from connector.evolution.table_change import ExistingTable
 from connector.iceberg.maintenance.compaction_thresholds import check_compaction
 from connector.iceberg.metadata.table_updates import check_properties
 from connector.model.rejected_rows import name_rejected_table
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import Collection, MaterializationBinding
-
-# The connector's own table properties: who created the table, and what is committed to it.
-RESERVED_PROPERTIES: Final = "flow."
-_MAINTENANCE: Final = ("flow.compaction.", "flow.expire.")  # which a user may set
 
 
 @dataclass(frozen=True)
@@ -79,12 +75,13 @@ class Proposal:
             return
         if self.replaces_table and (refusal := refuse_backfill(table, self.path, self.materialization)):
             yield refusal
-        if not self.last and not table.is_of(self.materialization) and ALLOW_EXISTING_TABLES not in self.flags:
+        refuses_existing = self.resource.existing_table is ExistingTableMode.REFUSE
+        if not self.last and not table.is_of(self.materialization) and refuses_existing:
             owner = table.owner
             maker = f"materialization {owner.materialization} created it" if owner else "this task did not create it"
             yield (
-                f"table {self.table} exists already, and {maker}. Choose another table name, or drop the table, or add "
-                f"rows to it with the feature flag {ALLOW_EXISTING_TABLES} under /advanced/feature_flags."
+                f"table {self.table} exists already, and {maker}. Choose another table name, or drop the table, or set "
+                f"`existing_table` to {ExistingTableMode.APPEND} in the binding's config, which adds rows to it."
             )
 
 
@@ -101,22 +98,22 @@ def find_shared_tables(proposals: Sequence[Proposal]) -> Iterator[str]:
             )
 
 
-def find_property_problems(properties: Mapping[str, str], format_version: int) -> Iterator[str]:
-    """Find why a table cannot be created with these properties, a sentence each."""
-    for name, value in properties.items():
-        if name.startswith(RESERVED_PROPERTIES) and not name.startswith(_MAINTENANCE):
-            yield (
-                f"table property {name!r}: names that begin with {RESERVED_PROPERTIES!r} are the connector's own. "
-                "Remove it."
-            )
-        if name == "format-version" and value != str(format_version):
-            yield (
-                f"table property {name!r} is not the value of `format_version`, which decides: remove the property, "
-                "and set `format_version` to 2 or 3."
-            )
+def find_property_problems(
+    configured: Mapping[str, str], format_version: int, table: ExistingTable | None
+) -> Iterator[str]:
+    """Find why the table cannot have the configured properties, a sentence each; None if the table is created."""
+    yield from refuse_properties(configured, format_version)
     try:
+        properties = _find_properties(configured, table)
         FileOptions.of_table(properties)
         check_properties(properties)
         check_compaction(properties)
     except ValueError as error:
         yield f"table property {error}."
+
+
+def _find_properties(configured: Mapping[str, str], table: ExistingTable | None) -> Mapping[str, str]:
+    """Find the properties that the table will have, if the binding sets any that it does not have yet."""
+    if table is None:
+        return {**DEFAULT_PROPERTIES, **configured}
+    return {**table.properties, **configured} if find_changed(table.properties, configured) else configured

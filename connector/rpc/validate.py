@@ -1,24 +1,31 @@
 """Validate: checks the config, answers with a constraint for every field, and checks that each table may be used."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 from connector.checks.endpoint import survey
-from connector.config.catalog import GlueCatalog
+from connector.config.catalog import GlueCatalog, S3TablesCatalog
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.resource_config import ResourceConfig
 from connector.config.settings import parse_each, resource_path
+from connector.config.values import NameCase
 from connector.evolution import rejected_table
 from connector.evolution.candidate import Candidate
 from connector.evolution.changes import find_last_bindings, name_former_columns
 from connector.evolution.columns import Evolution
-from connector.evolution.constraints import find_problems, list_constraints, pick_most_severe
-from connector.evolution.field_config import parse_field_configs
+from connector.evolution.constraints import find_problems, list_constraints, list_new_names, pick_most_severe
+from connector.evolution.field_config import change_case, parse_field_configs
 from connector.evolution.table_change import Found
 from connector.host.errors import InvalidConfigError, UserError, join_errors
 from connector.model.table_identifier import TableIdentifier
 from connector.rpc.proposals import Proposal, find_property_problems, find_shared_tables
 from protocol import request, response
 from protocol.flow import ValidateBinding, find_collection
+
+log = logging.getLogger(__name__)
+
+SHOWN_NAMES: Final = 5
 
 
 def validate(message: request.Validate) -> response.Validated:
@@ -34,12 +41,11 @@ def validate(message: request.Validate) -> response.Validated:
     found = dict(zip(paths, tables, strict=True))
     errors += (resource for resource in resources if isinstance(resource, InvalidConfigError))
     errors += map(UserError, find_shared_tables(proposals))
-    is_in_glue = isinstance(endpoint.catalog, GlueCatalog)
     answers = []
     for proposal in proposals:
         try:
             binding = message.bindings[proposal.index]
-            answers.append(_answer(proposal, binding, found, is_in_glue=is_in_glue))
+            answers.append(_answer(proposal, binding, found, endpoint))
         except UserError as error:
             errors += (UserError(f"{proposal.place}: {line}") for line in str(error).splitlines())
     if errors:
@@ -63,8 +69,7 @@ def _answer(
     proposal: Proposal,
     binding: ValidateBinding,
     all_found: Mapping[TableIdentifier, Found | UserError],
-    *,
-    is_in_glue: bool,
+    endpoint: EndpointConfig,
 ) -> response.ValidatedBinding:
     found = all_found[proposal.path]
     if isinstance(found, UserError):
@@ -76,17 +81,22 @@ def _answer(
         _evolution(proposal, found),
         binding.group_by,
         name_former_columns(proposal.last.field_selection if proposal.last else None),
-        one_line_names=is_in_glue,
+        one_line_names=isinstance(endpoint.catalog, GlueCatalog),
         arrangement=proposal.settings.arrangement,
+        field_name_case=endpoint.advanced.field_name_case,
     )
     if wrong := [
         *proposal.refuse_table(found.table),
-        *find_property_problems(proposal.resource.additional_table_properties, proposal.resource.format_version),
+        *find_property_problems(
+            proposal.resource.additional_table_properties, proposal.resource.format_version, found.table
+        ),
         *_rejected_table_refusals(proposal, all_found),
         *find_problems(candidate),
     ]:
         raise UserError("\n".join(wrong))
     projection_constraints = list_constraints(candidate)
+    if isinstance(endpoint.catalog, S3TablesCatalog):
+        _warn_of_capitals(proposal, list_new_names(candidate))
     return response.ValidatedBinding(
         constraints=pick_most_severe(projection_constraints),
         projection_constraints=projection_constraints,
@@ -94,6 +104,19 @@ def _answer(
         delta_updates=proposal.resource.delta_updates,
         case_insensitive_fields=True,
     )
+
+
+def _warn_of_capitals(proposal: Proposal, names: Iterable[str]) -> None:
+    with_capitals = [name for name in names if name != change_case(name, NameCase.LOWERCASE)]
+    if with_capitals:
+        log.warning(
+            "table %s: new columns have capital letters in their names: %s. Amazon S3 Tables keeps them, but AWS Glue, "
+            "Lake Formation and Athena support lower case only. Set /advanced/field_name_case to %s, or give the "
+            'fields other columns with {"column": "…"} in their field config.',
+            proposal.table,
+            ", ".join(map(repr, with_capitals[:SHOWN_NAMES])) + (", …" if len(with_capitals) > SHOWN_NAMES else ""),
+            NameCase.LOWERCASE,
+        )
 
 
 def _evolution(proposal: Proposal, found: Found) -> Evolution | None:

@@ -22,9 +22,12 @@ from connector.iceberg.tables import evolve
 from connector.model.owner import Owner
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
+from connector.rpc.validate import validate
 from fixtures.collection import NAMESPACE
-from protocol.flow import WHOLE_RANGE
+from protocol import request
+from protocol.flow import WHOLE_RANGE, ValidateBinding
 from support.amazon import TABLE_BUCKET, S3Tables, Sts, in_table_buckets, role_credentials, s3_tables, sts
+from support.bindings import ID, collection, projection
 from support.fault_proxy import FaultProxy, fault_proxy
 from support.key_vendor import KeyVendor, key_vendor
 from support.leftovers import Watch, exposed
@@ -96,10 +99,10 @@ def test_a_run_on_s3_tables_outlives_its_role_s_keys_again_and_again(
     rest_on_s3: RestCatalogOnS3,
     tmp_path: Path,
 ) -> None:
-    collection = replace(LEDGER, table="on_s3_tables")
+    ledger = replace(LEDGER, table="on_s3_tables")
     watch = Watch.over(tmp_path)
     endpoint = {**config(role), "s3_endpoint": files.uri, "advanced": {"spark": watch.spark_settings}}
-    runtime = Runtime(watch.work, [collection], endpoint, watch.environment)
+    runtime = Runtime(watch.work, [ledger], endpoint, watch.environment)
     runtime.apply()
     stored: list[int] = []
     with runtime.open() as session:
@@ -118,7 +121,7 @@ def test_a_run_on_s3_tables_outlives_its_role_s_keys_again_and_again(
     assert files.seen
     assert files.fired == [], "it has listed or deleted objects"
     with rest_on_s3.client() as catalog:
-        rows = catalog.load_table((NAMESPACE, collection.table)).scan().to_arrow()
+        rows = catalog.load_table((NAMESPACE, ledger.table)).scan().to_arrow()
     assert sorted(rows["id"].to_pylist()) == stored
 
 
@@ -140,6 +143,25 @@ def test_a_backfill_replaces_a_table_on_s3_tables_by_what_the_documented_policy_
     used = {f"s3tables:{action}" for action in tables.actions}
     of_new_tables = {"s3tables:DeleteTable"}  # which a backfill makes if the partitions need a new column
     assert used | of_new_tables == set(documented_statement_of_s3_tables()["Action"])
+
+
+CAPITALS: Final = {"preserve": "'createdAt', 'Size'", "lowercase": None, "uppercase": "'CREATEDAT', 'SIZE'"}
+
+
+@pytest.mark.usefixtures("tables")
+@pytest.mark.parametrize("case", CAPITALS)
+def test_new_columns_that_athena_cannot_read_are_warned_of(
+    role: Sts, caplog: pytest.LogCaptureFixture, case: str
+) -> None:
+    fields = (projection(name, "string") for name in ("createdAt", "Size", "Named"))
+    names = {"id": {"column": "id"}, "Named": {"column": "named"}}
+    bound = collection(ID, *fields, projection("Void", "null"))
+    proposed = ValidateBinding({"table": "new"}, bound, field_config=names)
+    endpoint = {**config(role), "advanced": {"field_name_case": case}}
+    validate(request.Validate("acmeCo/task", config=endpoint, bindings=(proposed,)))
+    warnings = [record.getMessage() for record in caplog.records if "capital letters" in record.getMessage()]
+    assert len(warnings) == (CAPITALS[case] is not None)
+    assert all(f"names: {CAPITALS[case]}. Amazon S3 Tables" in warning for warning in warnings)
 
 
 @pytest.mark.usefixtures("tables")

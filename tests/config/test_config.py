@@ -10,6 +10,7 @@ import msgspec
 import orjson
 import pytest
 
+from connector.cli.staged_state import parse_table
 from connector.config.catalog import GlueCatalog, HiveCatalog, LocalCatalog, RestCatalog, S3TablesCatalog, SqlCatalog
 from connector.config.credentials import AwsCredentials, AwsIam, AwsRole, MachineCredentials
 from connector.config.endpoint_config import ENDPOINT_SCHEMA, AdvancedOptions, EndpointConfig, Notification
@@ -494,7 +495,7 @@ def test_what_a_resource_says_of_invalid_values_is_checked(setting: Json, compla
             with_advanced(xyz=1),
             "/advanced/xyz: is not a known property; the known properties are feature_flags, "
             "nanosecond_timestamps, variant_columns, spark, max_waiting_commits, max_waiting_bytes, schema_evolution, "
-            "format_version, commit_after_rows, commit_after_bytes, metrics",
+            "format_version, field_name_case, table_identifier_case, commit_after_rows, commit_after_bytes, metrics",
         ),
     ],
 )
@@ -685,6 +686,27 @@ def test_a_resource_path_is_lower_cased_and_its_own_namespace_wins() -> None:
     endpoint, (own, other) = parse({**LOCAL, "namespace": "NS"}, [{"table": "TÄ"}, {"table": "b", "namespace": "Own"}])
     assert resource_path(endpoint, own) == ("ns", "tä")
     assert resource_path(endpoint, other) == ("own", "b")
+
+
+@pytest.mark.parametrize(
+    ("case", "path"),
+    [("lowercase", ("shop", "orders")), ("uppercase", ("SHOP", "ORDERS")), ("preserve", ("Shop", "Orders"))],
+)
+def test_namespaces_and_tables_have_the_case_of_the_setting(case: str, path: tuple[str, str]) -> None:
+    config = {**with_advanced(table_identifier_case=case), "namespace": "Shop"}
+    endpoint, [resource] = parse(config, [{"table": "Orders"}])
+    assert resource_path(endpoint, resource) == path
+    assert parse_table("Shop.Orders", endpoint) == path
+
+
+ON_HIVE: Json = {**GLUE, "catalog": {"catalog_type": "Hive Metastore", "uri": "thrift://metastore:9083"}}
+
+
+@pytest.mark.parametrize("endpoint", [GLUE, S3_TABLES, ON_HIVE])
+def test_a_catalog_that_keeps_lower_case_only_refuses_other_names(endpoint: Json) -> None:
+    [complaint] = complaints({**endpoint, "advanced": {"table_identifier_case": "preserve"}})
+    assert complaint.startswith("/advanced/table_identifier_case: must be lowercase: ")
+    assert complaint.endswith(" keeps names of namespaces and tables in lower case")
 
 
 def test_a_config_shows_no_secret() -> None:

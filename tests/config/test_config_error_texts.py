@@ -225,6 +225,7 @@ ENDPOINTS: Final[Mapping[str, Json]] = {
     "too little for a commit": advanced(commit_after_rows=0, commit_after_bytes=0),
     "no places for metrics": advanced(metrics={"listen": "somewhere", "file": "metrics.txt"}),
     "an unknown evolution": advanced(schema_evolution="loose"),
+    "names in a case that Glue does not keep": {**ON_S3, "advanced": {"table_identifier_case": "preserve"}},
     "no namespace": {**ON_LOCAL, "namespace": " "},
     "a namespace of many lines": {**ON_LOCAL, "namespace": "a\nb"},
     "too long a namespace": {**ON_LOCAL, "namespace": "n" * 256},

@@ -135,6 +135,9 @@ NOT_VALIDATED = {
     "a name that is too long for rejected rows": proposed(proposing(table="t" * 250, on_invalid="quarantine")),
     "standard updates after delta updates": proposed(proposing(delta_updates=False), last=LAST),
     "a table property of the connector's": proposed(proposing(additional_table_properties={"flow.owner": "me"})),
+    "a table property that a catalog keeps": proposed(
+        proposing(additional_table_properties={"metadata_location": "s3://lake/other.json"})
+    ),
     "another format version": proposed(proposing(additional_table_properties={"format-version": "3"})),
     "files of another codec": proposed(proposing(additional_table_properties={CODEC: "lzo"})),
     "files of too high a level": proposed(proposing(additional_table_properties={LEVEL: "23"})),

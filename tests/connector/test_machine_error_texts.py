@@ -11,6 +11,7 @@ from connector.checks import spark_installation
 from connector.cli.commands import plan_command
 from connector.cli.config_files import read_file
 from connector.cli.staged_state import parse_table, read_staged
+from connector.config.endpoint_config import EndpointConfig
 from connector.host import logs
 from connector.host.cgroup import Cgroup
 from connector.host.errors import ConnectorError
@@ -64,7 +65,7 @@ CASES: Final[Mapping[str, Case]] = {
     "a file that is not there": lambda directory: read_file(str(directory / SOMEWHERE)),
     "a file that is not JSON": not_json,
     "no apply request to plan": lambda _: plan_command.plan_recorded([]),
-    "a table without a namespace": lambda _: parse_table("orders"),
+    "a table without a namespace": lambda _: parse_table("orders", EndpointConfig(namespace="shop")),
     "a state without a task": lambda _: read_staged("state.json", ""),
     "a container with little memory": in_little_memory,
     "a master that is none": lambda _: where_tasks_run({"spark.master": "spark://host"}),

@@ -1,5 +1,6 @@
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,13 +19,13 @@ from pyiceberg.types import (
 )
 
 from connector.config.terms import parse_partition_by, parse_sort_by
-from connector.config.values import SchemaEvolution
+from connector.config.values import NameCase, SchemaEvolution
 from connector.evolution.arrangement_terms import ArrangementTerms
 from connector.evolution.binding_settings import BindingSettings
 from connector.evolution.candidate import Candidate
 from connector.evolution.columns import Evolution
 from connector.evolution.constraints import find_problems, list_constraints, pick_most_severe
-from connector.evolution.field_config import RESERVED_NAMES, fold_case, match_columns, parse_field_configs
+from connector.evolution.field_config import RESERVED_NAMES, change_case, fold_case, match_columns, parse_field_configs
 from connector.evolution.table_change import ExistingTable
 from connector.evolution.type_mapping import NUMERIC_STRINGS
 from connector.model.binding import PLAIN, Arrangement, SortField
@@ -464,12 +465,13 @@ def test_who_was_given_the_column_goes_before_who_has_it_by_its_name_only() -> N
     assert types_of(candidate, "text") == [ConstraintType.LOCATION_RECOMMENDED]
 
 
+@pytest.mark.parametrize("case", NameCase)
 @pytest.mark.parametrize(
     ("column_name", "former"), [("note", {"NOTE": "NOTE"}), ("NOTE", {}), ("note", {"NOTE": "note", "id": "id"})]
 )
-def test_who_has_the_column_already_keeps_it(column_name: str, former: dict[str, str]) -> None:
+def test_who_has_the_column_already_keeps_it(column_name: str, former: dict[str, str], case: NameCase) -> None:
     existing = table(column(1, "id", LongType()), column(2, column_name))
-    candidate = Candidate(collection(ID, LOWER, UPPER), {}, True, existing, former_names=former)
+    candidate = Candidate(collection(ID, LOWER, UPPER), {}, True, existing, former_names=former, field_name_case=case)
     assert types_of(candidate, "NOTE") == [ConstraintType.FIELD_OPTIONAL]
     assert types_of(candidate, "note") == [ConstraintType.FIELD_FORBIDDEN]
 
@@ -512,4 +514,24 @@ def test_two_keys_that_differ_in_case_only_are_refused_by_both_their_names() -> 
             Candidate(collection(*keys, projection("other", "integer", ptr="/ID"), key=("/id", "/ID")), {}, True)
         )
         == []
+    )
+
+
+@pytest.mark.parametrize(
+    ("case", "name"),
+    [(NameCase.PRESERVE, ""), (NameCase.LOWERCASE, "createdat"), (NameCase.UPPERCASE, "CREATEDAT")],
+)
+def test_the_runtime_is_told_the_name_of_the_column_in_its_case(case: NameCase, name: str) -> None:
+    bound = collection(ID, projection("createdAt", "string"), projection("Named", "string"))
+    configs = parse_field_configs({"Named": {"column": "asWritten"}})
+    constraints = list_constraints(Candidate(bound, configs, True, field_name_case=case))
+    folded = {each.field: each.constraint.folded_field for each in constraints}
+    assert (folded["createdAt"], folded["Named"]) == (name, "asWritten")
+
+
+def test_a_change_of_case_makes_no_two_names_equal_that_were_not_equal_without_case() -> None:
+    assert all(
+        fold_case(change_case(character, case)) == fold_case(character)
+        for character in map(chr, range(sys.maxunicode + 1))
+        for case in NameCase
     )

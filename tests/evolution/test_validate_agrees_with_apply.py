@@ -16,7 +16,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from connector.config.values import SchemaEvolution
+from connector.config.values import NameCase, SchemaEvolution
 from connector.evolution.binding_settings import BindingSettings, IdentifierFields
 from connector.evolution.candidate import Candidate
 from connector.evolution.changes import name_former_columns, plan_changes, plan_columns
@@ -91,9 +91,9 @@ def schemas(draw: st.DrawFn) -> Schema:
 
 
 def planned(
-    evolution: Evolution | None, bound: Collection, values: list[str], config: dict[str, Json]
+    evolution: Evolution | None, bound: Collection, values: list[str], config: dict[str, Json], case: NameCase
 ) -> list[TableChange]:
-    wanted = plan_columns(bound, FieldSelection(("id",), tuple(values), "", config), LAST)
+    wanted = plan_columns(bound, FieldSelection(("id",), tuple(values), "", config), LAST, case)
     settings = evolution.settings if evolution else BindingSettings()
     target = Target(PATH, OWNER, wanted, {}, replaces=False, settings=settings)
     return plan_changes(Found(True, evolution.table if evolution else None), target)
@@ -103,14 +103,16 @@ def planned(
     collections(),
     st.none() | st.builds(existing, schemas(), owners, all_settings),
     st.dictionaries(st.sampled_from("abcd"), field_configs),
+    st.sampled_from(NameCase),
 )
 @example(
     collection(ID, projection("c", "string"), projection("d", "integer")),  # c has had the column that d would have
     existing(Schema(NestedField(1, "d", StringType())), MATERIALIZATION, BindingSettings(SchemaEvolution.ADD_COLUMNS)),
     {},
+    NameCase.PRESERVE,
 )
 def test_apply_accepts_every_field_that_validate_allows_and_no_other(
-    bound: Collection, evolution: Evolution | None, config: dict[str, Json]
+    bound: Collection, evolution: Evolution | None, config: dict[str, Json], case: NameCase
 ) -> None:
     fields = {each.field: each for each in bound.projections}
     config = {
@@ -118,7 +120,14 @@ def test_apply_accepts_every_field_that_validate_allows_and_no_other(
         for name, each in config.items()
         if name in fields and not find_decimal_problem(fields[name], parse_field_config(each), False)
     }
-    candidate = Candidate(bound, parse_field_configs(config), True, evolution, former_names=name_former_columns(LAST))
+    candidate = Candidate(
+        bound,
+        parse_field_configs(config),
+        True,
+        evolution,
+        former_names=name_former_columns(LAST),
+        field_name_case=case,
+    )
     assume(not find_problems(candidate))
     told = list_constraints(candidate)
     refused = {each.field: False for each in told}
@@ -126,14 +135,14 @@ def test_apply_accepts_every_field_that_validate_allows_and_no_other(
     kept = {each.field for each in told if each.constraint.type is ConstraintType.FIELD_REQUIRED}
     assume(not any(refused[field] for field in kept | {"id"}))
     kept.discard("id")
-    planned(evolution, bound, [field for field in refused if field != "id" and not refused[field]], config)
+    planned(evolution, bound, [field for field in refused if field != "id" and not refused[field]], config, case)
     for field in kept:
         with pytest.raises(UserError):
-            planned(evolution, bound, [*kept - {field}], config)
+            planned(evolution, bound, [*kept - {field}], config, case)
     rivals = {each.field: candidate.find_claimant(each).field for each in bound.projections}
     for field in (field for field, is_refused in refused.items() if is_refused):
         try:
-            planned(evolution, bound, list({field, rivals[field], *kept}), config)
+            planned(evolution, bound, list({field, rivals[field], *kept}), config, case)
         except UserError:
             continue
         # Nothing but null fits any column: validate says so whatever the field config, apply need not.

@@ -38,6 +38,7 @@ from connector.host.errors import UserError
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.file_names import FileOrigin
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
+from connector.model.properties import Properties
 from connector.model.state import WriterId
 from protocol.flow import WHOLE_RANGE
 from support.altered_tables import (
@@ -94,6 +95,14 @@ def test_history_is_converted_in_one_commit_and_the_table_as_it_was_stays_readab
     assert (snapshot.summary["total-records"], snapshot.summary["total-data-files"]) == ("2", "2")
     assert snapshot.summary["flow.converted-columns"] == "qty: long to string"
     assert rows(catalog, snapshot.parent_snapshot_id) == [row | {"note": "x"} for row in ROWS]
+
+
+def test_properties_are_set_in_the_commit_that_converts(catalog: Catalog) -> None:
+    table_of(catalog, ID, QTY, rows=[ROWS])
+    fit(catalog, *QTY_AS_TEXT, properties=Properties({"color": "red"}))
+    table = catalog.load_table(PATH)
+    assert table.properties["color"] == "red"
+    assert len(table.metadata.metadata_log) == 2  # the rows, and this commit
 
 
 def test_what_is_converted_already_is_left_alone(catalog: Catalog) -> None:

@@ -71,8 +71,9 @@ def test_a_table_is_created_altered_and_replaced(rest_catalog: RestCatalogServer
     assert (table.metadata.format_version, table.properties["color"]) == (2, "red")
     assert Owner.of(table.properties) == V0
 
-    altered = Target(path, V0, (NOTE, EVIL), {}, replaces=False)
-    assert len(fit(catalog, altered)) == 3
+    altered = Target(path, V0, (NOTE, EVIL), {"color": "blue"}, replaces=False)
+    assert len(fit(catalog, altered)) == 4
+    assert catalog.load_table(path).properties["color"] == "blue"
     assert [(field.name, field.required) for field in catalog.load_table(path).schema().fields] == [
         ("id", False),
         ("note", False),

@@ -18,20 +18,30 @@ from connector.config.endpoint_config import AdvancedOptions
 from connector.config.settings import parse
 from connector.config.values import ALLOW_EXISTING_TABLES
 from connector.host.errors import UserError
+from connector.iceberg.bound_table import bind_all
 from connector.iceberg.catalogs.sql import SqlTables
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.tables import find_all
+from connector.model.binding import Policy
 from connector.model.owner import Owner
 from connector.model.state import StagedCommit, encode_added
 from connector.model.table_identifier import TableIdentifier
 from connector.rpc.apply import apply, perform
 from connector.rpc.plan import plan_tables
 from protocol import request, response
-from protocol.flow import Collection, Exists, Json, Materialization, MaterializationBinding, StringInference
+from protocol.flow import (
+    WHOLE_RANGE,
+    Collection,
+    Exists,
+    Json,
+    Materialization,
+    MaterializationBinding,
+    StringInference,
+)
 from support.bindings import DOCUMENT, ID, MATERIALIZATION, collection, local_config, materialization, projection
 from support.bindings import materialization_binding as binding
 from support.staged_files import listed, removed
-from support.tables import foreign_table, ids_of, local_catalog, rewrite_here, staged_ids
+from support.tables import foreign_table, ids_of, local_catalog, record_property, rewrite_here, staged_ids
 
 PATH = TableIdentifier("shop", "orders")
 NOTE = projection("note", "string")
@@ -169,6 +179,105 @@ def test_applying_again_does_nothing(tmp_path: Path, is_recorded: bool) -> None:
     metadata = local_catalog(tmp_path).load_table(PATH).metadata_location
     assert applied(tmp_path, bound, last=before(bound) if is_recorded else None) == response.Applied()
     assert local_catalog(tmp_path).load_table(PATH).metadata_location == metadata
+
+
+def test_a_property_that_changes_in_the_config_or_in_the_table_is_set(tmp_path: Path) -> None:
+    old, new = (binding(ORDERS, properties={"color": color, "shape": "round"}) for color in ("red", "blue"))
+    applied(tmp_path, old)
+    catalog = local_catalog(tmp_path)
+    answer = applied(tmp_path, new, last=before(old))
+    assert answer.action_description == "alter table shop.orders: set table property color = 'blue' (was 'red')"
+    table = catalog.load_table(PATH)
+    assert table.properties["color"] == "blue"
+    assert len(table.metadata.metadata_log) == 1
+    assert applied(tmp_path, new, last=before(new)) == response.Applied()
+
+    record_property(table, "shape", "square")
+    said = planned(tmp_path, new, last=before(new), state=None)
+    assert "set table property shape = 'round' (was 'square')" in said
+    assert applied(tmp_path, new, last=before(new)).action_description in said
+    assert catalog.load_table(PATH).properties["shape"] == "round"
+
+
+def test_a_property_that_the_config_no_longer_names_stays(tmp_path: Path) -> None:
+    old = binding(ORDERS, properties={"color": "red"})
+    applied(tmp_path, old)
+    assert applied(tmp_path, binding(ORDERS), last=before(old)) == response.Applied()
+    assert local_catalog(tmp_path).load_table(PATH).properties["color"] == "red"
+
+
+def test_properties_and_columns_are_one_commit(tmp_path: Path) -> None:
+    old, new = binding(ORDERS), binding(ORDERS, "note", properties={"color": "red"})
+    applied(tmp_path, old)
+    answer = applied(tmp_path, new, last=before(old))
+    assert answer.action_description.splitlines() == [
+        "alter table shop.orders: add column 'note' string",
+        "alter table shop.orders: set table property color = 'red'",
+    ]
+    table = local_catalog(tmp_path).load_table(PATH)
+    assert table.properties["color"] == "red"
+    assert len(table.metadata.metadata_log) == 1
+
+
+def test_properties_change_while_a_table_awaits_the_rows_of_its_backfill(tmp_path: Path) -> None:
+    applied(tmp_path, binding(ORDERS))
+    backfilled(tmp_path)
+    old, new = binding(ORDERS, backfill=1), binding(ORDERS, backfill=1, properties={"color": "red"})
+    answer = applied(tmp_path, new, last=before(old))
+    assert answer.action_description == "alter table shop.orders: set table property color = 'red'"
+    assert local_catalog(tmp_path).load_table(PATH).properties["color"] == "red"
+
+
+def test_a_backfill_sets_the_properties_but_not_the_format_version_as_one(tmp_path: Path) -> None:
+    applied(tmp_path, binding(ORDERS))
+    new = binding(ORDERS, backfill=1, properties={"color": "red", "format-version": "2"})
+    applied(tmp_path, new, last=before(binding(ORDERS)))
+    properties = local_catalog(tmp_path).load_table(PATH).properties
+    assert properties["color"] == "red"
+    assert "format-version" not in properties
+
+
+def applied_in_case(
+    case: str, warehouse: Path, bound: MaterializationBinding, last: Materialization
+) -> response.Applied:
+    config = {**local_config(warehouse), "advanced": {"field_name_case": case}}
+    task = Materialization(MATERIALIZATION, config=config, bindings=(bound,))
+    return apply(request.Apply(task, last_materialization=last))
+
+
+def test_new_columns_have_the_case_of_the_setting_and_existing_ones_keep_theirs(tmp_path: Path) -> None:
+    fields = [projection(name, "string", exists=Exists.MAY) for name in ("firstName", "lastName", "midName", "Named")]
+    bound = collection(ID, *fields)
+    old = binding(bound, "firstName")
+    applied(tmp_path, old)
+    new = binding(bound, "firstName", "lastName", "Named", field_config={"Named": {"column": "asWritten"}})
+    answer = applied_in_case("lowercase", tmp_path, new, last=before(old))
+    assert answer.action_description.splitlines() == [
+        "alter table shop.orders: add column 'lastname' string",
+        "alter table shop.orders: add column 'asWritten' string",
+    ]
+    wider = binding(bound, "firstName", "lastName", "midName", "Named", field_config={"Named": {"column": "asWritten"}})
+    answer = applied_in_case("uppercase", tmp_path, wider, last=before(new))
+    assert answer.action_description == "alter table shop.orders: add column 'MIDNAME' string"
+    names = ["id", "firstName", "lastname", "asWritten", "MIDNAME"]
+    assert [name for name, _ in columns(tmp_path)] == names
+
+    [opened] = bind_all(local_catalog(tmp_path), before(wider), WHOLE_RANGE.key_range, [Policy()])
+    assert {column.field: column.name for column in opened.binding.columns} == {
+        "id": "id",
+        "firstName": "firstName",
+        "lastName": "lastname",
+        "midName": "MIDNAME",
+        "Named": "asWritten",
+    }
+
+
+def test_a_backfill_gives_all_columns_the_case_of_the_setting(tmp_path: Path) -> None:
+    bound = collection(ID, projection("firstName", "string"))
+    old, new = binding(bound, "firstName"), binding(bound, "firstName", backfill=1)
+    applied(tmp_path, old)
+    answer = applied_in_case("lowercase", tmp_path, new, last=before(old))
+    assert "'firstname' string not null" in answer.action_description
 
 
 def test_newly_selected_fields_get_columns_and_what_lost_its_place_becomes_optional(tmp_path: Path) -> None:

@@ -125,6 +125,7 @@ def test_a_choice_is_made_by_its_discriminator() -> None:
             "advanced",
             {
                 "/advanced",
+                "/existing_table",
                 "/additional_table_properties",
                 "/catalog/properties",
                 "/format_version",

@@ -135,10 +135,29 @@ def test_everything_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["flow.owner", "flow.fence.0123456789abcdef.00000000-ffffffff", "format-version"])
+@pytest.mark.parametrize(
+    "name",
+    ["flow.owner", "flow.fence.0123456789abcdef.00000000-ffffffff", "format-version", "metadata_location", "uuid"],
+)
 def test_a_table_property_that_would_break_the_connector_is_refused(tmp_path: Path, name: str) -> None:
     [line] = refused(tmp_path, binding(additional_table_properties={name: "3"}))
     assert repr(name) in line
+
+
+def test_a_property_must_fit_the_others_of_the_table_that_gets_it(tmp_path: Path) -> None:
+    level_22, codec = {"write.parquet.compression-level": "22"}, {"write.parquet.compression-codec": "gzip"}
+    assert validated(tmp_path, binding(additional_table_properties=level_22))
+    foreign_table(local_catalog(tmp_path), PATH, properties=codec)
+    [line] = refused(tmp_path, binding(additional_table_properties=level_22), last=last())
+    assert "compression-level is 22; with gzip 9 is the most" in line
+    assert validated(tmp_path, binding(additional_table_properties={"color": "red"}), last=last())
+
+
+def test_a_property_must_fit_those_that_every_new_table_gets(tmp_path: Path) -> None:
+    least = {"flow.compaction.min-file-size-bytes": "200000000"}
+    [line] = refused(tmp_path, binding(additional_table_properties=least))
+    assert "write.target-file-size-bytes, which is 134217728, must be between them" in line
+    assert validated(tmp_path, binding(additional_table_properties={**least, "write.target-file-size-bytes": "3" * 9}))
 
 
 def test_other_table_properties_are_the_users(tmp_path: Path) -> None:
@@ -167,13 +186,39 @@ def test_a_new_binding_does_not_take_somebody_elses_table(tmp_path: Path, owner:
     foreign_table(local_catalog(tmp_path), PATH, properties=properties)
     [line] = refused(tmp_path, binding())
     assert f"shop.orders exists already, and {maker}" in line
-    assert "allow_existing_tables_for_new_bindings" in line
+    assert "set `existing_table` to append in the binding's config" in line
 
 
-def test_a_new_binding_takes_somebody_elses_table_with_the_feature_flag(tmp_path: Path) -> None:
+FLAG = "allow_existing_tables_for_new_bindings"
+
+
+@pytest.mark.parametrize(("setting", "flags"), [(None, FLAG), ("append", ""), ("append", FLAG)])
+def test_a_new_binding_takes_somebody_elses_table_with_the_setting_or_the_feature_flag(
+    tmp_path: Path, setting: Json, flags: str
+) -> None:
     foreign_table(local_catalog(tmp_path), PATH, TEXT_ID)
-    [answer] = validated(tmp_path, binding(), flags="allow_existing_tables_for_new_bindings")
+    [answer] = validated(tmp_path, binding(existing_table=setting), flags=flags)
     assert constraint_types(answer, "id") == [ConstraintType.FIELD_REQUIRED, ConstraintType.INCOMPATIBLE]
+
+
+def test_an_existing_table_with_capital_letters_can_be_named(tmp_path: Path) -> None:
+    config = {**local_config(tmp_path), "advanced": {"table_identifier_case": "preserve"}}
+    foreign_table(local_catalog(tmp_path), ("shop", "Orders"), TEXT_ID)
+    named = (binding(table="Orders", existing_table="append"), binding(table="orders"))
+    old, new = validate(request.Validate(MATERIALIZATION, config=config, bindings=named)).bindings
+    assert (old.resource_path, new.resource_path) == (("shop", "Orders"), ("shop", "orders"))
+    assert constraint_types(old, "id") == [ConstraintType.FIELD_REQUIRED, ConstraintType.INCOMPATIBLE]
+    assert constraint_types(new, "id") == [ConstraintType.LOCATION_REQUIRED]
+
+
+def test_the_setting_is_for_one_binding_and_decides_before_the_feature_flag(tmp_path: Path) -> None:
+    catalog = local_catalog(tmp_path)
+    foreign_table(catalog, PATH)
+    foreign_table(catalog, ("shop", "returns"))
+    [line] = refused(tmp_path, binding(existing_table="append"), binding(table="returns"))
+    assert line.startswith("bindings[1] (acme/orders): table shop.returns exists already")
+    [line] = refused(tmp_path, binding(existing_table="refuse"), binding(table="returns"), flags=FLAG)
+    assert line.startswith("bindings[0] (acme/orders): table shop.orders exists already")
 
 
 def test_a_table_that_this_materialization_made_is_its_own_even_where_nothing_records_the_binding(

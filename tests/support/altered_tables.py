@@ -19,6 +19,7 @@ from connector.evolution.table_change import NewColumn, TableChange, Target
 from connector.iceberg.metadata.manifests import manifests_of
 from connector.iceberg.tables import evolve
 from connector.model.owner import Owner
+from connector.model.properties import Properties
 from connector.model.table_identifier import TableIdentifier
 from support.bindings import MATERIALIZATION
 from support.tables import alterer, rewrite_here
@@ -26,6 +27,7 @@ from support.tables import alterer, rewrite_here
 PATH = TableIdentifier("shop", "orders")
 V0 = Owner(MATERIALIZATION, "shop%2Forders.v0")
 ID = NestedField(1, "id", LongType(), required=True)
+NO_PROPERTIES = Properties()
 QTY = NestedField(2, "qty", LongType(), required=True)
 ROWS = [{"id": 1, "qty": 10}, {"id": 2, "qty": -5}]
 
@@ -51,8 +53,13 @@ def wanted(name: str, type_: PrimitiveType) -> NewColumn:
     return NewColumn(name, name, type_, is_key, "", is_key, former=name, is_key=is_key)
 
 
-def fit(catalog: Catalog, *columns: NewColumn, rewrite: Rewrite = rewrite_here) -> list[TableChange]:
-    target = Target(PATH, V0, columns, {}, replaces=False)
+def fit(
+    catalog: Catalog,
+    *columns: NewColumn,
+    rewrite: Rewrite = rewrite_here,
+    properties: Properties = NO_PROPERTIES,
+) -> list[TableChange]:
+    target = Target(PATH, V0, columns, properties, replaces=False)
     return evolve(catalog, PATH, None, partial(plan_changes, target=target), alterer(rewrite).alter)
 
 

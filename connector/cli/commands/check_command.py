@@ -74,7 +74,9 @@ def _run_steps(source: ConfigFile | FlowFile, waiting: WaitingLine) -> Iterator[
     yield opened
     with closing(opened.found.catalog) if opened.found else nullcontext():
         namespace = run_after(
-            opened, "namespace", lambda found: look_up_namespace(found, found.config.namespace.lower())
+            opened,
+            "namespace",
+            lambda found: look_up_namespace(found, found.config.own_namespace),
         )
         yield namespace
         yield run_after(namespace, "table", try_to_create)

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from pyiceberg.table import Table
 
-from connector.cli.flow.flow_files import ConfigFile, FlowFile, Task
+from connector.cli.flow.flow_files import ConfigFile, FlowFile
 from connector.cli.staged_state import parse_table, read_staged
 from connector.cli.texts.table_texts import describe_staged, describe_writers, encode_staged, encode_writers
+from connector.config.endpoint_config import EndpointConfig
 from connector.config.settings import parse
 from connector.host.errors import UserError
 from connector.iceberg.catalogs.opening import open_catalog, translate_errors
@@ -30,9 +31,11 @@ class Place:
 
     def read(self) -> tuple[Table, list[StagedCommit]]:
         """Read the table, and its staged commits from the state. Raises UserError if one of them cannot be read."""
-        path, task = parse_table(self.table), self.source.read()
+        task = self.source.read()
+        endpoint, _ = parse(task.config, [])
+        path = parse_table(self.table, endpoint)
         staged = read_staged(self.state, self.materialization or task.name) if self.state else []
-        return _load(task, path), [commit for commit in staged if commit.path == path]
+        return _load(endpoint, path), [commit for commit in staged if commit.path == path]
 
 
 def show(place: Place, *, as_json: bool) -> str:
@@ -75,10 +78,9 @@ def reset(
     return "\n".join((*planned.consequences, _describe_outcome(planned, is_confirmed=is_confirmed)))
 
 
-def _load(task: Task, path: TableIdentifier) -> Table:
-    config, _ = parse(task.config, [])
-    with translate_errors(config):
-        table = load_table(open_catalog(config), path)
+def _load(endpoint: EndpointConfig, path: TableIdentifier) -> Table:
+    with translate_errors(endpoint):
+        table = load_table(open_catalog(endpoint), path)
     if table is None:
         raise UserError(f"table {path} does not exist.")
     return table

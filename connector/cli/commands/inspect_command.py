@@ -59,10 +59,10 @@ def inspect_tables(inspection: InspectArguments) -> InspectedTables:
     endpoint, resources = parse(task.config, [binding.resource for binding in task.bindings])
     name = inspection.materialization or task.name
     staged = read_staged(inspection.state, name) if inspection.state else None
-    namespaces = {resource_path(endpoint, each).namespace for each in resources} or {endpoint.namespace.lower()}
+    namespaces = {resource_path(endpoint, each).namespace for each in resources} or {endpoint.own_namespace}
     with closing(open_catalog(endpoint)) as catalog, translate_errors(endpoint):
         if inspection.tables:
-            found = load_tables(catalog, [*map(parse_table, inspection.tables)])
+            found = load_tables(catalog, [parse_table(each, endpoint) for each in inspection.tables])
         else:
             found = (each for namespace in sorted(namespaces) for each in find_own_tables(catalog, namespace, name))
         return _read(found, staged, has_chosen=bool(inspection.tables))

@@ -85,14 +85,15 @@ def maintain_tables(arguments: MaintainArguments, waiting: WaitingLine) -> Maint
     endpoint, resources = parse(
         _set_spark(task.config, arguments.spark), [binding.resource for binding in task.bindings]
     )
-    namespaces = {resource_path(endpoint, each).namespace for each in resources} or {endpoint.namespace.lower()}
+    namespaces = {resource_path(endpoint, each).namespace for each in resources} or {endpoint.own_namespace}
     budget = Budget(arguments.max_seconds, arguments.max_bytes)
     with closing(open_catalog(endpoint)) as catalog, _start_when_needed(endpoint.advanced.spark) as compact:
         maintainer = Maintainer(catalog, compact, budget, arguments.orphans, is_dry_run=arguments.is_dry_run)
         run = _Run(endpoint, maintainer, arguments.actions, waiting)
         with translate_errors(endpoint):
             if arguments.tables:
-                found = [*load_tables(catalog, [*dict.fromkeys(map(parse_table, arguments.tables))])]
+                paths = dict.fromkeys(parse_table(each, endpoint) for each in arguments.tables)
+                found = [*load_tables(catalog, [*paths])]
             else:
                 found = [each for name in sorted(namespaces) for each in find_own_tables(catalog, name, task.name)]
         return MaintainedTables(arguments.is_dry_run, [*run.maintain(found)], run.errors)

@@ -24,6 +24,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate
 
 from connector.evolution.altered_schema import plan_schema
+from connector.evolution.property_changes import list_lasting_properties
 from connector.evolution.table_change import StartBackfill
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.commit_errors import BROKEN_METADATA
@@ -91,7 +92,7 @@ def start_backfill(catalog: Catalog, table: Table, change: StartBackfill) -> Non
             begun = change_columns(table, awaited, schema)
             snapshot = snapshots.keep_files(table, writer, summary)
     properties = {
-        **target.properties,
+        **list_lasting_properties(target.properties),
         OWNER_PROPERTY: target.owner.encode(),
         fence.property_name(writer): fence.reset_value(fence.read_value(table.properties, writer)),
     }

@@ -1,0 +1,91 @@
+"""Which table properties a binding may set, and which ones a publication sets in a table that exists."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from connector.model.properties import Properties
+from connector.model.table_identifier import TableIdentifier
+
+# The connector's own table properties: who created the table, and what is committed to it.
+OWN_PREFIX: Final = "flow."
+_MAINTENANCE: Final = ("flow.compaction.", "flow.expire.")  # which a user may set
+FORMAT_VERSION: Final = "format-version"
+NAME_MAPPING: Final = "schema.name-mapping.default"
+# Properties that a table gets when it is created, and not again. Its version may be higher by now, and each new column
+# is added to its name mapping.
+_ONLY_AT_CREATION: Final = frozenset({FORMAT_VERSION, NAME_MAPPING})
+# Facts of a table that are kept under these names. AWS Glue and Hive keep the first four beside the table's properties:
+# a property `metadata_location` would take the place of the location of the table's metadata.
+_FACTS: Final = frozenset(
+    {
+        "EXTERNAL",
+        "metadata_location",
+        "previous_metadata_location",
+        "table_type",
+        "current-schema",
+        "current-snapshot-id",
+        "current-snapshot-summary",
+        "current-snapshot-timestamp-ms",
+        "default-partition-spec",
+        "default-sort-order",
+        "snapshot-count",
+        "uuid",
+    }
+)
+
+
+@dataclass(frozen=True)
+class SetTableProperties:
+    """The table gets the values of the config. It keeps all other properties."""
+
+    path: TableIdentifier
+    properties: Properties
+    former: Properties  # the values of these properties before, where they had one
+
+    @property
+    def description(self) -> str:
+        noun = "table property" if len(self.properties) == 1 else "table properties"
+        values = ", ".join(map(self._describe, self.properties))
+        return f"alter table {'.'.join(self.path)}: set {noun} {values}"
+
+    def _describe(self, name: str) -> str:
+        former = f" (was {self.former[name]!r})" if name in self.former else ""
+        return f"{name} = {self.properties[name]!r}{former}"
+
+
+def list_lasting_properties(configured: Mapping[str, str]) -> dict[str, str]:
+    """Return the configured properties that a table should still have after it was created."""
+    return {name: value for name, value in configured.items() if name not in _ONLY_AT_CREATION}
+
+
+def find_changed(existing: Mapping[str, str], configured: Mapping[str, str]) -> dict[str, str]:
+    """Find the configured properties that an existing table does not have, or has with another value."""
+    return {name: value for name, value in list_lasting_properties(configured).items() if existing.get(name) != value}
+
+
+def plan_properties(
+    existing: Mapping[str, str], path: TableIdentifier, configured: Mapping[str, str]
+) -> list[SetTableProperties]:
+    """Plan the properties of an existing table that are not as configured. Others stay, also if the config had them
+    once: another engine may rely on them."""
+    changed = find_changed(existing, configured)
+    former = {name: existing[name] for name in changed if name in existing}
+    return [SetTableProperties(path, Properties(changed), Properties(former))] if changed else []
+
+
+def refuse_properties(configured: Mapping[str, str], format_version: int) -> Iterator[str]:
+    """Say which properties a binding may not set, and why."""
+    for name, value in configured.items():
+        if name.startswith(OWN_PREFIX) and not name.startswith(_MAINTENANCE):
+            yield f"table property {name!r}: names that begin with {OWN_PREFIX!r} are the connector's own. Remove it."
+        if name in _FACTS:
+            yield (
+                f"table property {name!r}: Iceberg and its catalogs keep a fact about the table under this name. "
+                "Remove it."
+            )
+        if name == FORMAT_VERSION and value != str(format_version):
+            yield (
+                f"table property {name!r} is not the value of `format_version`, which decides: remove the property, "
+                "and set `format_version` to 2 or 3."
+            )
