@@ -42,6 +42,9 @@ def _is_of_store(error: Exception) -> bool:
     return isinstance(error, OSError) or type(error) is ArrowException
 
 
+# S3 says this also of a file that does not exist, to users who may not list the whole bucket.
+is_forbidden: Final = _says("ACCESS_DENIED")
+
 STORAGE_ERRORS: Final[ErrorTable] = (
     Entry(
         _says("SIGNATURE_DOES_NOT_MATCH", "INVALID_ACCESS_KEY_ID", "InvalidToken", "ExpiredToken"),
@@ -49,7 +52,7 @@ STORAGE_ERRORS: Final[ErrorTable] = (
         "{location}: the object store does not accept the credentials ({answer}). Check /credentials.",
     ),
     Entry(
-        _says("ACCESS_DENIED"),
+        is_forbidden,
         UserError,
         "{location}: the object store forbids this ({answer}). Check /credentials, and that they allow to read, "
         "write, list and delete objects there.",
