@@ -6,7 +6,7 @@ from typing import Final, TypeAlias
 
 from connector.config import credentials, storage
 from connector.config.catalog import GLUE, HIVE, LOCAL, REST, S3_TABLES, SQL
-from connector.config.catalog_properties import SIGNED, SIGNING_REGION
+from connector.config.catalog_properties import AUTH_TYPE, GOOGLE_AUTH, SIGNED, SIGNING_REGION
 from connector.config.sync_schedule import parse_time_of_day
 from connector.config.values import (
     DEFAULT_UPLOAD_INTERVAL,
@@ -53,6 +53,7 @@ def broken_rules(config: Json) -> Iterator[Problem]:
     yield from _needs_of_credentials(config)
     yield from _needs_of_temporary_keys(config)
     yield from _needs_of_signed_requests(config)
+    yield from _needs_of_google_sign_in(config)
     yield from _needs_of_storage(config)
     yield from _needs_of_schedule(config)
 
@@ -121,6 +122,20 @@ def _needs_of_signed_requests(config: Json) -> Iterator[Problem]:
         yield Problem(("credentials",), f"is required by {SIGNED}")
     if not at(properties, SIGNING_REGION) and not at(config, "region"):
         yield Problem(("catalog", "properties", SIGNING_REGION), f"is required by {SIGNED} unless /region is set")
+
+
+def _needs_of_google_sign_in(config: Json) -> Iterator[Problem]:
+    catalog = at(config, "catalog")
+    key, properties = ("catalog", "service_account_json"), at(catalog, "properties")
+    if chosen_catalog(config) != REST or not (at(config, *key) or at(properties, AUTH_TYPE) == GOOGLE_AUTH):
+        return
+    others = [f"/catalog/{name}" for name in ("credential", "token") if at(catalog, name)]
+    others += [SIGNED] if str(at(properties, SIGNED)).lower() == "true" else []
+    if others:
+        path = key if at(config, *key) else ("catalog", "properties", AUTH_TYPE)
+        yield Problem(path, f"must be the only way to sign in: remove it, or remove {', '.join(others)}")
+    if not at(config, *key) and not _allows_machine_credentials(config):
+        yield Problem(key, f"is required by {AUTH_TYPE} unless the feature flag {MACHINE_CREDENTIALS} is on")
 
 
 # Catalogs that choose the store of their tables.

@@ -117,9 +117,9 @@ def _azure_credentials(storage: AzureStorage) -> dict[str, str]:
 def _google_credentials(storage: GoogleStorage, *, uses_machine_credentials: bool) -> FileCredentials:
     if not storage.service_account and not uses_machine_credentials:
         return dict
-    from connector.storage.google_credentials import open_google_tokens, read_file_credentials
+    from connector.storage.google_credentials import CLOUD_STORAGE, open_google_tokens, read_file_credentials
 
-    return partial(read_file_credentials, open_google_tokens(storage.service_account))
+    return partial(read_file_credentials, open_google_tokens(CLOUD_STORAGE, storage.service_account))
 
 
 def find_aws_credentials(config: EndpointConfig) -> "FreshAwsCredentials | None":
