@@ -159,10 +159,9 @@ def _needs_of_storage(config: Json) -> Iterator[Problem]:
         if at(config, name):
             yield Problem((name,), "is for data files in Amazon S3: remove it, or remove /storage")
     # A REST catalog can vend the credentials for the files of its tables.
-    is_needed = catalog_type != REST
+    is_needed = catalog_type != REST and not _allows_machine_credentials(config)
     match at(config, "storage", "storage_type"):
         case storage.GOOGLE:
-            is_needed = is_needed and not _allows_machine_credentials(config)
             if is_needed and not at(config, "storage", "service_account_json"):
                 name = "service_account_json"
                 yield Problem(("storage", name), f"is required unless the feature flag {MACHINE_CREDENTIALS} is on")
@@ -176,7 +175,8 @@ def _needs_of_azure(storage: Json, *, is_needed: bool) -> Iterator[Problem]:
     if is_needed and not given:
         yield Problem(
             ("storage",),
-            "needs a way to sign in: set account_key, sas_token, or client_secret with tenant_id and client_id",
+            "needs a way to sign in: set account_key, sas_token, or client_secret with tenant_id and client_id, or the "
+            f"feature flag {MACHINE_CREDENTIALS}",
         )
     if len(given) > 1:
         yield Problem(

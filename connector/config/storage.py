@@ -69,7 +69,8 @@ class GoogleStorage(Definition, frozen=True, tag_field=STORAGE_TYPE, tag=GOOGLE)
 
 
 class AzureStorage(Definition, frozen=True, tag_field=STORAGE_TYPE, tag=AZURE):
-    """A container of a storage account, with at most one way to sign in. Without one, the catalog vends SAS tokens."""
+    """A container of a storage account, with at most one way to sign in. Without one, the catalog vends SAS tokens, or
+    the machine has the credentials."""
 
     title: ClassVar[str] = "Azure"
     description: ClassVar[str] = (

@@ -1,5 +1,6 @@
 """The store for data files in an endpoint config: where new tables go, and which FileIO properties open it."""
 
+import os
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -28,7 +29,13 @@ from connector.config.catalog import GlueCatalog, HiveCatalog, LocalCatalog, Res
 from connector.config.credentials import AwsCredentials, AwsIam
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.storage import AzureStorage, GoogleStorage, HdfsStorage, LocalFiles, Storage
-from connector.storage.file_access import DEFAULT_REGION, FileCredentials, file_properties
+from connector.storage.file_access import (
+    ADLS_MACHINE_CREDENTIALS,
+    AZURE_TOKEN_FILE,
+    DEFAULT_REGION,
+    FileCredentials,
+    file_properties,
+)
 
 if TYPE_CHECKING:
     from connector.storage.aws_credentials import FreshAwsCredentials
@@ -95,7 +102,7 @@ def choose_file_credentials(config: EndpointConfig, aws: "FreshAwsCredentials | 
         case GoogleStorage() as storage:
             return _google_credentials(storage, uses_machine_credentials=config.allows_machine_credentials)
         case AzureStorage() as storage:
-            return partial(_azure_credentials, storage)
+            return partial(_azure_credentials, storage, uses_machine_credentials=config.allows_machine_credentials)
     if aws is None:
         return dict
     from connector.storage.aws_credentials import read_file_credentials
@@ -103,7 +110,7 @@ def choose_file_credentials(config: EndpointConfig, aws: "FreshAwsCredentials | 
     return partial(read_file_credentials, aws)
 
 
-def _azure_credentials(storage: AzureStorage) -> dict[str, str]:
+def _azure_credentials(storage: AzureStorage, *, uses_machine_credentials: bool) -> dict[str, str]:
     if key := storage.account_key:
         return {ADLS_ACCOUNT_KEY: key.reveal()}
     if token := storage.sas_token:
@@ -111,7 +118,7 @@ def _azure_credentials(storage: AzureStorage) -> dict[str, str]:
     if secret := storage.client_secret:
         application = {ADLS_TENANT_ID: storage.tenant_id, ADLS_CLIENT_ID: storage.client_id}
         return {**application, ADLS_CLIENT_SECRET: secret.reveal()}
-    return {}
+    return {ADLS_MACHINE_CREDENTIALS: os.environ.get(AZURE_TOKEN_FILE, "")} if uses_machine_credentials else {}
 
 
 def _google_credentials(storage: GoogleStorage, *, uses_machine_credentials: bool) -> FileCredentials:

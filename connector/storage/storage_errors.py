@@ -114,6 +114,12 @@ STORAGE_ERRORS: Final[ErrorTable] = (
         "in /storage, /storage/account, and the clock of this machine.",
     ),
     Entry(
+        _says("DefaultAzureCredential"),
+        UserError,
+        "{location}: this machine has no identity that Azure accepts ({answer}). Give it a managed identity or a "
+        "workload identity, also where Spark's workers run, or set another way to sign in in /storage.",
+    ),
+    Entry(
         _says("GetToken()"),
         RetryableError,
         "{location}: Azure's token server cannot be reached, or is not able to answer now ({answer}). Check that the "

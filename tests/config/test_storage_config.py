@@ -99,7 +99,7 @@ OF_S3: Final = "is for data files in Amazon S3: remove it, or remove /storage"
             {},
             [
                 "/storage: needs a way to sign in: set account_key, sas_token, or client_secret with tenant_id and "
-                "client_id"
+                "client_id, or the feature flag use_machine_credentials"
             ],
         ),
         (

@@ -18,7 +18,7 @@ from connector.iceberg.catalog_messages import read_address
 from connector.iceberg.catalogs.rest_errors import RedirectError
 from connector.iceberg.catalogs.sign_in import DEFAULT_SCOPE, OAuth2Client, RefreshedToken, SignIn, StaticHeader
 from connector.iceberg.catalogs.time_limits import TIME_LIMITS, TimeLimits, limit_time
-from connector.storage.file_access import FileCredentials, add_expiry, file_properties
+from connector.storage.file_access import ADLS_MACHINE_CREDENTIALS, FileCredentials, add_expiry, file_properties
 from connector.storage.file_io import hide_credentials, open_file_io
 
 SIGN_INS: Final = frozenset({"token", "credential"})  # which a server may send, for requests about a table
@@ -49,6 +49,7 @@ class RestTables(RestCatalog):
         _hide(self.properties)
         # The removal of orphan files needs all snapshots: the server must not leave any out.
         self.properties.pop(SNAPSHOT_LOADING_MODE, None)
+        self.properties.pop(ADLS_MACHINE_CREDENTIALS, None)
 
     def _refresh_token(self) -> None:
         self._sign_in.renew()
@@ -57,6 +58,7 @@ class RestTables(RestCatalog):
         location = str(table_response.metadata_location)
         vended = self._resolve_storage_credentials(table_response.storage_credentials, location)
         vended = {**table_response.config, **vended}
+        vended.pop(ADLS_MACHINE_CREDENTIALS, None)  # only the config allows these
         _hide(vended)
         properties = file_properties(self._credentials(), self.properties, add_expiry(vended))
         io = open_file_io(properties)
