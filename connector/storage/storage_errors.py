@@ -49,13 +49,14 @@ STORAGE_ERRORS: Final[ErrorTable] = (
     Entry(
         _says("SIGNATURE_DOES_NOT_MATCH", "INVALID_ACCESS_KEY_ID", "InvalidToken", "ExpiredToken"),
         UserError,
-        "{location}: the object store does not accept the credentials ({answer}). Check /credentials.",
+        "{location}: the object store does not accept the credentials ({answer}). Check /credentials, or "
+        "/storage/credentials if they are set.",
     ),
     Entry(
         is_forbidden,
         UserError,
-        "{location}: the object store forbids this ({answer}). Check /credentials, and that they allow to read, "
-        "write, list and delete objects there.",
+        "{location}: the object store forbids this ({answer}). Check /credentials, or /storage/credentials if they "
+        "are set, and that they allow to read, write, list and delete objects there.",
     ),
     Entry(
         _says("REQUEST_TIME_TOO_SKEWED", "RequestTimeTooSkewed"),

@@ -138,7 +138,7 @@ def test_every_row_is_in_the_bucket_for_pyiceberg_and_duckdb(
         (
             "wrong_secret",
             "the object store does not accept the credentials (SIGNATURE_DOES_NOT_MATCH",
-            "Check /credentials.",
+            "Check /credentials, or /storage/credentials if they are set.",
         ),
         ("no_store", "the object store cannot be reached (NETWORK_CONNECTION", "/s3_endpoint and /region."),
         ("no_bucket", "NoSuchBucketException: The specified bucket does not exist", "not be allowed to use /bucket."),

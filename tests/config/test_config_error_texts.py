@@ -138,6 +138,25 @@ ENDPOINTS: Final[Mapping[str, Json]] = {
             "s3.request-timeout": "60s",
         }
     ),
+    "a bucket that nothing opens": stored_in({"storage_type": "Amazon S3", "bucket": "b", "region": "eu-west-1"}),
+    "a bucket whose role nobody can assume": stored_in(
+        {"storage_type": "Amazon S3", "bucket": "b", "region": "eu-west-1", "credentials": ROLE}
+    ),
+    "a bucket with half of temporary keys": stored_in(
+        {
+            "storage_type": "Amazon S3",
+            "bucket": "b",
+            "region": "eu-west-1",
+            "credentials": {**KEYS, "awsAccessKeyId": "ASIAPLANTED"},
+        }
+    ),
+    "a bucket without a region, twice": {**ON_S3, "storage": {"storage_type": "Amazon S3", "bucket": "b"}},
+    "a bucket of another storage for S3 Tables": {
+        "namespace": "shop",
+        "catalog": {"catalog_type": S3_TABLES, "table_bucket_arn": "arn:aws:s3tables:us-east-1:1:bucket/lake"},
+        "credentials": KEYS,
+        "storage": {"storage_type": "Amazon S3", "bucket": "b", "region": "eu-west-1"},
+    },
     "a service account that is none": {"namespace": "shop", "catalog": {**REST_CATALOG, "service_account_json": "{}"}},
     "a service account beside other ways to sign in": {
         **ON_S3,

@@ -88,7 +88,7 @@ def forms(*schemas: Json) -> Iterator[Json]:
 
 def test_a_choice_is_made_by_its_discriminator() -> None:
     choices = [schema for _, schema in PROPERTIES if "oneOf" in schema]
-    assert len(choices) == 3
+    assert len(choices) == 4
     for choice in choices:
         discriminator = choice["discriminator"]["propertyName"]
         for branch in choice["oneOf"]:
@@ -109,6 +109,8 @@ def test_a_choice_is_made_by_its_discriminator() -> None:
                 "/catalog/password",
                 "/catalog/service_account_json",
                 "/catalog/token",
+                "/storage/credentials/awsSecretAccessKey",
+                "/storage/credentials/awsSessionToken",
                 "/storage/account_key",
                 "/catalog/properties/s3.proxy-uri",
                 "/storage/client_secret",

@@ -70,7 +70,7 @@ def open_catalog(config: EndpointConfig) -> Catalog:
                 from connector.iceberg.catalogs.glue import open_glue
 
                 assert aws, "the config's check demands them"
-                return open_glue(catalog, config.region, aws, addresses)
+                return open_glue(catalog, config.region, aws, addresses, credentials)
 
 
 def translate_errors(config: EndpointConfig) -> AbstractContextManager[None]:
