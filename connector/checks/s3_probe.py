@@ -5,7 +5,7 @@ which region a bucket is in.
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -25,16 +25,32 @@ from pyiceberg.io import (
     S3_SESSION_TOKEN,
 )
 
-from connector.storage.aws_errors import OTHER_REGION, Bucket, translate_s3_errors
+from connector.config.endpoint_config import EndpointConfig
+from connector.config.storage import S3Storage
+from connector.storage.aws_errors import OTHER_REGION, Bucket, BucketSettings, translate_s3_errors
 
 ANY_REGION: Final = "us-east-1"  # Amazon knows the bucket's own
+OF_ENDPOINT: Final = BucketSettings()
 TIME_LIMITS: Final = {"connect_timeout": 5, "read_timeout": 15}  # seconds, for each of two attempts
 
 
+def open_configured_bucket(
+    config: EndpointConfig, properties: Mapping[str, str]
+) -> "AbstractContextManager[BucketAccess]":
+    """Open the bucket of a config, whose settings errors name."""
+    if not isinstance(config.storage, S3Storage):
+        return open_bucket(config.bucket, config.prefix, properties)
+    own = BucketSettings(*(f"/storage/{name}" for name in ("bucket", "prefix", "region", "endpoint", "credentials")))
+    settings = own if config.storage.credentials else own._replace(credentials=OF_ENDPOINT.credentials)
+    return open_bucket(config.storage.bucket, config.storage.prefix, properties, settings)
+
+
 @contextmanager
-def open_bucket(name: str, prefix: str, properties: Mapping[str, str]) -> "Iterator[BucketAccess]":
-    """Open a bucket with the FileIO properties that data files are written with."""
-    bucket = Bucket(name, prefix, properties.get(S3_ENDPOINT, ""), properties.get(S3_REGION, ""))
+def open_bucket(
+    name: str, prefix: str, properties: Mapping[str, str], settings: BucketSettings = OF_ENDPOINT
+) -> "Iterator[BucketAccess]":
+    """Open a bucket with the FileIO properties that data files are written with. Errors name these settings."""
+    bucket = Bucket(name, prefix, properties.get(S3_ENDPOINT, ""), properties.get(S3_REGION, ""), settings)
     with translate_s3_errors(bucket, "s3:PutObject"):
         client = _open_client(properties)
     try:
@@ -49,7 +65,11 @@ class BucketAccess:
 
     client: Any
     bucket: Bucket
-    setting: str = "/s3_endpoint"
+
+    @property
+    def setting(self) -> str:
+        """The setting that is wrong if an object cannot be read back."""
+        return self.bucket.settings.endpoint
 
     @property
     def location(self) -> str:

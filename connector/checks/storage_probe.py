@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from connector.checks.steps import Skipped
 from connector.config.catalog import LocalCatalog
 from connector.config.endpoint_config import EndpointConfig
+from connector.config.storage import S3Storage
 from connector.host.errors import ConnectorError, UserError, join_errors
 from connector.iceberg.catalogs.opening import find_warehouse, translate_errors
 from connector.storage import file_stores, storage_errors
@@ -65,13 +66,14 @@ def probe(config: EndpointConfig, properties: Mapping[str, str]) -> str | Skippe
     root = file_stores.find_root(config)
     if root is None or not has_sign_in(urlsplit(root).scheme, file_access):
         return Skipped("the catalog chooses the location or the credentials of each table")
-    if config.storage:
-        try_place(_Store(root, StoreFileIO(file_access)))
-    else:
-        from connector.checks.s3_probe import open_bucket  # boto3 is slow to import
+    match config.storage:
+        case None | S3Storage():
+            from connector.checks.s3_probe import open_configured_bucket  # boto3 is slow to import
 
-        with open_bucket(config.bucket, config.prefix, file_access) as bucket:
-            try_place(bucket)
+            with open_configured_bucket(config, file_access) as bucket:
+                try_place(bucket)
+        case _:
+            try_place(_Store(root, StoreFileIO(file_access)))
     return root
 
 

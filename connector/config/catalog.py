@@ -10,8 +10,10 @@ import msgspec
 
 from connector.config.addresses import parse_http_address, parse_metastores, parse_postgresql_address
 from connector.config.catalog_properties import (
+    AUTH_TYPE,
     FILE_PROPERTIES,
     GLUE_PROPERTIES,
+    GOOGLE_AUTH,
     HIVE_PROPERTIES,
     REST_PROPERTIES,
     properties_setting,
@@ -24,6 +26,7 @@ from connector.config.values import (
     POSTGRESQL,
     TABLE_BUCKET_ARN,
     parse_directory,
+    parse_service_account,
     parse_token,
 )
 from connector.model.properties import Properties
@@ -76,9 +79,23 @@ class RestCatalog(Definition, frozen=True, tag_field=CATALOG_TYPE, tag=REST):
             parse=parse_http_address,
         ),
     ] = ""
+    service_account: Annotated[
+        Secret | None,
+        Setting(
+            "Google Service Account JSON",
+            "The JSON key of a service account that may use the catalog, for catalogs of Google, such as BigLake.",
+            is_multiline=True,
+            parse=parse_service_account,
+        ),
+    ] = msgspec.field(name="service_account_json", default=None)
     properties: Annotated[Properties, properties_setting(REST_PROPERTIES, FILE_PROPERTIES, has_headers=True)] = (
         Properties()
     )
+
+    @property
+    def has_google_sign_in(self) -> bool:
+        """Whether requests have tokens of Google: those of the service account, or else this machine's."""
+        return self.service_account is not None or self.properties.get(AUTH_TYPE) == GOOGLE_AUTH
 
 
 class GlueCatalog(Definition, frozen=True, tag_field=CATALOG_TYPE, tag=GLUE):

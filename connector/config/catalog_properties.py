@@ -14,6 +14,8 @@ HEADER: Final = r"^header\."
 SIGNED: Final = "rest.sigv4-enabled"
 SIGNING_NAME: Final = "rest.signing-name"
 SIGNING_REGION: Final = "rest.signing-region"
+AUTH_TYPE: Final = "rest.auth.type"
+GOOGLE_AUTH: Final = "google"
 
 REST_PROPERTIES: Final[Mapping[str, str]] = {
     "audience": "The audience to request with the credential.",
@@ -25,6 +27,8 @@ REST_PROPERTIES: Final[Mapping[str, str]] = {
     SIGNED: "Sign every request with the AWS credentials (SigV4). Amazon's catalogs require it.",
     SIGNING_NAME: "The AWS service to sign requests for, such as glue. The default is execute-api.",
     SIGNING_REGION: "The AWS region to sign requests for. The default is the region of the bucket.",
+    AUTH_TYPE: "google: sign in with tokens of Google. Without a service account, they are this machine's, which the "
+    "feature flag use_machine_credentials must allow.",
     "view-endpoints-supported": "Whether the catalog has views, if it does not list its endpoints.",
 }
 FILE_PROPERTIES: Final[Mapping[str, str]] = {
@@ -107,6 +111,11 @@ def _check_word(value: str) -> None:
         raise ValueError("must not begin or end with white space")
 
 
+def _check_auth_type(value: str) -> None:
+    if value != GOOGLE_AUTH:
+        raise ValueError(f"must be {GOOGLE_AUTH}: the other ways to sign in have settings of their own")
+
+
 def _check_header(value: str) -> None:
     if not re.fullmatch(_HEADER_VALUE, value):
         raise ValueError("must be one line of Latin-1 characters, and not begin with a space")
@@ -116,6 +125,7 @@ def _check_header(value: str) -> None:
 _CHECKS: Final[Mapping[str, Callable[[str], None]]] = {
     "oauth2-server-uri": _check_address,
     "rest-page-size": _check_count,
+    AUTH_TYPE: _check_auth_type,
     SIGNED: _check_boolean,
     SIGNING_NAME: _check_word,
     SIGNING_REGION: _check_word,

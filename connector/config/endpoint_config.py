@@ -250,7 +250,8 @@ class EndpointConfig(Definition, frozen=True, kw_only=True):
         Storage | None,
         Setting(
             "Storage",
-            "The store for data files, if it is not the S3 bucket above. For REST, SQL and Hive catalogs.",
+            "The store for data files, if it is not the S3 bucket above. For REST, SQL and Hive catalogs. AWS Glue can "
+            "have Amazon S3, with other credentials.",
         ),
     ] = None
     notify: Annotated[

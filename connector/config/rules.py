@@ -6,7 +6,7 @@ from typing import Final, TypeAlias
 
 from connector.config import credentials, storage
 from connector.config.catalog import GLUE, HIVE, LOCAL, REST, S3_TABLES, SQL
-from connector.config.catalog_properties import SIGNED, SIGNING_REGION
+from connector.config.catalog_properties import AUTH_TYPE, GOOGLE_AUTH, SIGNED, SIGNING_REGION
 from connector.config.sync_schedule import parse_time_of_day
 from connector.config.values import (
     DEFAULT_UPLOAD_INTERVAL,
@@ -54,6 +54,7 @@ def broken_rules(config: Json) -> Iterator[Problem]:
     yield from _needs_of_credentials(config)
     yield from _needs_of_temporary_keys(config)
     yield from _needs_of_signed_requests(config)
+    yield from _needs_of_google_sign_in(config)
     yield from _needs_of_storage(config)
     yield from _needs_of_schedule(config)
     yield from _needs_of_names(config)
@@ -79,12 +80,15 @@ def _needs_of_catalog(config: Json) -> Iterator[Problem]:
     if catalog_type in (SQL, HIVE) and at(config, "storage") is not None:
         return
     has_credentials = _has_other_credentials(config)
-    for name in NEEDED_BY.get(catalog_type, ()) if isinstance(catalog_type, str) else ():
+    needed = NEEDED_BY.get(catalog_type, ()) if isinstance(catalog_type, str) else ()
+    for name in [name for name in needed if name != "bucket" or at(config, "storage") is None]:
         if not at(config, name) and not (name == "credentials" and has_credentials):
             yield Problem((name,), f"is required by {catalog_type}")
 
 
 def _needs_of_credentials(config: Json) -> Iterator[Problem]:
+    yield from _needs_of_role(config, "storage", "credentials")
+    yield from _needs_of_role(config, "credentials")
     match at(config, "credentials", "auth_type"):
         case credentials.AWS_IAM:
             if not all(at(config, "credentials", name) for name in OLDER_KEYS):
@@ -93,26 +97,29 @@ def _needs_of_credentials(config: Json) -> Iterator[Problem]:
                     "has no credentials: Flow's runtime adds them when it assumes the role. Outside of Flow, "
                     "set auth_type to AWSAccessKey or AWSRole",
                 )
-        case credentials.AWS_ROLE:
-            for name in ("awsAccessKeyId", "awsSecretAccessKey"):
-                if not at(config, "credentials", name) and not _allows_machine_credentials(config):
-                    yield Problem(
-                        ("credentials", name), f"is required unless the feature flag {MACHINE_CREDENTIALS} is on"
-                    )
         case None:
             for name, other in (OLDER_KEYS, OLDER_KEYS[::-1]):
                 if at(config, other) and not at(config, name):
                     yield Problem((name,), f"is required if {other} is set")
 
 
+def _needs_of_role(config: Json, *path: str) -> Iterator[Problem]:
+    if at(config, *path, "auth_type") != credentials.AWS_ROLE or _allows_machine_credentials(config):
+        return
+    for name in ("awsAccessKeyId", "awsSecretAccessKey"):
+        if not at(config, *path, name):
+            yield Problem((*path, name), f"is required unless the feature flag {MACHINE_CREDENTIALS} is on")
+
+
 def _needs_of_temporary_keys(config: Json) -> Iterator[Problem]:
-    keys = at(config, "credentials")
-    is_temporary = str(at(keys, "awsAccessKeyId")).startswith(credentials.TEMPORARY)
-    if at(keys, "auth_type") == credentials.AWS_ACCESS_KEY and is_temporary and not at(keys, "awsSessionToken"):
-        yield Problem(
-            ("credentials", "awsSessionToken"),
-            f"is required by temporary keys, whose IDs begin with {credentials.TEMPORARY}",
-        )
+    for path in (("credentials",), ("storage", "credentials")):
+        keys = at(config, *path)
+        is_temporary = str(at(keys, "awsAccessKeyId")).startswith(credentials.TEMPORARY)
+        if at(keys, "auth_type") == credentials.AWS_ACCESS_KEY and is_temporary and not at(keys, "awsSessionToken"):
+            yield Problem(
+                (*path, "awsSessionToken"),
+                f"is required by temporary keys, whose IDs begin with {credentials.TEMPORARY}",
+            )
 
 
 def _needs_of_signed_requests(config: Json) -> Iterator[Problem]:
@@ -125,9 +132,23 @@ def _needs_of_signed_requests(config: Json) -> Iterator[Problem]:
         yield Problem(("catalog", "properties", SIGNING_REGION), f"is required by {SIGNED} unless /region is set")
 
 
+def _needs_of_google_sign_in(config: Json) -> Iterator[Problem]:
+    catalog = at(config, "catalog")
+    key, properties = ("catalog", "service_account_json"), at(catalog, "properties")
+    if chosen_catalog(config) != REST or not (at(config, *key) or at(properties, AUTH_TYPE) == GOOGLE_AUTH):
+        return
+    others = [f"/catalog/{name}" for name in ("credential", "token") if at(catalog, name)]
+    others += [SIGNED] if str(at(properties, SIGNED)).lower() == "true" else []
+    if others:
+        path = key if at(config, *key) else ("catalog", "properties", AUTH_TYPE)
+        yield Problem(path, f"must be the only way to sign in: remove it, or remove {', '.join(others)}")
+    if not at(config, *key) and not _allows_machine_credentials(config):
+        yield Problem(key, f"is required by {AUTH_TYPE} unless the feature flag {MACHINE_CREDENTIALS} is on")
+
+
 # Catalogs that choose the store of their tables.
 OWN_STORES: Final[Mapping[str, str]] = {
-    GLUE: "keeps its tables in the S3 bucket of /bucket",
+    GLUE: "keeps its tables in S3: in the bucket of /bucket, or in a storage of the type Amazon S3",
     S3_TABLES: "keeps its tables in its table bucket",
     LOCAL: "keeps its tables in its warehouse directory",
 }
@@ -139,20 +160,25 @@ def _needs_of_storage(config: Json) -> Iterator[Problem]:
     if not isinstance(at(config, "storage"), dict):
         return
     catalog_type = chosen_catalog(config)
-    if isinstance(catalog_type, str) and catalog_type in OWN_STORES:
+    storage_type = at(config, "storage", "storage_type")
+    has_own = isinstance(catalog_type, str) and catalog_type in OWN_STORES
+    if has_own and (catalog_type, storage_type) != (GLUE, storage.S3):
         yield Problem(("storage",), f"must be removed: {catalog_type} {OWN_STORES[catalog_type]}")
         return
     for name in S3_SETTINGS:
         if at(config, name):
-            yield Problem((name,), "is for data files in Amazon S3: remove it, or remove /storage")
+            yield Problem((name,), "is used only without /storage: remove it, or remove /storage")
     # A REST catalog can vend the credentials for the files of its tables.
-    is_needed = catalog_type != REST
-    match at(config, "storage", "storage_type"):
-        case storage.GOOGLE:
-            is_needed = is_needed and not _allows_machine_credentials(config)
-            if is_needed and not at(config, "storage", "service_account_json"):
-                name = "service_account_json"
-                yield Problem(("storage", name), f"is required unless the feature flag {MACHINE_CREDENTIALS} is on")
+    is_needed = catalog_type != REST and not _allows_machine_credentials(config)
+    match storage_type:
+        case storage.S3 if is_needed:
+            if not (
+                at(config, "storage", "credentials") or at(config, "credentials") or _has_other_credentials(config)
+            ):
+                yield Problem(("storage", "credentials"), "is required unless /credentials is set")
+        case storage.GOOGLE if is_needed and not at(config, "storage", "service_account_json"):
+            name = "service_account_json"
+            yield Problem(("storage", name), f"is required unless the feature flag {MACHINE_CREDENTIALS} is on")
         case storage.AZURE:
             yield from _needs_of_azure(config["storage"], is_needed=is_needed)
 
@@ -163,7 +189,8 @@ def _needs_of_azure(storage: Json, *, is_needed: bool) -> Iterator[Problem]:
     if is_needed and not given:
         yield Problem(
             ("storage",),
-            "needs a way to sign in: set account_key, sas_token, or client_secret with tenant_id and client_id",
+            "needs a way to sign in: set account_key, sas_token, or client_secret with tenant_id and client_id, or the "
+            f"feature flag {MACHINE_CREDENTIALS}",
         )
     if len(given) > 1:
         yield Problem(

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from connector.config.catalog import RestCatalog
 from connector.config.credentials import MachineCredentials, OlderKeys
 from connector.config.definition import parse_object
 from connector.config.endpoint_config import ENDPOINT_SCHEMA, EndpointConfig
@@ -66,7 +67,9 @@ def _without_nulls(value: Json) -> Json:
 
 def _parse_endpoint(config: Json) -> EndpointConfig:
     endpoint = parse_object(EndpointConfig, config)
-    machine = MachineCredentials() if endpoint.allows_machine_credentials else None
+    # A catalog of Google has its tables in Google's storage.
+    is_google = isinstance(endpoint.catalog, RestCatalog) and endpoint.catalog.has_google_sign_in
+    machine = MachineCredentials() if endpoint.allows_machine_credentials and not is_google else None
     credentials = endpoint.credentials or parse_object(OlderKeys, config).credentials or machine
     return msgspec.structs.replace(endpoint, credentials=credentials)
 

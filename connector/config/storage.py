@@ -1,11 +1,12 @@
-"""The stores for data files that a config can choose instead of Amazon S3."""
+"""The stores for data files that a config can choose instead of the S3 bucket of its catalog."""
 
 from pathlib import Path
 from typing import Annotated, ClassVar, Final, TypeAlias
 
 import msgspec
 
-from connector.config.addresses import parse_hdfs_directory, parse_server_address
+from connector.config.addresses import parse_hdfs_directory, parse_server_address, parse_store_address
+from connector.config.credentials import AwsCredentials, AwsRole
 from connector.config.definition import Definition, Setting
 from connector.config.secret import Secret
 from connector.config.values import (
@@ -20,9 +21,11 @@ from connector.config.values import (
     parse_directory,
     parse_prefix,
     parse_service_account,
+    parse_word,
 )
 
 STORAGE_TYPE: Final = "storage_type"
+S3: Final = "Amazon S3"
 GOOGLE: Final = "Google Cloud Storage"
 AZURE: Final = "Azure"
 HDFS: Final = "HDFS"
@@ -31,6 +34,40 @@ LOCAL_FILES: Final = "Local Files"
 PREFIX: Final = Setting(
     "Prefix", "A prefix for the names of all files, such as lake/flow.", pattern=WITHOUT_URI_SIGNS, parse=parse_prefix
 )
+
+
+class S3Storage(Definition, frozen=True, tag_field=STORAGE_TYPE, tag=S3):
+    """A bucket of Amazon S3, or of a compatible store. Without credentials, it has those of the catalog."""
+
+    title: ClassVar[str] = "Amazon S3"
+    description: ClassVar[str] = "A bucket of Amazon S3 that other credentials open than the catalog."
+
+    bucket: Annotated[
+        str, Setting("Bucket", "The bucket for data files.", pattern=WITHOUT_SLASHES, min_length=1, parse=parse_bucket)
+    ]
+    region: Annotated[str, Setting("Region", "The AWS region of the bucket.", min_length=1, parse=parse_word)]
+    prefix: Annotated[str, PREFIX] = ""
+    credentials: Annotated[
+        AwsCredentials | AwsRole | None,
+        Setting(
+            "Credentials of the Bucket",
+            "The access key or the role that opens the bucket, and nothing else. The default is that of the catalog.",
+        ),
+    ] = None
+    endpoint: Annotated[
+        str,
+        Setting(
+            "Endpoint",
+            "The address of an S3-compatible store. The default is Amazon S3.",
+            is_advanced=True,
+            parse=parse_store_address,
+        ),
+    ] = ""
+
+    @property
+    def location(self) -> str:
+        """The s3:// URI below which tables are made."""
+        return _join(f"s3://{self.bucket}", self.prefix)
 
 
 class GoogleStorage(Definition, frozen=True, tag_field=STORAGE_TYPE, tag=GOOGLE):
@@ -69,7 +106,8 @@ class GoogleStorage(Definition, frozen=True, tag_field=STORAGE_TYPE, tag=GOOGLE)
 
 
 class AzureStorage(Definition, frozen=True, tag_field=STORAGE_TYPE, tag=AZURE):
-    """A container of a storage account, with at most one way to sign in. Without one, the catalog vends SAS tokens."""
+    """A container of a storage account, with at most one way to sign in. Without one, the catalog vends SAS tokens, or
+    the machine has the credentials."""
 
     title: ClassVar[str] = "Azure"
     description: ClassVar[str] = (
@@ -154,7 +192,7 @@ class LocalFiles(Definition, frozen=True, tag_field=STORAGE_TYPE, tag=LOCAL_FILE
         return f"file://{self.directory}"
 
 
-Storage: TypeAlias = GoogleStorage | AzureStorage | HdfsStorage | LocalFiles
+Storage: TypeAlias = S3Storage | GoogleStorage | AzureStorage | HdfsStorage | LocalFiles
 
 
 def _join(root: str, prefix: str) -> str:

@@ -1,5 +1,6 @@
 """PyIceberg's FileIO, which uses PyArrow, with changes for three stores."""
 
+import os
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -9,7 +10,7 @@ from pyiceberg.io import ADLS_SAS_TOKEN, GCS_SERVICE_HOST, GCS_TOKEN, GCS_TOKEN_
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
-from connector.storage.file_access import AZURE_SCHEMES
+from connector.storage.file_access import ADLS_MACHINE_CREDENTIALS, AZURE_SCHEMES, AZURE_TOKEN_FILE
 
 RETRY_SECONDS: Final = 30
 
@@ -19,7 +20,7 @@ class ArrowFileIO(PyArrowFileIO):
 
     Amazon: a small file takes one request, not the three of a multipart upload. Google: a failed request is not
     repeated for 15 minutes, and the machine's own credentials are never used. Azure: the account's host is not taken
-    for a part of the container's name.
+    for a part of the container's name, and a machine's workload identity can sign in.
     """
 
     @staticmethod
@@ -40,6 +41,9 @@ class ArrowFileIO(PyArrowFileIO):
         if token := self.properties.get(ADLS_SAS_TOKEN):
             # PyArrow appends the token to addresses without a question mark.
             self.properties = {**self.properties, ADLS_SAS_TOKEN: f"?{token.removeprefix('?')}"}
+        if token_file := self.properties.get(ADLS_MACHINE_CREDENTIALS):
+            # Spark's workers do not inherit it. On a cluster, they may have one of their own.
+            os.environ.setdefault(AZURE_TOKEN_FILE, token_file)
         return super()._initialize_azure_fs()
 
     def _initialize_gcs_fs(self) -> FileSystem:

@@ -6,7 +6,7 @@ botocore raises ClientError for an answer of a service, and BotoCoreError or Val
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Final
+from typing import Final, NamedTuple
 
 from botocore.exceptions import (
     BotoCoreError,
@@ -84,6 +84,16 @@ def _code(error: ClientError) -> str:
     return str(error.response["Error"]["Code"])
 
 
+class BucketSettings(NamedTuple):
+    """The paths of the settings of a bucket."""
+
+    bucket: str = "/bucket"
+    prefix: str = "/prefix"
+    region: str = "/region"
+    endpoint: str = "/s3_endpoint"
+    credentials: str = "/credentials"
+
+
 @dataclass(frozen=True)
 class Bucket:
     """What the errors of S3 say about a bucket. An empty endpoint is Amazon's."""
@@ -92,6 +102,7 @@ class Bucket:
     prefix: str
     endpoint: str
     region: str
+    settings: BucketSettings
 
     @property
     def path(self) -> str:
@@ -109,6 +120,7 @@ def translate_s3_errors(bucket: Bucket, permission: str) -> AbstractContextManag
 
     def read_facts(error: Exception) -> dict[str, str]:
         facts = {"bucket": f"s3://{bucket.path}", "server": bucket.server, "region": bucket.region}
+        facts |= {f"{name}_setting": path for name, path in bucket.settings._asdict().items()}
         if not isinstance(error, ClientError):
             return facts
         return facts | {
@@ -132,23 +144,24 @@ def _is_of_s3(error: Exception) -> bool:
     return isinstance(error, ClientError) and _code(error).isalpha()
 
 
-NO_STORE: Final = "{bucket}: {server} does not answer as an object store does: {answer}. Check /s3_endpoint."
+NO_STORE: Final = "{bucket}: {server} does not answer as an object store does: {answer}. Check {endpoint_setting}."
 
 S3_ERRORS: Final[ErrorTable] = (
     Entry(
         has_code("InvalidAccessKeyId"),
         UserError,
-        "{bucket}: {server} does not know the access key id ({answer}). Check it in /credentials.",
+        "{bucket}: {server} does not know the access key id ({answer}). Check it in {credentials_setting}.",
     ),
     Entry(
         has_code("SignatureDoesNotMatch"),
         UserError,
-        "{bucket}: the secret access key does not belong to the access key id ({answer}). Check both in /credentials.",
+        "{bucket}: the secret access key does not belong to the access key id ({answer}). Check both in "
+        "{credentials_setting}.",
     ),
     Entry(
         has_code("InvalidToken"),
         UserError,
-        "{bucket}: {server} does not accept the session token ({answer}). Check /credentials.",
+        "{bucket}: {server} does not accept the session token ({answer}). Check {credentials_setting}.",
     ),
     Entry(
         has_code("ExpiredToken"),
@@ -163,23 +176,25 @@ S3_ERRORS: Final[ErrorTable] = (
     Entry(
         has_code("NoSuchBucket"),
         UserError,
-        "{bucket}: there is no such bucket ({answer}). Create it, or correct /bucket.",
+        "{bucket}: there is no such bucket ({answer}). Create it, or correct {bucket_setting}.",
     ),
     Entry(
         has_code("AccessDenied"),
         UserError,
-        "{bucket}: the credentials do not allow {permission} ({answer}). Allow it on {objects}, or correct /bucket, "
-        "/prefix or /credentials.",
+        "{bucket}: the credentials do not allow {permission} ({answer}). Allow it on {objects}, or correct "
+        "{bucket_setting}, {prefix_setting} or {credentials_setting}.",
     ),
     Entry(
         has_code(*OTHER_REGION),
         UserError,
-        "{bucket}: the bucket is in {region} ({answer}). Correct /region, and /s3_endpoint if it names a region.",
+        "{bucket}: the bucket is in {region} ({answer}). Correct {region_setting}, and {endpoint_setting} if it names "
+        "a region.",
     ),
     Entry(
         lambda error: _is_of_s3(error) and not is_transient(error),
         UserError,
-        "{bucket}: {server} refuses this: {answer}. Check /bucket, /prefix and /credentials.",
+        "{bucket}: {server} refuses this: {answer}. Check {bucket_setting}, {prefix_setting} and "
+        "{credentials_setting}.",
     ),
     Entry(
         _is_of_s3,
@@ -199,34 +214,34 @@ S3_ERRORS: Final[ErrorTable] = (
     Entry(
         is_a(InvalidRegionError),
         UserError,
-        "{bucket}: {region!r} is not a region's name. Correct /region.",
+        "{bucket}: {region!r} is not a region's name. Correct {region_setting}.",
     ),
     Entry(
         is_a(ParamValidationError),
         UserError,
-        "{bucket}: that is not a bucket's name. Correct /bucket.",
+        "{bucket}: that is not a bucket's name. Correct {bucket_setting}.",
     ),
     Entry(
         is_a(ConnectTimeoutError, ReadTimeoutError),
         RetryableError,
-        "{bucket}: {server} did not answer in time. Check that it is up, that the network allows it, /s3_endpoint and "
-        "/region.",
+        "{bucket}: {server} did not answer in time. Check that it is up, that the network allows it, "
+        "{endpoint_setting} and {region_setting}.",
     ),
     Entry(
         is_a(SSLError),
         UserError,
         "{bucket}: {server} has no secure connection: this machine does not trust its certificate, or it does not "
-        "speak https. Check /s3_endpoint.",
+        "speak https. Check {endpoint_setting}.",
     ),
     Entry(
         is_a(ValueError),
         UserError,
-        "{bucket}: {server} has no usable address. Check /s3_endpoint.",
+        "{bucket}: {server} has no usable address. Check {endpoint_setting}.",
     ),
     Entry(
         is_a(BotoCoreError),
         RetryableError,
-        "{bucket}: {server} cannot be reached. Check that it is up, that the network allows it, /s3_endpoint and "
-        "/region.",
+        "{bucket}: {server} cannot be reached. Check that it is up, that the network allows it, "
+        "{endpoint_setting} and {region_setting}.",
     ),
 )

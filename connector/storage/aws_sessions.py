@@ -24,11 +24,12 @@ CLIENT_CONFIG: Final = Config(
 MACHINE_CREDENTIALS_HOLD: Final = 600.0  # seconds: botocore refreshes the machine's credentials before less is left
 
 
-def obtain_credentials(chosen: AwsRole | MachineCredentials, region: str) -> FreshAwsCredentials:
-    """Return the credentials that AWS issues. A role is assumed in this region."""
+def obtain_credentials(chosen: AwsRole | MachineCredentials, region: str, of: str = "") -> FreshAwsCredentials:
+    """Return the credentials that AWS issues. A role is assumed in this region. `of` is the path of the config's object
+    that has them, such as /storage; it is empty for the config itself."""
     match chosen:
         case AwsRole():
-            return Refreshed("the credentials of the AWS role", lambda: _assume(chosen, region))
+            return Refreshed("the credentials of the AWS role", lambda: _assume(chosen, region, of))
         case MachineCredentials():
             return Refreshed("the machine's AWS credentials", _find_machine_credentials)
 
@@ -69,7 +70,7 @@ class _Provider(CredentialProvider):  # type: ignore[misc]  # botocore has no ty
         return _FreshCredentials(self._credentials)
 
 
-def _assume(role: AwsRole, region: str) -> Lease[AwsCredentials]:
+def _assume(role: AwsRole, region: str, of: str) -> Lease[AwsCredentials]:
     own = role.own
     credentials = (
         obtain_credentials(own, region) if isinstance(own, MachineCredentials) else keep_given_credentials(own)
@@ -77,7 +78,7 @@ def _assume(role: AwsRole, region: str) -> Lease[AwsCredentials]:
     external_id = {"ExternalId": role.external_id} if role.external_id else {}
 
     def read_facts(error: Exception) -> dict[str, str]:
-        return {"region": region, "role": role.arn, "answer": " ".join(read_answer(error).split())}
+        return {"of": of, "region": region, "role": role.arn, "answer": " ".join(read_answer(error).split())}
 
     with translate(STS_ERRORS, read_facts):
         client = open_session(credentials, region).client("sts", config=CLIENT_CONFIG)
@@ -114,13 +115,13 @@ STS_ERRORS: Final[ErrorTable] = (
         has_code("SignatureDoesNotMatch"),
         UserError,
         "AWS STS in {region} says that the secret access key does not belong to the access key id ({answer}). Check "
-        "both in /credentials.",
+        "both in {of}/credentials.",
     ),
     Entry(
         has_code("InvalidClientTokenId", "UnrecognizedClientException"),
         UserError,
         "AWS STS in {region} does not know the access key id, or does not accept the session token ({answer}). Check "
-        "awsAccessKeyId and awsSessionToken in /credentials.",
+        "awsAccessKeyId and awsSessionToken in {of}/credentials.",
     ),
     Entry(
         has_code("ExpiredToken", "ExpiredTokenException"),
@@ -130,23 +131,23 @@ STS_ERRORS: Final[ErrorTable] = (
     Entry(
         is_a(ClientError),
         UserError,
-        "AWS does not let the connector assume the role {role}: {answer}. The credentials in /credentials need the "
+        "AWS does not let the connector assume the role {role}: {answer}. The credentials in {of}/credentials need the "
         "permission sts:AssumeRole, and the role's trust policy must name their user and the external id.",
     ),
     Entry(
         is_a(InvalidRegionError),
         UserError,
-        "AWS STS in {region!r} has no address: that is not a region's name. Correct /region.",
+        "AWS STS in {region!r} has no address: that is not a region's name. Correct {of}/region.",
     ),
     Entry(
         is_a(ParamValidationError),
         UserError,
-        "the role {role} cannot be assumed with these settings: {answer}. Correct them in /credentials.",
+        "the role {role} cannot be assumed with these settings: {answer}. Correct them in {of}/credentials.",
     ),
     Entry(
         is_a(BotoCoreError),
         RetryableError,
-        "AWS STS in {region} cannot be reached: {answer}. Check /region, and that the network allows it.",
+        "AWS STS in {region} cannot be reached: {answer}. Check {of}/region, and that the network allows it.",
     ),
 )
 

@@ -47,6 +47,10 @@ from connector.model.properties import Properties
 
 S3_EXPIRES_AT_MS: Final = "s3.session-token-expires-at-ms"  # PyIceberg has no name for it
 ADLS_EXPIRES_AT_MS: Final = "adls.sas-token-expires-at-ms"  # nor for this
+# Ours: PyArrow finds the credentials. The value is the path of the file with a workload identity's token, or empty. It
+# comes from the config only, not from servers.
+ADLS_MACHINE_CREDENTIALS: Final = "adls.machine-credentials"
+AZURE_TOKEN_FILE: Final = "AZURE_FEDERATED_TOKEN_FILE"  # the variable that Azure's own clients read
 S3_PATH_STYLE: Final = "s3.path-style-access"  # nor for this
 
 # PyIceberg's property `py-io-impl` has it.
@@ -64,6 +68,7 @@ FILE_PROPERTIES: Final = frozenset(
         ADLS_DFS_STORAGE_AUTHORITY,
         ADLS_DFS_STORAGE_SCHEME,
         ADLS_EXPIRES_AT_MS,
+        ADLS_MACHINE_CREDENTIALS,
         ADLS_SAS_TOKEN,
         ADLS_TENANT_ID,
         GCS_SERVICE_HOST,
@@ -99,7 +104,7 @@ AZURE_SCHEMES: Final = ("abfs", "abfss", "wasb", "wasbs")
 SIGN_INS: Final = {
     **dict.fromkeys(S3_SCHEMES, (S3_ACCESS_KEY_ID, S3_ANONYMOUS)),
     "gs": (GCS_TOKEN,),
-    **dict.fromkeys(AZURE_SCHEMES, (ADLS_ACCOUNT_KEY, ADLS_SAS_TOKEN, ADLS_CLIENT_SECRET)),
+    **dict.fromkeys(AZURE_SCHEMES, (ADLS_ACCOUNT_KEY, ADLS_SAS_TOKEN, ADLS_CLIENT_SECRET, ADLS_MACHINE_CREDENTIALS)),
 }
 SYNONYMS: Final = {
     AWS_ACCESS_KEY_ID: S3_ACCESS_KEY_ID,
@@ -117,7 +122,14 @@ EXPIRES_AT_MS: Final = {
 # By a sign-in: the properties of other sign-ins, with which it would fail.
 DISPLACED_BY: Final = {
     S3_ACCESS_KEY_ID: (S3_SESSION_TOKEN, S3_EXPIRES_AT_MS),
-    ADLS_SAS_TOKEN: (ADLS_ACCOUNT_KEY, ADLS_CLIENT_ID, ADLS_CLIENT_SECRET, ADLS_TENANT_ID, ADLS_EXPIRES_AT_MS),
+    ADLS_SAS_TOKEN: (
+        ADLS_ACCOUNT_KEY,
+        ADLS_CLIENT_ID,
+        ADLS_CLIENT_SECRET,
+        ADLS_EXPIRES_AT_MS,
+        ADLS_MACHINE_CREDENTIALS,
+        ADLS_TENANT_ID,
+    ),
 }
 
 # How long a token without an expiry is assumed to be valid: AWS issues none for less than 15 minutes.

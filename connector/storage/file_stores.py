@@ -1,6 +1,6 @@
 """The store for data files in an endpoint config: where new tables go, and which FileIO properties open it."""
 
-from collections.abc import Mapping
+import os
 from functools import partial
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -24,11 +24,17 @@ from pyiceberg.io import (
     S3_REQUEST_TIMEOUT,
 )
 
-from connector.config.catalog import GlueCatalog, HiveCatalog, LocalCatalog, RestCatalog, S3TablesCatalog
-from connector.config.credentials import AwsCredentials, AwsIam
+from connector.config.catalog import Catalog, GlueCatalog, HiveCatalog, LocalCatalog, RestCatalog, S3TablesCatalog
+from connector.config.credentials import AwsCredentials, AwsIam, AwsRole, Credentials
 from connector.config.endpoint_config import EndpointConfig
-from connector.config.storage import AzureStorage, GoogleStorage, HdfsStorage, LocalFiles, Storage
-from connector.storage.file_access import DEFAULT_REGION, FileCredentials, file_properties
+from connector.config.storage import AzureStorage, GoogleStorage, HdfsStorage, LocalFiles, S3Storage
+from connector.storage.file_access import (
+    ADLS_MACHINE_CREDENTIALS,
+    AZURE_TOKEN_FILE,
+    DEFAULT_REGION,
+    FileCredentials,
+    file_properties,
+)
 
 if TYPE_CHECKING:
     from connector.storage.aws_credentials import FreshAwsCredentials
@@ -53,27 +59,33 @@ def data_file_properties(config: EndpointConfig) -> dict[str, str]:
 
 def find_file_addresses(config: EndpointConfig) -> dict[str, str]:
     """Return the FileIO properties of the config without credentials."""
-    if config.storage:
-        return file_properties(_addresses(config.storage))
-    region = config.region
-    further: Mapping[str, str] = {}
-    match config.catalog:
-        case LocalCatalog():
+    match config.storage, config.catalog:
+        case S3Storage() as storage, catalog:
+            return _s3_addresses(storage.region, storage.endpoint, catalog)
+        case None, LocalCatalog():
             return file_properties()
-        case S3TablesCatalog() as catalog:
-            region = catalog.region
-        case RestCatalog() | GlueCatalog() | HiveCatalog() as catalog:
-            further = catalog.properties
+        case None, S3TablesCatalog() as catalog:
+            return _s3_addresses(catalog.region, config.s3_endpoint, catalog)
+        case None, catalog:
+            return _s3_addresses(config.region, config.s3_endpoint, catalog)
+        case storage, _:
+            return file_properties(_addresses(storage))
+
+
+def _s3_addresses(region: str, endpoint: str, catalog: Catalog) -> dict[str, str]:
     properties: dict[str, str] = dict(S3_TIME_LIMITS)
     if region:
         properties[S3_REGION] = region
-    if config.s3_endpoint:
+    if endpoint:
         # Stores other than Amazon's seldom have a host name for each bucket.
-        properties |= {S3_ENDPOINT: config.s3_endpoint, S3_FORCE_VIRTUAL_ADDRESSING: "false"}
-    return file_properties(properties, further)
+        properties |= {S3_ENDPOINT: endpoint, S3_FORCE_VIRTUAL_ADDRESSING: "false"}
+    match catalog:
+        case RestCatalog() | GlueCatalog() | HiveCatalog():
+            return file_properties(properties, catalog.properties)
+    return file_properties(properties)
 
 
-def _addresses(storage: Storage) -> dict[str, str]:
+def _addresses(storage: GoogleStorage | AzureStorage | HdfsStorage | LocalFiles) -> dict[str, str]:
     match storage:
         case GoogleStorage():
             return {GCS_SERVICE_HOST: storage.endpoint} if storage.endpoint else {}
@@ -89,13 +101,15 @@ def _addresses(storage: Storage) -> dict[str, str]:
 
 
 def choose_file_credentials(config: EndpointConfig, aws: "FreshAwsCredentials | None") -> FileCredentials:
-    """Return what reads the store's credentials. `aws` are those of the catalog, and of S3 if the files are there."""
+    """Return what reads the store's credentials. `aws` are those of the catalog: a bucket may have none of its own."""
     # A store's client is imported only if it is needed.
     match config.storage:
+        case S3Storage(credentials=AwsCredentials() | AwsRole() as own) as storage:
+            aws = _open_aws_credentials(own, storage.region, "/storage")
         case GoogleStorage() as storage:
             return _google_credentials(storage, uses_machine_credentials=config.allows_machine_credentials)
         case AzureStorage() as storage:
-            return partial(_azure_credentials, storage)
+            return partial(_azure_credentials, storage, uses_machine_credentials=config.allows_machine_credentials)
     if aws is None:
         return dict
     from connector.storage.aws_credentials import read_file_credentials
@@ -103,7 +117,7 @@ def choose_file_credentials(config: EndpointConfig, aws: "FreshAwsCredentials | 
     return partial(read_file_credentials, aws)
 
 
-def _azure_credentials(storage: AzureStorage) -> dict[str, str]:
+def _azure_credentials(storage: AzureStorage, *, uses_machine_credentials: bool) -> dict[str, str]:
     if key := storage.account_key:
         return {ADLS_ACCOUNT_KEY: key.reveal()}
     if token := storage.sas_token:
@@ -111,22 +125,27 @@ def _azure_credentials(storage: AzureStorage) -> dict[str, str]:
     if secret := storage.client_secret:
         application = {ADLS_TENANT_ID: storage.tenant_id, ADLS_CLIENT_ID: storage.client_id}
         return {**application, ADLS_CLIENT_SECRET: secret.reveal()}
-    return {}
+    return {ADLS_MACHINE_CREDENTIALS: os.environ.get(AZURE_TOKEN_FILE, "")} if uses_machine_credentials else {}
 
 
 def _google_credentials(storage: GoogleStorage, *, uses_machine_credentials: bool) -> FileCredentials:
     if not storage.service_account and not uses_machine_credentials:
         return dict
-    from connector.storage.google_credentials import open_google_tokens, read_file_credentials
+    from connector.storage.google_credentials import CLOUD_STORAGE, open_google_tokens, read_file_credentials
 
-    return partial(read_file_credentials, open_google_tokens(storage.service_account))
+    return partial(read_file_credentials, open_google_tokens(CLOUD_STORAGE, storage.service_account))
 
 
 def find_aws_credentials(config: EndpointConfig) -> "FreshAwsCredentials | None":
     """Return the AWS credentials of the config, if it uses any."""
     if config.credentials is None or isinstance(config.catalog, LocalCatalog):
         return None
-    match config.credentials:
+    region = config.catalog.region if isinstance(config.catalog, S3TablesCatalog) else config.region
+    return _open_aws_credentials(config.credentials, region)
+
+
+def _open_aws_credentials(credentials: Credentials, region: str, of: str = "") -> "FreshAwsCredentials":
+    match credentials:
         case AwsCredentials() | AwsIam() as given:
             from connector.storage.aws_credentials import keep_given_credentials
 
@@ -134,5 +153,4 @@ def find_aws_credentials(config: EndpointConfig) -> "FreshAwsCredentials | None"
         case obtained:
             from connector.storage.aws_sessions import obtain_credentials  # imports boto3
 
-            region = config.catalog.region if isinstance(config.catalog, S3TablesCatalog) else config.region
-            return obtain_credentials(obtained, region or DEFAULT_REGION)
+            return obtain_credentials(obtained, region or DEFAULT_REGION, of)

@@ -1,8 +1,7 @@
-"""Tokens for Google Cloud Storage that are always valid: for the config's service account, or for this machine."""
+"""Tokens of Google that are always valid: for a service account of the config, or for this machine."""
 
-from contextlib import AbstractContextManager
 from datetime import UTC
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import google.auth
 from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError, TransportError
@@ -17,12 +16,28 @@ from connector.host.refresh import Lease, Refreshed
 
 GoogleTokens: TypeAlias = Refreshed[Secret]
 
-SCOPES: Final = ("https://www.googleapis.com/auth/devstorage.read_write",)
+
+class GoogleAccess(NamedTuple):
+    """What tokens are for: the service, the scope that they need, and the setting with the service account's key."""
+
+    name: str
+    scope: str
+    setting: str
 
 
-def open_google_tokens(key: Secret | None) -> GoogleTokens:
+CLOUD_STORAGE: Final = GoogleAccess(
+    "Google Cloud Storage",
+    "https://www.googleapis.com/auth/devstorage.read_write",
+    "/storage/service_account_json",
+)
+REST_CATALOG: Final = GoogleAccess(
+    "the REST catalog", "https://www.googleapis.com/auth/cloud-platform", "/catalog/service_account_json"
+)
+
+
+def open_google_tokens(service: GoogleAccess, key: Secret | None) -> GoogleTokens:
     """Return tokens for a service account's key, or without a key for this machine's credentials."""
-    return Refreshed("the token of Google Cloud Storage", lambda: _fetch(key))
+    return Refreshed(f"the token of {service.name}", lambda: _fetch(service, key))
 
 
 def read_file_credentials(tokens: GoogleTokens) -> dict[str, str]:
@@ -32,25 +47,24 @@ def read_file_credentials(tokens: GoogleTokens) -> dict[str, str]:
     return {GCS_TOKEN: lease.value.reveal(), GCS_TOKEN_EXPIRES_AT_MS: str(int(lease.expires_at * 1000))}
 
 
-def _fetch(key: Secret | None) -> Lease[Secret]:
-    with _translate_errors("the service account" if key else "this machine's Google credentials"):
-        credentials: Any = _of_service_account(key) if key else google.auth.default(scopes=SCOPES)[0]
+def _fetch(service: GoogleAccess, key: Secret | None) -> Lease[Secret]:
+    whose = "the service account" if key else "this machine's Google credentials"
+    with translate(
+        GOOGLE_ERRORS, lambda error: {"whose": whose, "setting": service.setting, "answer": _read_answer(error)}
+    ):
+        scopes = (service.scope,)
+        credentials: Any = _of_service_account(service, key) if key else google.auth.default(scopes=scopes)[0]
         credentials.refresh(Request())
     return Lease.until(Secret(credentials.token), credentials.expiry.replace(tzinfo=UTC).timestamp())
 
 
-def _of_service_account(key: Secret) -> Any:
+def _of_service_account(service: GoogleAccess, key: Secret) -> Any:
     try:
-        return Credentials.from_service_account_info(service_account(key.reveal()), scopes=SCOPES)
+        return Credentials.from_service_account_info(service_account(key.reveal()), scopes=(service.scope,))
     except ValueError:  # the error's text may quote the key
         raise UserError(
-            "/storage/service_account_json: its private_key is not a private key. Paste the file as Google's console "
-            "writes it."
+            f"{service.setting}: its private_key is not a private key. Paste the file as Google's console writes it."
         ) from None
-
-
-def _translate_errors(whose: str) -> AbstractContextManager[None]:
-    return translate(GOOGLE_ERRORS, lambda error: {"whose": whose, "answer": _read_answer(error)})
 
 
 def _read_answer(error: Exception) -> str:
@@ -61,8 +75,7 @@ GOOGLE_ERRORS: Final[ErrorTable] = (
     Entry(
         is_a(DefaultCredentialsError),
         UserError,
-        "the config has no Google credentials, and this machine has none that can be used. Set "
-        "/storage/service_account_json.",
+        "the config has no Google credentials, and this machine has none that can be used. Set {setting}.",
     ),
     Entry(
         is_a(TransportError),
@@ -82,7 +95,7 @@ GOOGLE_ERRORS: Final[ErrorTable] = (
     Entry(
         is_a(GoogleAuthError),
         UserError,
-        "Google does not sign in {whose}: {answer}. Check /storage/service_account_json: the key may have been "
-        "deleted, or its service account.",
+        "Google does not sign in {whose}: {answer}. Check {setting}: the key may have been deleted, or its "
+        "service account.",
     ),
 )

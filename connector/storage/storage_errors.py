@@ -42,17 +42,21 @@ def _is_of_store(error: Exception) -> bool:
     return isinstance(error, OSError) or type(error) is ArrowException
 
 
+# S3 says this also of a file that does not exist, to users who may not list the whole bucket.
+is_forbidden: Final = _says("ACCESS_DENIED")
+
 STORAGE_ERRORS: Final[ErrorTable] = (
     Entry(
         _says("SIGNATURE_DOES_NOT_MATCH", "INVALID_ACCESS_KEY_ID", "InvalidToken", "ExpiredToken"),
         UserError,
-        "{location}: the object store does not accept the credentials ({answer}). Check /credentials.",
+        "{location}: the object store does not accept the credentials ({answer}). Check /credentials, or "
+        "/storage/credentials if they are set.",
     ),
     Entry(
-        _says("ACCESS_DENIED"),
+        is_forbidden,
         UserError,
-        "{location}: the object store forbids this ({answer}). Check /credentials, and that they allow to read, "
-        "write, list and delete objects there.",
+        "{location}: the object store forbids this ({answer}). Check /credentials, or /storage/credentials if they "
+        "are set, and that they allow to read, write, list and delete objects there.",
     ),
     Entry(
         _says("REQUEST_TIME_TOO_SKEWED", "RequestTimeTooSkewed"),
@@ -109,6 +113,12 @@ STORAGE_ERRORS: Final[ErrorTable] = (
         UserError,
         "{location}: Azure does not accept the sign-in ({answer}). Check the key, the SAS token or the client secret "
         "in /storage, /storage/account, and the clock of this machine.",
+    ),
+    Entry(
+        _says("DefaultAzureCredential"),
+        UserError,
+        "{location}: this machine has no identity that Azure accepts ({answer}). Give it a managed identity or a "
+        "workload identity, also where Spark's workers run, or set another way to sign in in /storage.",
     ),
     Entry(
         _says("GetToken()"),

@@ -47,6 +47,41 @@ def store(certificate: Certificate, tmp_path_factory: pytest.TempPathFactory) ->
         yield running
 
 
+def test_a_run_signs_in_with_the_machine_s_identity(
+    postgres: Postgres, store: AzureStore, sign_in: Entra, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Kubernetes offers it to a pod: a file with a token of the cluster."""
+    token_file = tmp_path / "token"
+    token_file.write_text("planted-and-wrong")
+    monkeypatch.setenv("AZURE_FEDERATED_TOKEN_FILE", str(token_file))
+    monkeypatch.setenv("AZURE_TENANT_ID", sign_in.tenant)
+    monkeypatch.setenv("AZURE_CLIENT_ID", sign_in.client)
+    collection = replace(LEDGER, table="of_a_machine")
+    catalog = {"catalog_type": "SQL", "uri": postgres.new_database(), "password": postgres.password}
+    place = {"storage_type": "Azure", "account": ACCOUNT, "container": store.new_container(), "endpoint": store.uri}
+    endpoint = {
+        "namespace": NAMESPACE,
+        "upload_interval": "PT0S",
+        "advanced": {"feature_flags": "use_machine_credentials"},
+        "catalog": catalog,
+        "storage": place,
+    }
+    outcome = Runtime(tmp_path, [collection], endpoint).apply_and_fail()
+    placeholders = {store.uri: "STORE", place["container"]: "CONTAINER"}
+    check_text(SNAPSHOTS, "wrong identity of the machine", outcome.last_log_line.partition(" error ")[2], placeholders)
+
+    token_file.write_text(sign_in.cluster_token)
+    runtime = Runtime(tmp_path, [collection], endpoint)
+    runtime.apply()
+    with runtime.open() as session:
+        session.transaction({"id": 1}, {"id": 2})
+        outcome = session.finish()
+    assert outcome.status == 0, outcome.log
+    with SqlCatalog("iceberg", uri=postgres.with_password(catalog["uri"]), **store.file_properties()) as reader:
+        table = reader.load_table((NAMESPACE, collection.table))
+        assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [1, 2]
+
+
 def config(catalog: Json, store: AzureStore, sign_in: Entra, watch: Watch) -> Mapping[str, Json]:
     place = {"storage_type": "Azure", "account": ACCOUNT, "container": store.new_container(), "endpoint": store.uri}
     application = {"tenant_id": sign_in.tenant, "client_id": sign_in.client, "client_secret": sign_in.secret}

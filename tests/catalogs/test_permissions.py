@@ -1,32 +1,40 @@
 """The documented policy is enough, and none of it is too much."""
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import pytest
-from pyiceberg.schema import Schema
+from pyiceberg.table import Table
 
 from connector.checks import storage_probe
 from connector.checks.steps import Skipped
 from connector.config.settings import parse
 from connector.host.errors import UserError
 from connector.iceberg.catalogs.opening import open_catalog, table_location, translate_errors
+from connector.iceberg.commits.staged_files import find_missing_files
+from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_stores import data_file_properties
 from fixtures.collection import NAMESPACE
+from protocol.flow import WHOLE_RANGE
+from support.amazon import hidden_objects
 from support.endpoint_configs import on_s3
 from support.policy import documented_statements
 from support.postgres import Postgres
 from support.runtime import LEDGER, Runtime
 from support.s3_server import Keys, S3Server
+from support.staged_files import stage
+from support.tables import ID_ONLY
 
 pytestmark = pytest.mark.catalog
 
 Json: TypeAlias = Any
 
-PREFIX = "lake/flow"
+PREFIX: Final = "lake/flow"
+PATH: Final = TableIdentifier("of_whom_may_list_little", "orders")
+WRITER: Final = WriterId("acme/warehouse", "orders.v1", WHOLE_RANGE.key_range)
 
 
 @pytest.fixture
@@ -40,14 +48,21 @@ def user(s3_server: S3Server) -> Keys:
 
 
 @pytest.fixture
-def config(postgres: Postgres, s3_server: S3Server, bucket: str, user: Keys) -> Mapping[str, Json]:
+def s3(s3_server: S3Server) -> Iterator[S3Server]:
+    """The server as users see it who may not list all of a bucket."""
+    with hidden_objects(s3_server) as seen:
+        yield replace(s3_server, endpoint=seen.uri)
+
+
+@pytest.fixture
+def config(postgres: Postgres, s3: S3Server, bucket: str, user: Keys) -> Mapping[str, Json]:
     catalog = {"catalog_type": "SQL", "uri": postgres.new_database(), "password": postgres.password}
     keys = {
         "auth_type": "AWSAccessKey",
         "awsAccessKeyId": user.access_key_id,
         "awsSecretAccessKey": user.secret_access_key,
     }
-    return {**on_s3(s3_server, bucket, NAMESPACE, catalog), "credentials": keys, "prefix": PREFIX}
+    return {**on_s3(s3, bucket, NAMESPACE, catalog), "credentials": keys, "prefix": PREFIX}
 
 
 def probe(config: Mapping[str, Json]) -> str | Skipped:
@@ -86,14 +101,36 @@ def test_without_one_of_its_actions_validate_names_it(
         probe(config)
 
 
+@dataclass(frozen=True)
+class Lost:
+    """A table with two staged files, of which one is gone."""
+
+    table: Table
+    staged: Sequence[StagedCommit]
+    gone: str
+
+
+@pytest.fixture
+def lost(config: Mapping[str, Json], s3_server: S3Server, bucket: str, user: Keys) -> Iterator[Lost]:
+    s3_server.allow(user, bucket, *documented_statements("s3", bucket=bucket, prefix=PREFIX))
+    endpoint = parse(config, [])[0]
+    with open_catalog(endpoint) as catalog, translate_errors(endpoint), s3_server.client() as client:
+        catalog.create_namespace(PATH[0])
+        table = catalog.create_table(PATH, ID_ONLY, location=table_location(endpoint, PATH))
+        staged = [stage(catalog, PATH, WRITER, number) for number in (1, 2)]
+        [gone] = staged[0].locations
+        client.delete_object(Bucket=bucket, Key=gone.removeprefix(f"s3://{bucket}/"))
+        yield Lost(table, staged, gone)
+
+
+def test_a_staged_file_that_is_gone_is_named(lost: Lost) -> None:
+    assert [missing.location for missing in find_missing_files(lost.table, lost.staged)] == [lost.gone]
+
+
 def test_without_the_permission_to_list_the_error_names_it(
-    config: Mapping[str, Json], s3_server: S3Server, bucket: str, user: Keys
+    lost: Lost, s3_server: S3Server, bucket: str, user: Keys
 ) -> None:
     statements = documented_statements("s3", bucket=bucket, prefix=PREFIX)
     s3_server.allow(user, bucket, *(statement for statement in statements if statement["Action"] != ["s3:ListBucket"]))
-    endpoint = parse(config, [])[0]
-    path = TableIdentifier("of_whom_may_not_list", "t")
-    with open_catalog(endpoint) as catalog, translate_errors(endpoint):
-        catalog.create_namespace(path[0])
-        with pytest.raises(UserError, match="allow to read, write, list and delete objects there"):
-            catalog.create_table(path, Schema(), location=table_location(endpoint, path))
+    with pytest.raises(UserError, match=r"during ListObjectsV2 .* allow to read, write, list and delete objects there"):
+        find_missing_files(lost.table, lost.staged)

@@ -138,7 +138,7 @@ def test_every_row_is_in_the_bucket_for_pyiceberg_and_duckdb(
         (
             "wrong_secret",
             "the object store does not accept the credentials (SIGNATURE_DOES_NOT_MATCH",
-            "Check /credentials.",
+            "Check /credentials, or /storage/credentials if they are set.",
         ),
         ("no_store", "the object store cannot be reached (NETWORK_CONNECTION", "/s3_endpoint and /region."),
         ("no_bucket", "NoSuchBucketException: The specified bucket does not exist", "not be allowed to use /bucket."),
@@ -249,8 +249,8 @@ def test_a_transaction_that_was_staged_before_a_crash_lands_once(crash: Crash, c
 
 def test_a_staged_transaction_waits_for_keys_that_are_accepted(crash: Crash) -> None:
     assert crash.refused.status == 1
-    # The staged files are looked for first, and a store's answer to that has no text of its own.
-    assert "ACCESS_DENIED during HeadObject" in crash.refused.last_log_line
+    # The staged files are looked for first. The store's answer to that has no text, but that to listing them has.
+    assert "does not accept the credentials (SIGNATURE_DOES_NOT_MATCH" in crash.refused.last_log_line
     assert "Check /credentials" in crash.refused.last_log_line
     assert "planted" not in crash.refused.log
 

@@ -16,6 +16,7 @@ from connector.iceberg.catalogs.opening import open_catalog, translate_errors
 from connector.iceberg.commits import commit
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
+from connector.storage.file_access import ADLS_MACHINE_CREDENTIALS
 from fixtures.collection import NAMESPACE
 from protocol.flow import WHOLE_RANGE
 from support.catalog_gateway import SCOPE, CatalogGateway, catalog_gateway
@@ -140,3 +141,13 @@ def test_a_run_of_more_than_three_token_lifetimes_notices_nothing(
     with open_catalog(parse(endpoint_config, [])[0]) as catalog:
         metadata = catalog.load_table((NAMESPACE, collection.table)).metadata_location
     assert [row["id"] for row in duckdb_rows(duckdb_reader, metadata, "id")] == ids
+
+
+def test_a_server_cannot_turn_on_the_machine_s_credentials(rest_catalog: RestCatalogServer) -> None:
+    path = ("signed_in", "of_no_machine")
+    with (
+        catalog_gateway(rest_catalog.uri, 3600, lambda: {ADLS_MACHINE_CREDENTIALS: "/a/token"}) as gateway,
+        open_catalog(parse(config(gateway, path[0]), [])[0]) as catalog,
+    ):
+        catalog.create_namespace_if_not_exists(path[0])
+        assert ADLS_MACHINE_CREDENTIALS not in catalog.create_table(path, SCHEMA).io.properties

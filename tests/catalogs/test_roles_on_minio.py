@@ -94,6 +94,34 @@ def test_a_run_with_a_role_that_has_exactly_the_documented_policy_works(
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("assumed_at_minio")
+def test_a_bucket_s_role_opens_it_and_the_catalog_s_keys_open_glue(
+    config: Mapping[str, Json], server: Minio, glue_uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", glue_uri)
+    watch, of_catalog = Watch.over(tmp_path), "planted-secret-of-the-catalog"
+    storage = {name: config[name] for name in ("bucket", "prefix", "region", "credentials")}
+    endpoint = {
+        **{name: config[name] for name in ("namespace", "upload_interval", "region")},
+        "advanced": {"spark": watch.spark_settings},
+        "credentials": {"auth_type": "AWSAccessKey", "awsAccessKeyId": "AKIAGLUE", "awsSecretAccessKey": of_catalog},
+        "storage": {"storage_type": "Amazon S3", "endpoint": server.s3.endpoint, **storage},
+    }
+    runtime = Runtime(watch.work, [replace(LEDGER, table="of_two_accounts")], endpoint, watch.environment)
+    runtime.apply()
+    with runtime.open() as session:
+        session.transaction({"id": 1})
+        running = watch.seen()
+        outcome = session.finish()
+    assert outcome.status == 0, outcome.log
+    assert exposed([*running, *watch.left()], [of_catalog]) == []
+    with server.s3.client() as client:
+        found = [each["Key"] for each in client.list_objects_v2(Bucket=config["bucket"])["Contents"]]
+    assert any(name.endswith(".parquet") for name in found)
+    assert all(name.startswith(f"{PREFIX}/") for name in found)
+
+
+@pytest.mark.spark
 def test_a_run_outlives_its_sessions_whose_tokens_nobody_sees(
     config: Mapping[str, Json],
     postgres: Postgres,

@@ -133,7 +133,7 @@ def test_everything_that_can_be_set_arrives() -> None:
             Secret("bearer"),
             "all",
             "https://idp/token",
-            Properties({"header.X-Key": "in a header"}),
+            properties=Properties({"header.X-Key": "in a header"}),
         ),
         upload_interval=timedelta(minutes=90),
         credentials=AwsCredentials("id", Secret("secret")),

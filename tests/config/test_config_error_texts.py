@@ -138,6 +138,43 @@ ENDPOINTS: Final[Mapping[str, Json]] = {
             "s3.request-timeout": "60s",
         }
     ),
+    "a bucket that nothing opens": stored_in({"storage_type": "Amazon S3", "bucket": "b", "region": "eu-west-1"}),
+    "a bucket whose role nobody can assume": stored_in(
+        {"storage_type": "Amazon S3", "bucket": "b", "region": "eu-west-1", "credentials": ROLE}
+    ),
+    "a bucket with half of temporary keys": stored_in(
+        {
+            "storage_type": "Amazon S3",
+            "bucket": "b",
+            "region": "eu-west-1",
+            "credentials": {**KEYS, "awsAccessKeyId": "ASIAPLANTED"},
+        }
+    ),
+    "a bucket without a region, twice": {**ON_S3, "storage": {"storage_type": "Amazon S3", "bucket": "b"}},
+    "a bucket of another storage for S3 Tables": {
+        "namespace": "shop",
+        "catalog": {"catalog_type": S3_TABLES, "table_bucket_arn": "arn:aws:s3tables:us-east-1:1:bucket/lake"},
+        "credentials": KEYS,
+        "storage": {"storage_type": "Amazon S3", "bucket": "b", "region": "eu-west-1"},
+    },
+    "a service account that is none": {"namespace": "shop", "catalog": {**REST_CATALOG, "service_account_json": "{}"}},
+    "a service account beside other ways to sign in": {
+        **ON_S3,
+        "catalog": {
+            **REST_CATALOG,
+            "credential": "planted",
+            "token": "planted",
+            "service_account_json": '{"client_email": "planted", "private_key": "planted", "token_uri": "planted"}',
+            "properties": {"rest.sigv4-enabled": "true"},
+        },
+    },
+    "tokens of Google beside another token": {
+        "namespace": "shop",
+        "catalog": {**REST_CATALOG, "token": "planted", "properties": {"rest.auth.type": "google"}},
+        "advanced": {"feature_flags": "use_machine_credentials"},
+    },
+    "tokens of Google for nobody": on_rest(**{"rest.auth.type": "google"}),
+    "a way to sign in that has settings": on_rest(**{"rest.auth.type": "oauth2"}),
     "a webhook without an address": {**ON_LOCAL, "notify": {"secret": WEBHOOK_SECRET}},
     "a webhook that is no address": {**ON_LOCAL, "notify": {"url": "hooks.example.com/planted"}},
     "a webhook with a line break at its end": {**ON_LOCAL, "notify": {"url": "https://hooks.example.com/planted\n"}},

@@ -32,6 +32,8 @@ NO_SECRETS: Final = {
     "/credentials",  # an object
     "/credentials/awsAccessKeyId",
     "/credentials/aws_access_key_id",
+    "/storage/credentials",  # an object
+    "/storage/credentials/awsAccessKeyId",
 }
 
 

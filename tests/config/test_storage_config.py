@@ -5,6 +5,7 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 
+from connector.config.credentials import AwsCredentials
 from connector.config.secret import Secret
 from connector.config.settings import parse
 from connector.config.storage import (
@@ -12,6 +13,7 @@ from connector.config.storage import (
     GoogleStorage,
     HdfsStorage,
     LocalFiles,
+    S3Storage,
     Storage,
 )
 from connector.host.errors import InvalidConfigError
@@ -21,6 +23,10 @@ Json: TypeAlias = Any
 REST: Final = {"catalog_type": "Iceberg REST Server", "uri": "https://host", "warehouse": "lake"}
 SQL: Final = {"catalog_type": "SQL", "uri": "postgresql://host/lake"}
 KEY: Final = '{"client_email": "a@b", "private_key": "planted", "token_uri": "https://host/token"}'
+S3: Final = {"storage_type": "Amazon S3", "bucket": "b", "region": "eu"}
+KEYS: Final = {
+    "credentials": {"auth_type": "AWSAccessKey", "awsAccessKeyId": "id", "awsSecretAccessKey": "planted"},
+}
 GOOGLE: Final = {"storage_type": "Google Cloud Storage", "bucket": "b"}
 AZURE: Final = {"storage_type": "Azure", "account": "lake", "container": "c-1"}
 APPLICATION: Final = {"tenant_id": "t", "client_id": "c", "client_secret": "planted"}
@@ -43,6 +49,19 @@ def storage(given: Json, **config: Json) -> Storage | None:
         ({**GOOGLE, "service_account_json": KEY}, MACHINE_CREDENTIALS, GoogleStorage("b", service_account=Secret(KEY))),
         (GOOGLE, {"catalog": REST}, GoogleStorage("b")),
         (
+            {**S3, "prefix": "/lake/", "endpoint": "http://host/"},
+            KEYS,
+            S3Storage("b", "eu", "lake", endpoint="http://host/"),
+        ),
+        ({**S3, **KEYS}, {}, S3Storage("b", "eu", credentials=AwsCredentials("id", Secret("planted")))),
+        (
+            {**S3, **KEYS},
+            {"catalog": {"catalog_type": "AWS Glue"}, "region": "us", **KEYS},
+            S3Storage("b", "eu", credentials=AwsCredentials("id", Secret("planted"))),
+        ),
+        (S3, {"catalog": REST}, S3Storage("b", "eu")),
+        (S3, MACHINE_CREDENTIALS, S3Storage("b", "eu")),
+        (
             {**AZURE, "account_key": "cGxhbnRlZA==", "prefix": "lake/", "endpoint": "http://host/"},
             {},
             AzureStorage("lake", "c-1", "lake", Secret("cGxhbnRlZA=="), endpoint="http://host"),
@@ -63,7 +82,7 @@ def test_a_storage_is_read_into_a_value(given: Json, config: Json, parsed: Stora
     assert not [secret for secret in ("planted", "cGxhbnRlZA==") if secret in repr(parsed)]
 
 
-OF_S3: Final = "is for data files in Amazon S3: remove it, or remove /storage"
+OF_S3: Final = "is used only without /storage: remove it, or remove /storage"
 
 
 @pytest.mark.parametrize(
@@ -82,7 +101,10 @@ OF_S3: Final = "is for data files in Amazon S3: remove it, or remove /storage"
         (
             {"storage_type": "Nowhere"},
             {},
-            ["/storage/storage_type: must be one of 'Google Cloud Storage', 'Azure', 'HDFS', 'Local Files'"],
+            [
+                "/storage/storage_type: must be one of 'Amazon S3', 'Google Cloud Storage', 'Azure', 'HDFS', "
+                "'Local Files'"
+            ],
         ),
         (
             {"storage_type": "HDFS", "uri": "/lake"},
@@ -99,7 +121,7 @@ OF_S3: Final = "is for data files in Amazon S3: remove it, or remove /storage"
             {},
             [
                 "/storage: needs a way to sign in: set account_key, sas_token, or client_secret with tenant_id and "
-                "client_id"
+                "client_id, or the feature flag use_machine_credentials"
             ],
         ),
         (

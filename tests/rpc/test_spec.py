@@ -88,7 +88,7 @@ def forms(*schemas: Json) -> Iterator[Json]:
 
 def test_a_choice_is_made_by_its_discriminator() -> None:
     choices = [schema for _, schema in PROPERTIES if "oneOf" in schema]
-    assert len(choices) == 3
+    assert len(choices) == 4
     for choice in choices:
         discriminator = choice["discriminator"]["propertyName"]
         for branch in choice["oneOf"]:
@@ -107,7 +107,10 @@ def test_a_choice_is_made_by_its_discriminator() -> None:
                 "/aws_secret_access_key",
                 "/catalog/credential",
                 "/catalog/password",
+                "/catalog/service_account_json",
                 "/catalog/token",
+                "/storage/credentials/awsSecretAccessKey",
+                "/storage/credentials/awsSessionToken",
                 "/storage/account_key",
                 "/catalog/properties/s3.proxy-uri",
                 "/storage/client_secret",
@@ -135,7 +138,7 @@ def test_a_choice_is_made_by_its_discriminator() -> None:
                 "/storage/endpoint",
             },
         ),
-        ("multiline", {"/catalog/token", "/storage/service_account_json"}),
+        ("multiline", {"/catalog/token", "/catalog/service_account_json", "/storage/service_account_json"}),
         ("x-iam-auth", {"/credentials"}),
         ("x-collection-name", {"/table"}),
         ("x-schema-name", {"/namespace"}),

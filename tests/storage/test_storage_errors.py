@@ -103,19 +103,19 @@ Change: TypeAlias = Callable[[Bucket], dict[str, Any]]
             },
             UserError,
             "does not accept the credentials (SIGNATURE_DOES_NOT_MATCH",
-            "Check /credentials.",
+            "Check /credentials, or /storage/credentials if they are set.",
         ),
         (
             lambda _: {"credentials": credentials(Keys("nobody", "planted"))},
             UserError,
             "does not accept the credentials (INVALID_ACCESS_KEY_ID",
-            "Check /credentials.",
+            "Check /credentials, or /storage/credentials if they are set.",
         ),
         (
             lambda bucket: {"credentials": credentials(bucket.server.root, token="planted")},
             UserError,
             "does not accept the credentials (UNKNOWN (HTTP status 400)",
-            "Check /credentials.",
+            "Check /credentials, or /storage/credentials if they are set.",
         ),
         (
             lambda bucket: {"credentials": credentials(bucket.reader)},

@@ -12,14 +12,14 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final, Protocol, TypeAlias
-from urllib.parse import parse_qs, parse_qsl, quote, urlsplit
+from urllib.parse import parse_qs, parse_qsl, quote, unquote, urlsplit
 
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
 from support.catalog_gateway import Json, Sent, refusal, serving
-from support.fault_proxy import GENUINE, Fault, Request
+from support.fault_proxy import GENUINE, Fault, FaultProxy, Request, fault_proxy
 from support.key_vendor import EXPIRES_AT_MS
 from support.s3_server import Keys, S3Server
 from support.server_process import free_address
@@ -141,6 +141,26 @@ def in_table_buckets(request: Request) -> Fault:
     lists = request.method == "GET" and not url.path.strip("/").partition("/")[2]
     deletes = "delete" in asked or (request.method == "DELETE" and "uploadId" not in asked)
     return Fault(0, HTTPStatus.METHOD_NOT_ALLOWED) if lists or deletes else GENUINE
+
+
+@contextmanager
+def hidden_objects(s3: S3Server) -> Iterator[FaultProxy]:
+    """S3 as it answers those who may not list the whole bucket: an object that is not there is forbidden, not missing.
+
+    Amazon documents this for GetObject and HeadObject. Neither versitygw nor MinIO do it for users who have keys.
+    """
+    with s3.client() as client, fault_proxy(s3.endpoint) as running:
+
+        def hide(request: Request) -> Fault:
+            bucket, _, key = unquote(urlsplit(request.path).path).strip("/").partition("/")
+            if request.method not in ("GET", "HEAD") or not key:
+                return GENUINE
+            listed = client.list_objects_v2(Bucket=bucket, Prefix=key, MaxKeys=1)
+            is_there = [found["Key"] for found in listed.get("Contents", ())] == [key]
+            return GENUINE if is_there else Fault(0, HTTPStatus.FORBIDDEN)
+
+        running.choose = hide
+        yield running
 
 
 class Vendor(Protocol):

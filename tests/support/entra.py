@@ -1,4 +1,5 @@
-"""Microsoft's sign-in, as Azure's blob storage knows it: a token server over TLS that lets one application in."""
+"""Microsoft's sign-in, as Azure's blob storage knows it: a token server over TLS that lets one application in, with its
+secret or with a token of the cluster that runs it (workload identity)."""
 
 import json
 import secrets
@@ -21,6 +22,7 @@ Json: TypeAlias = Any
 POLL_SECONDS: Final = 0.01
 LIFETIME: Final = 3600  # seconds, of a token
 SCOPE: Final = "https://storage.azure.com/.default"
+ASSERTION: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
 
 @dataclass
@@ -31,6 +33,7 @@ class Entra:
     tenant: str = field(default_factory=lambda: str(uuid4()))
     client: str = field(default_factory=lambda: str(uuid4()))
     secret: str = field(default_factory=lambda: f"planted-{secrets.token_hex(16)}", repr=False)
+    cluster_token: str = field(default_factory=lambda: f"planted-{secrets.token_hex(16)}", repr=False)
     issued: list[str] = field(default_factory=list, repr=False)
 
     def answer(self, path: str, form: Mapping[str, str]) -> tuple[HTTPStatus, Json]:
@@ -40,7 +43,9 @@ class Entra:
             return _refused("invalid_scope", "AADSTS70011: The provided value for the scope is not valid.")
         if form.get("client_id") != self.client:
             return _refused("unauthorized_client", "AADSTS700016: Application was not found in the directory.")
-        if form.get("client_secret") != self.secret:
+        if form.get("client_assertion_type") == ASSERTION and form.get("client_assertion") != self.cluster_token:
+            return _refused("invalid_client", "AADSTS70021: No matching federated identity record found.")
+        if form.get("client_assertion_type") != ASSERTION and form.get("client_secret") != self.secret:
             return _refused("invalid_client", "AADSTS7000215: Invalid client secret provided.")
         self.issued.append(self._token())
         return HTTPStatus.OK, {"token_type": "Bearer", "expires_in": LIFETIME, "access_token": self.issued[-1]}

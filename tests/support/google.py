@@ -28,6 +28,18 @@ def new_key() -> rsa.RSAPrivateKey:
     return rsa.generate_private_key(65537, 2048)
 
 
+def service_account(key: rsa.RSAPrivateKey, token_uri: str) -> str:
+    """A key as Google's console writes it."""
+    return json.dumps(
+        {
+            "type": "service_account",
+            "client_email": "flow@lake.iam.gserviceaccount.com",
+            "private_key": key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode(),
+            "token_uri": token_uri,
+        }
+    )
+
+
 @dataclass(frozen=True)
 class GoogleStore:
     """A running store: every request needs a token."""
@@ -39,16 +51,9 @@ class GoogleStore:
     def service_account(
         self, *methods: str, lifetime: int = 3600, token_server: str = "", key: rsa.RSAPrivateKey | None = None
     ) -> str:
-        """A key as Google's console writes it: its tokens live this long, and allow these methods."""
-        pem = (key or self.key).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
-        return json.dumps(
-            {
-                "type": "service_account",
-                "client_email": "flow@lake.iam.gserviceaccount.com",
-                "private_key": pem,
-                "token_uri": f"{token_server or self.token_server}/{'+'.join(methods or ANYTHING)}/{lifetime}",
-            }
-        )
+        """A key whose tokens live this long, and allow these methods."""
+        server = token_server or self.token_server
+        return service_account(key or self.key, f"{server}/{'+'.join(methods or ANYTHING)}/{lifetime}")
 
     def new_bucket(self) -> str:
         name = f"bucket-{secrets.token_hex(4)}"

@@ -24,7 +24,7 @@ _ID = pa.schema([pa.field("id", pa.int64(), nullable=False, metadata={"PARQUET:f
 def write_file(table: Table, name: str, *ids: int) -> str:
     """A data file of a table with the one column `id`; its location."""
     location = f"{table.location()}/data/{name}"
-    with table.io.new_output(location).create() as stream:
+    with table.io.new_output(location).create(overwrite=True) as stream:
         pq.write_table(pa.table({"id": list(ids)}, schema=_ID), stream)
     return location
 

@@ -26,22 +26,22 @@ from connector.host.errors import Entry, ErrorTable, RetryableError, UserError, 
 from connector.iceberg.catalogs.registered_tables import RegisteredTables
 from connector.iceberg.metadata.commit_base import CommitBase
 from connector.storage import storage_errors
-from connector.storage.aws_credentials import FreshAwsCredentials, read_file_credentials
+from connector.storage.aws_credentials import FreshAwsCredentials
 from connector.storage.aws_errors import NEW_SESSION, has_code, is_transient, read_answer
 from connector.storage.aws_sessions import CLIENT_CONFIG, open_session
-from connector.storage.file_access import file_properties
+from connector.storage.file_access import FileCredentials, file_properties
 from connector.storage.file_io import open_file_io
 
 
 class _GlueCatalog(RegisteredTables, GlueCatalog):
     """PyIceberg's catalog, with credentials that are valid now, and with errors of the store translated.
 
-    Glue keeps only the address of a table's metadata; the client reads and writes it.
+    Glue keeps only the address of a table's metadata; the client reads and writes it, with the store's credentials.
     """
 
     _base = CommitBase()
 
-    def __init__(self, credentials: FreshAwsCredentials, client: Any, properties: Mapping[str, str]) -> None:
+    def __init__(self, credentials: FileCredentials, client: Any, properties: Mapping[str, str]) -> None:
         super().__init__("glue", client=client, **properties)
         self._credentials = credentials
 
@@ -75,7 +75,7 @@ class _GlueCatalog(RegisteredTables, GlueCatalog):
 
     def _load_file_io(self, *_: Any, **__: Any) -> FileIO:
         # The table's properties must not decide how its files are reached.
-        return open_file_io(file_properties(self.properties, read_file_credentials(self._credentials)))
+        return open_file_io(file_properties(self.properties, self._credentials()))
 
 
 def _metadata_of(identifier: str | Identifier) -> str:
@@ -85,11 +85,12 @@ def _metadata_of(identifier: str | Identifier) -> str:
 def open_glue(
     catalog: catalog_config.GlueCatalog,
     region: str,
-    credentials: FreshAwsCredentials,
+    aws: FreshAwsCredentials,
     file_properties: Mapping[str, str],
+    credentials: FileCredentials,
 ) -> GlueCatalog:
-    """Open the catalog. This sends no request."""
-    client = open_session(credentials, region).client("glue", config=CLIENT_CONFIG)
+    """Open the catalog. This sends no request. `aws` signs requests to Glue, and `credentials` open files."""
+    client = open_session(aws, region).client("glue", config=CLIENT_CONFIG)
     # Made here: if several threads needed the exception classes first, each of them would make other ones.
     _ = client.exceptions
     if catalog.glue_id:

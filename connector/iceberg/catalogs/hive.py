@@ -158,7 +158,7 @@ class _HiveCatalog(RegisteredTables, HiveCatalog, FixedColumns):
     @staticmethod
     def _write_metadata(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
         with storage_errors.translate_errors(metadata_path):
-            HiveCatalog._write_metadata(metadata, io, metadata_path)
+            RegisteredTables._write_metadata(metadata, io, metadata_path)
 
     def _load_file_io(self, *_: Any, **__: Any) -> FileIO:
         # The table's properties must not decide how its files are reached.

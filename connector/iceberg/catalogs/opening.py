@@ -70,7 +70,7 @@ def open_catalog(config: EndpointConfig) -> Catalog:
                 from connector.iceberg.catalogs.glue import open_glue
 
                 assert aws, "the config's check demands them"
-                return open_glue(catalog, config.region, aws, addresses)
+                return open_glue(catalog, config.region, aws, addresses, credentials)
 
 
 def translate_errors(config: EndpointConfig) -> AbstractContextManager[None]:
@@ -83,10 +83,7 @@ def translate_errors(config: EndpointConfig) -> AbstractContextManager[None]:
         case RestCatalog() as catalog:
             from connector.iceberg.catalogs import rest_errors
 
-            is_plain = not is_signed(catalog.properties)
-            return rest_errors.translate_errors(
-                catalog.uri, rest_errors.REST_WORDS if is_plain else rest_errors.SIGNED_WORDS
-            )
+            return rest_errors.translate_errors(catalog.uri, rest_errors.choose_words(catalog))
         case S3TablesCatalog() as catalog:
             from connector.iceberg.catalogs import rest_errors
 

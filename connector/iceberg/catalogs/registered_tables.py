@@ -1,25 +1,32 @@
-"""Creates tables of format version 3 in catalogs whose client writes the metadata of tables.
+"""Catalogs whose client writes the metadata of tables: they write it in one request, also in format version 3.
 
-PyIceberg writes metadata of older versions only. So the connector writes the first metadata file, and registers it as a
+PyIceberg asks the store first whether the file exists. Its name is new, so it does not. S3 answers this question with
+403 to users who may not list the whole bucket.
+
+PyIceberg creates tables of older versions only. So the connector writes the first metadata file, and registers it as a
 new table. Later commits replace the metadata as in tables of version 2.
 """
 
 from typing import Any, Final
 
 from pyiceberg.catalog import MetastoreCatalog
+from pyiceberg.io import FileIO
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.serializers import ToOutputFile
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.locations import load_location_provider
-from pyiceberg.table.metadata import new_table_metadata
+from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.typedef import EMPTY_DICT, Identifier
+
+from connector.storage.file_io import WrittenFile
 
 _VERSION_3: Final = "3"
 
 
 class RegisteredTables(MetastoreCatalog):
-    """A catalog that can register metadata files."""
+    """A catalog that can register metadata files, and that writes them without asking whether they exist."""
 
     def create_table(
         self,
@@ -46,3 +53,7 @@ class RegisteredTables(MetastoreCatalog):
         file = load_location_provider(location, metadata.properties).new_table_metadata_file_location()
         self._write_metadata(metadata, self._load_file_io(location=file), file)
         return self.register_table(identifier, file)
+
+    @staticmethod
+    def _write_metadata(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
+        ToOutputFile.table_metadata(metadata, WrittenFile(io, metadata_path))

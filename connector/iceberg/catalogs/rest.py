@@ -13,11 +13,12 @@ from requests import Response, Session, codes
 
 from connector.config import catalog as catalog_config
 from connector.host.redaction import hide_obtained
+from connector.host.refresh import Refreshed
 from connector.iceberg.catalog_messages import read_address
 from connector.iceberg.catalogs.rest_errors import RedirectError
-from connector.iceberg.catalogs.sign_in import DEFAULT_SCOPE, OAuth2Client, SignIn, StaticHeader
+from connector.iceberg.catalogs.sign_in import DEFAULT_SCOPE, OAuth2Client, RefreshedToken, SignIn, StaticHeader
 from connector.iceberg.catalogs.time_limits import TIME_LIMITS, TimeLimits, limit_time
-from connector.storage.file_access import FileCredentials, add_expiry, file_properties
+from connector.storage.file_access import ADLS_MACHINE_CREDENTIALS, FileCredentials, add_expiry, file_properties
 from connector.storage.file_io import hide_credentials, open_file_io
 
 SIGN_INS: Final = frozenset({"token", "credential"})  # which a server may send, for requests about a table
@@ -48,6 +49,7 @@ class RestTables(RestCatalog):
         _hide(self.properties)
         # The removal of orphan files needs all snapshots: the server must not leave any out.
         self.properties.pop(SNAPSHOT_LOADING_MODE, None)
+        self.properties.pop(ADLS_MACHINE_CREDENTIALS, None)
 
     def _refresh_token(self) -> None:
         self._sign_in.renew()
@@ -56,6 +58,7 @@ class RestTables(RestCatalog):
         location = str(table_response.metadata_location)
         vended = self._resolve_storage_credentials(table_response.storage_credentials, location)
         vended = {**table_response.config, **vended}
+        vended.pop(ADLS_MACHINE_CREDENTIALS, None)  # only the config allows these
         _hide(vended)
         properties = file_properties(self._credentials(), self.properties, add_expiry(vended))
         io = open_file_io(properties)
@@ -106,6 +109,10 @@ def open_rest(
 
 
 def _sign_in(catalog: catalog_config.RestCatalog, limits: TimeLimits) -> SignIn:
+    if catalog.has_google_sign_in:
+        from connector.storage.google_credentials import REST_CATALOG, open_google_tokens  # imports Google's library
+
+        return RefreshedToken(open_google_tokens(REST_CATALOG, catalog.service_account))
     if not catalog.credential:
         return StaticHeader(catalog.token)
     properties = catalog.properties
@@ -113,4 +120,5 @@ def _sign_in(catalog: catalog_config.RestCatalog, limits: TimeLimits) -> SignIn:
     uri = catalog.oauth2_server_uri or properties.get("oauth2-server-uri") or own_address
     parameters = {"scope": catalog.scope or DEFAULT_SCOPE}
     parameters |= {name: properties[name] for name in ("audience", "resource") if name in properties}
-    return OAuth2Client(limit_time(Session(), limits), uri, catalog.credential, parameters)
+    client = OAuth2Client(limit_time(Session(), limits), uri, catalog.credential, parameters)
+    return RefreshedToken(Refreshed("the token of the REST catalog", client.fetch))

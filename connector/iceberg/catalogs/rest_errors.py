@@ -33,6 +33,8 @@ from requests.exceptions import (
     TooManyRedirects,
 )
 
+from connector.config.catalog import RestCatalog
+from connector.config.catalog_properties import is_signed
 from connector.host.errors import Entry, ErrorTable, Matcher, RetryableError, UserError, is_a, translate
 from connector.host.redaction import redact_and_cut
 from connector.iceberg.catalog_messages import read_address, read_message
@@ -57,6 +59,11 @@ REST_WORDS: Final[Mapping[str, str]] = {
     "outage": "If this repeats, see the catalog's own log: for example, its database may be down, or the server may "
     "not be allowed to use /bucket.",
 }
+GOOGLE_WORDS: Final[Mapping[str, str]] = {
+    **REST_WORDS,
+    "sign_in": "/catalog/service_account_json",
+    "principal": "the service account",
+}
 SIGNED_WORDS: Final[Mapping[str, str]] = {
     **REST_WORDS,
     "sign_in": "/credentials",
@@ -72,6 +79,13 @@ S3_TABLES_WORDS: Final[Mapping[str, str]] = {
     "principal": "the credentials in /credentials",
     "outage": "If this repeats, see the state of AWS services in this region.",
 }
+
+
+def choose_words(catalog: RestCatalog) -> Mapping[str, str]:
+    """Return the words for the way in which requests to this catalog are signed in."""
+    if is_signed(catalog.properties):
+        return SIGNED_WORDS
+    return GOOGLE_WORDS if catalog.has_google_sign_in else REST_WORDS
 
 
 def translate_errors(uri: str, words: Mapping[str, str] = REST_WORDS) -> AbstractContextManager[None]:

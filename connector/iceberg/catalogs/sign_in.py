@@ -1,4 +1,5 @@
-"""Authorizes requests to a REST catalog: with a token, or as an OAuth2 client whose tokens are refreshed.
+"""Authorizes requests to a REST catalog: with a token of the config, or with tokens that are refreshed, such as those
+of an OAuth2 client.
 
 PyIceberg's `AuthManager` cannot do this. It gives only a header, so it cannot sign a request with SigV4
 (`signed_rest`). PyIceberg makes it from the config, by the name of a class, so it cannot share our credentials. So
@@ -105,12 +106,11 @@ class _Refused(msgspec.Struct):
     error_description: str = ""
 
 
-class OAuth2Client(AuthBase):
-    """Exchanges a client's credential for tokens: a new one before the old one expires, or after it is refused."""
+class RefreshedToken(AuthBase):
+    """Sends a token that is refreshed before it expires, or after it is refused."""
 
-    def __init__(self, session: Session, uri: str, credential: Secret, parameters: Mapping[str, str]) -> None:
-        self._session, self._uri, self._credential, self._parameters = session, uri, credential, parameters
-        self._token = Refreshed("the token of the REST catalog", self._fetch)
+    def __init__(self, token: Refreshed[Secret]) -> None:
+        self._token = token
 
     def __call__(self, request: PreparedRequest) -> PreparedRequest:
         request.headers["Authorization"] = f"Bearer {self._token.current().value.reveal()}"
@@ -120,7 +120,15 @@ class OAuth2Client(AuthBase):
         """Get a new token for the next request: the server has refused this one."""
         self._token.discard()
 
-    def _fetch(self) -> Lease[Secret]:
+
+class OAuth2Client:
+    """Exchanges a client's credential for tokens."""
+
+    def __init__(self, session: Session, uri: str, credential: Secret, parameters: Mapping[str, str]) -> None:
+        self._session, self._uri, self._credential, self._parameters = session, uri, credential, parameters
+
+    def fetch(self) -> Lease[Secret]:
+        """Return a new token. Raises a RESTError if there is none."""
         client_id, secret = split_credential(self._credential)
         form = {"grant_type": "client_credentials", "client_id": client_id, "client_secret": secret, **self._parameters}
         asked_at = time.time()

@@ -12,11 +12,13 @@ Where another engine has dropped or retyped a column, late files are refused. Th
 values that no reader understands.
 """
 
+import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 import msgspec
+from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import DecimalType, DoubleType, FloatType, IcebergType, IntegerType, LongType, NestedField
@@ -28,6 +30,7 @@ from connector.host.errors import LostColumnError, UserError
 from connector.host.signals import map_in_threads
 from connector.iceberg.metadata.live_files import keep_sort_order
 from connector.iceberg.metadata.references import file_name
+from connector.iceberg.metadata.stored_files import files_under
 from connector.iceberg.metadata.table_updates import name_table_in_errors
 from connector.model.state import DataFile, FileList, StagedCommit
 from connector.storage import storage_errors
@@ -81,13 +84,26 @@ def find_missing_files(table: Table, staged: Sequence[StagedCommit]) -> list[Mis
 
 
 def _find_missing(table: Table, named: Sequence[_Named]) -> list[MissingFile]:
-    def is_missing(one: _Named) -> bool:
-        _, location = one
-        with storage_errors.translate_errors(location):
-            return not table.io.new_input(location).exists()
+    locations = [location for _, location in named]
+    answers = map_in_threads(lambda location: _is_missing(table.io, location), locations, CHECKS_AT_ONCE, "check")
+    gone = dict(zip(locations, answers, strict=True))
+    # Users who may not ask for a single file that does not exist may list its directory.
+    listed: set[str] = set()
+    for directory in {posixpath.dirname(location) for location in locations if gone[location] is None}:
+        with storage_errors.translate_errors(directory):
+            listed.update(files_under(table.io, directory))
+    return [MissingFile(*one) for one in named if gone[one[1]] or (gone[one[1]] is None and one[1] not in listed)]
 
-    gone = map_in_threads(is_missing, named, CHECKS_AT_ONCE, "check")
-    return [MissingFile(*one) for one, is_gone in zip(named, gone, strict=True) if is_gone]
+
+def _is_missing(io: FileIO, location: str) -> bool | None:
+    """Whether a file does not exist. None if the store does not let the user know."""
+    with storage_errors.translate_errors(location):
+        try:
+            return not io.new_input(location).exists()
+        except OSError as error:
+            if storage_errors.is_forbidden(error):
+                return None
+            raise
 
 
 def _explain_missing(table: Table, staged: Sequence[StagedCommit], missing: Sequence[MissingFile]) -> UserError:
