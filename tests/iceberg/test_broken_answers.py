@@ -1,6 +1,7 @@
 """Answers of REST catalogs and token servers that cannot be read, and addresses and headers that cannot be used: what a
 user reads, and whether a restart may help."""
 
+import gc
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,9 +21,16 @@ from support.server_process import free_address
 from support.snapshots import check_text
 
 SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "catalog_errors.json"
-# `requests` leaves the last of too many answers to the garbage collector.
-UNCLOSED: Final = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 CONFIG: Final = json.dumps({"defaults": {}, "overrides": {}})
+
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+@pytest.fixture(autouse=True)
+def collected() -> Iterator[None]:
+    """`requests` leaves the last of too many answers to the garbage collector. Other tests must not be warned of it."""
+    yield
+    gc.collect()
 
 
 class Broken(NamedTuple):
@@ -53,7 +61,6 @@ def explained(uri: str, kind: type[ConnectorError], name: str, placeholders: Map
     check_text(SNAPSHOTS, f"REST: {name}", str(error.value), placeholders)
 
 
-@UNCLOSED
 @pytest.mark.parametrize("name", BROKEN)
 def test_an_answer_that_cannot_be_read_is_explained(name: str) -> None:
     broken = BROKEN[name]
@@ -64,7 +71,6 @@ def test_an_answer_that_cannot_be_read_is_explained(name: str) -> None:
         open_rest(RestCatalog(server.uri, "wh"), {})
 
 
-@UNCLOSED
 @pytest.mark.parametrize("name", BROKEN)
 def test_an_answer_of_a_token_server_that_cannot_be_read_is_explained(name: str) -> None:
     broken = BROKEN[name]

@@ -10,9 +10,10 @@ from typing import Any
 import duckdb
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.update import SetPropertiesUpdate
-from pyiceberg.types import LongType, StringType
+from pyiceberg.types import LongType, NestedField, StringType
 
 from connector.config.terms import parse_sort_by
 from connector.evolution.arrangement_terms import ArrangementTerms
@@ -44,7 +45,7 @@ from support.foreign_deletes import delete_position
 from support.readers import polars_table
 from support.snapshots import check_text
 from support.staged_files import stage
-from support.tables import alterer, foreign_table, local_catalog, upgrade_to_version_3
+from support.tables import ID_ONLY, alterer, foreign_table, local_catalog, upgrade_to_version_3
 
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "compaction_errors.json"
 PATH = TableIdentifier("shop", "orders")
@@ -323,7 +324,7 @@ def test_conversions_leave_the_ids_alone(catalog: Catalog, duckdb_reader: duckdb
     before = row_ids(catalog.load_table(PATH), duckdb_reader)
     assert before.keys() == {1, *range(3, 11)}
     as_text = replace(ID, type=StringType(), former="id")
-    assert [type(change) for change in fit(catalog, as_text)] == [ConvertColumn]
+    assert [type(change) for change in fit(catalog, as_text, properties=EAGER)] == [ConvertColumn]
     assert row_ids(catalog.load_table(PATH), duckdb_reader) == {str(number): row for number, row in before.items()}
     fit(catalog, replace(ID, former="id"))
     assert row_ids(catalog.load_table(PATH), duckdb_reader) == before
@@ -352,10 +353,10 @@ def test_rows_that_were_compacted_before_an_upgrade_keep_the_numbers_of_their_la
 @pytest.mark.parametrize(("name", "kept_aside"), [("note", False), ("_row_id", True)])
 def test_a_column_whose_conversion_would_change_row_ids_is_kept(catalog: Catalog, name: str, kept_aside: bool) -> None:
     """Columns with the names of those for row lineage would be mixed up with them."""
-    columns = [NewColumn(name, name, type_, False, "", False, former=name) for type_ in (LongType(), StringType())]
-    fit(catalog, ID, columns[0], format_version=3)
+    foreign_table(catalog, PATH, Schema(*ID_ONLY.fields, NestedField(2, name, LongType())), MERGE_3)
+    upgrade_to_version_3(catalog, PATH)
     land(catalog, 1)
-    changes = fit(catalog, ID, columns[1])
+    changes = fit(catalog, ID, NewColumn(name, name, StringType(), False, "", False, former=name))
     assert any(isinstance(change, SetAsideColumn) for change in changes) is kept_aside
     table = find(catalog, PATH).table
     assert table

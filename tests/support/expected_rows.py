@@ -127,7 +127,8 @@ def _long(text: str) -> str:
 
 
 def _double(text: str) -> str:
-    return repr(float(text.strip('"')))
+    number = text.strip('"')
+    return repr(0.0 if number == "-0" else float(number))  # an integer has one zero
 
 
 def scale_of(type_: str) -> int:
