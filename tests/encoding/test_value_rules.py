@@ -137,7 +137,7 @@ def test_nan_lands_as_nan() -> None:
 
 
 @pytest.mark.parametrize("beside", ["7.5", '"7.5"', '"NaN"'])
-@pytest.mark.parametrize(("zero", "expected"), [("-0", "0.0"), ('"-0"', "0.0"), ("-0.0", "-0.0"), ("-0e1", "-0.0")])
+@pytest.mark.parametrize(("zero", "expected"), [("-0", "0.0"), ('"-0"', "-0.0"), ("-0.0", "-0.0"), ("-0e1", "-0.0")])
 def test_a_zero_has_the_sign_that_it_has_alone_whatever_stands_beside_it(beside: str, zero: str, expected: str) -> None:
     """An integer has one zero."""
     values = column(decode(binding(DoubleType()), [json_line(zero), json_line(beside), json_line(zero)]))

@@ -127,8 +127,7 @@ def _long(text: str) -> str:
 
 
 def _double(text: str) -> str:
-    number = text.strip('"')
-    return repr(0.0 if number == "-0" else float(number))  # an integer has one zero
+    return repr(float(text.strip('"')))
 
 
 def scale_of(type_: str) -> int:

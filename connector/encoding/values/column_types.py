@@ -127,7 +127,8 @@ def _doubles(texts: Texts) -> tuple[pa.Array, Positions]:
     if invalid:
         raise InvalidCellsError(np.array(invalid), _DOUBLES.reason)
     # An integer has one zero. msgspec, which decodes the usual cells, reads the integer -0 as 0.0; Arrow reads -0.0.
-    return pc.if_else(pc.equal(texts.array, "-0"), 0.0, array), NO_ROWS
+    is_integer_zero = pc.and_(pc.equal(texts.array, "-0"), ~texts.is_string)
+    return pc.if_else(is_integer_zero, 0.0, array), NO_ROWS
 
 
 def _double(text: str) -> float:
