@@ -21,14 +21,14 @@ from support.server_process import free_address
 from support.snapshots import check_text
 
 SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "catalog_errors.json"
+# `requests` leaves the last of too many answers to the garbage collector.
+UNCLOSED: Final = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 CONFIG: Final = json.dumps({"defaults": {}, "overrides": {}})
-
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 @pytest.fixture(autouse=True)
 def collected() -> Iterator[None]:
-    """`requests` leaves the last of too many answers to the garbage collector. Other tests must not be warned of it."""
+    """What a test has left to the garbage collector must not be told as a warning of another test."""
     yield
     gc.collect()
 
@@ -61,6 +61,7 @@ def explained(uri: str, kind: type[ConnectorError], name: str, placeholders: Map
     check_text(SNAPSHOTS, f"REST: {name}", str(error.value), placeholders)
 
 
+@UNCLOSED
 @pytest.mark.parametrize("name", BROKEN)
 def test_an_answer_that_cannot_be_read_is_explained(name: str) -> None:
     broken = BROKEN[name]
@@ -71,6 +72,7 @@ def test_an_answer_that_cannot_be_read_is_explained(name: str) -> None:
         open_rest(RestCatalog(server.uri, "wh"), {})
 
 
+@UNCLOSED
 @pytest.mark.parametrize("name", BROKEN)
 def test_an_answer_of_a_token_server_that_cannot_be_read_is_explained(name: str) -> None:
     broken = BROKEN[name]
