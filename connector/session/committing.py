@@ -17,6 +17,7 @@ from connector.iceberg.maintenance.background import Maintenance, run_maintenanc
 from connector.iceberg.maintenance.background_compaction import run_compaction
 from connector.iceberg.maintenance.compact_table import TableCompactor
 from connector.iceberg.metadata.listed_files import ManifestReader
+from connector.iceberg.metadata.written_snapshots import WrittenSnapshots
 from connector.model.state import StagedCommit
 from connector.session.backlog import Limit
 from connector.session.commit_facts import report_recovered
@@ -24,7 +25,6 @@ from connector.session.committer import Committer
 from connector.session.recovery import Recovered, recover
 from connector.spark.engine import Engine
 from connector.spark.jobs.compaction_job import compact_in
-from connector.storage.file_io import WrittenSnapshots
 
 if TYPE_CHECKING:
     from connector.notifications.notifier import Load, Notifier

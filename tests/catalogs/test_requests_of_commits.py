@@ -13,9 +13,9 @@ from connector.config.settings import parse
 from connector.iceberg.catalogs.opening import open_catalog
 from connector.iceberg.commits import commit
 from connector.iceberg.commits.snapshot import SnapshotWriter
+from connector.iceberg.metadata.written_snapshots import WrittenSnapshots
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
-from connector.storage.file_io import WrittenSnapshots
 from protocol.flow import WHOLE_RANGE
 from support.endpoint_configs import on_s3, rest
 from support.fault_proxy import FaultProxy, Request, fault_proxy

@@ -13,11 +13,11 @@ from pyiceberg.catalog import Catalog
 from connector.iceberg.commits import commit
 from connector.iceberg.commits.outcomes import Committed, Failed, Outcome
 from connector.iceberg.commits.snapshot import SnapshotWriter
+from connector.iceberg.metadata import written_snapshots
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
+from connector.iceberg.metadata.written_snapshots import KEPT_BYTES, WrittenSnapshots
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
-from connector.storage import file_io
-from connector.storage.file_io import WrittenSnapshots
 from protocol.flow import WHOLE_RANGE
 from support.staged_files import stage
 from support.tables import foreign_table, ids_of, local_catalog, upgrade_to_version_3
@@ -161,7 +161,7 @@ def test_a_commit_that_others_have_rolled_back_does_not_come_back(catalog: Catal
 
 
 def test_a_long_list_is_read_again(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_io, "KEPT_BYTES", 100)
+    monkeypatch.setattr(written_snapshots, "KEPT_BYTES", 100)
     session = Session(catalog)
     session.land(1)
     lose(catalog, manifests=False)
@@ -174,4 +174,4 @@ def test_a_session_keeps_a_limited_number_of_bytes_of_a_table(catalog: Catalog) 
         session.land(number)
     [kept] = session.written._newest.values()
     assert len(kept) == 2, "the manifest list and the manifest of one snapshot"
-    assert sum(map(len, kept.values())) <= file_io.KEPT_BYTES
+    assert sum(map(len, kept.values())) <= KEPT_BYTES

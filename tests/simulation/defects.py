@@ -18,13 +18,13 @@ from connector.iceberg.maintenance import remove_task_orphans
 from connector.iceberg.metadata import references
 from connector.iceberg.metadata.manifests import ManifestMerger
 from connector.iceberg.metadata.table_updates import find_generation
+from connector.iceberg.metadata.written_snapshots import RememberingFileIO
 from connector.model.rejected_rows import SUFFIX
 from connector.model.state import ReportedCommits, StagedCommit, StagedTransaction, WriterId
 from connector.rpc import apply
 from connector.session import recovery, transactions
 from connector.session.backlog import Backlog
 from connector.session.committer import Committer
-from connector.storage.file_io import RememberingFileIO
 from simulation.actors import Actor
 from simulation.catalog import SimulatedCatalog
 

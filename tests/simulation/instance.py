@@ -19,6 +19,7 @@ from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphan
 from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.metadata.references import SessionEndedError
 from connector.iceberg.metadata.stored_files import delete_all
+from connector.iceberg.metadata.written_snapshots import WrittenSnapshots
 from connector.iceberg.table_view import SessionViews, TableViews
 from connector.model.binding import Policy, UpdateMode
 from connector.model.invalid_values import OnInvalid
@@ -28,7 +29,6 @@ from connector.session import open_tables, recovery, transactions
 from connector.session.backlog import Limit
 from connector.session.committer import Committer
 from connector.spark.jobs.write_job import WriteJob
-from connector.storage.file_io import WrittenSnapshots
 from protocol.request import Open, StartCommit
 from simulation.actors import Actor
 from simulation.catalog import SimulatedCatalog

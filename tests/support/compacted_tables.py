@@ -13,8 +13,8 @@ from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.maintenance.compact_table import TableCompactor
 from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.metadata.listed_files import ManifestReader
+from connector.iceberg.metadata.written_snapshots import WrittenSnapshots
 from connector.model.table_identifier import TableIdentifier
-from connector.storage.file_io import WrittenSnapshots
 from support.altered_tables import ID
 from support.compacting import EAGER, compact, compact_here
 from support.updated_rows import BY_PART, DOCUMENT, PART, stage_updates, values_of

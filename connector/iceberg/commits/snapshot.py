@@ -29,8 +29,9 @@ from connector.iceberg.metadata.manifests import (
 )
 from connector.iceberg.metadata.partitions import PartitionReader
 from connector.iceberg.metadata.table_updates import find_generation, find_next_row_id
+from connector.iceberg.metadata.written_snapshots import WrittenSnapshots
 from connector.model.state import DataFile, PublishedTimes, StagedCommit, WriterId, find_published
-from connector.storage.file_io import WrittenFile, WrittenSnapshots, files_of
+from connector.storage.file_io import WrittenFile, files_of
 
 if TYPE_CHECKING:
     from connector.iceberg.commits.row_deletes import DeletedRows

@@ -32,9 +32,9 @@ from connector.iceberg.maintenance.compaction_thresholds import CompactionThresh
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
 from connector.iceberg.metadata.references import SessionEndedError
 from connector.iceberg.metadata.table_arrangement import find_arrangement
+from connector.iceberg.metadata.written_snapshots import WrittenSnapshots
 from connector.model.properties import Properties
 from connector.model.table_identifier import TableIdentifier
-from connector.storage.file_io import WrittenSnapshots
 from connector.storage.storage_errors import translate_errors
 
 COMMIT_SIZE: Final = 4 << 30  # bytes of sources of one commit

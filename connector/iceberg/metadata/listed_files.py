@@ -26,7 +26,7 @@ from connector.iceberg.metadata.manifests import manifests_of
 from connector.iceberg.metadata.partitions import Partition
 from connector.iceberg.metadata.row_lineage import ManifestKey, find_manifest_key, first_row_id_of
 from connector.iceberg.metadata.vector_entries import find_vector
-from connector.storage.file_io import WrittenSnapshots
+from connector.iceberg.metadata.written_snapshots import WrittenSnapshots
 
 _READS_AT_ONCE: Final = 8
 

@@ -39,8 +39,9 @@ from connector.iceberg.metadata.avro_files import (
 from connector.iceberg.metadata.partitions import find_source_schema
 from connector.iceberg.metadata.row_lineage import NEWEST_VERSION, ManifestKey, find_manifest_key
 from connector.iceberg.metadata.vector_entries import find_id
+from connector.iceberg.metadata.written_snapshots import KEPT_BYTES
 from connector.model.state import ColumnStatistics, DataFile
-from connector.storage.file_io import KEPT_BYTES, WrittenFile
+from connector.storage.file_io import WrittenFile
 
 log = logging.getLogger(__name__)
 
