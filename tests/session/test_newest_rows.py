@@ -17,7 +17,9 @@ from pyiceberg.types import LongType
 
 from connector.host.refresh import Lease
 from connector.iceberg.commits.commit import commit_all_or_raise
+from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.metadata.listed_files import ManifestReader
+from connector.iceberg.metadata.manifests import manifests_of
 from connector.iceberg.table_view import TableViews
 from connector.model.binding import Binding, Column
 from connector.model.properties import Properties
@@ -126,3 +128,39 @@ def test_rows_of_transactions_in_one_snapshot_keep_their_order(catalog: Catalog,
     compact(catalog, PATH)
     assert data_files(catalog) == 1
     assert load(catalog, tmp_path, 1) == "f"
+
+
+@pytest.mark.parametrize("is_sorted", [False, True], ids=["in the order of the sources", "sorted"])
+def test_a_compaction_of_some_transactions_of_a_snapshot_keeps_the_order_of_all(
+    catalog: Catalog, tmp_path: Path, is_sorted: bool
+) -> None:
+    if is_sorted:
+        with catalog.load_table(PATH).update_sort_order() as order:
+            order.asc("doc", IdentityTransform())
+    land_together(catalog, [row(1, "z"), row(2, "a")], [row(1, "m")], [row(3, "b")])
+    land(catalog, {}, removed=[2])
+    result = compact(catalog, PATH)
+    assert (result.files_before, result.files_after, data_files(catalog)) == (1, 1, 3)
+    assert load(catalog, tmp_path, 1) == "m"
+    for number in range(4, 9):
+        land(catalog, {number: "a"})
+    compact(catalog, PATH)
+    assert data_files(catalog) == 1
+    assert load(catalog, tmp_path, 1) == "m"
+
+
+def test_a_conflict_gives_new_sequence_numbers_to_transactions_of_one_snapshot(catalog: Catalog) -> None:
+    """Otherwise deletes that the other commit has brought would apply to the new rows, or an older row would win."""
+    run = [staged(catalog, row(1, "a"), writer=OTHER)]
+    run.append(staged(catalog, row(1, "b"), after=run[0], writer=OTHER))
+    written = SnapshotWriter()
+    table = catalog.load_table(PATH)
+    written.append(table, run)
+    land(catalog, {7: "x"})
+    table = catalog.load_table(PATH)
+    snapshot = written.append(table, run)
+    last = table.metadata.last_sequence_number
+    assert snapshot.sequence_number == last + 2
+    manifests = manifests_of(table.io, snapshot)
+    entries = [entry for manifest in manifests for entry in manifest.fetch_manifest_entry(table.io)]
+    assert sorted(entry.sequence_number for entry in entries) == [last, last + 1, last + 2]

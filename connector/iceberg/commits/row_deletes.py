@@ -136,7 +136,8 @@ def _find_newer(
 def _is_of_other_keys(file: ListedFile, writer: WriterId) -> bool:
     """Whether a shard of the same task has added the file, for a key range that does not overlap the writer's.
 
-    Rewritten files have rows of all shards. They keep the sequence number of the rows in them, which is lower.
+    Rewritten files have rows of all shards. They keep the sequence number of the rows in them, which is lower. So is
+    that of a file whose snapshot has later transactions, too: it is searched for nothing.
     """
     origin = FileOrigin.of(file_name(file.path))
     return (

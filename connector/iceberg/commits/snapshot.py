@@ -86,14 +86,14 @@ class SnapshotWriter:
             existing = [each for each in existing if lists_files(each)]
             existing = self._merger.merge(table, prefix, existing, added)
             totals = _with_totals(Operation.APPEND, summary, table)
-            return self._snapshot(table, prefix, [*added, *existing], totals)
+            return self._snapshot(table, prefix, [*added, *existing], totals, transactions=len(staged))
         changes = self._delete_files.write(table, prefix, rows)
         added += write_delete_manifests(table, prefix, self.factory, changes.added)
         existing, shortened = remove_files(table, prefix, self.factory, existing, changes.removed)
         existing = self._merger.merge(table, prefix, existing, added)
         operation = Operation.OVERWRITE if changes.added or changes.removed else Operation.APPEND
         totals = _with_totals(operation, summary | changes.summarize(sum(commit.size for commit in staged)), table)
-        return self._snapshot(table, prefix, [*added, *shortened, *existing], totals)
+        return self._snapshot(table, prefix, [*added, *shortened, *existing], totals, transactions=len(staged))
 
     def replace_rows(
         self,
@@ -115,9 +115,8 @@ class SnapshotWriter:
             summary |= changes.summarize(sum(commit.size for commit in staged))
         totals = _with_totals(Operation.OVERWRITE, summary, task_table).additional_properties
         counted = Summary(Operation.OVERWRITE, **totals, **removed.summary)
-        return self._snapshot(
-            table, prefix, [*added, *removed.manifests], counted, task_table.metadata.current_schema_id
-        )
+        manifests, schema_id = [*added, *removed.manifests], task_table.metadata.current_schema_id
+        return self._snapshot(table, prefix, manifests, counted, schema_id, transactions=len(staged))
 
     def clear(self, table: Table, writer: WriterId, removed: RemovedFiles, summary: Mapping[str, str]) -> Snapshot:
         """Write a snapshot without rows. `removed` are the files of the current snapshot."""
@@ -148,12 +147,14 @@ class SnapshotWriter:
         manifests: Sequence[ManifestFile],
         summary: Summary,
         schema_id: int | None = None,
+        *,
+        transactions: int = 1,
     ) -> Snapshot:
         metadata = table.metadata
         assert not isinstance(metadata, TableMetadataV1), "only newer versions are bound"
         first_row_id = find_next_row_id(table)
         parent = metadata.current_snapshot()
-        sequence_number = metadata.last_sequence_number + 1
+        sequence_number = metadata.last_sequence_number + transactions
         location = metadata_location(table, f"snap-{self._id}-{prefix}-{uuid.uuid4()}.avro")
         written = WrittenFile(table.io, location)
         with ManifestListWriter(
@@ -186,13 +187,16 @@ class SnapshotWriter:
     ) -> tuple[list[ManifestFile], dict[str, str]]:
         """Return manifests of the staged files, and a summary of the commit."""
         # The prefix is part of the key: a manifest that is still to be committed must not be named by a passed value.
-        # So is the schema: once a column has been converted, the commit has other files.
-        key = (prefix, *(f"{commit.next} {commit.schema_id}" for commit in staged))
+        # So are the schema, since a commit has other files once a column has been converted, and the sequence numbers.
+        numbers = _number(table, staged)
+        key = (prefix, *(f"{commit.next} {commit.schema_id} {numbers.get(commit.next)}" for commit in staged))
         if key not in self._manifests:
             # A commit may have no files: its transaction only deletes rows.
             files = [(commit, file) for commit in staged for file in files_of(table.io, commit.files)]
             by_spec = groupby(sorted(files, key=lambda each: each[0].spec_id), key=lambda each: each[0].spec_id)
-            written = [self._write_manifest(table, prefix, spec_id, list(of_spec)) for spec_id, of_spec in by_spec]
+            written = [
+                self._write_manifest(table, prefix, spec_id, list(of_spec), numbers) for spec_id, of_spec in by_spec
+            ]
             self._manifests[key] = written, find_published(files)
         manifests, published = self._manifests[key]
         # Otherwise a later attempt would commit the files under an old sequence number. Then deletes of other engines
@@ -203,7 +207,12 @@ class SnapshotWriter:
         }
 
     def _write_manifest(
-        self, table: Table, prefix: str, spec_id: int, files: Sequence[tuple[StagedCommit, DataFile]]
+        self,
+        table: Table,
+        prefix: str,
+        spec_id: int,
+        files: Sequence[tuple[StagedCommit, DataFile]],
+        numbers: Mapping[str, int],
     ) -> ManifestFile:
         spec = table.specs().get(spec_id)
         is_plain = spec is not None and not spec.fields and not any(file.partition for _, file in files)
@@ -213,11 +222,24 @@ class SnapshotWriter:
                 file,
                 spec_id,
                 partitions.read(file).record if partitions else Record(),
+                numbers.get(commit.next),
                 sort_order_id=commit.sort_order_id,
             )
             for commit, file in files
         )
         return self.factory.of_added(table, prefix, spec_id, entries, files[-1][0].schema_id)
+
+
+def _number(table: Table, staged: Sequence[StagedCommit]) -> dict[str, int]:
+    """Return a sequence number for each of several transactions that become one snapshot, by the fence value of each.
+
+    The number of its last change says which row of a key is the newest. The last of these is the snapshot's, which the
+    files of a single transaction inherit.
+    """
+    if len(staged) == 1:
+        return {}
+    first = table.metadata.last_sequence_number + 1
+    return {commit.next: number for number, commit in enumerate(staged, first)}
 
 
 def file_prefix(table: Table, writer: WriterId) -> str:
