@@ -121,12 +121,27 @@ class Evolution:
         former = match_columns(self.table.schema, renamed.changes)
         existing = {**{c.name: former[c.former] for c in wanted if c.former in former}, **existing}
         taken = {fold_case(name) for name in (*(c.name for c in schema.fields), *(c.name for c in wanted))}
+        refusals = {
+            **{column.field: _refuse_exchange(column) for column in wanted if column.former in renamed.circle},
+            **{column.field: self.limits.refuse_move(column) for column in self._list_moved(wanted, existing)},
+        }
         return {
-            column.field: Fit(existing[column.name], refusal=_refuse_exchange(column))
-            if column.former in renamed.circle
+            column.field: Fit(existing[column.name], refusal=refusals[column.field])
+            if column.field in refusals
             else self._fit(column, existing.get(column.name), renamed.changes.get(column.former), taken)
             for column in wanted
         }
+
+    def _list_moved(self, wanted: Sequence[NewColumn], existing: Mapping[str, NestedField]) -> Iterator[NewColumn]:
+        """Yield the keys and documents that are to leave their column for another one of the table."""
+        former = match_columns(self.table.schema, (column.former for column in wanted))
+        # A column that was renamed before a crash has left its name to another field, perhaps.
+        names = {fold_case(column.name) for column in wanted}
+        for column in wanted:
+            if column.is_indispensable and column.former in former and fold_case(column.former) not in names:
+                now = existing.get(column.name)
+                if now is not None and now.field_id != former[column.former].field_id:
+                    yield column
 
     def fit_unwritten_columns(self, fits: Collection[Fit]) -> Iterator[Fit]:
         """Make required columns optional if no field is written to them any more."""

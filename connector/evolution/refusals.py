@@ -95,6 +95,21 @@ class Limits:
                 return self._refuse_type_change(change, wanted, column)
         return ""
 
+    def refuse_move(self, wanted: NewColumn) -> str:
+        """Say why a key or a root document may not get another column that the table has already."""
+        return (
+            f"Field {wanted.field!r} has the column {wanted.former!r}, and is to have {wanted.name!r}, which has values "
+            "of its own. But a key or a root document must be in the same column for all rows: keep its column, or "
+            f"{self._rewrite}."
+        )
+
+    @property
+    def _rewrite(self) -> str:
+        """What makes all rows new."""
+        if self.table.is_of(self.materialization):
+            return "increment the binding's backfill, which replaces the table's rows"
+        return "choose another table name for the binding"
+
     def refuse_null(self, column: NestedField, why_and_remedy: str) -> str:
         """Say why a required column may not become optional; "" if it may."""
         if column.field_id in self.table.schema.identifier_field_ids and not self.sets_identifier_fields:
@@ -124,10 +139,7 @@ class Limits:
         obstacle, remedies = self._find_obstacle(change, wanted, column)
         if obstacle is None:
             return ""
-        if self.table.is_of(self.materialization):
-            remedies.append("increment the binding's backfill, which replaces the table's rows")
-        else:
-            remedies.append("choose another table name for the binding")
+        remedies.append(self._rewrite)
         if not wanted.is_indispensable:
             remedies.append("deselect the field")
         if column.field_type == StringType():

@@ -305,6 +305,9 @@ NOT_APPLIED = {
     "columns that exchange their names": published(
         renaming(qty="note", note="qty"), table(column(2, "qty"), column(3, "note", StringType())), LAST_SELECTED
     ),
+    "a key that is to have the column of another field": published(
+        selecting(ORDERS, field_config={"id": {"column": "qty"}}), table(column(2, "qty")), LAST_SELECTED
+    ),
     "a column whose field may be null": published(
         in_mode("strict", selecting(collection(ID, projection("qty", "integer", "null")), "qty")),
         table(column(2, "qty", required=True)),

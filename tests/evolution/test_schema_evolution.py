@@ -292,6 +292,15 @@ def test_columns_do_not_exchange_their_names() -> None:
     assert len(str(error.value).splitlines()) == 3
 
 
+@pytest.mark.parametrize("field", ["id", "flow_document"])
+def test_a_key_or_a_document_does_not_move_to_a_column_with_values_of_its_own(field: str) -> None:
+    columns = (column(1, field, StringType()), column(2, "note", StringType()))
+    moved = NewColumn(field, "note", StringType(), False, "", is_indispensable=True, former=field)
+    assert f"Field '{field}' has the column '{field}', and is to have 'note'" in refusal(columns, moved)
+    # It has been renamed, and now another field has its former name.
+    assert planned(columns, moved, wanted(field, StringType(), field="other", former="")) == []
+
+
 def test_names_that_differ_in_case_only_are_the_same_name() -> None:
     assert renamed(("qty",), qty="QTY") == []
 
