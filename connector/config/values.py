@@ -111,14 +111,15 @@ def parse_upload_interval(text: str) -> timedelta:
     import isodate
 
     demand = "must be a duration of hours, minutes and seconds, such as PT5M or PT1H30M, and at most PT4H"
-    # isodate parses a bare PT as zero. Days and longer are above the limit.
-    if text == "PT" or not text.startswith("PT"):
+    # isodate also parses a bare T, and a sign in front.
+    if text.endswith("T") or not text.startswith("P"):
         raise ValueError(demand)
     try:
-        interval: timedelta = isodate.parse_duration(text)
+        interval = isodate.parse_duration(text)
     except (ValueError, OverflowError) as error:
         raise ValueError(demand) from error
-    if interval > MAX_UPLOAD_INTERVAL:
+    # Months and years have no length in hours.
+    if not isinstance(interval, timedelta) or interval > MAX_UPLOAD_INTERVAL:
         raise ValueError(demand)
     return interval
 

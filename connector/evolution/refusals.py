@@ -98,9 +98,9 @@ class Limits:
     def refuse_move(self, wanted: NewColumn) -> str:
         """Say why a key or a root document may not get another column that the table has already."""
         return (
-            f"Field {wanted.field!r} has the column {wanted.former!r}, and is to have {wanted.name!r}, which has values "
-            "of its own. But a key or a root document must be in the same column for all rows: keep its column, or "
-            f"{self._rewrite}."
+            f"Field {wanted.field!r} has the column {wanted.former!r}, and is to have {wanted.name!r}, which has "
+            "values of its own. But a key or a root document must be in the same column for all rows: keep its "
+            f"column, or {self._rewrite}."
         )
 
     @property

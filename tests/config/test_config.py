@@ -608,6 +608,7 @@ def keywords(schema: Json) -> Iterator[str]:
         ("PT0S", timedelta()),
         ("PT0.5H", timedelta(minutes=30)),
         ("PT1H2M3S", timedelta(hours=1, minutes=2, seconds=3)),
+        ("P0DT0H5M0.000000S", timedelta(minutes=5)),
         ("", timedelta(minutes=5)),
     ],
 )
@@ -616,7 +617,11 @@ def test_an_upload_interval_is_an_iso_8601_time(text: str, interval: timedelta) 
 
 
 @pytest.mark.parametrize(
-    "text", ["PT", "P", "5m", "PT5", "P1D", "P1DT1H", "-PT5M", "PT-5M", "PT4H1S", "PT99999999999999H", "pt5m", "PTM"]
+    "text",
+    [
+        *("PT", "P", "5m", "PT5", "P1D", "P1DT1H", "-PT5M", "PT-5M", "PT4H1S", "PT99999999999999H", "pt5m", "PTM"),
+        *("P0DT", "P1M", "P1Y", "P0000-00-00T00:05:00", "P9999999999D", "+PT5M"),
+    ],
 )
 def test_another_upload_interval_is_refused(text: str) -> None:
     (complaint,) = complaints({**LOCAL, "upload_interval": text})
