@@ -30,6 +30,15 @@ def _read_answer(text: str) -> str:
     return redact_and_cut(" ".join(answer.split()), QUOTED_CHARACTERS)
 
 
+def is_of_content(error: Exception) -> bool:
+    """Whether PyArrow says this of a file's content. A store's error quotes its answer, and a disk's has a number."""
+    return (
+        isinstance(error, OSError)
+        and error.errno is None
+        and not any(pattern.search(str(error)) for pattern in ANSWERS)
+    )
+
+
 def _says(*codes: str) -> Matcher:
     """Match PyArrow's errors by the codes in their texts, since they have no types."""
     return lambda error: _is_of_store(error) and any(code in str(error) for code in codes)

@@ -35,7 +35,7 @@ from pyiceberg.types import (
 
 from connector.encoding.live_rows import source_rows
 from connector.encoding.live_rows.position_deletes import write_position_deletes
-from connector.encoding.live_rows.source_rows import SourceFile, TargetColumn, read_live_rows
+from connector.encoding.live_rows.source_rows import OpenSource, SourceFile, TargetColumn, read_live_rows
 from connector.encoding.parquet.assembled_files import AssembledFile, ColumnChunk
 from connector.encoding.parquet.file_options import FileOptions
 from connector.encoding.parquet.statistics import upper_bound_of_text
@@ -373,11 +373,15 @@ def test_a_row_group_with_a_deleted_row_is_not_copied(tmp_path: Path) -> None:
     assert [row[0] for row in read(file.path)] == [0, 2, 3]
 
 
+def opened(path: Path) -> OpenSource:
+    return OpenSource(str(path), pq.ParquetFile(path), None)
+
+
 @pytest.mark.usefixtures("_usual_steps")
 def test_long_texts_that_repeat_are_read_a_few_at_a_time(tmp_path: Path) -> None:
     """In the file they take a few bits each."""
     pq.write_table(pa.table({"text": pa.repeat("x" * 1000, 30_000)}), tmp_path / "1")
-    batches = [rows.batch for rows in read_live_rows(pq.ParquetFile(tmp_path / "1"), np.empty(0, np.int64))]
+    batches = [rows.batch for rows in read_live_rows(opened(tmp_path / "1"), np.empty(0, np.int64))]
     assert sum(batch.num_rows for batch in batches) == 30_000
     assert max(batch.nbytes for batch in batches) < 10 << 20
 
@@ -388,7 +392,7 @@ def test_a_row_group_of_large_rows_is_read_a_few_at_a_time_beside_one_of_small_r
         for size, rows in ((1, 60_000), (1 << 20, 40)):
             writer.write_table(pa.table({"text": pa.repeat("x" * size, rows)}))
     deleted = np.array([0, 60_001])
-    found = [*read_live_rows(pq.ParquetFile(tmp_path / "1"), deleted)]
+    found = [*read_live_rows(opened(tmp_path / "1"), deleted)]
     assert max(rows.batch.nbytes for rows in found) < 5 << 20
     assert np.concatenate([rows.positions for rows in found]).tolist() == [*range(1, 60_001), *range(60_002, 60_040)]
 
@@ -397,7 +401,7 @@ def test_a_row_group_of_large_rows_is_read_a_few_at_a_time_beside_one_of_small_r
 def test_large_rows_among_small_ones_of_a_row_group_are_read_a_few_at_a_time(tmp_path: Path) -> None:
     texts = pa.chunked_array([pa.repeat("x", 100_000), pa.repeat("x" * 10_000, 4000)])
     pq.write_table(pa.table({"text": texts}), tmp_path / "1", use_dictionary=False)
-    found = [*read_live_rows(pq.ParquetFile(tmp_path / "1"), np.array([5]))]
+    found = [*read_live_rows(opened(tmp_path / "1"), np.array([5]))]
     assert pq.read_metadata(tmp_path / "1").num_row_groups == 1
     assert max(rows.batch.nbytes for rows in found) < 11 << 20
     assert len(found) < 16
@@ -569,7 +573,7 @@ from connector.encoding.parquet.assembled_files import AssembledFile, ColumnChun
 from connector.encoding.parquet.file_options import FileOptions
 from connector.encoding.rewriting.file_groups import Compaction, FileGroup
 from connector.encoding.rewriting.group_compaction import compact_group
-from connector.encoding.live_rows.source_rows import SourceFile, TargetColumn
+from connector.encoding.live_rows.source_rows import OpenSource, SourceFile, TargetColumn
 from connector.model.binding import Column, SortField
 from connector.model.properties import Properties
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -28,7 +29,7 @@ from connector.encoding.search import row_search, searched_keys
 from connector.encoding.search.row_search import SearchedFile, search
 from connector.encoding.search.searched_keys import Bounds, Keys
 from connector.encoding.values.column_types import arrow_type_of
-from connector.host.errors import RetryableError, UserError
+from connector.host.errors import RetryableError, UnreadableFileError, UserError
 from encoding.searched_tables import IO, SearchedTable
 from support.snapshots import check_text
 
@@ -182,8 +183,47 @@ def test_documents_are_read_only_from_row_groups_with_a_key(tmp_path: Path) -> N
     Path(path[7:]).write_bytes(content)
 
     assert [row[2] for row in table.find([whole(path)], ["[8]", "[101]"])] == [4]
-    with pytest.raises(RetryableError):
+    with pytest.raises(UnreadableFileError):
         table.find([whole(path)], ["[8]", "[100]"])
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_a_file_with_damaged_pages_is_searched_or_refused(tmp_path: Path, seed: int) -> None:
+    random = Random(seed)
+    keys = [f"[{number}]" for number in range(200)]
+    table = SearchedTable(tmp_path, [LongType()])
+    path = table.write(keys, row_group_size=50)
+    content = bytearray(Path(path[7:]).read_bytes())
+    pages = len(content) - 8 - pq.read_metadata(path[7:]).serialized_size
+    for _ in range(random.choice([1, 10])):
+        content[random.randrange(pages)] ^= random.randrange(1, 256)
+    Path(path[7:]).write_bytes(content)
+
+    with suppress(UserError, UnicodeDecodeError):  # the test decodes what is found; pages have no checksums
+        table.find([whole(path)], keys)
+
+
+@pytest.mark.parametrize("end", [0, 8, 300], ids="{} bytes".format)
+def test_a_truncated_file_is_refused(tmp_path: Path, end: int) -> None:
+    table = SearchedTable(tmp_path, [LongType()])
+    path = table.write(["[1]", "[2]"])
+    Path(path[7:]).write_bytes(Path(path[7:]).read_bytes()[:end])
+
+    with pytest.raises(UnreadableFileError, match=f"{path} is damaged, or of a form"):
+        table.find([whole(path)], ["[1]"])
+
+
+def test_a_file_with_a_damaged_page_is_refused(tmp_path: Path) -> None:
+    table = SearchedTable(tmp_path, [LongType()])
+    path = table.write([f"[{number}]" for number in range(100)], k0=pa.array(range(100)))
+    content = bytearray(Path(path[7:]).read_bytes())
+    begin = pq.read_metadata(path[7:]).row_group(0).column(1).data_page_offset
+    content[begin : begin + 4] = b"\xff" * 4
+    Path(path[7:]).write_bytes(content)
+
+    with pytest.raises(UnreadableFileError) as error:
+        table.find([whole(path)], ["[1]"])
+    check_text(SNAPSHOTS, "a damaged data file", str(error.value), {f"file://{tmp_path}": "…"})
 
 
 @pytest.mark.parametrize("text", [pa.large_string(), pa.string_view()], ids=str)

@@ -552,13 +552,23 @@ def test_a_group_that_fails_leaves_the_others(catalog: Catalog, caplog: pytest.L
     assert "4 data file(s) were not compacted: the storage does not answer" in caplog.text
 
 
+def damage_pages(content: bytes) -> bytes:
+    return content[:60] + bytes(40) + content[100:]
+
+
+def damage_footer(content: bytes) -> bytes:
+    return content[:-60] + bytes(40) + content[-20:]
+
+
+@pytest.mark.parametrize("damage", [lambda _: b"PAR1 nothing PAR1", lambda _: b"", damage_pages, damage_footer])
 def test_a_file_that_cannot_be_read_is_left_out_and_its_neighbours_are_compacted(
-    catalog: Catalog, caplog: pytest.LogCaptureFixture
+    catalog: Catalog, caplog: pytest.LogCaptureFixture, damage: Callable[[bytes], bytes]
 ) -> None:
     for number in range(4):
         land(catalog, {number: "a"})
     damaged = files(catalog)[1]
-    Path(damaged.removeprefix("file://")).write_bytes(b"PAR1 nothing PAR1")
+    file = Path(damaged.removeprefix("file://"))
+    file.write_bytes(damage(file.read_bytes()))
     compactor = TableCompactor(catalog, compact_here)
     result = compactor.compact(PATH)
     assert (result.commits, result.failed, result.files_before, result.debt) == (1, 1, 3, 0)

@@ -13,6 +13,7 @@ from pyiceberg.conversions import to_bytes
 from pyiceberg.io import FileIO
 from pyiceberg.types import LongType, StringType
 
+from connector.encoding.parquet.damaged_files import is_damage
 from connector.encoding.parquet.statistics import split_offsets
 from connector.encoding.values.column_types import FIELD_ID, NO_ID, column_id
 from connector.host.errors import UnreadableFileError
@@ -74,7 +75,9 @@ def read_position_deletes(io: FileIO, path: str) -> pa.Table:
     with translate_errors(path), io.new_input(path).open() as stream:
         try:
             rows = _read(stream, path)
-        except pa.ArrowInvalid as error:
+        except Exception as error:
+            if not is_damage(error):
+                raise
             raise _refuse(path, f"cannot be read ({redact_and_cut(str(error), _QUOTED_CHARACTERS)})") from error
     if rows["file_path"].null_count or rows["pos"].null_count:
         raise _refuse(path, "has a row without a path or a position")

@@ -15,6 +15,7 @@ from pyiceberg.types import FloatType, IcebergType, NestedField, PrimitiveType, 
 
 from connector.encoding.live_rows.deletion_vectors import FileId
 from connector.encoding.live_rows.position_deletes import Positions
+from connector.encoding.parquet.damaged_files import is_damage, read_batches
 from connector.encoding.values.column_types import FIELD_ID, arrow_type_of
 from connector.host.errors import UnreadableFileError
 from connector.host.redaction import redact_and_cut
@@ -116,7 +117,9 @@ def open_source(io: FileIO, source: SourceFile, columns: int) -> Iterator[OpenSo
         buffer = _READ_BUFFERS // max(columns, 1)
         try:
             file = pq.ParquetFile(stream, buffer_size=buffer, pre_buffer=False, coerce_int96_timestamp_unit="us")
-        except pa.ArrowInvalid as error:
+        except Exception as error:
+            if not is_damage(error):
+                raise
             raise UnreadableFileError(
                 source.path,
                 f"{source.path} is in the table's metadata as a data file, but is no Parquet file that can be read "
@@ -139,18 +142,22 @@ class LiveRows:
         return self.first + (np.arange(self.batch.num_rows) if self.kept is None else np.flatnonzero(self.kept))
 
 
-def read_live_rows(file: pq.ParquetFile, deleted: Positions) -> Iterator[LiveRows]:
+def read_live_rows(source: OpenSource, deleted: Positions) -> Iterator[LiveRows]:
     """Yield the rows that are not deleted, a few megabytes at a time."""
     first = 0
-    for group in range(file.num_row_groups):
-        yield from read_live_rows_of(file, group, first, deleted)
-        first += file.metadata.row_group(group).num_rows
+    for group in range(source.file.num_row_groups):
+        yield from read_live_rows_of(source, group, first, deleted)
+        first += source.file.metadata.row_group(group).num_rows
 
 
-def read_live_rows_of(file: pq.ParquetFile, group: int, first: int, deleted: Positions) -> Iterator[LiveRows]:
-    """Yield the rows of a row group that are not deleted. `first` is the position of its first row."""
-    at_once = _rows_at_once(file.metadata.row_group(group))
-    for batch in _join(file.iter_batches(batch_size=at_once, row_groups=[group], use_threads=False)):
+def read_live_rows_of(source: OpenSource, group: int, first: int, deleted: Positions) -> Iterator[LiveRows]:
+    """Yield the rows of a row group that are not deleted. `first` is the position of its first row.
+
+    Raises UnreadableFileError if the file is damaged.
+    """
+    at_once = _rows_at_once(source.file.metadata.row_group(group))
+    batches = source.file.iter_batches(batch_size=at_once, row_groups=[group], use_threads=False)
+    for batch in _join(read_batches(source.path, batches)):
         yield _filter(batch, first, deleted)
         first += batch.num_rows
 

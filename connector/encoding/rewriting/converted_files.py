@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 from pyiceberg.table.locations import load_location_provider
@@ -15,6 +14,7 @@ from pyiceberg.types import PrimitiveType
 from connector.encoding.live_rows.deleted_rows import find_deleted_rows
 from connector.encoding.live_rows.lineage_columns import fill_lineage, lineage_columns
 from connector.encoding.live_rows.source_rows import (
+    OpenSource,
     SourceFile,
     TargetColumn,
     arrow_field,
@@ -63,28 +63,27 @@ class Rewriting:
         and it stays. UnconvertibleError where a value has no equivalent.
         """
         with open_source(io, source, len(self.columns)) as opened:
-            file = opened.file
-            places = find_columns(file.schema_arrow, source.path)
+            places = find_columns(opened.file.schema_arrow, source.path)
             columns = [column for column in self.columns if column.source_id in places or _needs_default(column)]
             if not any(column.is_converted for column in columns):
                 return None
-            return self._write(io, file, source, columns, places)
+            return self._write(io, opened, source, columns, places)
 
     def _write(
         self,
         io: FileIO,
-        file: pq.ParquetFile,
+        opened: OpenSource,
         source: SourceFile,
         columns: Sequence[TargetColumn],
         places: dict[int, int],
     ) -> tuple[DataFile, ...]:
         primitive = columns_with_statistics(order_columns(columns))
         columns = [*order_columns(columns), *lineage_columns(source.lineage, places)]
-        fields = [_field(column, file.schema_arrow, places.get(column.source_id)) for column in columns]
+        fields = [_field(column, opened.file.schema_arrow, places.get(column.source_id)) for column in columns]
         options = FileOptions.of_table(self.properties)
         writer = DataFileWriter(io, self._new_location, primitive, pa.schema(fields), options)
         try:
-            for rows in read_live_rows(file, find_deleted_rows(io, source.path, source.position_deletes)):
+            for rows in read_live_rows(opened, find_deleted_rows(io, source.path, source.position_deletes)):
                 arrays = [
                     _array(rows.batch, places.get(column.source_id), column, field, source.path)
                     for column, field in zip(columns, fields, strict=True)

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 from connector.encoding.live_rows.source_rows import OpenSource, cast_values
 from connector.encoding.parquet.assembled_files import ColumnChunk
 from connector.encoding.parquet.assembled_writer import CopiedRowGroup
+from connector.encoding.parquet.damaged_files import explain_damage
 from connector.encoding.parquet.data_pages import CODECS, has_plain_pages
 from connector.encoding.parquet.file_options import FileOptions
 from connector.encoding.rewriting.group_schemas import GroupSchema
@@ -66,7 +67,8 @@ def _read_others(file: pq.ParquetFile, group: int, schema: GroupSchema, copied: 
         for place, in_source in enumerate(schema.places)
         if in_source is not None and place not in copied
     }
-    found = file.read_row_group(group, columns=[*others.values()], use_threads=False)
+    with explain_damage(schema.path):
+        found = file.read_row_group(group, columns=[*others.values()], use_threads=False)
     count = file.metadata.row_group(group).num_rows
     arrays = []
     for place, field in enumerate(schema.schema):

@@ -50,7 +50,7 @@ def _copy(io: FileIO, compaction: Compaction, source: SourceFile, writer: GroupW
                 numbered = fill_lineage(copied.rows, source.lineage, np.arange(first, first + count))
                 writer.copy(schema, replace(copied, rows=numbered))
             else:
-                for rows in read_live_rows_of(opened.file, group, first, deleted):
+                for rows in read_live_rows_of(opened, group, first, deleted):
                     if rows.batch.num_rows:
                         converted = schema.convert(rows.batch)
                         writer.write(schema, fill_lineage(converted, source.lineage, rows.positions))

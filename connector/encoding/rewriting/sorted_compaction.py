@@ -42,11 +42,10 @@ def write_sorted(io: FileIO, compaction: Compaction, group: FileGroup, writer: G
         for place, source in enumerate(group.sources):
             kept.append(0)
             with open_source(io, source, len(compaction.columns)) as opened:
-                file = opened.file
                 columns = (*compaction.columns, *lineage_columns(source.lineage))
-                schema = GroupSchema.of(columns, file.schema_arrow, source.path)
+                schema = GroupSchema.of(columns, opened.file.schema_arrow, source.path)
                 sorter.expect(schema)
-                for rows in read_live_rows(file, find_deleted_rows(io, source.path, source.position_deletes)):
+                for rows in read_live_rows(opened, find_deleted_rows(io, source.path, source.position_deletes)):
                     converted = fill_lineage(schema.convert(rows.batch), source.lineage, rows.positions)
                     sorter.add(converted, place, rows.positions)
                     kept[place] += rows.batch.num_rows

@@ -16,6 +16,7 @@ from pyiceberg.io import FileIO
 
 from connector.encoding.live_rows.lineage_columns import SEQUENCE_NUMBER
 from connector.encoding.live_rows.position_deletes import Positions
+from connector.encoding.parquet.damaged_files import explain_damage
 from connector.encoding.search.row_search import SearchedFile, column_of, read_footer
 from connector.encoding.search.rows_of_keys import Numbers, RowsOfKeys
 from connector.encoding.values.column_types import find_columns
@@ -52,7 +53,7 @@ def _read(io: FileIO, file: SearchedFile, positions: Numbers) -> npt.NDArray[np.
     place = find_columns(schema, file.path).get(SEQUENCE_NUMBER)
     if place is None:
         return inherited
-    with translate_errors(file.path), io.new_input(file.path).open() as stream:
+    with translate_errors(file.path), io.new_input(file.path).open() as stream, explain_damage(file.path):
         opened = pq.ParquetFile(stream, metadata=footer)
         own = _take(opened, str(schema.field(place).name), *np.unique(positions, return_inverse=True))
     return np.asarray(pc.coalesce(own, pa.array(inherited)).to_numpy())

@@ -20,6 +20,7 @@ from connector.encoding.live_rows.lineage_columns import NO_ROW_ID, ROW_ID
 from connector.encoding.live_rows.position_deletes import Positions
 from connector.encoding.live_rows.source_rows import RowLineage, cast_values
 from connector.encoding.parquet import data_pages
+from connector.encoding.parquet.damaged_files import explain_damage, read_batches
 from connector.encoding.search.document_keys import Key, MalformedDocumentError, document_key, find_malformed
 from connector.encoding.search.searched_keys import Bounds, Indices, Keys
 from connector.encoding.values.column_types import column_id, find_columns
@@ -89,8 +90,11 @@ def search(io: FileIO, file: SearchedFile, keys: Keys, *, with_documents: bool) 
     lock=Lock(),
 )
 def read_footer(io: FileIO, path: str) -> pq.FileMetaData:
-    """Return the footer of a Parquet file. A process remembers some of them."""
-    with translate_errors(path), io.new_input(path).open() as stream:
+    """Return the footer of a Parquet file. A process remembers some of them.
+
+    Raises UnreadableFileError if the file is damaged.
+    """
+    with translate_errors(path), explain_damage(path), io.new_input(path).open() as stream:
         return pq.read_metadata(stream)
 
 
@@ -148,7 +152,8 @@ class _Source:
         positions = np.concatenate([np.arange(*self._begins[group : group + 2]) for group in groups])
         found: list[_Candidates] = []
         names = self._columns(self._key_ids)
-        for batch in self._open(stream).iter_batches(_ROWS, groups, columns=names, use_threads=False):
+        batches = self._open(stream).iter_batches(_ROWS, groups, columns=names, use_threads=False)
+        for batch in read_batches(self._path, batches):
             rows, keys = self._keys.find(self._key_columns(batch))
             found.append(_Candidates(positions[rows], keys))
             positions = positions[batch.num_rows :]
@@ -191,7 +196,8 @@ class _Source:
         if ROW_ID not in self._names:
             return replace(found, row_ids=None if first is None else inherited)
         group = int(np.searchsorted(self._begins, found.positions[0], side="right")) - 1
-        table = self._open(stream).read_row_group(group, columns=self._columns([ROW_ID]), use_threads=False)
+        with explain_damage(self._path):
+            table = self._open(stream).read_row_group(group, columns=self._columns([ROW_ID]), use_threads=False)
         own = column_of(table, ROW_ID).take(pa.array(found.positions - self._begins[group]))
         return replace(found, row_ids=pc.coalesce(own, pa.array(inherited)).to_numpy())
 
@@ -234,7 +240,7 @@ class _Source:
         wanted: list[int] = indices.tolist()
         gathered: list[pa.Array] = []
         begin = end = decoded = 0
-        for batch in batches:
+        for batch in read_batches(self._path, batches):
             own, end = end, bisect_left(wanted, decoded + batch.num_rows, end)
             if own < end:
                 texts = column_of(batch, document_id).cast(pa.string())
