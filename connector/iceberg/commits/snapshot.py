@@ -238,6 +238,7 @@ def _number(table: Table, staged: Sequence[StagedCommit]) -> dict[str, int]:
     """
     if len(staged) == 1:
         return {}
+    assert not isinstance(table.metadata, TableMetadataV1), "only newer versions are bound"
     first = table.metadata.last_sequence_number + 1
     return {commit.next: number for number, commit in enumerate(staged, first)}
 
