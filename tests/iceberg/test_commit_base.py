@@ -1,5 +1,6 @@
 """A commit to a Local catalog replaces what its table was loaded with, or nothing."""
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -8,10 +9,14 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.table.metadata import TableMetadataV3
 from pyiceberg.table.update import SetPropertiesUpdate
+from pyiceberg.typedef import IcebergBaseModel
 
 from connector.iceberg.catalogs import sql
+from connector.iceberg.metadata import copied_metadata
 from connector.iceberg.metadata.commit_base import CommitBase
+from connector.iceberg.metadata.copied_metadata import share_parts
 from connector.model.table_identifier import TableIdentifier
 from support.tables import ID_ONLY, foreign_table, local_catalog
 
@@ -48,6 +53,35 @@ def test_what_a_commit_does_not_change_is_not_copied(catalog: Catalog, tmp_path:
     assert response.metadata.snapshots[0] is table.metadata.snapshots[0]
     assert "a" not in table.properties
     assert local_catalog(tmp_path).load_table(PATH).metadata == response.metadata.model_copy(deep=True)
+
+
+@pytest.mark.parametrize("version", ["2", "3"])
+def test_metadata_are_written_as_pyiceberg_writes_them(catalog: Catalog, version: str) -> None:
+    table = foreign_table(catalog, PATH)
+    for number in range(3):
+        append(table, number)
+    metadata = table.metadata.model_copy(update={"properties": {"a": '"snapshots":[]', "snapshots": "[]"}})
+    if version == "3":
+        fields = {**dict(metadata), "format_version": 3, "next_row_id": 0}
+        metadata = TableMetadataV3.model_construct(**fields)
+    expected = json.loads(IcebergBaseModel.model_dump_json(metadata))
+    for _ in range(2):  # from memory the second time
+        assert json.loads(share_parts(metadata).model_dump_json()) == expected
+    fewer = metadata.model_copy(update={"snapshots": metadata.snapshots[1:]})
+    expected["snapshots"] = expected["snapshots"][1:]
+    assert json.loads(share_parts(fewer).model_dump_json()) == expected
+
+
+def test_the_snapshots_in_memory_are_bounded(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = foreign_table(catalog, PATH)
+    for number in range(5):
+        append(table, number)
+    monkeypatch.setattr(copied_metadata, "_TEXTS", len(table.metadata.snapshots[0].model_dump_json()) * 3)
+    texts = copied_metadata._SnapshotTexts()
+    for snapshots in (table.metadata.snapshots, table.metadata.snapshots[:1], []):
+        assert json.loads(f"[{texts.join(snapshots)}]") == [json.loads(each.model_dump_json()) for each in snapshots]
+        assert 0 < len(texts._texts) <= 3
+        assert texts._size == sum(map(len, texts._texts.values()))
 
 
 def test_other_threads_read_tables_while_one_commits(catalog: Catalog) -> None:

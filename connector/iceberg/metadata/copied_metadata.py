@@ -1,17 +1,58 @@
-"""Metadata that PyIceberg can copy quickly and write, also in format version 3."""
+"""Metadata that PyIceberg can copy and write quickly, also in format version 3."""
 
-from collections.abc import Mapping
-from typing import Any, Self
+from collections.abc import Iterable, Mapping
+from threading import Lock
+from typing import Any, Final, Self
 
-from pyiceberg.table.metadata import TableMetadata, TableMetadataV2, TableMetadataV3
+from pyiceberg.table.metadata import TableMetadata, TableMetadataCommonFields, TableMetadataV2, TableMetadataV3
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import IcebergBaseModel
 
+_TEXTS: Final = 8 << 20  # bytes of JSON of snapshots that are kept, of all tables
+_NO_SNAPSHOTS: Final = '"snapshots":[]'  # no string in JSON has these quotes
 
-class _Sharing(IcebergBaseModel):
+
+class _SnapshotTexts:
+    """Snapshots as JSON. Every commit writes all snapshots of its table again, and a snapshot never changes."""
+
+    def __init__(self) -> None:
+        self._texts: dict[tuple[int, str], str] = {}  # by id and manifest list
+        self._size = 0
+        self._lock = Lock()  # commits to several tables run at the same time
+
+    def join(self, snapshots: Iterable[Snapshot]) -> str:
+        """Return the elements of a JSON array."""
+        with self._lock:
+            text = ",".join(self._texts.get(_key_of(each)) or self._add(each) for each in snapshots)
+            while self._size > _TEXTS:
+                self._size -= len(self._texts.pop(next(iter(self._texts))))
+        return text
+
+    def _add(self, snapshot: Snapshot) -> str:
+        text = snapshot.model_dump_json()
+        self._texts[_key_of(snapshot)] = text
+        self._size += len(text)
+        return text
+
+
+def _key_of(snapshot: Snapshot) -> tuple[int, str]:
+    return snapshot.snapshot_id, snapshot.manifest_list
+
+
+_texts: Final = _SnapshotTexts()
+
+
+class _Sharing(TableMetadataCommonFields):
     """Metadata whose copies share all parts that no update replaces. No code changes metadata in place.
 
     PyIceberg's commit makes a deep copy. With some hundred snapshots that takes as long as the rest of the commit.
     """
+
+    def model_dump_json(self, *args: Any, **options: Any) -> str:
+        """Return the metadata as a file has it. PyIceberg refuses to write metadata of version 3."""
+        others = self.model_copy(update={"snapshots": []})
+        text = IcebergBaseModel.model_dump_json(others, *args, **options)
+        return text.replace(_NO_SNAPSHOTS, f'"snapshots":[{_texts.join(self.snapshots)}]', 1)
 
     def model_copy(
         self,
@@ -27,9 +68,7 @@ class _SharingV2(_Sharing, TableMetadataV2):
 
 
 class _SharingV3(_Sharing, TableMetadataV3):
-    def model_dump_json(self, *args: Any, **options: Any) -> str:
-        """Return the metadata as a file has it. PyIceberg refuses to write metadata of version 3."""
-        return IcebergBaseModel.model_dump_json(self, *args, **options)
+    pass
 
 
 def share_parts(metadata: TableMetadata) -> TableMetadata:
