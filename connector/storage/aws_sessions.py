@@ -131,8 +131,9 @@ STS_ERRORS: Final[ErrorTable] = (
     Entry(
         is_a(ClientError),
         UserError,
-        "AWS does not let the connector assume the role {role}: {answer}. The credentials in {of}/credentials need the "
-        "permission sts:AssumeRole, and the role's trust policy must name their user and the external id.",
+        "AWS does not let the connector assume the role {role}: {answer}. The credentials in {of}/credentials must be "
+        "correct and have the permission sts:AssumeRole, and the role's trust policy must name their user and the "
+        "external id.",
     ),
     Entry(
         is_a(InvalidRegionError),
