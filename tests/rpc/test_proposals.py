@@ -108,6 +108,15 @@ def test_an_invalid_property_of_a_table_that_is_there_is_refused(tmp_path: Path,
     assert applied == validated.replace("bindings[0] (acme/orders):", "table shop.orders:")
 
 
+@pytest.mark.parametrize("name", [name for name in PROPERTIES if name not in ONLY_AT_CREATION])
+def test_an_invalid_property_of_a_table_that_is_backfilled_is_refused(tmp_path: Path, name: str) -> None:
+    old, new = binding(ORDERS), binding(ORDERS, backfill=1, properties={name: PROPERTIES[name]})
+    Applying(tmp_path, old).go_on()
+    [validated] = validate_refuses(tmp_path, new, last=old)
+    [applied] = apply_refuses(tmp_path, new, last=old)
+    assert applied == validated.replace("bindings[0] (acme/orders):", "table shop.orders:")
+
+
 @pytest.mark.parametrize("name", ONLY_AT_CREATION)
 def test_an_invalid_property_that_is_not_set_again_does_not_matter_to_a_table_that_is_there(
     tmp_path: Path, name: str
