@@ -289,6 +289,17 @@ def with_deleted_rows(warehouse: Path) -> None:
     delete_equal(table(column(2, "qty", required=True), rows=[{"id": 1, "qty": 2}])(warehouse), 2, "qty")
 
 
+def with_a_renamed_key(warehouse: Path) -> None:
+    made = table(column(2, "flow_document", StringType()), rows=[{"id": 1, "flow_document": "{}"}])(warehouse)
+    with made.update_schema() as update:
+        update.rename_column("id", "number")
+
+
+UPDATING = msgspec.structs.replace(
+    selecting(ORDERS, document="flow_document"),
+    resource_config={"table": "orders", "delta_updates": False},
+    delta_updates=False,
+)
 LAST_SELECTED = selecting(ORDERS, "note", "qty")
 CAST_QTY = {"qty": {"castToString": True}}
 NOT_APPLIED = {
@@ -308,6 +319,7 @@ NOT_APPLIED = {
     "a key that is to have the column of another field": published(
         selecting(ORDERS, field_config={"id": {"column": "qty"}}), table(column(2, "qty")), LAST_SELECTED
     ),
+    "a key whose column another program has renamed": published(UPDATING, with_a_renamed_key, UPDATING),
     "a column whose field may be null": published(
         in_mode("strict", selecting(collection(ID, projection("qty", "integer", "null")), "qty")),
         table(column(2, "qty", required=True)),

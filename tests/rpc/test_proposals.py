@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+import pyarrow as pa
 import pytest
 
 from connector.host.errors import UserError
@@ -171,6 +172,18 @@ def test_a_table_name_without_room_for_that_of_rejected_rows_is_refused(tmp_path
 def test_two_bindings_of_one_table_are_refused(tmp_path: Path) -> None:
     bindings = configured(binding(ORDERS), on_invalid="quarantine"), binding(ORDERS, table="orders__rejected")
     assert validate_refuses(tmp_path, *bindings) == apply_refuses(tmp_path, *bindings)
+
+
+def test_a_key_whose_column_another_program_has_renamed_is_refused(tmp_path: Path) -> None:
+    Applying(tmp_path, standard()).go_on()
+    table = local_catalog(tmp_path).load_table(PATH)
+    table.append(pa.Table.from_pylist([{"id": 1, "flow_document": "{}"}], table.schema().as_arrow()))
+    with table.update_schema() as update:
+        update.rename_column("id", "number")
+    [validated] = validate_refuses(tmp_path, standard(), last=standard())
+    [applied] = apply_refuses(tmp_path, standard(), last=standard())
+    refusal = applied.removeprefix("table shop.orders: ")
+    assert validated == f"bindings[0] (acme/orders): location /id must be materialized: {refusal}"
 
 
 def test_a_name_that_iceberg_reserves_is_refused(tmp_path: Path) -> None:
