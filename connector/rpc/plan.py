@@ -69,7 +69,8 @@ def plan_tables(
     staged = read_state(message.materialization.name, message.state)
     found = find_all([target.path for _, target in requested])
     planned: list[Plan] = []
-    wrong = [*find_shared_tables(proposals)]
+    paths = (target.path for _, target in requested)
+    wrong = [*find_shared_tables(proposals, dict(zip(paths, found, strict=True)))]
     for (proposal, target), looked_up in zip(requested, found, strict=True):
         try:
             planned.append(_plan(proposal, target, looked_up, staged))

@@ -97,6 +97,11 @@ def with_properties(properties: dict[str, str]) -> Callable[[Path], object]:
     return make
 
 
+def under_two_names(warehouse: Path) -> None:
+    catalog = local_catalog(warehouse)
+    catalog.register_table(("shop", "returns"), table()(warehouse).metadata_location)
+
+
 # Validate
 
 
@@ -125,11 +130,13 @@ NULLABLE_KEY = projection("id", "integer", "null")
 RETURNS = msgspec.structs.replace(
     proposing(table="ORDERS"), collection=msgspec.structs.replace(ORDERS, name="acme/returns")
 )
+RETURNED = msgspec.structs.replace(RETURNS, resource_config={"table": "returns"})
 QUARANTINED = proposing(on_invalid="quarantine")
 STRICT = proposing(schema_evolution="strict")
 
 NOT_VALIDATED = {
     "two bindings of one table": proposed(proposing(), RETURNS),
+    "two names of one table": proposed(proposing(), RETURNED, on=under_two_names),
     "a binding of another one's rejected rows": proposed(QUARANTINED, proposing(table="orders__rejected")),
     "somebody else's table of rejected rows": proposed(QUARANTINED, on=table(path=REJECTED, owner=None)),
     "a name that is too long for rejected rows": proposed(proposing(table="t" * 250, on_invalid="quarantine")),

@@ -174,6 +174,20 @@ def test_two_bindings_of_one_table_are_refused(tmp_path: Path) -> None:
     assert validate_refuses(tmp_path, *bindings) == apply_refuses(tmp_path, *bindings)
 
 
+def test_two_names_of_one_table_are_refused(tmp_path: Path) -> None:
+    """Some catalogs find a table by its name in upper case and in lower case."""
+    catalog = local_catalog(tmp_path)
+    Applying(tmp_path, binding(ORDERS)).go_on()
+    catalog.register_table(("shop", "returns"), catalog.load_table(PATH).metadata_location)
+    bindings = binding(ORDERS), binding(ORDERS, table="returns")
+    [validated] = validate_refuses(tmp_path, *bindings)
+    assert apply_refuses(tmp_path, *bindings) == [validated]
+    assert validated == (
+        "bindings[0] (acme/orders) and bindings[1] (acme/orders) have the same table: the catalog has it under the "
+        "names shop.orders and shop.returns. Give one of them another table name or namespace."
+    )
+
+
 def test_a_key_whose_column_another_program_has_renamed_is_refused(tmp_path: Path) -> None:
     Applying(tmp_path, standard()).go_on()
     table = local_catalog(tmp_path).load_table(PATH)
