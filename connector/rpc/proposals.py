@@ -16,6 +16,7 @@ from connector.evolution.property_changes import find_changed, refuse_properties
 from connector.evolution.table_change import ExistingTable, Found
 from connector.host.errors import UserError
 from connector.iceberg.maintenance.compaction_thresholds import check_compaction
+from connector.iceberg.metadata.retention import check_expiry
 from connector.iceberg.metadata.table_updates import check_properties
 from connector.model.rejected_rows import name_rejected_table
 from connector.model.table_identifier import TableIdentifier
@@ -120,6 +121,7 @@ def find_property_problems(
         FileOptions.of_table(properties)
         check_properties(properties)
         check_compaction(properties)
+        check_expiry(configured)
     except ValueError as error:
         yield f"table property {error}."
 

@@ -84,6 +84,10 @@ PROPERTIES: Final = {
     "schema.name-mapping.default": "{",
     "write.parquet.compression-codec": "rar",
     "flow.compaction.enabled": "maybe",
+    "history.expire.max-snapshot-age-ms": "-1",
+    "history.expire.min-snapshots-to-keep": "few",
+    "flow.expire.max-snapshots-to-keep": "0",
+    "gc.enabled": "maybe",
     "flow.owner": "me",
     "format-version": "1",
 }
