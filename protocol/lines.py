@@ -140,7 +140,8 @@ def _parse_line(block: bytes, start: int, end: int, line: int) -> Numbered | Non
 
 
 def _merge(requests: Iterable[Numbered]) -> Iterator[Numbered]:
-    """Merge adjacent runs of one binding, but not across a blank line: the line numbers would be wrong."""
+    """Merge adjacent runs of Stores of one binding, and of Loads of any, but not across a blank line: the line numbers
+    would be wrong."""
     runs: list[Load | Store] = []
     for numbered in requests:
         message = numbered.request
@@ -156,7 +157,8 @@ def _merge(requests: Iterable[Numbered]) -> Iterator[Numbered]:
 
 
 def _continues(run: LineRun, last: LineRun) -> bool:
-    is_alike = type(run) is type(last) and run.binding == last.binding
+    # Loads are divided by their bindings only after they are decoded: the runtime may send those of many in turns.
+    is_alike = type(run) is type(last) and (isinstance(run, Load) or run.binding == last.binding)
     return is_alike and run.first_line == last.first_line + last.count
 
 

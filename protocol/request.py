@@ -58,7 +58,7 @@ class Acknowledge(msgspec.Struct, frozen=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class LineRun:
-    """A run of consecutive lines with one kind of message, undecoded. They probably belong to one binding.
+    """A run of consecutive lines with one kind of message, undecoded. Stores probably belong to one binding.
 
     `binding` is a guess from the first line. The code that decodes the lines checks it for each of them.
     `pieces` are the run's bytes in order. Every line is complete and ends in a newline; it may span two pieces.
@@ -76,7 +76,10 @@ class LineRun:
 
 
 class Load(LineRun):
-    """Return the documents of keys. The runtime sends none for bindings with delta updates."""
+    """Return the documents of keys. The runtime sends none for bindings with delta updates.
+
+    A run may have Loads of several bindings. `binding` is that of the first.
+    """
 
     __slots__ = ()
 

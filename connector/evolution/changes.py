@@ -260,7 +260,8 @@ def _plan_backfill(table: ExistingTable, target: Target) -> list[TableChange]:
         return [DropTable(target.path, table.uuid, OTHER_ARRANGEMENT), _plan_creation(target)]
     ids = _find_arranged_ids(table, resolved)
     kept_optional = name_kept_optional(table.schema, target.columns, target.identifier, ids)
-    return [*arranged, StartBackfill(target, former, kept_optional)]
+    properties = plan_properties(table.properties, target.path, target.properties)
+    return [*arranged, StartBackfill(target, former, kept_optional, tuple(properties))]
 
 
 def _find_arranged_ids(table: ExistingTable, resolved: ResolvedTerms) -> set[int | None]:

@@ -122,8 +122,8 @@ class Evolution:
         existing = {**{c.name: former[c.former] for c in wanted if c.former in former}, **existing}
         taken = {fold_case(name) for name in (*(c.name for c in schema.fields), *(c.name for c in wanted))}
         refusals = {
-            **{column.field: _refuse_exchange(column) for column in wanted if column.former in renamed.circle},
             **{column.field: self.limits.refuse_move(column) for column in self._list_moved(wanted, existing)},
+            **{column.field: _refuse_exchange(column) for column in wanted if column.former in renamed.circle},
         }
         return {
             column.field: Fit(existing[column.name], refusal=refusals[column.field])
@@ -135,12 +135,13 @@ class Evolution:
     def _list_moved(self, wanted: Sequence[NewColumn], existing: Mapping[str, NestedField]) -> Iterator[NewColumn]:
         """Yield the keys and documents that are to leave their column for another one of the table."""
         former = match_columns(self.table.schema, (column.former for column in wanted))
-        # A column that was renamed before a crash has left its name to another field, perhaps.
         names = {fold_case(column.name) for column in wanted}
         for column in wanted:
-            if column.is_indispensable and column.former in former and fold_case(column.former) not in names:
-                now = existing.get(column.name)
-                if now is not None and now.field_id != former[column.former].field_id:
+            was, now = former.get(column.former), existing.get(column.name)
+            if column.is_indispensable and was and now and was.field_id != now.field_id:
+                # Renamed before a crash, it may have left its name to the column of another field, which is newer.
+                has_left_its_name = fold_case(column.former) in names and was.field_id > now.field_id
+                if not has_left_its_name:
                     yield column
 
     def fit_unwritten_columns(self, fits: Collection[Fit]) -> Iterator[Fit]:

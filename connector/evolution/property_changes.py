@@ -45,9 +45,13 @@ class SetTableProperties:
 
     @property
     def description(self) -> str:
+        return f"alter table {'.'.join(self.path)}: {self.effect}"
+
+    @property
+    def effect(self) -> str:
+        """What is set, without the name of the table."""
         noun = "table property" if len(self.properties) == 1 else "table properties"
-        values = ", ".join(map(self._describe, self.properties))
-        return f"alter table {'.'.join(self.path)}: set {noun} {values}"
+        return f"set {noun} {', '.join(map(self._describe, self.properties))}"
 
     def _describe(self, name: str) -> str:
         former = f" (was {self.former[name]!r})" if name in self.former else ""

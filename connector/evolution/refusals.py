@@ -79,6 +79,12 @@ class Limits:
     def refuse(self, change: ColumnChange, wanted: NewColumn, column: NestedField | None) -> str:
         """Say why a change that a field needs is refused; "" if it is allowed."""
         match change:
+            case AddColumn() if wanted.is_key and wanted.former and self._has_updated_rows:
+                return (
+                    f"Field {wanted.field!r} had the column {wanted.former!r}, which the table has no more: another "
+                    "program has dropped or renamed it. A key must be in the same column for all rows: rename the "
+                    f'column back, or name it with {{"{COLUMN_SETTING}": "…"}} in the field config, or {self._rewrite}.'
+                )
             case AddColumn() if not self.allows(AddColumn):
                 return (
                     f"Field {wanted.field!r} has no column in the table, and schema_evolution is {self._mode}: "
@@ -94,6 +100,11 @@ class Limits:
             case WidenColumn() | ConvertColumn() | SetAsideColumn() if column:
                 return self._refuse_type_change(change, wanted, column)
         return ""
+
+    @property
+    def _has_updated_rows(self) -> bool:
+        """Whether rows of the table are found by their keys, to be updated."""
+        return self.table.has_snapshot and self.settings.identifier_fields is IdentifierFields.KEY
 
     def refuse_move(self, wanted: NewColumn) -> str:
         """Say why a key or a root document may not get another column that the table has already."""

@@ -171,9 +171,13 @@ class StartBackfill:
     target: Target
     former: Generation  # of the rows that will be replaced
     kept_optional: frozenset[str] = field(default=frozenset(), compare=False)  # columns, if their fields are required
+    properties: tuple[SetTableProperties, ...] = field(default=(), compare=False)  # which it also sets
 
     @property
     def description(self) -> str:
+        return "; ".join((self._describe_rows(), *(each.effect for each in self.properties)))
+
+    def _describe_rows(self) -> str:
         wanted = (
             replace(each, required=each.required and each.name not in self.kept_optional)
             for each in self.target.columns

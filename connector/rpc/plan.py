@@ -9,7 +9,7 @@ from connector.evolution import rejected_table
 from connector.evolution.binding_settings import BindingSettings
 from connector.evolution.changes import find_last_bindings, plan_changes, plan_columns
 from connector.evolution.field_config import list_selected_fields
-from connector.evolution.property_changes import SetTableProperties
+from connector.evolution.property_changes import find_changed
 from connector.evolution.table_change import (
     CreateTable,
     DropTable,
@@ -69,7 +69,8 @@ def plan_tables(
     staged = read_state(message.materialization.name, message.state)
     found = find_all([target.path for _, target in requested])
     planned: list[Plan] = []
-    wrong = [*find_shared_tables(proposals)]
+    paths = (target.path for _, target in requested)
+    wrong = [*find_shared_tables(proposals, dict(zip(paths, found, strict=True)))]
     for (proposal, target), looked_up in zip(requested, found, strict=True):
         try:
             planned.append(_plan(proposal, target, looked_up, staged))
@@ -98,9 +99,9 @@ def plan_table(proposal: Proposal, target: Target, found: Found) -> list[TableCh
     if reasons := [*refusals]:
         raise UserError("\n".join(reasons))
     changes = plan_changes(found, target)
-    creates = any(isinstance(change, CreateTable) for change in changes)
-    if creates or any(isinstance(change, SetTableProperties) for change in changes):
-        existing = None if creates else found.table
+    existing = None if any(isinstance(change, CreateTable) for change in changes) else found.table
+    # A backfill sets them, too.
+    if existing is None or find_changed(existing.properties, target.properties):
         problems = find_property_problems(target.properties, target.format_version, existing)
         if lines := [f"table {target.table}: {problem}" for problem in problems]:
             raise UserError("\n".join(lines))

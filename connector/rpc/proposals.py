@@ -13,8 +13,10 @@ from connector.evolution import rejected_table
 from connector.evolution.binding_settings import BindingSettings
 from connector.evolution.changes import DEFAULT_PROPERTIES, refuse_backfill, replaces_table
 from connector.evolution.property_changes import find_changed, refuse_properties
-from connector.evolution.table_change import ExistingTable
+from connector.evolution.table_change import ExistingTable, Found
+from connector.host.errors import UserError
 from connector.iceberg.maintenance.compaction_thresholds import check_compaction
+from connector.iceberg.metadata.retention import check_expiry
 from connector.iceberg.metadata.table_updates import check_properties
 from connector.model.rejected_rows import name_rejected_table
 from connector.model.table_identifier import TableIdentifier
@@ -85,16 +87,27 @@ class Proposal:
             )
 
 
-def find_shared_tables(proposals: Sequence[Proposal]) -> Iterator[str]:
-    """Find bindings that have the same table, or whose rejected rows go to the table of another one."""
+def find_shared_tables(
+    proposals: Sequence[Proposal], found: Mapping[TableIdentifier, Found | UserError]
+) -> Iterator[str]:
+    """Find bindings that have the same table, or whose rejected rows go to the table of another one. `found` is what
+    the catalog has."""
     rejected = [(path, proposal) for proposal in proposals if (path := proposal.rejected_path)]
     first: dict[TableIdentifier, Proposal] = {}
+    names: dict[str, TableIdentifier] = {}  # of tables, by their UUIDs
     for path, proposal in [*((proposal.path, proposal) for proposal in proposals), *rejected]:
+        looked_up = found.get(path)
+        table = looked_up.table if isinstance(looked_up, Found) else None
         if (other := first.setdefault(path, proposal)) is not proposal:
             yield (
                 f"{other.place} and {proposal.place} have the same table {'.'.join(path)}: give one of them another "
                 "table name or namespace (they are the same in upper and lower case)."
                 f"{rejected_table.HINT if (path, proposal) in rejected else ''}"
+            )
+        elif table and (name := names.setdefault(table.uuid, path)) != path:
+            yield (
+                f"{first[name].place} and {proposal.place} have the same table: the catalog has it under the names "
+                f"{'.'.join(name)} and {'.'.join(path)}. Give one of them another table name or namespace."
             )
 
 
@@ -108,6 +121,7 @@ def find_property_problems(
         FileOptions.of_table(properties)
         check_properties(properties)
         check_compaction(properties)
+        check_expiry(configured)
     except ValueError as error:
         yield f"table property {error}."
 

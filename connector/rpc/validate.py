@@ -40,7 +40,7 @@ def validate(message: request.Validate) -> response.Validated:
     tables, errors = survey(endpoint, paths)
     found = dict(zip(paths, tables, strict=True))
     errors += (resource for resource in resources if isinstance(resource, InvalidConfigError))
-    errors += map(UserError, find_shared_tables(proposals))
+    errors += map(UserError, find_shared_tables(proposals, found))
     answers = []
     for proposal in proposals:
         try:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
+from operator import attrgetter
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -55,6 +56,8 @@ from protocol.request import Load
 FindView: TypeAlias = Callable[[], TableView]
 
 TABLES_AT_ONCE: Final = 8  # whose metadata is read, and whose located rows are staged
+GATHERED: Final = 8 << 20  # bytes of keys of all tables that are in memory while Loads come
+GATHERED_OF_TABLE: Final = 64 << 10  # for each of very many tables: less would be many small writes
 KEYS_AT_ONCE: Final = 1 << 17  # tables are searched by one job, unless they have more keys together
 
 
@@ -128,6 +131,9 @@ class TransactionLoads:
             if index not in self._keys:
                 self._keys[index] = GatheredKeys(self._directory / f"{index}.keys")
             self._keys[index].add(keys)
+        limit = max(GATHERED, GATHERED_OF_TABLE * len(self._keys))
+        while sum(each.size for each in self._keys.values()) > limit:
+            max(self._keys.values(), key=attrgetter("size")).move_to_disk()
 
     def answer(self) -> Iterator[bytes]:
         """Yield the text of the answers: finished lines, one for each key that has a document. A part may end within a

@@ -21,7 +21,7 @@ ANSWERS: Final = (
     re.compile(r"GetToken\(\): (.*)", re.DOTALL),
     re.compile(r"Azure Error: (?:\[\] )?([^\n]*)"),
     re.compile("with a last message of (.*?) error_info=", re.DOTALL),
-    re.compile(r"google::cloud::Status\((.*?) error_info=", re.DOTALL),
+    re.compile(r"google::cloud::Status\((.*?)(?: error_info=|\)?\Z)", re.DOTALL),
 )
 
 
@@ -31,12 +31,11 @@ def _read_answer(text: str) -> str:
 
 
 def is_of_content(error: Exception) -> bool:
-    """Whether PyArrow says this of a file's content. A store's error quotes its answer, and a disk's has a number."""
-    return (
-        isinstance(error, OSError)
-        and error.errno is None
-        and not any(pattern.search(str(error)) for pattern in ANSWERS)
-    )
+    """Whether PyArrow says this of a file's content. A disk's error has a number or a kind of its own. A store's error
+    quotes its answer, or is one of those that are explained here."""
+    is_explained = any(entry.matches(error) for entry in STORAGE_ERRORS[:-1])
+    has_answer = any(pattern.search(str(error)) for pattern in ANSWERS)
+    return type(error) is OSError and error.errno is None and not has_answer and not is_explained
 
 
 def _says(*codes: str) -> Matcher:

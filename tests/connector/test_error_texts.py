@@ -97,6 +97,11 @@ def with_properties(properties: dict[str, str]) -> Callable[[Path], object]:
     return make
 
 
+def under_two_names(warehouse: Path) -> None:
+    catalog = local_catalog(warehouse)
+    catalog.register_table(("shop", "returns"), table()(warehouse).metadata_location)
+
+
 # Validate
 
 
@@ -125,11 +130,13 @@ NULLABLE_KEY = projection("id", "integer", "null")
 RETURNS = msgspec.structs.replace(
     proposing(table="ORDERS"), collection=msgspec.structs.replace(ORDERS, name="acme/returns")
 )
+RETURNED = msgspec.structs.replace(RETURNS, resource_config={"table": "returns"})
 QUARANTINED = proposing(on_invalid="quarantine")
 STRICT = proposing(schema_evolution="strict")
 
 NOT_VALIDATED = {
     "two bindings of one table": proposed(proposing(), RETURNS),
+    "two names of one table": proposed(proposing(), RETURNED, on=under_two_names),
     "a binding of another one's rejected rows": proposed(QUARANTINED, proposing(table="orders__rejected")),
     "somebody else's table of rejected rows": proposed(QUARANTINED, on=table(path=REJECTED, owner=None)),
     "a name that is too long for rejected rows": proposed(proposing(table="t" * 250, on_invalid="quarantine")),
@@ -289,6 +296,17 @@ def with_deleted_rows(warehouse: Path) -> None:
     delete_equal(table(column(2, "qty", required=True), rows=[{"id": 1, "qty": 2}])(warehouse), 2, "qty")
 
 
+def with_a_renamed_key(warehouse: Path) -> None:
+    made = table(column(2, "flow_document", StringType()), rows=[{"id": 1, "flow_document": "{}"}])(warehouse)
+    with made.update_schema() as update:
+        update.rename_column("id", "number")
+
+
+UPDATING = msgspec.structs.replace(
+    selecting(ORDERS, document="flow_document"),
+    resource_config={"table": "orders", "delta_updates": False},
+    delta_updates=False,
+)
 LAST_SELECTED = selecting(ORDERS, "note", "qty")
 CAST_QTY = {"qty": {"castToString": True}}
 NOT_APPLIED = {
@@ -308,6 +326,7 @@ NOT_APPLIED = {
     "a key that is to have the column of another field": published(
         selecting(ORDERS, field_config={"id": {"column": "qty"}}), table(column(2, "qty")), LAST_SELECTED
     ),
+    "a key whose column another program has renamed": published(UPDATING, with_a_renamed_key, UPDATING),
     "a column whose field may be null": published(
         in_mode("strict", selecting(collection(ID, projection("qty", "integer", "null")), "qty")),
         table(column(2, "qty", required=True)),

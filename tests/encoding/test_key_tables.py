@@ -43,6 +43,16 @@ def test_keys_are_taken_from_all_chunks_in_the_order_of_their_places(chunks: lis
     assert all(column.num_chunks <= 1 for column in taken.columns)
 
 
+def test_keys_are_taken_from_any_number_of_chunks() -> None:
+    """Rows of many files are a chunk for each file."""
+    count = (1 << 16) + 2
+    column = pa.chunked_array([pa.array([number]) for number in range(count)])
+
+    taken = take_keys(pa.table({"1": column}), np.array([count - 1, 0, count - 2]))
+
+    assert taken["1"].to_pylist() == [count - 1, 0, count - 2]
+
+
 @pytest.mark.parametrize(
     ("column_type", "fitting", "invalid"),
     [

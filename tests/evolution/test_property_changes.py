@@ -28,9 +28,17 @@ def planned(
     *columns: NewColumn,
     mode: SchemaEvolution = SchemaEvolution.FULL,
     owner: Owner | None = OWNER,
+    backfill: int = 0,
 ) -> list[TableChange]:
     table = ExistingTable(SCHEMA, "uuid-1", owner, properties=existing)
-    target = Target(PATH, OWNER, (ID, *columns), configured, replaces=False, settings=BindingSettings(mode))
+    target = Target(
+        PATH,
+        Owner(MATERIALIZATION, f"shop%2Forders.v{backfill}"),
+        (ID, *columns),
+        configured,
+        replaces=backfill > 0,
+        settings=BindingSettings(mode),
+    )
     return plan_changes(Found(True, table), target)
 
 
@@ -64,6 +72,15 @@ def test_properties_are_no_schema_so_every_mode_sets_them_in_the_tables_of_other
 ) -> None:
     [change] = planned({}, {"color": "red"}, mode=mode, owner=owner)
     assert isinstance(change, SetTableProperties)
+
+
+def test_a_backfill_says_which_properties_it_sets() -> None:
+    [change] = planned({"color": "blue", "size": "1"}, {"color": "red", "size": "1"}, backfill=1)
+    assert change.description.endswith(
+        "the columns ('id' long not null); set table property color = 'red' (was 'blue')"
+    )
+    [change] = planned({"color": "red"}, {"color": "red"}, backfill=1)
+    assert change.description.endswith("the columns ('id' long not null)")
 
 
 def test_properties_come_after_the_columns() -> None:

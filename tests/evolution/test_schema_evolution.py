@@ -1,5 +1,7 @@
 """What each mode of schema evolution does to a table that exists, and what it refuses with which way out."""
 
+from dataclasses import replace
+
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
@@ -25,7 +27,7 @@ from pyiceberg.types import (
 
 from connector.config.values import SchemaEvolution
 from connector.evolution.altered_schema import alter_schema, find_converted_columns
-from connector.evolution.binding_settings import BindingSettings
+from connector.evolution.binding_settings import BindingSettings, IdentifierFields
 from connector.evolution.changes import plan_changes
 from connector.evolution.field_config import MAX_NAME
 from connector.evolution.table_change import (
@@ -296,9 +298,50 @@ def test_columns_do_not_exchange_their_names() -> None:
 def test_a_key_or_a_document_does_not_move_to_a_column_with_values_of_its_own(field: str) -> None:
     columns = (column(1, field, StringType()), column(2, "note", StringType()))
     moved = NewColumn(field, "note", StringType(), False, "", is_indispensable=True, former=field)
-    assert f"Field '{field}' has the column '{field}', and is to have 'note'" in refusal(columns, moved)
-    # It has been renamed, and now another field has its former name.
-    assert planned(columns, moved, wanted(field, StringType(), field="other", former="")) == []
+    said = f"Field '{field}' has the column '{field}', and is to have 'note'"
+    assert said in refusal(columns, moved)
+    assert said in refusal(columns, moved, wanted(field, StringType(), field="other", former=""))
+
+
+@pytest.mark.parametrize("field", ["id", "flow_document"])
+def test_a_key_or_a_document_that_was_renamed_before_a_crash_has_left_its_name_to_a_newer_column(field: str) -> None:
+    columns = (column(1, "note", StringType()), column(2, field, StringType()))
+    renamed = NewColumn(field, "note", StringType(), False, "", is_indispensable=True, former=field)
+    assert planned(columns, renamed, wanted(field, StringType(), field="other", former="")) == []
+
+
+ID = NewColumn("id", "id", LONG, True, "", is_indispensable=True, former="id", is_key=True)
+
+
+def planned_for_updates(identifier_fields: IdentifierFields, wanted: NewColumn, *, has_rows: bool) -> list[TableChange]:
+    """The plan for a table whose column `id` another program has dropped or renamed."""
+    existing = ExistingTable(Schema(column(1, "number")), "uuid-1", OWNER, has_snapshot=has_rows)
+    settings = BindingSettings(identifier_fields=identifier_fields)
+    return plan_changes(Found(True, existing), Target(PATH, OWNER, (wanted,), {}, replaces=False, settings=settings))
+
+
+def test_a_lost_key_column_is_not_added_again_where_rows_are_updated_by_it() -> None:
+    """The rows that are there would have no key: their updates would add rows."""
+    with pytest.raises(UserError, match="Field 'id' had the column 'id', which the table has no more"):
+        planned_for_updates(IdentifierFields.KEY, ID, has_rows=True)
+    assert planned_for_updates(IdentifierFields.KEY, replace(ID, name="number"), has_rows=True) == []
+
+
+@pytest.mark.parametrize(
+    ("identifier_fields", "wanted", "has_rows"),
+    [
+        (IdentifierFields.KEY, ID, False),
+        (IdentifierFields.KEY, replace(ID, former=""), True),
+        (IdentifierFields.KEY, replace(ID, is_key=False), True),
+        (IdentifierFields.KEPT, ID, True),
+    ],
+    ids=["no rows", "a field that had no column", "no part of the key", "delta updates"],
+)
+def test_any_other_lost_column_is_added_again(
+    identifier_fields: IdentifierFields, wanted: NewColumn, has_rows: bool
+) -> None:
+    [added] = planned_for_updates(identifier_fields, wanted, has_rows=has_rows)
+    assert isinstance(added, AddColumn)
 
 
 def test_names_that_differ_in_case_only_are_the_same_name() -> None:

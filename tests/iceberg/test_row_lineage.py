@@ -114,7 +114,7 @@ def test_rows_keep_their_ids_when_manifests_are_merged(
     two_rows = stage(catalog, PATH, WRITER, 1, 2)
     commit.commit_all_or_raise(catalog, [two_rows, stage(catalog, PATH, WRITER, 3, prev=two_rows.next)])
     seen = row_ids(catalog.load_table(PATH), duckdb_reader)
-    assert seen == {1: (0, 1), 2: (1, 1), 3: (2, 1)}, "of two files in one manifest"
+    assert seen == {1: (0, 1), 2: (1, 1), 3: (2, 2)}, "of two transactions in one manifest"
     for ids in ((4, 5, 6), (7,), (8, 9), (10,)):
         land(catalog, *ids)
         found = row_ids(catalog.load_table(PATH), duckdb_reader)

@@ -201,7 +201,7 @@ def test_the_end_of_the_input_ends_the_waiting(pipe: Pipe, end: bytes) -> None:
 
 def test_a_full_queue_ends_the_waiting_until_there_is_room(pipe: Pipe) -> None:
     reader = pipe.reader(queued_bytes=2 * len(LOAD))
-    pipe.write(LOAD + LOAD.replace(b"1", b"2") + LOAD)
+    pipe.write(LOAD + b"\n" + LOAD + b"\n" + LOAD)  # blank lines keep them apart
     assert reader.wait_for((request.Flush,), LONG_ENOUGH)
     assert next(reader) == LOADED
     assert not reader.wait_for((request.Flush,), 0.01)

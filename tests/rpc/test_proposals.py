@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+import pyarrow as pa
 import pytest
 
 from connector.host.errors import UserError
@@ -83,6 +84,10 @@ PROPERTIES: Final = {
     "schema.name-mapping.default": "{",
     "write.parquet.compression-codec": "rar",
     "flow.compaction.enabled": "maybe",
+    "history.expire.max-snapshot-age-ms": "-1",
+    "history.expire.min-snapshots-to-keep": "few",
+    "flow.expire.max-snapshots-to-keep": "0",
+    "gc.enabled": "maybe",
     "flow.owner": "me",
     "format-version": "1",
 }
@@ -102,6 +107,15 @@ ONLY_AT_CREATION: Final = ("format-version", "schema.name-mapping.default")
 @pytest.mark.parametrize("name", [name for name in PROPERTIES if name not in ONLY_AT_CREATION])
 def test_an_invalid_property_of_a_table_that_is_there_is_refused(tmp_path: Path, name: str) -> None:
     old, new = binding(ORDERS), binding(ORDERS, "note", properties={name: PROPERTIES[name]})
+    Applying(tmp_path, old).go_on()
+    [validated] = validate_refuses(tmp_path, new, last=old)
+    [applied] = apply_refuses(tmp_path, new, last=old)
+    assert applied == validated.replace("bindings[0] (acme/orders):", "table shop.orders:")
+
+
+@pytest.mark.parametrize("name", [name for name in PROPERTIES if name not in ONLY_AT_CREATION])
+def test_an_invalid_property_of_a_table_that_is_backfilled_is_refused(tmp_path: Path, name: str) -> None:
+    old, new = binding(ORDERS), binding(ORDERS, backfill=1, properties={name: PROPERTIES[name]})
     Applying(tmp_path, old).go_on()
     [validated] = validate_refuses(tmp_path, new, last=old)
     [applied] = apply_refuses(tmp_path, new, last=old)
@@ -162,6 +176,32 @@ def test_a_table_name_without_room_for_that_of_rejected_rows_is_refused(tmp_path
 def test_two_bindings_of_one_table_are_refused(tmp_path: Path) -> None:
     bindings = configured(binding(ORDERS), on_invalid="quarantine"), binding(ORDERS, table="orders__rejected")
     assert validate_refuses(tmp_path, *bindings) == apply_refuses(tmp_path, *bindings)
+
+
+def test_two_names_of_one_table_are_refused(tmp_path: Path) -> None:
+    """Some catalogs find a table by its name in upper case and in lower case."""
+    catalog = local_catalog(tmp_path)
+    Applying(tmp_path, binding(ORDERS)).go_on()
+    catalog.register_table(("shop", "returns"), catalog.load_table(PATH).metadata_location)
+    bindings = binding(ORDERS), binding(ORDERS, table="returns")
+    [validated] = validate_refuses(tmp_path, *bindings)
+    assert apply_refuses(tmp_path, *bindings) == [validated]
+    assert validated == (
+        "bindings[0] (acme/orders) and bindings[1] (acme/orders) have the same table: the catalog has it under the "
+        "names shop.orders and shop.returns. Give one of them another table name or namespace."
+    )
+
+
+def test_a_key_whose_column_another_program_has_renamed_is_refused(tmp_path: Path) -> None:
+    Applying(tmp_path, standard()).go_on()
+    table = local_catalog(tmp_path).load_table(PATH)
+    table.append(pa.Table.from_pylist([{"id": 1, "flow_document": "{}"}], table.schema().as_arrow()))
+    with table.update_schema() as update:
+        update.rename_column("id", "number")
+    [validated] = validate_refuses(tmp_path, standard(), last=standard())
+    [applied] = apply_refuses(tmp_path, standard(), last=standard())
+    refusal = applied.removeprefix("table shop.orders: ")
+    assert validated == f"bindings[0] (acme/orders): location /id must be materialized: {refusal}"
 
 
 def test_a_name_that_iceberg_reserves_is_refused(tmp_path: Path) -> None:

@@ -195,6 +195,31 @@ def test_tables_are_searched_together_unless_they_have_many_keys(
     assert not (tmp_path / "loads").exists()
 
 
+def test_the_keys_of_all_tables_together_take_limited_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loads, "GATHERED", 20_000)
+    monkeypatch.setattr(loads, "GATHERED_OF_TABLE", 5_000)
+    tables, keys = {}, [f"key {number}" for number in range(5)]
+    for index in range(4):
+        directory = tmp_path / str(index)
+        directory.mkdir()
+        searched = searched_tables.SearchedTable(directory, [StringType()])
+        path = searched.write([f'["{key}"]' for key in keys])
+        tables[index] = searched_table(index, directory, searched, TableView(7, (SearchedFile(path, 1),)))
+    spark: Any = RecordingSpark()
+    asked = TransactionLoads(spark, tmp_path / "loads", tables, bindings=len(tables))
+    for key in keys:
+        lines = (b'{"load":{"binding":%d,"key":["%b"]}}\n' % (index, key.encode()) for index in tables)
+        asked.add(Load(0, len(tables), 1, tuple(lines)))
+        assert sum(gathered.size for gathered in asked._keys.values()) <= 20_000
+    assert len([*(tmp_path / "loads").iterdir()]) > 1, "several tables have keys on the disk"
+    answers = [json.loads(line)["loaded"] for line in b"".join(asked.answer()).splitlines()]
+    assert sorted((answer["binding"], answer["doc"]["0"]) for answer in answers) == [
+        (index, key) for index in tables for key in keys
+    ]
+    asked.close()
+    assert not (tmp_path / "loads").exists()
+
+
 def test_a_table_without_files_is_not_searched(tmp_path: Path) -> None:
     searched = searched_tables.SearchedTable(tmp_path, [StringType()])
     spark: Any = RecordingSpark()

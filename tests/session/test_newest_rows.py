@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFileContent
+from pyiceberg.table.metadata import TableMetadataV1
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType
 
@@ -158,9 +159,10 @@ def test_a_conflict_gives_new_sequence_numbers_to_transactions_of_one_snapshot(c
     written.append(table, run)
     land(catalog, {7: "x"})
     table = catalog.load_table(PATH)
+    assert not isinstance(table.metadata, TableMetadataV1)
     snapshot = written.append(table, run)
     last = table.metadata.last_sequence_number
     assert snapshot.sequence_number == last + 2
     manifests = manifests_of(table.io, snapshot)
     entries = [entry for manifest in manifests for entry in manifest.fetch_manifest_entry(table.io)]
-    assert sorted(entry.sequence_number for entry in entries) == [last, last + 1, last + 2]
+    assert sorted(entry.sequence_number or 0 for entry in entries) == [last, last + 1, last + 2]

@@ -14,7 +14,6 @@ from connector.model.binding import Binding, Column, KeyPart, Updates
 from connector.model.invalid_values import Tally
 from connector.model.properties import Properties
 from connector.model.table_identifier import TableIdentifier
-from connector.spark.blocks import stored_keys
 from connector.spark.blocks.block_transfer import SpooledFile, StoredObject
 from connector.spark.blocks.stored_keys import GatheredKeys, keep_row_ids, open_keys, store_keys
 from connector.spark.blocks.table_layout import TableLayout
@@ -44,15 +43,15 @@ def ids_of(layout: TableLayout, *keys: str) -> list[int | None]:
 
 @pytest.mark.parametrize("keys", [3, 40])
 @pytest.mark.parametrize("is_local", [True, False])
-def test_many_keys_wait_on_the_disk_until_they_are_stored(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: int, *, is_local: bool
-) -> None:
-    monkeypatch.setattr(stored_keys, "_GATHERED", 200)
+def test_many_keys_wait_on_the_disk_until_they_are_stored(tmp_path: Path, keys: int, *, is_local: bool) -> None:
     texts = [f'["{number}"]' for number in range(keys)]
     gathered = GatheredKeys(tmp_path / "gathered")
     for first in range(0, keys, 3):
         gathered.add(keys_of_texts(pa.array(texts[first : first + 3]), UPDATES.parts, [StringType()]))
-        assert gathered._size < 200
+        if first % 2 and first < 30:
+            assert gathered.size
+            gathered.move_to_disk()
+            assert not gathered.size
     assert (tmp_path / "gathered").exists() == (keys > 3)
     source = SpooledFile(tmp_path / "keys") if is_local else StoredObject(f"file://{tmp_path}/keys")
     table = gathered.store(source, layout_of(tmp_path / "ids"))

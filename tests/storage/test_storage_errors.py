@@ -20,7 +20,7 @@ from connector.encoding.parquet.data_files import DataFileWriter, RowGroup
 from connector.encoding.parquet.file_options import FileOptions
 from connector.host.errors import RetryableError, UserError
 from connector.storage.file_stores import data_file_properties
-from connector.storage.storage_errors import translate_errors
+from connector.storage.storage_errors import is_of_content, translate_errors
 from support.odd_servers import answering
 from support.s3_server import Keys, S3Server
 from support.server_process import free_address
@@ -174,3 +174,38 @@ def test_a_disk_that_cannot_be_written_may_be_tried_again(tmp_path: Path) -> Non
     reason = rf"^file://{tmp_path}: .*Is a directory: '{tmp_path}'\.$"
     with pytest.raises(RetryableError, match=reason), translate_errors(f"file://{tmp_path}"):
         tmp_path.write_bytes(b"")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError("HDFS connection failed"),
+        OSError("Unable to load libhdfs"),
+        OSError("google::cloud::Status(UNAVAILABLE: the connection was closed)"),
+        OSError("google::cloud::Status(UNKNOWN: the connection was closed). Detail: none"),
+        OSError("google::cloud::Status(UNKNOWN: curl error [56] error_info={reason=, domain=, metadata={}})"),
+        OSError("When reading 'file': AWS Error NETWORK_CONNECTION during GetObject operation: curlCode: 56"),
+        OSError("ReadAt failed. Azure Error: [] broken pipe"),
+        OSError(5, "Input/output error"),
+        FileNotFoundError("Cannot open file, does not exist: s3://lake/file"),
+        PermissionError("Cannot open file, access denied: s3://lake/file"),
+        TimeoutError("the store did not answer"),
+    ],
+    ids=str,
+)
+def test_what_a_store_or_a_disk_says_is_not_taken_for_a_damaged_file(error: OSError) -> None:
+    """Otherwise a compaction would leave a sound file out, and a Load would tell the user to restore it."""
+    assert not is_of_content(error)
+
+
+@pytest.mark.parametrize("text", ["Couldn't deserialize thrift: No more data to read.", "Unexpected end of stream"])
+def test_what_is_said_of_a_file_s_content_is_told_apart_from_its_store(text: str) -> None:
+    assert is_of_content(OSError(text))
+
+
+def test_an_answer_of_google_is_quoted_without_what_surrounds_it() -> None:
+    with (
+        pytest.raises(RetryableError, match=r"^gs://lake/file: .* \(UNAVAILABLE: closed\)\."),
+        translate_errors("gs://lake/file"),
+    ):
+        raise OSError("google::cloud::Status(UNAVAILABLE: closed)")

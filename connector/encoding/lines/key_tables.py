@@ -82,8 +82,8 @@ def take_keys(keys: pa.Table, places: Places) -> pa.Table:
     if len(chunks) < 2:
         return keys.combine_chunks().take(pa.array(places))
     begins = np.cumsum([0, *(chunk.num_rows for chunk in chunks[:-1])])
-    # A few chunks: numbers of 16 bits are sorted in one pass.
-    numbers = (np.searchsorted(begins, places, side="right") - 1).astype(np.uint16)
+    # Numbers of 8 or 16 bits are sorted in one pass.
+    numbers = (np.searchsorted(begins, places, side="right") - 1).astype(np.min_scalar_type(len(chunks)))
     order = np.argsort(numbers, kind="stable")
     of_chunks = np.split(places[order], np.searchsorted(numbers[order], np.arange(1, len(chunks))))
     taken = [chunk.take(pa.array(own - begin)) for chunk, own, begin in zip(chunks, of_chunks, begins, strict=True)]

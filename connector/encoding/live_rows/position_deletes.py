@@ -13,11 +13,10 @@ from pyiceberg.conversions import to_bytes
 from pyiceberg.io import FileIO
 from pyiceberg.types import LongType, StringType
 
-from connector.encoding.parquet.damaged_files import is_damage
+from connector.encoding.parquet.damaged_files import is_damage, quote
 from connector.encoding.parquet.statistics import split_offsets
 from connector.encoding.values.column_types import FIELD_ID, NO_ID, column_id
 from connector.host.errors import UnreadableFileError
-from connector.host.redaction import redact_and_cut
 from connector.model.state import ColumnStatistics, DataFile
 from connector.storage.file_io import create_file
 from connector.storage.storage_errors import translate_errors
@@ -29,7 +28,6 @@ PATH_ID: Final = 2147483546
 POSITION_ID: Final = 2147483545
 _IDS: Final = {"file_path": PATH_ID, "pos": POSITION_ID}
 
-_QUOTED_CHARACTERS: Final = 200
 _PATHS: Final = pa.dictionary(pa.int32(), pa.string())
 _COLUMNS: Final = (
     pa.field("file_path", _PATHS, nullable=False, metadata={FIELD_ID: str(PATH_ID)}),
@@ -78,7 +76,7 @@ def read_position_deletes(io: FileIO, path: str) -> pa.Table:
         except Exception as error:
             if not is_damage(error):
                 raise
-            raise _refuse(path, f"cannot be read ({redact_and_cut(str(error), _QUOTED_CHARACTERS)})") from error
+            raise _refuse(path, f"cannot be read ({quote(error)})") from error
     if rows["file_path"].null_count or rows["pos"].null_count:
         raise _refuse(path, "has a row without a path or a position")
     return rows

@@ -15,10 +15,9 @@ from pyiceberg.types import FloatType, IcebergType, NestedField, PrimitiveType, 
 
 from connector.encoding.live_rows.deletion_vectors import FileId
 from connector.encoding.live_rows.position_deletes import Positions
-from connector.encoding.parquet.damaged_files import is_damage, read_batches
+from connector.encoding.parquet.damaged_files import is_damage, quote, read_batches
 from connector.encoding.values.column_types import FIELD_ID, arrow_type_of
 from connector.host.errors import UnreadableFileError
-from connector.host.redaction import redact_and_cut
 from connector.model.binding import Column
 from connector.model.written_types import is_written
 from connector.storage.storage_errors import translate_errors
@@ -30,7 +29,6 @@ _MOST_ROWS: Final = 1 << 16
 _MOST_ROWS_OF_DICTIONARY: Final = 1 << 13
 _MOST_ROWS_OF_LARGE_GROUP: Final = 1 << 10
 _LARGE_GROUP: Final = 32 << 20  # bytes
-_QUOTED_CHARACTERS: Final = 200
 _READ_BUFFERS: Final = 16 << 20  # bytes, of all columns of a row group together
 
 # Of columns that only other engines' tables have.
@@ -123,7 +121,7 @@ def open_source(io: FileIO, source: SourceFile, columns: int) -> Iterator[OpenSo
             raise UnreadableFileError(
                 source.path,
                 f"{source.path} is in the table's metadata as a data file, but is no Parquet file that can be read "
-                f"({redact_and_cut(str(error), _QUOTED_CHARACTERS)}). Restore it, or remove it from the table.",
+                f"({quote(error)}). Restore it, or remove it from the table.",
             ) from error
         yield OpenSource(source.path, file, stream)
 
@@ -240,7 +238,7 @@ def cast_values(values: pa.Array | pa.ChunkedArray, field: pa.Field, path: str) 
         raise UnreadableFileError(
             path,
             f"{path} has values that the column {field.name} cannot hold "
-            f"({redact_and_cut(str(error), _QUOTED_CHARACTERS)}). Have it rewritten by the engine that wrote it.",
+            f"({quote(error)}). Have it rewritten by the engine that wrote it.",
         ) from error
 
 

@@ -18,6 +18,11 @@ def is_damage(error: Exception) -> bool:
     return isinstance(error, pa.ArrowInvalid) or is_of_content(error)
 
 
+def quote(error: Exception) -> str:
+    """Return the beginning of what PyArrow says of a file, as one line."""
+    return redact_and_cut(" ".join(str(error).split()), _QUOTED_CHARACTERS)
+
+
 @contextmanager
 def explain_damage(path: str) -> Iterator[None]:
     """Raise UnreadableFileError if the file that is read within the block is damaged."""
@@ -28,8 +33,8 @@ def explain_damage(path: str) -> Iterator[None]:
             raise
         raise UnreadableFileError(
             path,
-            f"{path} is damaged, or of a form that cannot be read ({redact_and_cut(str(error), _QUOTED_CHARACTERS)}). "
-            "Restore it, or remove it from the table. Or backfill the binding, which replaces all rows.",
+            f"{path} is damaged, or of a form that cannot be read ({quote(error)}). Restore it, or remove it from the "
+            "table. Or backfill the binding, which replaces all rows.",
         ) from error
 
 

@@ -94,7 +94,7 @@ def read_footer(io: FileIO, path: str) -> pq.FileMetaData:
 
     Raises UnreadableFileError if the file is damaged.
     """
-    with translate_errors(path), explain_damage(path), io.new_input(path).open() as stream:
+    with translate_errors(path), io.new_input(path).open() as stream, explain_damage(path):
         return pq.read_metadata(stream)
 
 

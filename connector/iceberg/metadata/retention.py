@@ -12,12 +12,13 @@ from typing import Final
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.utils.properties import property_as_bool, property_as_int
+from pyiceberg.utils.properties import property_as_bool
 
 MAX_AGE: Final = "history.expire.max-snapshot-age-ms"
 MIN_KEPT: Final = "history.expire.min-snapshots-to-keep"
 MAX_KEPT: Final = "flow.expire.max-snapshots-to-keep"
 GC_ENABLED: Final = "gc.enabled"
+_LEAST: Final = {MAX_AGE: 0, MIN_KEPT: 1, MAX_KEPT: 1}
 STAGED: Final = "wap.id"
 
 # To expire snapshots costs a commit, and the manifest list of every snapshot that stays is read. So it waits for a
@@ -37,22 +38,32 @@ class Retention:
     def of(cls, properties: Mapping[str, str]) -> "Retention | None":
         """Read a table's properties. None if it does not ask for expiry, or forbids it; ValueError if they are
         invalid."""
-        found = dict(properties)
-        max_age, min_kept = property_as_int(found, MAX_AGE), property_as_int(found, MIN_KEPT, 1)
-        if max_age is None or not property_as_bool(found, GC_ENABLED, True):
+        if MAX_AGE not in properties or not _allows_expiry(properties):
             return None
-        max_kept = property_as_int(found, MAX_KEPT)
-        assert min_kept is not None
-        # People set -1 to keep all snapshots. It would mean the opposite.
-        for name, value, least in ((MAX_AGE, max_age, 0), (MIN_KEPT, min_kept, 1), (MAX_KEPT, max_kept, 1)):
-            if value is not None and value < least:
-                raise ValueError(f"{name} is {value}, less than {least}")
-        return cls(max_age, min_kept, max_kept)
+        check_expiry(properties)
+        numbers = {name: int(properties[name]) for name in _LEAST if name in properties}
+        return cls(numbers[MAX_AGE], numbers.get(MIN_KEPT, 1), numbers.get(MAX_KEPT))
 
     @property
     def late(self) -> "Retention":
         """The same with the number of snapshots at which a batch is removed."""
         return replace(self, max_kept=self.max_kept and self.max_kept + self.max_kept // LATENESS)
+
+
+def check_expiry(properties: Mapping[str, str]) -> None:
+    """Raise ValueError if one of these properties prevents that snapshots expire."""
+    _allows_expiry(properties)
+    # People set -1 to keep all snapshots. It would mean the opposite.
+    for name, least in _LEAST.items():
+        if name in properties and not (properties[name].isdecimal() and int(properties[name]) >= least):
+            raise ValueError(f"{name} is {properties[name]!r}; it must be a whole number from {least} upwards")
+
+
+def _allows_expiry(properties: Mapping[str, str]) -> bool:
+    try:
+        return property_as_bool(dict(properties), GC_ENABLED, True)
+    except ValueError as error:
+        raise ValueError(f"{GC_ENABLED} is {properties[GC_ENABLED]!r}; it must be true or false") from error
 
 
 def find_expired(metadata: TableMetadata, now: int) -> list[int]:

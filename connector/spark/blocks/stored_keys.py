@@ -25,30 +25,33 @@ from connector.spark.blocks.table_layout import StoredKeys, TableLayout
 from connector.storage.file_io import open_file_io
 from connector.storage.storage_errors import translate_errors
 
-_GATHERED: Final = 8 << 20  # bytes of keys that are in memory before they are written to the file
+_OF_TABLE: Final = 4 << 10  # bytes that a table takes beside its values: there may be many with a few keys
 _REMEMBERED: Final = 32 << 20  # bytes of row ids in each process
 
 
 class GatheredKeys:
-    """The keys of the Loads of one binding. While they are gathered, all but a few wait in a file."""
+    """The keys of the Loads of one binding. While they are gathered, they can be moved to a file."""
 
     def __init__(self, path: Path) -> None:
-        """`path` is that of the file. It is made when there are many keys."""
+        """`path` is that of the file. It is made when keys are moved to it."""
         self.count = 0
+        self.size = 0  # bytes in memory, about
         self._path = path
         self._tables: list[pa.Table] = []
-        self._size = 0  # bytes in memory
         self._file: pa.RecordBatchFileWriter | None = None
 
     def add(self, keys: pa.Table) -> None:
         """Receive a part of the keys table."""
         self.count += keys.num_rows
         self._tables.append(keys)
-        self._size += keys.nbytes
-        if self._size >= _GATHERED:
-            with _on_disk():
-                self._file = self._file or pa.ipc.new_file(str(self._path), keys.schema)
-                self._file.write_table(self._take())
+        self.size += keys.nbytes + _OF_TABLE
+
+    def move_to_disk(self) -> None:
+        """Write the keys that are in memory to the file."""
+        keys = self._take()
+        with _on_disk():
+            self._file = self._file or pa.ipc.new_file(str(self._path), keys.schema)
+            self._file.write_table(keys)
 
     def store(self, source: Source, layout: TableLayout) -> pa.Table:
         """Write the keys table for tasks, and return it. Most of a large one stays on the disk."""
@@ -56,9 +59,9 @@ class GatheredKeys:
             keys = self._take()
             store_keys(source, keys.schema, [keys], layout)
             return keys
+        if self._tables:
+            self.move_to_disk()
         with _on_disk():
-            if self._tables:
-                self._file.write_table(self._take())
             self._file.close()
         keys = read_keys(str(self._path))
         if isinstance(source, SpooledFile):
@@ -70,7 +73,7 @@ class GatheredKeys:
 
     def _take(self) -> pa.Table:
         keys = pa.concat_tables(self._tables).combine_chunks()
-        self._tables, self._size = [], 0
+        self._tables, self.size = [], 0
         return keys
 
 
