@@ -40,7 +40,7 @@ class Committer:
         attempt: Attempt,
         limit: Limit,
         after_commit: Callable[[TableCommit], object] = lambda _: None,
-        note_committed: Callable[[Committed], object] = lambda _: None,
+        note_committed: Callable[[Committed], object] | None = None,
     ) -> None:
         self._attempt = attempt
         self._after_commit = after_commit
@@ -147,7 +147,8 @@ class Committer:
             self._changed.notify_all()
         for outcome in outcomes:
             if isinstance(outcome, Committed):
-                self._note_committed(outcome)
+                if self._note_committed:
+                    self._note_committed(outcome)
                 if outcome.commit:
                     self._after_commit(outcome.commit)
         if fatal:

@@ -10,7 +10,6 @@ from connector.config.endpoint_config import EndpointConfig
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.catalogs.opening import OpenedCatalog
 from connector.iceberg.commits.commit import TableLocks, try_commits
-from connector.iceberg.commits.outcomes import Outcome
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.loading import load_table
 from connector.iceberg.maintenance.background import Maintenance, run_maintenance
@@ -64,8 +63,13 @@ def run_committing(
         compaction = threads.enter_context(run_compaction(compactor.compact, key_range))
         maintenance = threads.enter_context(run_maintenance(catalog, compaction.note_commit, locks))
         notifier = threads.enter_context(_run_notifier(partial(load_table, catalog), materialization, config))
-        attempt = partial(try_commits, catalog, locks=locks)
-        committer = _make_committer(attempt, config, new_writer, maintenance, notifier)
+        marked = partial(new_writer, mark=notifier.mark) if notifier else new_writer
+        committer = Committer(
+            partial(try_commits, catalog, new_writer=marked, locks=locks),
+            Limit(config.advanced.max_waiting_commits, config.advanced.max_waiting_bytes),
+            maintenance.after_commit,
+            notifier.note_committed if notifier else None,
+        )
         yield Committing(committer, manifests, maintenance, notifier)
 
 
@@ -77,17 +81,3 @@ def _run_notifier(
     from connector.notifications.notifier import run_notifier  # only if it is turned on
 
     return run_notifier(load, materialization, config.notify)
-
-
-def _make_committer(
-    attempt: Callable[..., list[Outcome]],
-    config: EndpointConfig,
-    new_writer: Callable[..., SnapshotWriter],
-    maintenance: Maintenance,
-    notifier: "Notifier | None",
-) -> Committer:
-    limit = Limit(config.advanced.max_waiting_commits, config.advanced.max_waiting_bytes)
-    if notifier is None:
-        return Committer(partial(attempt, new_writer=new_writer), limit, maintenance.after_commit)
-    marking = partial(attempt, new_writer=partial(new_writer, mark=notifier.mark))
-    return Committer(marking, limit, maintenance.after_commit, notifier.note_committed)
