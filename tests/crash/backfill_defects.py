@@ -33,34 +33,35 @@ def records_the_owner_before_the_backfill() -> None:
 
 def removes_the_rows_before_it_adds_others() -> None:
     """In a commit of its own."""
-    send = commit._commit
+    send = commit._PendingCommits._commit
 
     def remove_first(
-        tools: commit._Tools, loaded: commit._LoadedTable, staged: Sequence[StagedCommit]
+        pending: commit._PendingCommits, loaded: commit._LoadedTable, staged: Sequence[StagedCommit]
     ) -> TableMetadata:
         if not loaded.generation.is_awaited:
-            return send(tools, loaded, staged)
+            return send(pending, loaded, staged)
         table, writer, snapshots = loaded.table, staged[0].writer, SnapshotWriter()
         begun = backfill.begin_generation(table, loaded.generation, loaded.task_table.schema())
         cleared = snapshots.clear(table, writer, backfill.remove_rows(table, writer, snapshots), {})
-        commit.commit_snapshot(tools.catalog, table, cleared, {}, begun)
-        return send(tools, commit._load(tools.catalog, staged), staged)
+        commit.commit_snapshot(pending.catalog, table, cleared, {}, begun)
+        return send(pending, commit._load(pending.catalog, staged), staged)
 
-    swap(commit, "_commit", remove_first)
+    swap(commit._PendingCommits, "_commit", remove_first)
 
 
 def adds_what_was_staged_before() -> None:
     """What was staged for a former generation passes for staged for the present one, by a process that recovers it."""
-    commit_pending = commit._commit_pending
+    commit_pending = commit._PendingCommits.commit
 
-    def commit_all(tools: commit._Tools, pending: Sequence[StagedCommit]) -> Any:
-        generation = find_generation(tools.catalog.load_table(pending[0].path), pending[0].writer.materialization)
-        if pending[0].table_uuid not in generation.former:
-            return commit_pending(tools, pending)
-        taken = [replace(each, table_uuid=generation.uuid, is_recovered=True) for each in pending]
-        return replace(commit_pending(tools, taken), staged=tuple(pending))
+    def commit_all(pending: commit._PendingCommits) -> Any:
+        staged = pending.staged
+        generation = find_generation(pending.catalog.load_table(staged[0].path), staged[0].writer.materialization)
+        if staged[0].table_uuid not in generation.former:
+            return commit_pending(pending)
+        taken = [replace(each, table_uuid=generation.uuid, is_recovered=True) for each in staged]
+        return replace(commit_pending(replace(pending, staged=taken)), staged=tuple(staged))
 
-    swap(commit, "_commit_pending", commit_all)
+    swap(commit._PendingCommits, "commit", commit_all)
 
 
 DEFECTS: Final[dict[str, Callable[[], None]]] = {

@@ -37,28 +37,30 @@ def plant() -> None:
 
 
 def advances_without_files() -> None:
-    def advance(tools: commit._Tools, loaded: commit._LoadedTable, staged: Sequence[StagedCommit]) -> TableMetadata:
-        kept = tools.snapshots.keep_files(loaded.table, staged[0].writer, {})
+    def advance(
+        pending: commit._PendingCommits, loaded: commit._LoadedTable, staged: Sequence[StagedCommit]
+    ) -> TableMetadata:
+        kept = pending.snapshots.keep_files(loaded.table, staged[0].writer, {})
         properties = fence.advance(loaded.table.properties, staged[-1])
-        return commit.commit_snapshot(tools.catalog, loaded.table, kept, properties)
+        return commit.commit_snapshot(pending.catalog, loaded.table, kept, properties)
 
-    swap(commit, "_commit", advance)
+    swap(commit._PendingCommits, "_commit", advance)
 
 
 def acknowledges_early() -> None:
     """A commit is sent when its table is looked at the next time."""
     late: dict[tuple[str, str], Callable[[], object]] = {}
-    send, load = commit._commit, commit._load
+    send, load = commit._PendingCommits._commit, commit._load
 
     def load_late(catalog: Any, chain: Sequence[StagedCommit]) -> commit._LoadedTable:
         late.pop(chain[0].path, lambda: None)()
         return load(catalog, chain)
 
-    def send_later(tools: Any, loaded: commit._LoadedTable, staged: Sequence[StagedCommit]) -> TableMetadata:
-        late[staged[0].path] = lambda: send(tools, loaded, staged)
+    def send_later(pending: Any, loaded: commit._LoadedTable, staged: Sequence[StagedCommit]) -> TableMetadata:
+        late[staged[0].path] = lambda: send(pending, loaded, staged)
         return loaded.table.metadata
 
-    swap(commit, "_commit", send_later)
+    swap(commit._PendingCommits, "_commit", send_later)
     swap(commit, "_load", load_late)
 
 
@@ -103,18 +105,18 @@ def ignores_the_fence() -> None:
 
 
 def cleans_up_when_in_doubt() -> None:
-    send = commit._commit
+    send = commit._PendingCommits._commit
 
-    def send_or_clean_up(tools: Any, loaded: commit._LoadedTable, staged: Sequence[StagedCommit]) -> TableMetadata:
+    def send_or_clean_up(pending: Any, loaded: commit._LoadedTable, staged: Sequence[StagedCommit]) -> TableMetadata:
         io = loaded.table.io
         try:
-            return send(tools, loaded, staged)
+            return send(pending, loaded, staged)
         except Exception:
             for file in (file for entry in staged for file in files_of(io, entry.files)):
                 io.delete(file.path)
             raise
 
-    swap(commit, "_commit", send_or_clean_up)
+    swap(commit._PendingCommits, "_commit", send_or_clean_up)
 
 
 def reads_the_fence_late() -> None:

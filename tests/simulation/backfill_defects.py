@@ -25,20 +25,20 @@ def rows_of_before_stay(patch: pytest.MonkeyPatch) -> None:
 
 
 def rows_of_before_go_in_a_commit_of_their_own(patch: pytest.MonkeyPatch) -> None:
-    commit_rows = commit._commit
+    commit_rows = commit._PendingCommits._commit
 
     def remove_first(
-        tools: commit._Tools, loaded: commit._LoadedTable, staged: Sequence[StagedCommit]
+        pending: commit._PendingCommits, loaded: commit._LoadedTable, staged: Sequence[StagedCommit]
     ) -> TableMetadata:
         if loaded.generation.is_awaited:
             table, writer, snapshots = loaded.table, staged[0].writer, SnapshotWriter()
             begun = backfill.begin_generation(table, loaded.generation, loaded.task_table.schema())
             cleared = snapshots.clear(table, writer, backfill.remove_rows(table, writer, snapshots), {})
-            commit.commit_snapshot(tools.catalog, table, cleared, {}, begun)
-            loaded = commit._load(tools.catalog, staged)
-        return commit_rows(tools, loaded, staged)
+            commit.commit_snapshot(pending.catalog, table, cleared, {}, begun)
+            loaded = commit._load(pending.catalog, staged)
+        return commit_rows(pending, loaded, staged)
 
-    patch.setattr(commit, "_commit", remove_first)
+    patch.setattr(commit._PendingCommits, "_commit", remove_first)
 
 
 def a_backfill_replaces_the_rows_of_every_commit(patch: pytest.MonkeyPatch) -> None:
@@ -53,17 +53,17 @@ def a_backfill_replaces_the_rows_of_every_commit(patch: pytest.MonkeyPatch) -> N
 
 def what_was_staged_before_lands_after(patch: pytest.MonkeyPatch) -> None:
     """What was staged for a former generation passes for staged for the present one."""
-    commit_pending = commit._commit_pending
+    commit_pending = commit._PendingCommits.commit
 
-    def commit_all(tools: commit._Tools, pending: Sequence[StagedCommit]) -> Any:
-        table = tools.catalog.load_table(pending[0].path)
-        generation = find_generation(table, pending[0].writer.materialization)
-        if pending[0].table_uuid not in generation.former:
-            return commit_pending(tools, pending)
-        taken = [replace(each, table_uuid=generation.uuid) for each in pending]
-        return replace(commit_pending(tools, taken), staged=tuple(pending))
+    def commit_all(pending: commit._PendingCommits) -> Any:
+        staged = pending.staged
+        generation = find_generation(pending.catalog.load_table(staged[0].path), staged[0].writer.materialization)
+        if staged[0].table_uuid not in generation.former:
+            return commit_pending(pending)
+        taken = [replace(each, table_uuid=generation.uuid) for each in staged]
+        return replace(commit_pending(replace(pending, staged=taken)), staged=tuple(staged))
 
-    patch.setattr(commit, "_commit_pending", commit_all)
+    patch.setattr(commit._PendingCommits, "commit", commit_all)
 
 
 def loads_see_rows_of_before(patch: pytest.MonkeyPatch) -> None:

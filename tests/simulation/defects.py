@@ -1,5 +1,6 @@
 """Defects that the simulation has to find, each planted in the shipped code from outside."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeAlias
@@ -63,7 +64,9 @@ def a_session_does_not_wait_for_what_was_staged_before(patch: pytest.MonkeyPatch
         catalog: Any, staged: Sequence[StagedCommit], without_retry: Any, new_writer: Any
     ) -> list[Outcome]:
         return [
-            commit._try_pending(catalog, chain, chain[0].chain_id in without_retry, new_writer())
+            commit._PendingCommits(
+                catalog, chain, new_writer(), chain[0].chain_id in without_retry, time.monotonic()
+            ).try_to_commit()
             for chain in fence.group_by_writer(staged)
         ]
 

@@ -115,39 +115,10 @@ def _try_table(
             case [Failed(_, error)]:
                 outcomes.append(Failed(tuple(pending), error))
             case _:
-                outcomes.append(_try_pending(catalog, pending, pending[0].chain_id in without_retry, new_writer()))
+                has_failed = pending[0].chain_id in without_retry
+                commits = _PendingCommits(catalog, pending, new_writer(), has_failed, time.monotonic())
+                outcomes.append(commits.try_to_commit())
     return outcomes
-
-
-def _try_pending(
-    catalog: Catalog, pending: Sequence[StagedCommit], without_retry: bool, snapshots: SnapshotWriter
-) -> Outcome:
-    try:
-        deletes = _find_deletes(pending, snapshots)
-        return _commit_pending(_Tools(catalog, snapshots, deletes, without_retry, time.monotonic()), pending)
-    except ConnectorError as error:
-        return Failed(tuple(pending), error)
-    except BROKEN_METADATA as error:
-        # One table's broken metadata must not end the session, nor keep other tables from opening.
-        return Failed(tuple(pending), commit_errors.explain_broken_metadata(pending[0].path, error))
-
-
-@dataclass(frozen=True)
-class _Tools:
-    """What the attempts to commit one writer's pending commits share: what one has checked or written, others use."""
-
-    catalog: Catalog
-    snapshots: SnapshotWriter
-    deletes: "RowDeletes | None"  # None: the commits delete no rows
-    without_retry: bool  # they have failed before
-    began: float  # by the monotonic clock
-    files: StagedFiles = field(default_factory=StagedFiles)
-    late: LateFiles = field(default_factory=LateFiles)
-
-    @property
-    def seconds(self) -> float:
-        """The time since the first attempt began."""
-        return time.monotonic() - self.began
 
 
 @dataclass(frozen=True)
@@ -163,42 +134,98 @@ class _LoadedTable:
         return restrict_to_generation(self.table, self.generation)
 
 
-def _commit_pending(tools: _Tools, pending: Sequence[StagedCommit]) -> Committed | Superseded:
-    path = pending[0].path
-    last: Exception | None = None
-    for number in count_attempts(0.0 if tools.without_retry else RETRY_FOR):
+@dataclass(frozen=True)
+class _PendingCommits:
+    """The pending commits of one writer to one table. An attempt uses what earlier ones have checked or written."""
+
+    catalog: Catalog
+    staged: Sequence[StagedCommit]
+    snapshots: SnapshotWriter
+    has_failed: bool  # before: they get a single attempt
+    began: float  # by the monotonic clock
+    files: StagedFiles = field(default_factory=StagedFiles)
+    late: LateFiles = field(default_factory=LateFiles)
+
+    def try_to_commit(self) -> Outcome:
+        """Commit, and return the outcome. An error that concerns only this table is one."""
         try:
-            return _attempt(tools, pending, number)
-        except list_retried_errors() as error:
-            if is_final(error):
-                raise commit_errors.explain_refusal(path, error) from error
-            commit_errors.report_retry(path, number + 1, error)
-            last = error
-    assert last is not None
-    raise commit_errors.explain_last_attempt(path, last, tools.seconds)
+            return self.commit()
+        except ConnectorError as error:
+            return Failed(tuple(self.staged), error)
+        except BROKEN_METADATA as error:
+            # One table's broken metadata must not end the session, nor keep other tables from opening.
+            return Failed(tuple(self.staged), commit_errors.explain_broken_metadata(self.staged[0].path, error))
 
+    def commit(self) -> Committed | Superseded:
+        """Attempt to commit until an attempt succeeds. Raises ConnectorError if none does."""
+        path = self.staged[0].path
+        last: Exception | None = None
+        for number in count_attempts(0.0 if self.has_failed else RETRY_FOR):
+            try:
+                return self._attempt(number)
+            except list_retried_errors() as error:
+                if is_final(error):
+                    raise commit_errors.explain_refusal(path, error) from error
+                commit_errors.report_retry(path, number + 1, error)
+                last = error
+        assert last is not None
+        raise commit_errors.explain_last_attempt(path, last, self._seconds) from last
 
-def _attempt(tools: _Tools, pending: Sequence[StagedCommit], number: int) -> Committed | Superseded:
-    """Load the table, decide which commits it lacks, check these, and commit them."""
-    # All steps read the metadata whose main branch the commit asserts. Every change of a fence moves main.
-    loaded = _load(tools.catalog, pending)
-    if pending[0].table_uuid in loaded.generation.former:
-        return _supersede(pending)
-    remaining = fence.remaining_commits(pending, loaded.table.properties)
-    if not remaining:
-        return Committed(tuple(pending), number, tools.seconds)
-    _check(tools, loaded, remaining)
-    after = _commit(tools, loaded, remaining)
-    located = frozenset(commit.located.location for commit in pending if commit.located)
-    return Committed(tuple(pending), number + 1, tools.seconds, TableCommit(loaded.table, after, located))
+    def _attempt(self, number: int) -> Committed | Superseded:
+        """Load the table, decide which commits it lacks, check these, and commit them."""
+        # All steps read the metadata whose main branch the commit asserts. Every change of a fence moves main.
+        loaded = _load(self.catalog, self.staged)
+        if self.staged[0].table_uuid in loaded.generation.former:
+            return _supersede(self.staged)
+        remaining = fence.remaining_commits(self.staged, loaded.table.properties)
+        if not remaining:
+            return Committed(tuple(self.staged), number, self._seconds)
+        self._check(loaded, remaining)
+        after = self._commit(loaded, remaining)
+        located = frozenset(commit.located.location for commit in self.staged if commit.located)
+        return Committed(tuple(self.staged), number + 1, self._seconds, TableCommit(loaded.table, after, located))
 
+    def _check(self, loaded: _LoadedTable, remaining: Sequence[StagedCommit]) -> None:
+        """Raise UserError or LostColumnError if the table cannot get these commits as it is."""
+        # The files of a transaction that was staged just now are not checked: that would cost every commit a request.
+        older = [each for each in remaining if self.has_failed or each.is_recovered]
+        try:
+            self.files.check(loaded.table, older)
+        except UserError as error:
+            # Another process may have made the same commits in this moment, and deleted their located rows. The next
+            # attempt sees it.
+            if _load(self.catalog, older).table.metadata_location != loaded.table.metadata_location:
+                raise CommitFailedException(str(error)) from error
+            raise
+        check_columns(loaded.task_table, remaining)
+        with name_table_in_errors(loaded.table):
+            check_properties(loaded.table.properties)
 
-def _find_deletes(pending: Sequence[StagedCommit], snapshots: SnapshotWriter) -> "RowDeletes | None":
-    if not any(commit.located for commit in pending):
-        return None
-    from connector.iceberg.commits.row_deletes import RowDeletes  # only for standard updates
+    def _commit(self, loaded: _LoadedTable, remaining: Sequence[StagedCommit]) -> TableMetadata:
+        """Write the snapshot with these commits, and commit it."""
+        table, task_table = loaded.table, loaded.task_table
+        fitting = self.late.convert(task_table, remaining)
+        with storage_errors.translate_errors(table.location()):
+            rows = self._deletes.find(task_table, remaining, fitting) if self._deletes else None
+            if loaded.generation.is_awaited:
+                snapshot, begun = backfill.replace_rows(table, task_table, fitting, self.snapshots, rows)
+            else:
+                snapshot, begun = self.snapshots.append(table, fitting, rows), ()
+        return commit_snapshot(self.catalog, table, snapshot, fence.advance(table.properties, remaining[-1]), begun)
 
-    return RowDeletes(snapshots.manifests)
+    @cached_property
+    def _deletes(self) -> "RowDeletes | None":
+        """The rows that the commits delete; None if they delete none."""
+        if not any(commit.located for commit in self.staged):
+            return None
+        from connector.iceberg.commits.row_deletes import RowDeletes  # only for standard updates
+
+        return RowDeletes(self.snapshots.manifests)
+
+    @property
+    def _seconds(self) -> float:
+        """The time since the first attempt began."""
+        return time.monotonic() - self.began
 
 
 def _supersede(pending: Sequence[StagedCommit]) -> Superseded:
@@ -237,36 +264,6 @@ def _load(catalog: Catalog, pending: Sequence[StagedCommit]) -> _LoadedTable:
     if pending[0].table_uuid not in (generation.uuid, *generation.former):
         raise commit_errors.explain_replaced_table(pending, str(table.metadata.table_uuid))
     return _LoadedTable(table, generation)
-
-
-def _check(tools: _Tools, loaded: _LoadedTable, staged: Sequence[StagedCommit]) -> None:
-    """Raise UserError or LostColumnError if the table cannot get these commits as it is."""
-    # The files of a transaction that was staged just now are not checked: that would cost every commit a request.
-    older = [each for each in staged if tools.without_retry or each.is_recovered]
-    try:
-        tools.files.check(loaded.table, older)
-    except UserError as error:
-        # Another process may have made the same commits in this moment, and deleted their located rows. The next
-        # attempt sees it.
-        if _load(tools.catalog, older).table.metadata_location != loaded.table.metadata_location:
-            raise CommitFailedException(str(error)) from error
-        raise
-    check_columns(loaded.task_table, staged)
-    with name_table_in_errors(loaded.table):
-        check_properties(loaded.table.properties)
-
-
-def _commit(tools: _Tools, loaded: _LoadedTable, staged: Sequence[StagedCommit]) -> TableMetadata:
-    """Write the snapshot with these staged commits, and commit it."""
-    table, task_table = loaded.table, loaded.task_table
-    fitting = tools.late.convert(task_table, staged)
-    with storage_errors.translate_errors(table.location()):
-        rows = tools.deletes.find(task_table, staged, fitting) if tools.deletes else None
-        if loaded.generation.is_awaited:
-            snapshot, begun = backfill.replace_rows(table, task_table, fitting, tools.snapshots, rows)
-        else:
-            snapshot, begun = tools.snapshots.append(table, fitting, rows), ()
-    return commit_snapshot(tools.catalog, table, snapshot, fence.advance(table.properties, staged[-1]), begun)
 
 
 def commit_snapshot(
