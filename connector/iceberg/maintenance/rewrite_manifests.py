@@ -7,7 +7,7 @@ stopped keeps what the last commits have left.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, groupby
+from itertools import groupby
 from typing import Final
 
 from pyiceberg.catalog import Catalog
@@ -17,11 +17,9 @@ from pyiceberg.table import Table
 from connector.iceberg.commits.file_names import find_file_prefix
 from connector.iceberg.commits.snapshot import SUMMARY_MATERIALIZATION, SnapshotWriter
 from connector.iceberg.maintenance.retry_commits import ActionText, retry_commit
-from connector.iceberg.metadata.avro_files import copy_manifest, read_entries
 from connector.iceberg.metadata.manifest_rewriting import divide, lists_files, size_of
-from connector.iceberg.metadata.manifests import Thresholds, manifests_of
+from connector.iceberg.metadata.manifests import ManifestMerger, Thresholds, manifests_of
 from connector.iceberg.metadata.references import SessionEndedError
-from connector.iceberg.metadata.row_lineage import ManifestKey, find_manifest_key
 from connector.iceberg.metadata.table_updates import (
     name_table_in_errors,
     new_snapshot,
@@ -107,7 +105,7 @@ class _Rewrite:
         self._owner = owner
         self._max_bytes = max_bytes
         self._snapshots = SnapshotWriter()
-        self._written: dict[tuple[str, tuple[ManifestKey, ...]], list[ManifestFile]] = {}
+        self._merger = ManifestMerger(self._snapshots.factory)
         self._sent: tuple[int, ManifestPlan] | None = None  # the id of the snapshot, and its plan
 
     def perform(self, is_interrupted: Callable[[], bool]) -> ManifestPlan:
@@ -132,7 +130,7 @@ class _Rewrite:
         table = plan.table
         prefix = find_file_prefix(table, self._owner)
         with translate_errors(table.location()):
-            merged = [manifest for group in plan.groups for manifest in self._write(table, prefix, group)]
+            merged = [each for group in plan.groups for each in self._merger.write_merged(table, prefix, group)]
             summary = {
                 SUMMARY_MATERIALIZATION: self._owner.materialization,
                 SUMMARY_MAINTENANCE: "manifests",
@@ -145,23 +143,6 @@ class _Rewrite:
         self._sent = snapshot.snapshot_id, plan
         requirements = (require_uuid(table), require_main_branch(table), *require_schema(table))
         self._catalog.commit_table(table, requirements, new_snapshot(table, snapshot))
-
-    def _write(self, table: Table, prefix: str, group: Sequence[ManifestFile]) -> list[ManifestFile]:
-        # The prefix is part of the key: a manifest that is still to be committed must not be named by a passed value.
-        key = prefix, tuple(map(find_manifest_key, group))
-        if key not in self._written:
-            entries = chain.from_iterable(read_entries(table.io, manifest) for manifest in group)
-            first = next(entries, None)
-            self._written[key] = (
-                []
-                if first is None
-                else [
-                    self._snapshots.factory.of_existing(
-                        table, prefix, group[0].partition_spec_id, chain([first], entries), group[0].content
-                    )
-                ]
-            )
-        return list(map(copy_manifest, self._written[key]))
 
 
 def _kind(manifest: ManifestFile) -> tuple[int, int]:

@@ -230,7 +230,7 @@ def find_mergeable(manifests: Sequence[ManifestFile], added: int, thresholds: Th
 
 
 class ManifestMerger:
-    """Merges manifests for one append.
+    """Merges manifests for one snapshot.
 
     A later attempt uses the merged manifest only if the table still has the same manifests. Another writer may have
     deleted some of their files.
@@ -253,22 +253,21 @@ class ManifestMerger:
                 of_kind = [m for m in existing if (m.partition_spec_id, m.content) == (spec_id, content)]
                 chosen = find_mergeable(of_kind, len(more), thresholds)
                 if chosen:
-                    existing = self._merge(table, prefix, existing, chosen)
+                    kept = [manifest for manifest in existing if manifest not in chosen]
+                    existing = [*self.write_merged(table, prefix, chosen), *kept]
         except Exception as error:  # noqa: BLE001 - merging helps later commits; it must not stop this one
             log.warning(
                 "table %s: its small manifests stay: %s: %s", ".".join(table.name()), type(error).__name__, error
             )
         return list(existing)
 
-    def _merge(
-        self, table: Table, prefix: str, existing: Sequence[ManifestFile], chosen: Sequence[ManifestFile]
-    ) -> Sequence[ManifestFile]:
+    def write_merged(self, table: Table, prefix: str, chosen: Sequence[ManifestFile]) -> list[ManifestFile]:
+        """Write manifests of one kind and spec as one, and return it. If they list no files, return none."""
         # The prefix is part of the key: a manifest that is still to be committed must not be named by a passed value.
         key = prefix, tuple(map(find_manifest_key, chosen))
         if key not in self._written:
             self._written[key] = self._write(table, prefix, chosen)
-        kept = (manifest for manifest in existing if manifest not in chosen)
-        return [*map(copy_manifest, self._written[key]), *kept]
+        return list(map(copy_manifest, self._written[key]))
 
     def _write(self, table: Table, prefix: str, chosen: Sequence[ManifestFile]) -> list[ManifestFile]:
         entries = _live_entries(table.io, chosen)
