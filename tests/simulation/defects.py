@@ -17,7 +17,7 @@ from connector.iceberg.commits.outcomes import Outcome
 from connector.iceberg.commits.staged_files import StagedFiles
 from connector.iceberg.maintenance import remove_task_orphans
 from connector.iceberg.metadata import references
-from connector.iceberg.metadata.manifests import ManifestMerger
+from connector.iceberg.metadata.manifests import ManifestFactory, ManifestMerger
 from connector.iceberg.metadata.table_updates import find_generation
 from connector.iceberg.metadata.written_snapshots import RememberingFileIO
 from connector.model.rejected_rows import SUFFIX
@@ -191,10 +191,10 @@ def what_was_folded_is_used_for_whatever_a_later_attempt_finds(patch: pytest.Mon
     write = ManifestMerger._write
     written: dict[tuple[ManifestMerger, str], list[ManifestFile]] = {}
 
-    def once(folder: ManifestMerger, table: Table, prefix: str, *chosen: Any) -> list[ManifestFile]:
-        if (folder, prefix) not in written:
-            written[folder, prefix] = write(folder, table, prefix, *chosen)
-        return written[folder, prefix]
+    def once(folder: ManifestMerger, factory: ManifestFactory, chosen: Any) -> list[ManifestFile]:
+        if (folder, factory.prefix) not in written:
+            written[folder, factory.prefix] = write(folder, factory, chosen)
+        return written[folder, factory.prefix]
 
     patch.setattr(ManifestMerger, "_write", once)
 

@@ -138,7 +138,7 @@ def replace_rows(
 def remove_rows(table: Table, writer: WriterId, snapshots: SnapshotWriter) -> RemovedFiles:
     """Write manifests that name all files of the current snapshot as deleted. Unreadable manifests are left out: the
     user may backfill because they are gone."""
-    prefix = file_prefix(table, writer)
+    factory = snapshots.make_factory(table, file_prefix(table, writer))
     counts: Counter[str] = Counter()
     manifests = []
     for manifest in _list_manifests(table):
@@ -149,8 +149,7 @@ def remove_rows(table: Table, writer: WriterId, snapshots: SnapshotWriter) -> Re
             continue
         if entries:
             gone = {find_id(entry.data_file) for entry in entries}
-            spec_id, content = manifest.partition_spec_id, manifest.content
-            manifests.append(snapshots.factory.of_existing(table, prefix, spec_id, entries, content, gone))
+            manifests.append(factory.write_existing(manifest.partition_spec_id, entries, manifest.content, gone))
         for entry in entries:
             file = entry.data_file
             vector = find_vector(file)

@@ -197,12 +197,13 @@ class CompactionCommit:
         )
 
     def _write(self, table: Table, changes: CompactionChanges, snapshots: SnapshotWriter) -> Snapshot:
-        prefix, factory = self._base.origin.file_prefix, snapshots.factory
+        prefix = self._base.origin.file_prefix
+        factory = snapshots.make_factory(table, prefix)
         carried = self._deletes.add(table, prefix, changes.positions, changes.partitions)
-        deletes = write_delete_manifests(table, prefix, factory, carried)
+        deletes = write_delete_manifests(factory, carried)
         existing = manifests_of(table.io, table.current_snapshot())
         merged, added = find_small(table, existing), self._list_added(changes)
-        existing, changed = remove_files(table, prefix, factory, existing, changes.removed, merged, added)
+        existing, changed = remove_files(factory, existing, changes.removed, merged, added)
         summary = {SUMMARY_COMPACTION: str(len(changes.groups)), **_summarize(changes, [file for _, file in carried])}
         return snapshots.replace(
             table, prefix, [*deletes, *changed, *existing], table.metadata.current_schema_id, summary

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestEntry, ManifestFile
-from pyiceberg.table import Table
 
 from connector.encoding.live_rows.deletion_vectors import WrittenVector
 from connector.iceberg.metadata.listed_files import ListedFile
@@ -17,15 +16,14 @@ WrittenDeletes: TypeAlias = DataFile | WrittenVector  # a position delete file, 
 
 
 def write_delete_manifests(
-    table: Table, prefix: str, factory: ManifestFactory, added: Iterable[tuple[Partition, WrittenDeletes]]
+    factory: ManifestFactory, added: Iterable[tuple[Partition, WrittenDeletes]]
 ) -> list[ManifestFile]:
     """Write a manifest of new delete files for each partition spec."""
     by_spec: dict[int, list[ManifestEntry]] = {}
     for partition, file in added:
         by_spec.setdefault(partition.spec_id, []).append(_make_entry(file, partition))
     return [
-        factory.of_added(table, prefix, spec_id, entries, content=ManifestContent.DELETES)
-        for spec_id, entries in by_spec.items()
+        factory.write_added(spec_id, entries, content=ManifestContent.DELETES) for spec_id, entries in by_spec.items()
     ]
 
 

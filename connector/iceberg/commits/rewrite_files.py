@@ -168,14 +168,12 @@ def _new_snapshot(rewritten: RewrittenFiles) -> tuple[TableUpdate, ...]:
     snapshots = SnapshotWriter()
     prefix = plan.rewriting.file_prefix
     with translate_errors(table.location()):
-        manifests = _replace_manifests(table, prefix, snapshots.factory, replacements)
+        manifests = _replace_manifests(snapshots.make_factory(table, prefix), replacements)
         summary = {**plan.summary, **_summarize(replacements)}
         return new_snapshot(table, snapshots.replace(table, prefix, manifests, plan.schema_id, summary))
 
 
-def _replace_manifests(
-    table: Table, prefix: str, factory: ManifestFactory, replacements: Sequence[Replacement]
-) -> list[ManifestFile]:
+def _replace_manifests(factory: ManifestFactory, replacements: Sequence[Replacement]) -> list[ManifestFile]:
     """Return all manifests of the new snapshot. Files that are not replaced stay, no matter who has added them. The
     deletion vectors of those that are replaced go, as Iceberg demands."""
     gone: set[FileId] = {replacement.entry.data_file.file_path for replacement in replacements}
@@ -183,10 +181,10 @@ def _replace_manifests(
     manifests = []
     for spec_id, of_spec in groupby(sorted(replacements, key=_spec_id), key=_spec_id):
         if added := [entry for replacement in of_spec for entry in replacement.added]:
-            manifests.append(factory.of_added(table, prefix, spec_id, added))
-    for manifest in manifests_of(table.io, table.current_snapshot()):
+            manifests.append(factory.write_added(spec_id, added))
+    for manifest in manifests_of(factory.table.io, factory.table.current_snapshot()):
         if removed := gone if manifest.content == ManifestContent.DATA else vectors:
-            manifest = factory.without(table, prefix, manifest, removed)
+            manifest = factory.rewrite_without(manifest, removed)
         manifests.append(manifest)
     return manifests
 

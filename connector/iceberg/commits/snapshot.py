@@ -71,26 +71,31 @@ class SnapshotWriter:
         self._written = WrittenSnapshots() if written is None else written
         self.manifests = ManifestReader(self._written) if manifests is None else manifests
         self._id = uuid.uuid4().int >> 65  # a positive 63-bit number
-        self.factory = ManifestFactory(self._id)
-        self._merger = ManifestMerger(self.factory)
+        self._merger = ManifestMerger()
         self._mark = mark
+        self._small: dict[str, WrittenFile] = {}  # manifests of all attempts, by location
         self._manifests: dict[tuple[str, ...], tuple[list[ManifestFile], PublishedTimes | None]] = {}
+
+    def make_factory(self, table: Table, prefix: str) -> ManifestFactory:
+        """Return what writes the manifests of the snapshot, for a table as it was loaded."""
+        return ManifestFactory(table, prefix, self._id, self._small)
 
     def append(self, table: Table, staged: Sequence[StagedCommit], rows: "DeletedRows | None" = None) -> Snapshot:
         """Write a snapshot that adds the staged files to the current one, and deletes these rows."""
         table = self._written.with_memory(table)
         prefix = file_prefix(table, staged[0].writer)
-        added, summary = self._add(table, prefix, staged)
+        factory = self.make_factory(table, prefix)
+        added, summary = self._add(factory, staged)
         existing = manifests_of(table.io, table.current_snapshot())
         if rows is None:
             existing = [each for each in existing if lists_files(each)]
-            existing = self._merger.merge(table, prefix, existing, added)
+            existing = self._merger.merge(factory, existing, added)
             totals = _with_totals(Operation.APPEND, summary, table)
             return self._snapshot(table, prefix, [*added, *existing], totals, transactions=len(staged))
         changes = self._delete_files.write(table, prefix, rows)
-        added += write_delete_manifests(table, prefix, self.factory, changes.added)
-        existing, shortened = remove_files(table, prefix, self.factory, existing, changes.removed)
-        existing = self._merger.merge(table, prefix, existing, added)
+        added += write_delete_manifests(factory, changes.added)
+        existing, shortened = remove_files(factory, existing, changes.removed)
+        existing = self._merger.merge(factory, existing, added)
         operation = Operation.OVERWRITE if changes.added or changes.removed else Operation.APPEND
         totals = _with_totals(operation, summary | changes.summarize(sum(commit.size for commit in staged)), table)
         return self._snapshot(table, prefix, [*added, *shortened, *existing], totals, transactions=len(staged))
@@ -108,10 +113,11 @@ class SnapshotWriter:
         `task_table` is the table as the task has it after the backfill: no rows, new columns.
         """
         prefix = file_prefix(table, staged[0].writer)
-        added, summary = self._add(task_table, prefix, staged)
+        factory = self.make_factory(task_table, prefix)
+        added, summary = self._add(factory, staged)
         if rows:
             changes = self._delete_files.write(task_table, prefix, rows)
-            added += write_delete_manifests(task_table, prefix, self.factory, changes.added)
+            added += write_delete_manifests(factory, changes.added)
             summary |= changes.summarize(sum(commit.size for commit in staged))
         totals = _with_totals(Operation.OVERWRITE, summary, task_table).additional_properties
         counted = Summary(Operation.OVERWRITE, **totals, **removed.summary)
@@ -126,6 +132,7 @@ class SnapshotWriter:
 
     @cached_property
     def _delete_files(self) -> DeleteFiles:
+        """The delete files of all attempts, if rows are deleted."""
         return DeleteFiles()
 
     def keep_files(self, table: Table, writer: WriterId, summary: Mapping[str, str]) -> Snapshot:
@@ -166,7 +173,8 @@ class SnapshotWriter:
             next_row_id=first_row_id,
         ) as manifest_list:
             manifest_list.add_manifests(list(manifests))
-        self._written.add(table, [written, *self.factory.find_written(manifests)])
+        small = [self._small[each.manifest_path] for each in manifests if each.manifest_path in self._small]
+        self._written.add(table, [written, *small])
         next_row_id = manifest_list.next_row_id
         return Snapshot(
             snapshot_id=self._id,
@@ -183,20 +191,19 @@ class SnapshotWriter:
         )
 
     def _add(
-        self, table: Table, prefix: str, staged: Sequence[StagedCommit]
+        self, factory: ManifestFactory, staged: Sequence[StagedCommit]
     ) -> tuple[list[ManifestFile], dict[str, str]]:
         """Return manifests of the staged files, and a summary of the commit."""
+        table = factory.table
         # The prefix is part of the key: a manifest that is still to be committed must not be named by a passed value.
         # So are the schema, since a commit has other files once a column has been converted, and the sequence numbers.
         numbers = _number(table, staged)
-        key = (prefix, *(f"{commit.next} {commit.schema_id} {numbers.get(commit.next)}" for commit in staged))
+        key = (factory.prefix, *(f"{commit.next} {commit.schema_id} {numbers.get(commit.next)}" for commit in staged))
         if key not in self._manifests:
             # A commit may have no files: its transaction only deletes rows.
             files = [(commit, file) for commit in staged for file in files_of(table.io, commit.files)]
             by_spec = groupby(sorted(files, key=lambda each: each[0].spec_id), key=lambda each: each[0].spec_id)
-            written = [
-                self._write_manifest(table, prefix, spec_id, list(of_spec), numbers) for spec_id, of_spec in by_spec
-            ]
+            written = [_write_manifest(factory, spec_id, list(of_spec), numbers) for spec_id, of_spec in by_spec]
             self._manifests[key] = written, find_published(files)
         manifests, published = self._manifests[key]
         # Otherwise a later attempt would commit the files under an old sequence number. Then deletes of other engines
@@ -206,28 +213,27 @@ class SnapshotWriter:
             **self._mark(table),
         }
 
-    def _write_manifest(
-        self,
-        table: Table,
-        prefix: str,
-        spec_id: int,
-        files: Sequence[tuple[StagedCommit, DataFile]],
-        numbers: Mapping[str, int],
-    ) -> ManifestFile:
-        spec = table.specs().get(spec_id)
-        is_plain = spec is not None and not spec.fields and not any(file.partition for _, file in files)
-        partitions = None if is_plain else PartitionReader(table, spec_id)
-        entries = (
-            make_added_entry(
-                file,
-                spec_id,
-                partitions.read(file).record if partitions else Record(),
-                numbers.get(commit.next),
-                sort_order_id=commit.sort_order_id,
-            )
-            for commit, file in files
+
+def _write_manifest(
+    factory: ManifestFactory,
+    spec_id: int,
+    files: Sequence[tuple[StagedCommit, DataFile]],
+    numbers: Mapping[str, int],
+) -> ManifestFile:
+    spec = factory.table.specs().get(spec_id)
+    is_plain = spec is not None and not spec.fields and not any(file.partition for _, file in files)
+    partitions = None if is_plain else PartitionReader(factory.table, spec_id)
+    entries = (
+        make_added_entry(
+            file,
+            spec_id,
+            partitions.read(file).record if partitions else Record(),
+            numbers.get(commit.next),
+            sort_order_id=commit.sort_order_id,
         )
-        return self.factory.of_added(table, prefix, spec_id, entries, files[-1][0].schema_id)
+        for commit, file in files
+    )
+    return factory.write_added(spec_id, entries, files[-1][0].schema_id)
 
 
 def _number(table: Table, staged: Sequence[StagedCommit]) -> dict[str, int]:

@@ -105,7 +105,7 @@ class _Rewrite:
         self._owner = owner
         self._max_bytes = max_bytes
         self._snapshots = SnapshotWriter()
-        self._merger = ManifestMerger(self._snapshots.factory)
+        self._merger = ManifestMerger()
         self._sent: tuple[int, ManifestPlan] | None = None  # the id of the snapshot, and its plan
 
     def perform(self, is_interrupted: Callable[[], bool]) -> ManifestPlan:
@@ -130,7 +130,8 @@ class _Rewrite:
         table = plan.table
         prefix = find_file_prefix(table, self._owner)
         with translate_errors(table.location()):
-            merged = [each for group in plan.groups for each in self._merger.write_merged(table, prefix, group)]
+            factory = self._snapshots.make_factory(table, prefix)
+            merged = [each for group in plan.groups for each in self._merger.write_merged(factory, group)]
             summary = {
                 SUMMARY_MATERIALIZATION: self._owner.materialization,
                 SUMMARY_MAINTENANCE: "manifests",

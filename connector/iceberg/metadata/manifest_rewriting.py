@@ -24,8 +24,6 @@ _FEW_FILES: Final = 32  # that are listed again in some milliseconds
 
 
 def remove_files(
-    table: Table,
-    prefix: str,
     factory: ManifestFactory,
     existing: Sequence[ManifestFile],
     removed: Collection[ListedFile],
@@ -35,17 +33,17 @@ def remove_files(
     """Return the manifests that stay, and new ones in place of those that list removed files or are to be merged.
 
     The new ones name the removed files as deleted, and `added` data files, by their partition spec. Manifests that list
-    no files any more are left out. Names of new manifests begin with the prefix.
+    no files any more are left out.
     """
     new = dict(added or {})
     gone = {file.id for file in removed}
     changed = {*(file.manifest for file in removed), *(each.manifest_path for each in merged if lists_files(each))}
     written = [
-        _write(table, prefix, factory, together, gone, new)
+        _write(factory, together, gone, new)
         for of_kind in group_by_kind(each for each in existing if each.manifest_path in changed)
         for together in divide(of_kind, size_of, Thresholds.size)
     ]
-    written += [factory.of_added(table, prefix, spec_id, entries) for spec_id, entries in new.items()]
+    written += [factory.write_added(spec_id, entries) for spec_id, entries in new.items()]
     return [each for each in existing if each.manifest_path not in changed and lists_files(each)], written
 
 
@@ -97,8 +95,6 @@ def divide(items: Iterable[T], measure: Callable[[T], int], most: int) -> Iterat
 
 
 def _write(
-    table: Table,
-    prefix: str,
     factory: ManifestFactory,
     manifests: Sequence[ManifestFile],
     gone: Collection[FileId],
@@ -107,5 +103,5 @@ def _write(
     """Write the manifests as one. If they list data files, take the new files of their spec from `new`."""
     spec_id, content = manifests[0].partition_spec_id, manifests[0].content
     added = new.pop(spec_id, ()) if content is ManifestContent.DATA else ()
-    entries = chain.from_iterable(read_entries(table.io, manifest) for manifest in manifests)
-    return factory.of_existing(table, prefix, spec_id, entries, content, gone, added)
+    entries = chain.from_iterable(read_entries(factory.table.io, manifest) for manifest in manifests)
+    return factory.write_existing(spec_id, entries, content, gone, added)

@@ -49,33 +49,32 @@ READS_AT_ONCE: Final = 8
 
 
 class ManifestFactory:
-    """Writes manifests of one snapshot. It keeps the content of small ones, for those who keep the snapshot."""
+    """Writes manifests of one snapshot, for a table as it was loaded. Names of their files begin with the prefix."""
 
-    def __init__(self, snapshot_id: int) -> None:
+    def __init__(self, table: Table, prefix: str, snapshot_id: int, small: dict[str, WrittenFile]) -> None:
+        """`small` gets the manifests that are small, by their locations."""
+        self.table = table
+        self.prefix = prefix
         self._snapshot_id = snapshot_id
-        self._written: dict[str, WrittenFile] = {}
+        self._small = small
 
-    def of_added(
+    def write_added(
         self,
-        table: Table,
-        prefix: str,
         spec_id: int,
         entries: Iterable[ManifestEntry],
         schema_id: int | None = None,
         content: ManifestContent = ManifestContent.DATA,
     ) -> ManifestFile:
         """Write a manifest of new files. `schema_id` is the schema of their columns, by default the current one."""
-        file = _new_file(table, prefix)
-        with self._open(file, table, spec_id, content, schema_id) as manifest:
+        file = self._new_file()
+        with self._open(file, spec_id, content, schema_id) as manifest:
             for entry in entries:
                 manifest.add_entry(entry)
         self._keep_if_small(file)
         return manifest.to_manifest_file()
 
-    def of_existing(
+    def write_existing(
         self,
-        table: Table,
-        prefix: str,
         spec_id: int,
         entries: Iterable[ManifestEntry],
         content: ManifestContent = ManifestContent.DATA,
@@ -86,8 +85,8 @@ class ManifestFactory:
 
         Each keeps its snapshot and its sequence numbers. They decide which deletes apply to it.
         """
-        file = _new_file(table, prefix)
-        with self._open(file, table, spec_id, content) as manifest:
+        file = self._new_file()
+        with self._open(file, spec_id, content) as manifest:
             for entry in entries:
                 (manifest.delete if find_id(entry.data_file) in gone else manifest.existing)(entry)
             for entry in added:
@@ -95,20 +94,20 @@ class ManifestFactory:
         self._keep_if_small(file)
         return manifest.to_manifest_file()
 
-    def without(self, table: Table, prefix: str, manifest: ManifestFile, gone: Collection[FileId]) -> ManifestFile:
+    def rewrite_without(self, manifest: ManifestFile, gone: Collection[FileId]) -> ManifestFile:
         """Write the manifest again, with these files as deleted. If it lists none of them, return it."""
-        entries = read_entries(table.io, manifest)
+        entries = read_entries(self.table.io, manifest)
         if not any(find_id(entry.data_file) in gone for entry in entries):
             return manifest
-        return self.of_existing(table, prefix, manifest.partition_spec_id, entries, manifest.content, gone)
+        return self.write_existing(manifest.partition_spec_id, entries, manifest.content, gone)
 
-    def find_written(self, manifests: Iterable[ManifestFile]) -> list[WrittenFile]:
-        """Return the files of those manifests that this factory has written, without large ones."""
-        return [self._written[each.manifest_path] for each in manifests if each.manifest_path in self._written]
+    def _new_file(self) -> WrittenFile:
+        return WrittenFile(self.table.io, metadata_location(self.table, f"{self.prefix}-{uuid.uuid4()}-m0.avro"))
 
     def _open(
-        self, file: WrittenFile, table: Table, spec_id: int, content: ManifestContent, schema_id: int | None = None
+        self, file: WrittenFile, spec_id: int, content: ManifestContent, schema_id: int | None = None
     ) -> ManifestWriter:
+        table = self.table
         spec, schema = table.specs()[spec_id], table.schema()
         if schema_id is not None:
             schema = table.schemas().get(schema_id, schema)
@@ -124,11 +123,7 @@ class ManifestFactory:
 
     def _keep_if_small(self, file: WrittenFile) -> None:
         if len(file) <= KEPT_BYTES:
-            self._written[file.location] = file
-
-
-def _new_file(table: Table, prefix: str) -> WrittenFile:
-    return WrittenFile(table.io, metadata_location(table, f"{prefix}-{uuid.uuid4()}-m0.avro"))
+            self._small[file.location] = file
 
 
 def metadata_location(table: Table, name: str) -> str:
@@ -236,16 +231,15 @@ class ManifestMerger:
     deleted some of their files.
     """
 
-    def __init__(self, factory: ManifestFactory) -> None:
-        self._factory = factory
+    def __init__(self) -> None:
         self._written: dict[tuple[str, tuple[ManifestKey, ...]], list[ManifestFile]] = {}
 
     def merge(
-        self, table: Table, prefix: str, existing: Sequence[ManifestFile], added: Sequence[ManifestFile]
+        self, factory: ManifestFactory, existing: Sequence[ManifestFile], added: Sequence[ManifestFile]
     ) -> list[ManifestFile]:
         """Return the table's manifests; fewer of them if there are too many of a kind and spec that is added to."""
         try:
-            thresholds = Thresholds.of(table.properties)
+            thresholds = Thresholds.of(factory.table.properties)
             if thresholds is None:
                 return list(existing)
             for spec_id, content in {(manifest.partition_spec_id, manifest.content) for manifest in added}:
@@ -254,28 +248,27 @@ class ManifestMerger:
                 chosen = find_mergeable(of_kind, len(more), thresholds)
                 if chosen:
                     kept = [manifest for manifest in existing if manifest not in chosen]
-                    existing = [*self.write_merged(table, prefix, chosen), *kept]
+                    existing = [*self.write_merged(factory, chosen), *kept]
         except Exception as error:  # noqa: BLE001 - merging helps later commits; it must not stop this one
-            log.warning(
-                "table %s: its small manifests stay: %s: %s", ".".join(table.name()), type(error).__name__, error
-            )
+            name = ".".join(factory.table.name())
+            log.warning("table %s: its small manifests stay: %s: %s", name, type(error).__name__, error)
         return list(existing)
 
-    def write_merged(self, table: Table, prefix: str, chosen: Sequence[ManifestFile]) -> list[ManifestFile]:
+    def write_merged(self, factory: ManifestFactory, chosen: Sequence[ManifestFile]) -> list[ManifestFile]:
         """Write manifests of one kind and spec as one, and return it. If they list no files, return none."""
         # The prefix is part of the key: a manifest that is still to be committed must not be named by a passed value.
-        key = prefix, tuple(map(find_manifest_key, chosen))
+        key = factory.prefix, tuple(map(find_manifest_key, chosen))
         if key not in self._written:
-            self._written[key] = self._write(table, prefix, chosen)
+            self._written[key] = self._write(factory, chosen)
         return list(map(copy_manifest, self._written[key]))
 
-    def _write(self, table: Table, prefix: str, chosen: Sequence[ManifestFile]) -> list[ManifestFile]:
-        entries = _live_entries(table.io, chosen)
+    def _write(self, factory: ManifestFactory, chosen: Sequence[ManifestFile]) -> list[ManifestFile]:
+        entries = _live_entries(factory.table.io, chosen)
         first = next(entries, None)
         if first is None:
             return []
         spec_id, content = chosen[0].partition_spec_id, chosen[0].content
-        return [self._factory.of_existing(table, prefix, spec_id, chain([first], entries), content)]
+        return [factory.write_existing(spec_id, chain([first], entries), content)]
 
 
 def _file_count(manifest: ManifestFile) -> int:
