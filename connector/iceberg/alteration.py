@@ -26,14 +26,13 @@ from connector.iceberg.commits.rewrite_files import RewriteFiles, RewritePlan
 from connector.iceberg.commits.staged_files import record_conversions
 from connector.iceberg.metadata.live_files import find_live_files
 from connector.iceberg.metadata.table_arrangement import new_partition_spec, new_sort_order, require_arrangement
+from connector.iceberg.metadata.table_properties import find_generation, restrict_to_generation
 from connector.iceberg.metadata.table_updates import (
     assign_schema_id,
-    find_generation,
     new_schema,
     require_main_branch,
     require_schema,
     require_uuid,
-    restrict_to_generation,
 )
 from connector.model.owner import Owner
 from connector.model.table_identifier import Generation

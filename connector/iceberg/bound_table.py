@@ -15,7 +15,7 @@ from connector.host.signals import map_in_threads
 from connector.iceberg.commits import fence
 from connector.iceberg.loading import check_table_properties, load_table
 from connector.iceberg.metadata.table_arrangement import find_arrangement
-from connector.iceberg.metadata.table_updates import find_generation, restrict_to_generation
+from connector.iceberg.metadata.table_properties import find_generation, restrict_to_generation
 from connector.model.binding import Arrangement, Binding, Column, KeyPart, Policy, UpdateMode, Updates
 from connector.model.invalid_values import OnInvalid
 from connector.model.properties import Properties

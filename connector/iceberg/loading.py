@@ -7,7 +7,7 @@ from pyiceberg.table import Table
 from connector.config.values import FORMAT_VERSIONS
 from connector.encoding.parquet.file_options import FileOptions
 from connector.host.errors import UserError
-from connector.iceberg.metadata.table_updates import check_properties, is_location, name_table_in_errors
+from connector.iceberg.metadata.table_properties import check_properties, is_location, name_table_in_errors
 from connector.model.table_identifier import TableIdentifier
 
 

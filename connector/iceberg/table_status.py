@@ -30,7 +30,8 @@ from connector.iceberg.commits.snapshot import (
 from connector.iceberg.commits.writers import RecordedWriter, list_recorded_writers
 from connector.iceberg.loading import load_table
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
-from connector.iceberg.metadata.table_updates import list_newest_first, name_table_in_errors
+from connector.iceberg.metadata.table_properties import name_table_in_errors
+from connector.iceberg.metadata.table_updates import list_newest_first
 from connector.iceberg.tables import LOOKUPS_AT_ONCE
 from connector.model.owner import Owner
 from connector.model.state import StagedCommit

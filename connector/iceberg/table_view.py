@@ -27,7 +27,7 @@ from connector.iceberg.commits.staged_files import find_newest_column, is_conver
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader, PositionDeletes
 from connector.iceberg.metadata.partitions import MissingValues
 from connector.iceberg.metadata.row_lineage import can_keep_lineage
-from connector.iceberg.metadata.table_updates import find_generation, restrict_to_generation
+from connector.iceberg.metadata.table_properties import find_generation, restrict_to_generation
 from connector.model.binding import Column
 from connector.model.state import StagedCommit, TableId, WriterId
 from connector.storage.file_io import files_of

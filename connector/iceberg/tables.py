@@ -41,7 +41,8 @@ from connector.iceberg.metadata.table_arrangement import (
     make_sort_order,
     read_arrangement,
 )
-from connector.iceberg.metadata.table_updates import FixedColumns, find_generation, restrict_to_generation
+from connector.iceberg.metadata.table_properties import find_generation, restrict_to_generation
+from connector.iceberg.metadata.table_updates import FixedColumns
 from connector.model.owner import OWNER_PROPERTY, Owner
 from connector.model.table_identifier import Generation, TableIdentifier
 

@@ -24,7 +24,7 @@ from connector.encoding.parquet.file_options import CODEC, LEVEL, TARGET_SIZE
 from connector.evolution.changes import plan_changes
 from connector.evolution.table_change import Found, NewColumn, TableChange, Target
 from connector.host.errors import ConnectorError
-from connector.iceberg.metadata.table_updates import ENCRYPTION, NAME_MAPPING, PREVIOUS_VERSIONS, PROVIDER
+from connector.iceberg.metadata.table_properties import ENCRYPTION, NAME_MAPPING, PREVIOUS_VERSIONS, PROVIDER
 from connector.iceberg.tables import evolve
 from connector.model.owner import OWNER_PROPERTY, Owner
 from connector.model.table_identifier import TableIdentifier

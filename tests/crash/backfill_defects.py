@@ -13,7 +13,8 @@ from connector.evolution.table_change import StartBackfill
 from connector.iceberg import tables
 from connector.iceberg.commits import backfill, commit
 from connector.iceberg.commits.snapshot import SnapshotWriter
-from connector.iceberg.metadata.table_updates import find_generation, require_uuid
+from connector.iceberg.metadata.table_properties import find_generation
+from connector.iceberg.metadata.table_updates import require_uuid
 from connector.model.owner import OWNER_PROPERTY
 from connector.model.state import StagedCommit
 from crash.faults import swap

@@ -17,7 +17,7 @@ from connector.iceberg.commits import commit, fence, snapshot
 from connector.iceberg.commits.fence import WriterFence
 from connector.iceberg.commits.staged_files import StagedFiles
 from connector.iceberg.metadata.manifests import manifests_of
-from connector.iceberg.metadata.table_updates import find_generation
+from connector.iceberg.metadata.table_properties import find_generation
 from connector.model.state import DataFile, StagedCommit, StagedTransaction, WriterId
 from connector.session import open_tables, recovery, transactions
 from connector.session.backlog import Backlog

@@ -25,7 +25,7 @@ from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.remove_staged_files import remove_staged_files_after
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from connector.iceberg.metadata.listed_files import ManifestReader
-from connector.iceberg.metadata.table_updates import find_generation, restrict_to_generation
+from connector.iceberg.metadata.table_properties import find_generation, restrict_to_generation
 from connector.iceberg.table_view import TableViews
 from connector.iceberg.tables import evolve
 from connector.model.owner import Owner

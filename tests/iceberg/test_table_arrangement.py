@@ -26,7 +26,7 @@ from connector.evolution.changes import plan_changes
 from connector.evolution.table_change import Alteration, NewColumn, TableChange, Target
 from connector.host.errors import UserError
 from connector.iceberg.metadata.table_arrangement import find_arrangement
-from connector.iceberg.metadata.table_updates import find_generation, restrict_to_generation
+from connector.iceberg.metadata.table_properties import find_generation, restrict_to_generation
 from connector.iceberg.tables import evolve, find
 from connector.model import binding as model
 from connector.model.binding import Arrangement

@@ -10,7 +10,7 @@ from connector.encoding.lines.invalid_cells import RejectedRow
 from connector.host.errors import UserError
 from connector.iceberg.bound_table import Quarantine, bind_all
 from connector.iceberg.commits import fence
-from connector.iceberg.metadata.table_updates import find_generation
+from connector.iceberg.metadata.table_properties import find_generation
 from connector.model.binding import Policy
 from connector.model.invalid_values import OnInvalid
 from connector.model.owner import Owner

@@ -12,7 +12,7 @@ from connector.iceberg import table_view
 from connector.iceberg.commits import backfill, commit
 from connector.iceberg.commits.snapshot import RemovedFiles, SnapshotWriter
 from connector.iceberg.metadata.manifests import manifests_of
-from connector.iceberg.metadata.table_updates import find_generation
+from connector.iceberg.metadata.table_properties import find_generation
 from connector.model.state import StagedCommit
 from connector.model.table_identifier import Generation
 

@@ -18,7 +18,7 @@ from connector.iceberg.commits.staged_files import StagedFiles
 from connector.iceberg.maintenance import remove_task_orphans
 from connector.iceberg.metadata import references
 from connector.iceberg.metadata.manifests import ManifestFactory, ManifestMerger
-from connector.iceberg.metadata.table_updates import find_generation
+from connector.iceberg.metadata.table_properties import find_generation
 from connector.iceberg.metadata.written_snapshots import RememberingFileIO
 from connector.model.rejected_rows import SUFFIX
 from connector.model.state import ReportedCommits, StagedCommit, StagedTransaction, WriterId

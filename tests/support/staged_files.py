@@ -13,7 +13,7 @@ from pyiceberg.table import Table
 
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.fence import WriterFence, file_prefix
-from connector.iceberg.metadata.table_updates import find_generation
+from connector.iceberg.metadata.table_properties import find_generation
 from connector.model.state import DataFile, FileList, StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_io import LIST_SUFFIX, write_list

@@ -20,7 +20,7 @@ from connector.encoding.parquet.data_files import DataFileWriter
 from connector.encoding.parquet.file_options import FileOptions
 from connector.encoding.values.column_types import arrow_type_of
 from connector.iceberg.commits.fence import WriterFence, file_prefix, new_value
-from connector.iceberg.metadata.table_updates import find_generation, restrict_to_generation
+from connector.iceberg.metadata.table_properties import find_generation, restrict_to_generation
 from connector.model.binding import Column
 from connector.model.state import DataFile, StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier

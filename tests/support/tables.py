@@ -22,7 +22,7 @@ from connector.host.refresh import Refreshed
 from connector.iceberg.alteration import Alterer
 from connector.iceberg.catalogs.local import open_local
 from connector.iceberg.commits import fence
-from connector.iceberg.metadata.table_updates import find_generation
+from connector.iceberg.metadata.table_properties import find_generation
 from connector.model.owner import Owner
 from connector.model.properties import Properties
 from connector.model.state import DataFile, StagedCommit, WriterId

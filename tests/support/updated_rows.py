@@ -23,7 +23,7 @@ from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.fence import file_prefix
 from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.metadata.manifests import metadata_location
-from connector.iceberg.metadata.table_updates import find_generation, restrict_to_generation
+from connector.iceberg.metadata.table_properties import find_generation, restrict_to_generation
 from connector.iceberg.table_view import TableViews
 from connector.model.binding import KeyPart, Updates
 from connector.model.state import LocatedRows, StagedCommit, WriterId

@@ -33,7 +33,7 @@ from connector.iceberg.maintenance.perform_actions import (
     is_finished,
 )
 from connector.iceberg.metadata.stored_files import is_in_table_bucket
-from connector.iceberg.metadata.table_updates import name_table_in_errors
+from connector.iceberg.metadata.table_properties import name_table_in_errors
 from connector.iceberg.table_status import find_own_tables, load_tables
 from connector.model.owner import Owner
 from connector.model.table_identifier import TableIdentifier

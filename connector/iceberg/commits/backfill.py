@@ -32,10 +32,10 @@ from connector.iceberg.commits.snapshot import RemovedFiles, SnapshotWriter, fil
 from connector.iceberg.metadata.avro_files import read_entries
 from connector.iceberg.metadata.manifests import manifests_of
 from connector.iceberg.metadata.table_arrangement import require_arrangement
+from connector.iceberg.metadata.table_properties import find_generation
 from connector.iceberg.metadata.table_updates import (
     add_schema,
     assign_schema_id,
-    find_generation,
     new_schema,
     new_snapshot,
     require_main_branch,

@@ -29,16 +29,13 @@ from connector.iceberg.commits.commit_errors import BROKEN_METADATA, is_final, l
 from connector.iceberg.commits.outcomes import Committed, Failed, Outcome, Superseded, TableCommit
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.commits.staged_files import LateFiles, StagedFiles, check_columns
-from connector.iceberg.metadata.table_updates import (
+from connector.iceberg.metadata.table_properties import (
     check_properties,
     find_generation,
     name_table_in_errors,
-    new_snapshot,
-    require_main_branch,
-    require_schema,
-    require_uuid,
     restrict_to_generation,
 )
+from connector.iceberg.metadata.table_updates import new_snapshot, require_main_branch, require_schema, require_uuid
 from connector.model.state import ChainId, StagedCommit
 from connector.model.table_identifier import Generation, TableIdentifier
 from connector.storage import storage_errors

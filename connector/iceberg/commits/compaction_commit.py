@@ -35,14 +35,8 @@ from connector.iceberg.metadata.manifest_rewriting import find_small, remove_fil
 from connector.iceberg.metadata.manifests import make_added_entry, manifests_of
 from connector.iceberg.metadata.partitions import Partition
 from connector.iceberg.metadata.stored_files import delete_all
-from connector.iceberg.metadata.table_updates import (
-    check_properties,
-    name_table_in_errors,
-    new_snapshot,
-    require_main_branch,
-    require_schema,
-    require_uuid,
-)
+from connector.iceberg.metadata.table_properties import check_properties, name_table_in_errors
+from connector.iceberg.metadata.table_updates import new_snapshot, require_main_branch, require_schema, require_uuid
 from connector.model.state import DataFile
 from connector.model.table_identifier import GENERATION_PROPERTY, TableIdentifier
 from connector.storage import storage_errors

@@ -9,7 +9,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.locations import load_location_provider
 
 from connector.iceberg.commits import fence
-from connector.iceberg.metadata.table_updates import find_generation
+from connector.iceberg.metadata.table_properties import find_generation
 from connector.model.owner import Owner
 from connector.model.state import WriterId
 from protocol.flow import WHOLE_RANGE

@@ -20,7 +20,7 @@ from connector.iceberg.commits.snapshot import SnapshotWriter, writer_summary
 from connector.iceberg.commits.staged_files import MissingFile, find_missing_files
 from connector.iceberg.commits.writers import RESET_PREFIX
 from connector.iceberg.metadata.references import file_name, find_unreferenced
-from connector.iceberg.metadata.table_updates import check_properties, find_generation, name_table_in_errors
+from connector.iceberg.metadata.table_properties import check_properties, find_generation, name_table_in_errors
 from connector.model.state import FileList, StagedCommit
 from connector.storage import storage_errors
 from connector.storage.file_io import files_of

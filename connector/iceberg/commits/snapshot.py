@@ -28,7 +28,8 @@ from connector.iceberg.metadata.manifests import (
     metadata_location,
 )
 from connector.iceberg.metadata.partitions import PartitionReader
-from connector.iceberg.metadata.table_updates import find_generation, find_next_row_id
+from connector.iceberg.metadata.table_properties import find_generation
+from connector.iceberg.metadata.table_updates import find_next_row_id
 from connector.iceberg.metadata.written_snapshots import WrittenSnapshots
 from connector.model.state import DataFile, PublishedTimes, StagedCommit, WriterId, find_published
 from connector.storage.file_io import WrittenFile, files_of

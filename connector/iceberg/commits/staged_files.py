@@ -31,7 +31,7 @@ from connector.host.signals import map_in_threads
 from connector.iceberg.metadata.live_files import keep_sort_order
 from connector.iceberg.metadata.references import file_name
 from connector.iceberg.metadata.stored_files import files_under
-from connector.iceberg.metadata.table_updates import name_table_in_errors
+from connector.iceberg.metadata.table_properties import name_table_in_errors
 from connector.model.state import DataFile, FileList, StagedCommit
 from connector.storage import storage_errors
 from connector.storage.file_io import files_of

@@ -30,7 +30,7 @@ from connector.iceberg.metadata.manifest_rewriting import divide
 from connector.iceberg.metadata.partitions import Partition, read_identity_values
 from connector.iceberg.metadata.row_lineage import can_keep_lineage
 from connector.iceberg.metadata.stored_files import is_in_table_bucket
-from connector.iceberg.metadata.table_updates import name_table_in_errors
+from connector.iceberg.metadata.table_properties import name_table_in_errors
 from connector.model.table_identifier import Generation
 
 GROWTH: Final = 3  # a new file that is below the target size is so many times as large as its largest source

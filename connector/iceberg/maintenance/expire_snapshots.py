@@ -31,7 +31,8 @@ from connector.iceberg.maintenance.retry_commits import ActionText, retry_commit
 from connector.iceberg.metadata.references import SessionEndedError, find_unreachable
 from connector.iceberg.metadata.retention import find_due, find_expired
 from connector.iceberg.metadata.stored_files import delete_all, find_stale_metadata, must_delete_old_metadata
-from connector.iceberg.metadata.table_updates import name_table_in_errors, require_uuid
+from connector.iceberg.metadata.table_properties import name_table_in_errors
+from connector.iceberg.metadata.table_updates import require_uuid
 from connector.model.table_identifier import TableIdentifier
 
 log = logging.getLogger(__name__)

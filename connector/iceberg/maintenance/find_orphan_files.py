@@ -40,7 +40,7 @@ from connector.iceberg.metadata.stored_files import (
     list_stored_files,
     must_delete_old_metadata,
 )
-from connector.iceberg.metadata.table_updates import find_generation
+from connector.iceberg.metadata.table_properties import find_generation
 from connector.model.owner import Owner
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier

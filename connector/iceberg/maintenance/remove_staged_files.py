@@ -10,7 +10,7 @@ from pyiceberg.table import Table
 from connector.iceberg.loading import load_table
 from connector.iceberg.metadata.references import file_name, find_unreferenced
 from connector.iceberg.metadata.stored_files import delete_all, is_in_table_bucket
-from connector.iceberg.metadata.table_updates import find_generation
+from connector.iceberg.metadata.table_properties import find_generation
 from connector.model.state import StagedCommit
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_io import files_of

@@ -34,7 +34,7 @@ from connector.iceberg.commits.compaction_commit import MAX_AGE
 from connector.iceberg.commits.file_names import CompactionOrigin, FileOrigin
 from connector.iceberg.metadata.references import file_name, find_unreferenced
 from connector.iceberg.metadata.stored_files import delete_all, files_under
-from connector.iceberg.metadata.table_updates import find_generation
+from connector.iceberg.metadata.table_properties import find_generation
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 

@@ -20,13 +20,8 @@ from connector.iceberg.maintenance.retry_commits import ActionText, retry_commit
 from connector.iceberg.metadata.manifest_rewriting import divide, lists_files, size_of
 from connector.iceberg.metadata.manifests import ManifestMerger, Thresholds, manifests_of
 from connector.iceberg.metadata.references import SessionEndedError
-from connector.iceberg.metadata.table_updates import (
-    name_table_in_errors,
-    new_snapshot,
-    require_main_branch,
-    require_schema,
-    require_uuid,
-)
+from connector.iceberg.metadata.table_properties import name_table_in_errors
+from connector.iceberg.metadata.table_updates import new_snapshot, require_main_branch, require_schema, require_uuid
 from connector.model.owner import Owner
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.storage_errors import translate_errors

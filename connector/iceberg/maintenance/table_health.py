@@ -14,7 +14,7 @@ from connector.iceberg.maintenance.compaction_plan import CompactionPlan, plan_c
 from connector.iceberg.maintenance.compaction_thresholds import CompactionThresholds
 from connector.iceberg.metadata.listed_files import ListedFile, PositionDeletes
 from connector.iceberg.metadata.manifests import manifests_of
-from connector.iceberg.metadata.table_updates import name_table_in_errors
+from connector.iceberg.metadata.table_properties import name_table_in_errors
 from connector.storage.storage_errors import translate_errors
 
 _COUNTS: Final = (

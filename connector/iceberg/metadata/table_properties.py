@@ -1,0 +1,119 @@
+"""What a table's properties say: whether files and metadata can be written, and which generation the rows have."""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from textwrap import shorten
+from typing import Final
+
+from pyiceberg.table import Table, TableProperties
+from pyiceberg.table.name_mapping import parse_mapping_from_json
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.utils.properties import property_as_bool, property_as_int
+
+from connector.host.errors import UserError
+from connector.model.table_identifier import GENERATION_PROPERTY, Generation
+
+PROVIDER: Final = TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL
+ENCRYPTION: Final = "encryption.key-id"  # PyIceberg has no name for it
+DIRECTORIES: Final = (TableProperties.WRITE_DATA_PATH, TableProperties.WRITE_METADATA_PATH)
+SWITCHES: Final = (TableProperties.OBJECT_STORE_ENABLED, TableProperties.WRITE_OBJECT_STORE_PARTITIONED_PATHS)
+PREVIOUS_VERSIONS: Final = TableProperties.METADATA_PREVIOUS_VERSIONS_MAX
+NAME_MAPPING: Final = TableProperties.DEFAULT_NAME_MAPPING
+QUOTED_CHARACTERS: Final = 60  # of a value
+_CORRECT: Final = "Correct it in the table (in Spark: ALTER TABLE … SET or UNSET TBLPROPERTIES …)."
+_OTHER_TABLE: Final = "Give the binding another table, which is not encrypted: the files of this one stay encrypted."
+_IN_A_STORE: Final = re.compile(
+    r"(?:file:|(?:s3[an]?|oss|gs|gcs|abfss?|wasbs?|hdfs|viewfs)://[^/\[\]]*)?/[^\0]*", re.DOTALL | re.IGNORECASE
+)
+_LOCATION: Final = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:)?/[^#?]*", re.DOTALL)
+
+
+def find_generation(table: Table, materialization: str) -> Generation:
+    """Read the generation that a task's rows of the table belong to. UserError if its property was changed by hand."""
+    if GENERATION_PROPERTY not in table.properties:
+        return Generation(str(table.metadata.table_uuid))
+    with name_table_in_errors(table):
+        return Generation.of(str(table.metadata.table_uuid), table.properties, materialization)
+
+
+def restrict_to_generation(table: Table, generation: Generation) -> Table:
+    """Return the table as the task of this generation has it: with its columns, and without earlier rows.
+
+    The metadata is changed in memory only. A commit asserts the table as it was loaded.
+    """
+    if generation.schema_id is None:
+        return table
+    if generation.schema_id not in table.schemas():
+        raise UserError(
+            f"Table {'.'.join(table.name())}: another program has removed schema {generation.schema_id}, which the "
+            "backfill has added. Increment the binding's backfill, and publish the task again."
+        )
+    references = {name: ref for name, ref in table.metadata.refs.items() if name != MAIN_BRANCH}
+    metadata = table.metadata.model_copy(
+        update={"current_schema_id": generation.schema_id, "current_snapshot_id": None, "refs": references}
+    )
+    return Table(table.name(), metadata, table.metadata_location, table.io, table.catalog)
+
+
+class FixedPropertyError(ValueError):
+    """A table property that it does not help to change. An encrypted table stays encrypted without it."""
+
+
+def check_properties(properties: Mapping[str, str]) -> None:
+    """Raise ValueError if no metadata can be written with these properties."""
+    given = dict(properties)
+    # PyIceberg would import the module when it names the next file.
+    if PROVIDER in given:
+        raise ValueError(f"{PROVIDER} is set, but the connector does not run code that a table names")
+    # Files that are not encrypted would lie among those that are. PyIceberg also drops the keys from the metadata: no
+    # reader could decrypt the others any more.
+    if ENCRYPTION in given:
+        raise FixedPropertyError(f"{ENCRYPTION} is set, but the connector neither reads nor writes encrypted files")
+    for name in DIRECTORIES:
+        if (path := given.get(name)) and not is_location(path):
+            raise ValueError(
+                f"{name} is {path!r}; it must be an absolute location without # and ?, such as s3://bucket/directory"
+            )
+        if path and not _IN_A_STORE.fullmatch(path):
+            raise ValueError(
+                f"{name} is {path!r}; it must be a location in a store that PyIceberg knows: s3, gs, abfss, hdfs or "
+                "file, such as s3://bucket/directory"
+            )
+    for name in SWITCHES:
+        with _demand(given, name, "must be true or false"):
+            property_as_bool(given, name, False)
+    with _demand(given, PREVIOUS_VERSIONS, "must be a whole number"):
+        property_as_int(given, PREVIOUS_VERSIONS)
+    if mapping := given.get(NAME_MAPPING):
+        with _demand(given, NAME_MAPPING, "must be a name mapping, the JSON of Iceberg's specification"):
+            parse_mapping_from_json(mapping)
+
+
+def is_location(text: str) -> bool:
+    """Whether files can be written below a location.
+
+    PyIceberg would write below the current directory of the process if the location is not absolute. It ignores what
+    comes after # or ?, so all files of the table would replace each other.
+    """
+    return _LOCATION.fullmatch(text) is not None
+
+
+@contextmanager
+def name_table_in_errors(table: Table) -> Iterator[None]:
+    """Turn a ValueError about a property into a UserError that names the table."""
+    try:
+        yield
+    except ValueError as error:
+        remedy = _OTHER_TABLE if isinstance(error, FixedPropertyError) else _CORRECT
+        raise UserError(f"Table {'.'.join(table.name())}: table property {error}. {remedy}") from error
+
+
+@contextmanager
+def _demand(properties: Mapping[str, str], name: str, demand: str) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(
+            f"{name} is {shorten(properties[name], QUOTED_CHARACTERS, placeholder=' …')!r}; it {demand}"
+        ) from error
