@@ -14,8 +14,8 @@ from pyiceberg.table.update import SetPropertiesUpdate
 from pyiceberg.typedef import IcebergBaseModel
 
 from connector.iceberg.catalogs import sql
+from connector.iceberg.catalogs.registered_tables import CommitBase
 from connector.iceberg.metadata import copied_metadata
-from connector.iceberg.metadata.commit_base import CommitBase
 from connector.iceberg.metadata.copied_metadata import share_parts
 from connector.model.table_identifier import TableIdentifier
 from support.tables import ID_ONLY, foreign_table, local_catalog

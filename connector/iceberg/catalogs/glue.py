@@ -24,7 +24,6 @@ from connector.config import catalog as catalog_config
 from connector.config.catalog_properties import GLUE_PROPERTIES
 from connector.host.errors import Entry, ErrorTable, RetryableError, UserError, is_a, translate
 from connector.iceberg.catalogs.registered_tables import RegisteredTables
-from connector.iceberg.metadata.commit_base import CommitBase
 from connector.storage import storage_errors
 from connector.storage.aws_credentials import FreshAwsCredentials
 from connector.storage.aws_errors import NEW_SESSION, has_code, is_transient, read_answer
@@ -38,8 +37,6 @@ class _GlueCatalog(RegisteredTables, GlueCatalog):
 
     Glue keeps only the address of a table's metadata; the client reads and writes it, with the store's credentials.
     """
-
-    _base = CommitBase()
 
     def __init__(self, credentials: FileCredentials, client: Any, properties: Mapping[str, str]) -> None:
         super().__init__("glue", client=client, **properties)

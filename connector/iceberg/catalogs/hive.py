@@ -35,7 +35,6 @@ from connector.iceberg.catalogs.metastore import (
     TimeLimits,
 )
 from connector.iceberg.catalogs.registered_tables import RegisteredTables
-from connector.iceberg.metadata.commit_base import CommitBase
 from connector.iceberg.metadata.table_updates import FixedColumns
 from connector.model.table_identifier import TableIdentifier
 from connector.storage import storage_errors
@@ -49,8 +48,6 @@ NOWHERE: Final = "the address of no metadata"
 class _HiveCatalog(RegisteredTables, HiveCatalog, FixedColumns):
     """PyIceberg's catalog, but the metastore changes a table only if it still has the metadata that it was loaded with.
     The lock does not ensure that: it may be lost without its holder knowing."""
-
-    _base = CommitBase()
 
     def __init__(self, connections: Connections, credentials: FileCredentials, properties: Mapping[str, str]) -> None:
         super().__init__("hive", **properties)

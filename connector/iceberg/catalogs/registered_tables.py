@@ -1,12 +1,14 @@
-"""Catalogs whose client writes the metadata of tables: they write it in one request, also in format version 3.
+"""Catalogs that keep only the address of a table's metadata. The client writes the metadata.
 
-PyIceberg asks the store first whether the file exists. Its name is new, so it does not. S3 answers this question with
-403 to users who may not list the whole bucket.
-
-PyIceberg creates tables of older versions only. So the connector writes the first metadata file, and registers it as a
-new table. Later commits replace the metadata as in tables of version 2.
+- A commit replaces only the metadata that its table was loaded with: this is the optimistic lock of these catalogs.
+- A metadata file is written in one request. PyIceberg asks the store first whether the file exists. Its name is new, so
+  it does not. S3 answers this question with 403 to users who may not list the whole bucket.
+- PyIceberg creates tables of older versions than 3 only. So the connector writes the first metadata file of others, and
+  registers it as a new table. Later commits replace the metadata as in tables of version 2.
 """
 
+import threading
+from collections.abc import Callable
 from typing import Any, Final
 
 from pyiceberg.catalog import MetastoreCatalog
@@ -14,7 +16,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.serializers import ToOutputFile
-from pyiceberg.table import Table, TableProperties
+from pyiceberg.table import CommitTableResponse, Table, TableProperties
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
@@ -25,8 +27,33 @@ from connector.storage.file_io import WrittenFile
 _VERSION_3: Final = "3"
 
 
+class CommitBase(threading.local):
+    """The table to which the current thread commits, as it was loaded.
+
+    PyIceberg loads the metadata again, applies the changes to what it finds, and copies all of it. With this, it finds
+    the metadata that the table was loaded with. The commit is refused if the table has other metadata by now.
+    """
+
+    table: Table | None = None
+
+    def commit(self, table: Table, send: Callable[[], CommitTableResponse]) -> CommitTableResponse:
+        """Send a commit that replaces the metadata of this table."""
+        # Imported with the first commit: its classes are slow to make.
+        from connector.iceberg.metadata.copied_metadata import share_parts, unshare_parts
+
+        self.table = Table(table.name(), share_parts(table.metadata), table.metadata_location, table.io, table.catalog)
+        try:
+            response = send()
+        finally:
+            self.table = None
+        metadata = unshare_parts(response.metadata)
+        return CommitTableResponse(metadata=metadata, metadata_location=response.metadata_location)
+
+
 class RegisteredTables(MetastoreCatalog):
     """A catalog that can register metadata files, and that writes them without asking whether they exist."""
+
+    _base = CommitBase()
 
     def create_table(
         self,

@@ -24,7 +24,6 @@ from connector.config import catalog as catalog_config
 from connector.host.errors import Entry, ErrorTable, RetryableError, UserError, is_a, translate
 from connector.iceberg.catalog_messages import first_line
 from connector.iceberg.catalogs.registered_tables import RegisteredTables
-from connector.iceberg.metadata.commit_base import CommitBase
 from connector.storage import storage_errors
 from connector.storage.file_access import FileCredentials, file_properties
 from connector.storage.file_io import open_file_io
@@ -62,8 +61,6 @@ class WrittenMetadata:
 class SqlTables(RegisteredTables, SqlCatalog):
     """PyIceberg's catalog, but it finds the views that other engines keep in the same database, and a commit replaces
     only the metadata that its table was loaded with. Metadata that was written here is not read again."""
-
-    _base = CommitBase()
 
     def __init__(self, name: str, properties: Mapping[str, str]) -> None:
         self._written = WrittenMetadata()
