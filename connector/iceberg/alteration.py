@@ -22,8 +22,8 @@ from connector.evolution.property_changes import SetTableProperties
 from connector.evolution.table_change import Alteration
 from connector.host.errors import UserError
 from connector.iceberg.commits.backfill import change_columns
+from connector.iceberg.commits.late_files import record_conversions
 from connector.iceberg.commits.rewrite_files import RewriteFiles, RewritePlan
-from connector.iceberg.commits.staged_files import record_conversions
 from connector.iceberg.metadata.live_files import find_live_files
 from connector.iceberg.metadata.table_arrangement import new_partition_spec, new_sort_order, require_arrangement
 from connector.iceberg.metadata.table_properties import find_generation, restrict_to_generation

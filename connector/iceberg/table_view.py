@@ -22,8 +22,8 @@ from connector.iceberg.catalog_messages import explain_dropped_table
 from connector.iceberg.commits import commit_errors, fence
 from connector.iceberg.commits.commit import RETRY_FOR, count_attempts
 from connector.iceberg.commits.commit_errors import list_retried_errors
+from connector.iceberg.commits.late_files import find_newest_column, is_converted
 from connector.iceberg.commits.row_deletes import RowDeletes
-from connector.iceberg.commits.staged_files import find_newest_column, is_converted
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader, PositionDeletes
 from connector.iceberg.metadata.partitions import MissingValues
 from connector.iceberg.metadata.row_lineage import can_keep_lineage

@@ -21,7 +21,7 @@ from connector.encoding.search.searched_keys import Keys
 from connector.host.errors import FencedError, LostColumnError, RetryableError, UserError
 from connector.iceberg import table_view
 from connector.iceberg.commits import commit, delete_files
-from connector.iceberg.commits.staged_files import CONVERTED_PREFIX
+from connector.iceberg.commits.late_files import CONVERTED_PREFIX
 from connector.iceberg.metadata import listed_files
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
 from connector.iceberg.table_view import SessionViews, TableViews

@@ -26,9 +26,10 @@ from connector.host.errors import ConnectorError, UserError
 from connector.host.signals import map_in_threads
 from connector.iceberg.commits import backfill, commit_errors, fence
 from connector.iceberg.commits.commit_errors import BROKEN_METADATA, is_final, list_retried_errors
+from connector.iceberg.commits.late_files import LateFiles, check_columns
 from connector.iceberg.commits.outcomes import Committed, Failed, Outcome, Superseded, TableCommit
 from connector.iceberg.commits.snapshot import SnapshotWriter
-from connector.iceberg.commits.staged_files import LateFiles, StagedFiles, check_columns
+from connector.iceberg.commits.staged_files import StagedFiles
 from connector.iceberg.metadata.table_properties import (
     check_properties,
     find_generation,
@@ -140,7 +141,6 @@ class _PendingCommits:
     snapshots: SnapshotWriter
     has_failed: bool  # before: they get a single attempt
     began: float  # by the monotonic clock
-    files: StagedFiles = field(default_factory=StagedFiles)
     late: LateFiles = field(default_factory=LateFiles)
 
     def try_to_commit(self) -> Outcome:
@@ -185,18 +185,22 @@ class _PendingCommits:
     def _check(self, loaded: _LoadedTable, remaining: Sequence[StagedCommit]) -> None:
         """Raise UserError or LostColumnError if the table cannot get these commits as it is."""
         # The files of a transaction that was staged just now are not checked: that would cost every commit a request.
-        older = [each for each in remaining if self.has_failed or each.is_recovered]
+        if older := [each for each in remaining if self.has_failed or each.is_recovered]:
+            self._check_files(loaded, older)
+        check_columns(loaded.task_table, remaining)
+        with name_table_in_errors(loaded.table):
+            check_properties(loaded.table.properties)
+
+    def _check_files(self, loaded: _LoadedTable, older: Sequence[StagedCommit]) -> None:
+        """Raise UserError if files of these commits are gone."""
         try:
-            self.files.check(loaded.table, older)
+            self._files.check(loaded.table, older)
         except UserError as error:
             # Another process may have made the same commits in this moment, and deleted their located rows. The next
             # attempt sees it.
             if _load(self.catalog, older).table.metadata_location != loaded.table.metadata_location:
                 raise CommitFailedException(str(error)) from error
             raise
-        check_columns(loaded.task_table, remaining)
-        with name_table_in_errors(loaded.table):
-            check_properties(loaded.table.properties)
 
     def _commit(self, loaded: _LoadedTable, remaining: Sequence[StagedCommit]) -> TableMetadata:
         """Write the snapshot with these commits, and commit it."""
@@ -209,6 +213,11 @@ class _PendingCommits:
             else:
                 snapshot, begun = self.snapshots.append(table, fitting, rows), ()
         return commit_snapshot(self.catalog, table, snapshot, fence.advance(table.properties, remaining[-1]), begun)
+
+    @cached_property
+    def _files(self) -> StagedFiles:
+        """The staged files of these commits, if they have to be checked."""
+        return StagedFiles()
 
     @cached_property
     def _deletes(self) -> "RowDeletes | None":

@@ -23,7 +23,7 @@ from connector.encoding.search.searched_keys import Keys
 from connector.host.errors import UserError
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.file_names import FileOrigin
-from connector.iceberg.commits.staged_files import find_newest_column
+from connector.iceberg.commits.late_files import find_newest_column
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader, PositionDeletes
 from connector.iceberg.metadata.partitions import MissingValues, Partition, PartitionReader
 from connector.iceberg.metadata.references import file_name

@@ -1,47 +1,26 @@
-"""Checks staged files before they are committed: they must exist, and their columns must fit the table.
+"""Checks that staged files exist before they are committed.
 
 A table that refers to a missing file cannot be read. No snapshot refers to a staged file. So a job of another engine
 that removes orphan files deletes it once it is old enough.
-
-Late files were staged before a column of their table was converted, retyped or dropped. Where the connector has
-converted a column, late files are rewritten, so that their values are kept. Apply commits the staged files before it
-alters a table. But not every runtime gives it the state, and a session may still be writing. So a property of the table
-records which column has taken the place of which.
-
-Where another engine has dropped or retyped a column, late files are refused. Their rows would lose values, or have
-values that no reader understands.
 """
 
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-import msgspec
 from pyiceberg.io import FileIO
-from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.types import DecimalType, DoubleType, FloatType, IcebergType, IntegerType, LongType, NestedField
 
-from connector.encoding.live_rows.source_rows import SourceFile, TargetColumn
-from connector.encoding.rewriting.converted_files import Rewriting, UnconvertibleError
-from connector.evolution.altered_schema import ConvertedColumn
-from connector.host.errors import LostColumnError, UserError
+from connector.host.errors import UserError
 from connector.host.signals import map_in_threads
-from connector.iceberg.metadata.live_files import keep_sort_order
-from connector.iceberg.metadata.references import file_name
 from connector.iceberg.metadata.stored_files import files_under
-from connector.iceberg.metadata.table_properties import name_table_in_errors
-from connector.model.state import DataFile, FileList, StagedCommit
+from connector.model.state import FileList, StagedCommit
 from connector.storage import storage_errors
 from connector.storage.file_io import files_of
 
 CHECKS_AT_ONCE: Final = 16  # of each table; each waits for its store most of the time
 NAMED: Final = 3  # files in an error
-
-CONVERTED_PREFIX: Final = "flow.converted."
-_END_OF_NAME: Final = len("-00000000-0000-0000-0000-000000000000.parquet")
-_WIDER: Final = frozenset({(IntegerType(), LongType()), (FloatType(), DoubleType())})
 
 _Named: TypeAlias = tuple[StagedCommit, str]  # and the location of one of its files
 
@@ -114,146 +93,4 @@ def _explain_missing(table: Table, staged: Sequence[StagedCommit], missing: Sequ
         f"deleted them. The {sum(commit.rows for commit in staged)} staged rows of this table were not added, and "
         "stay in the task's state. Put the files back and start the task again, or give up their rows with "
         "`materialize-iceberg fence reset --staged skip`, or backfill the binding, which replaces all rows."
-    )
-
-
-def record_conversions(converted: Iterable[ConvertedColumn]) -> dict[str, str]:
-    """Return the table properties that record the conversions."""
-    return {f"{CONVERTED_PREFIX}{column.old.field_id}": str(column.new.field_id) for column in converted}
-
-
-def is_converted(table: Table, column_id: int) -> bool:
-    """Whether another column has taken the place of this one, with its values."""
-    return f"{CONVERTED_PREFIX}{column_id}" in table.properties
-
-
-def find_newest_column(table: Table, column_id: int) -> int:
-    """Return the id of the column that has a column's values now. UserError if the property was changed by hand."""
-    with name_table_in_errors(table):
-        return _find_newest(column_id, dict(_read_successors(table.properties)))
-
-
-class LateFiles:
-    """The late files of one writer's pending commits, rewritten once for all attempts."""
-
-    def __init__(self) -> None:
-        self._rewritten: dict[tuple[Rewriting, str], tuple[DataFile, ...]] = {}
-
-    def convert(self, table: Table, staged: Sequence[StagedCommit]) -> Sequence[StagedCommit]:
-        """Return the same commits, with files that fit the table. UserError if a value cannot be converted."""
-        with name_table_in_errors(table):
-            successors = dict(_read_successors(table.properties))
-        return [self._commit(table, commit, successors) for commit in staged] if successors else staged
-
-    def _commit(self, table: Table, commit: StagedCommit, successors: Mapping[int, int]) -> StagedCommit:
-        files = files_of(table.io, commit.files)
-        if not any(column.field_id in successors for file in files for column in file.columns):
-            return commit
-        fitting = tuple(new for file in files for new in self._files(table, file, successors))
-        sort_order_id = keep_sort_order(table, commit.sort_order_id, successors)
-        return replace(commit, files=fitting, schema_id=table.metadata.current_schema_id, sort_order_id=sort_order_id)
-
-    def _files(self, table: Table, file: DataFile, successors: Mapping[int, int]) -> tuple[DataFile, ...]:
-        columns = tuple(_find_target_columns(table, [column.field_id for column in file.columns], successors))
-        # The new file's name begins like the old one's: as orphans, both are deleted at the same time.
-        rewriting = Rewriting.of_table(table, columns, file_name(file.path)[:-_END_OF_NAME])
-        key = rewriting, file.path
-        if key not in self._rewritten:
-            try:
-                rewritten = rewriting.rewritten(table.io, SourceFile(file.path, file.size))
-            except UnconvertibleError as error:
-                raise _explain_unconvertible(table, file, error) from error
-            in_partition = (msgspec.structs.replace(new, partition=file.partition) for new in rewritten or ())
-            self._rewritten[key] = (file,) if rewritten is None else tuple(in_partition)
-        return self._rewritten[key]
-
-
-def _read_successors(properties: Mapping[str, str]) -> Iterator[tuple[int, int]]:
-    """Read the ids of converted columns, each with the id of the column that has taken its place."""
-    for name, value in properties.items():
-        if name.startswith(CONVERTED_PREFIX):
-            try:
-                before, after = int(name.removeprefix(CONVERTED_PREFIX)), int(value)
-            except ValueError as error:
-                raise ValueError(f"{name} is {value!r}; it must name one column's id by another's") from error
-            if after <= before:  # it could lead back to the same column
-                raise ValueError(f"{name} is {value!r}; it must name a newer column, whose id is higher")
-            yield before, after
-
-
-def _find_newest(column_id: int, successors: Mapping[int, int]) -> int:
-    while column_id in successors:
-        column_id = successors[column_id]
-    return column_id
-
-
-def _find_target_columns(table: Table, held: Iterable[int], successors: Mapping[int, int]) -> Iterable[TargetColumn]:
-    current, before = _index_columns(table.schema()), _index_columns(*table.metadata.schemas)
-    for column_id in held:
-        newest = _find_newest(column_id, successors)
-        if newest in current and column_id in before:
-            yield TargetColumn.of(current[newest], before[column_id])
-
-
-def _index_columns(*schemas: Schema) -> dict[int, NestedField]:
-    """Return the columns by their ids. If schemas differ, the newest one counts. The metadata has them in any order."""
-    ordered = sorted(schemas, key=lambda each: each.schema_id)
-    return {column.field_id: column for schema in ordered for column in schema.fields}
-
-
-def _explain_unconvertible(table: Table, file: DataFile, error: UnconvertibleError) -> UserError:
-    before = _index_columns(*table.metadata.schemas)
-    names = ", ".join(repr(before[column_id].name) for column_id in sorted(error.column_ids))
-    return UserError(
-        f"table {'.'.join(table.name())}: {file.rows} rows were staged before their column {names} was converted to "
-        "another type, and have values without an equivalent of that type. They were not added, and stay in the task's "
-        "state. Backfill the binding, which replaces all rows."
-    )
-
-
-def check_columns(table: Table, staged: Sequence[StagedCommit]) -> None:
-    """Check the columns of late files against the table.
-
-    UserError if they would make the table unreadable; LostColumnError if this session writes to a dropped column.
-    """
-    for commit in staged:
-        written = table.schemas().get(commit.schema_id)
-        if written and commit.schema_id != table.metadata.current_schema_id:
-            _check(table, commit, written)
-
-
-def _check(table: Table, commit: StagedCommit, written: Schema) -> None:
-    held = {column.field_id for file in files_of(table.io, commit.files) for column in file.columns}
-    now = {column.field_id: column for column in table.schema().fields}
-    for column in written.fields:
-        if column.field_id not in held or is_converted(table, column.field_id):
-            continue
-        if current := now.get(column.field_id):
-            if not _is_read_as(column.field_type, current.field_type):
-                raise UserError(_describe_change(commit, column, current))
-        # Rows that the runtime's log has committed are still added. The next session names the column when it opens.
-        elif not commit.is_recovered:
-            raise LostColumnError(_describe_loss(commit, column))
-
-
-def _is_read_as(written: IcebergType, current: IcebergType) -> bool:
-    if isinstance(written, DecimalType) and isinstance(current, DecimalType):
-        return written.scale == current.scale and written.precision <= current.precision
-    return written == current or (written, current) in _WIDER
-
-
-def _describe_change(commit: StagedCommit, written: NestedField, current: NestedField) -> str:
-    return (
-        f"table {commit.path}: another engine has changed column {current.name!r} from {written.field_type} to "
-        f"{current.field_type} after {commit.rows} rows were staged: no reader could read them. They were not added, "
-        "and stay in the task's state. Give the column its type back, or backfill the binding, which replaces all "
-        "rows."
-    )
-
-
-def _describe_loss(commit: StagedCommit, column: NestedField) -> str:
-    return (
-        f"table {commit.path}: another engine has dropped column {column.name!r}, which the task writes. Publish the "
-        f"task again to add the column anew, or deselect its field. The {commit.rows} staged rows are added without "
-        "their values of this column when the task starts again."
     )
