@@ -18,7 +18,6 @@ from pyiceberg.types import NestedField
 from connector.config.terms import SortTerm, Term
 from connector.host.errors import UserError
 from connector.host.signals import map_in_threads
-from connector.iceberg.commits.reset import Judged, judge_commits
 from connector.iceberg.commits.snapshot import (
     SUMMARY_DELETED,
     SUMMARY_FIRST,
@@ -27,6 +26,7 @@ from connector.iceberg.commits.snapshot import (
     SUMMARY_OFFSETS,
     SUMMARY_STATE_KEY,
 )
+from connector.iceberg.commits.verdicts import JudgedCommit, judge_commits
 from connector.iceberg.commits.writers import RecordedWriter, list_recorded_writers
 from connector.iceberg.loading import load_table
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
@@ -92,7 +92,7 @@ class TableStatus:
     last_commit: LastSnapshot | None
     freshness: Freshness | None
     writers: Sequence[RecordedWriter]
-    staged: Sequence[Judged] | None
+    staged: Sequence[JudgedCommit] | None
 
 
 def list_files(table: Table) -> list[ListedFile]:

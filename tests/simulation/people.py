@@ -5,7 +5,8 @@ from contextlib import suppress
 from pyiceberg.table import Table
 
 from connector.host.errors import RetryableError, UserError
-from connector.iceberg.commits.reset import Decision, Verdict, judge_commits, perform_reset, plan_reset
+from connector.iceberg.commits.reset import Decision, perform_reset, plan_reset
+from connector.iceberg.commits.verdicts import Verdict, judge_commits
 from connector.model.state import StagedCommit
 from connector.model.state_reader import read_state
 from connector.rpc.apply import apply

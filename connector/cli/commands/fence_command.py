@@ -13,7 +13,8 @@ from connector.config.endpoint_config import EndpointConfig
 from connector.config.settings import parse
 from connector.host.errors import UserError
 from connector.iceberg.catalogs.opening import open_catalog, translate_errors
-from connector.iceberg.commits.reset import Decision, Judged, Reset, Verdict, judge_commits, perform_reset, plan_reset
+from connector.iceberg.commits.reset import Decision, Reset, perform_reset, plan_reset
+from connector.iceberg.commits.verdicts import JudgedCommit, Verdict, judge_commits
 from connector.iceberg.commits.writers import RecordedWriter, list_recorded_writers
 from connector.iceberg.loading import load_table
 from connector.model.state import StagedCommit
@@ -92,7 +93,7 @@ def _describe_outcome(planned: Reset, *, is_confirmed: bool) -> str:
     return "Nothing was changed. Stop the task, and repeat the command with --yes."
 
 
-def _format_text(title: str, writers: Sequence[RecordedWriter], verdicts: Sequence[Judged]) -> Iterator[str]:
+def _format_text(title: str, writers: Sequence[RecordedWriter], verdicts: Sequence[JudgedCommit]) -> Iterator[str]:
     yield title
     yield from describe_writers(writers)
     if verdicts:

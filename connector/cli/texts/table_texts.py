@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from connector.cli.texts.health_texts import describe_age, describe_health, describe_rows, format_bytes, format_count
-from connector.iceberg.commits.reset import Judged, Verdict
+from connector.iceberg.commits.verdicts import JudgedCommit, Verdict
 from connector.iceberg.commits.writers import RecordedWriter
 from connector.iceberg.maintenance.table_health import TableHealth
 from connector.iceberg.table_status import LastSnapshot, TableStatus
@@ -32,7 +32,7 @@ def describe_writers(writers: Sequence[RecordedWriter]) -> Iterator[str]:
             yield f"  last reset   {writer.last_reset}"
 
 
-def describe_staged(verdicts: Sequence[Judged]) -> Iterator[str]:
+def describe_staged(verdicts: Sequence[JudgedCommit]) -> Iterator[str]:
     """Describe each staged commit in two lines."""
     for verdict in verdicts:
         commit = verdict.staged
@@ -66,7 +66,7 @@ def _parse_note(note: str) -> Json:
         return note  # somebody has changed the table's property
 
 
-def encode_staged(verdicts: Sequence[Judged]) -> list[dict[str, Any]]:
+def encode_staged(verdicts: Sequence[JudgedCommit]) -> list[dict[str, Any]]:
     """Return the staged commits as JSON values."""
     return [
         {

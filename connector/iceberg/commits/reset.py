@@ -1,7 +1,7 @@
 """Lets an operator reset the fence of a task that cannot continue.
 
-First each staged commit is compared with the table. Then the fence gets a value that no process has read yet. Only a
-recovery from the state can commit after it; a process that still runs stays fenced.
+The fence gets a value that no process has read yet. Only a recovery from the state can commit after it; a process that
+still runs stays fenced.
 """
 
 import json
@@ -20,21 +20,10 @@ from connector.iceberg.commits.snapshot import SnapshotWriter, writer_summary
 from connector.iceberg.commits.staged_files import MissingFile, find_missing_files
 from connector.iceberg.commits.writers import RESET_PREFIX
 from connector.iceberg.metadata.references import file_name, find_unreferenced
-from connector.iceberg.metadata.table_properties import check_properties, find_generation, name_table_in_errors
+from connector.iceberg.metadata.table_properties import check_properties, name_table_in_errors
 from connector.model.state import FileList, StagedCommit
 from connector.storage import storage_errors
 from connector.storage.file_io import files_of
-
-
-class Verdict(StrEnum):
-    """What opening the task would do with a staged commit."""
-
-    COMMITTED = "committed"
-    WILL_BE_COMMITTED = "will be committed"
-    FENCED = "fenced"
-    FILES_MISSING = "cannot be committed: staged files are gone"
-    SUPERSEDED = "superseded"
-    OTHER_TABLE = "other_table"
 
 
 class Decision(StrEnum):
@@ -45,51 +34,12 @@ class Decision(StrEnum):
 
 
 @dataclass(frozen=True)
-class Judged:
-    """A staged commit, and its verdict."""
-
-    staged: StagedCommit
-    verdict: Verdict
-
-
-@dataclass(frozen=True)
 class Reset:
     """The new fence value of one writer, and what it means for the writer's rows."""
 
     commits: tuple[StagedCommit, ...]
     value: str
     consequences: tuple[str, ...]
-
-
-def judge_commits(table: Table, staged: Sequence[StagedCommit]) -> list[Judged]:
-    """Return what opening the task would do with each commit, by writer, in the order in which they were staged."""
-    here, verdicts = [], []
-    for commit in staged:
-        generation = find_generation(table, commit.writer.materialization)
-        if commit.table_uuid == generation.uuid:
-            here.append(commit)
-        else:
-            is_former = commit.table_uuid in generation.former
-            verdicts.append(Judged(commit, Verdict.SUPERSEDED if is_former else Verdict.OTHER_TABLE))
-    for pending in fence.group_by_writer(here):
-        try:
-            remaining = fence.remaining_commits(pending, table.properties)
-        except FencedError:
-            verdicts += [Judged(commit, Verdict.FENCED) for commit in pending]
-        else:
-            verdicts += [Judged(commit, Verdict.COMMITTED) for commit in pending[: len(pending) - len(remaining)]]
-            verdicts += _judge_by_files(table, remaining)
-    return verdicts
-
-
-def _judge_by_files(table: Table, remaining: Sequence[StagedCommit]) -> list[Judged]:
-    """Judge the remaining commits of one writer. They become one commit, so a missing file stops earlier ones, too."""
-    incomplete = {file.commit.next for file in find_missing_files(table, remaining)}
-    lost = max((number for number, commit in enumerate(remaining, start=1) if commit.next in incomplete), default=0)
-    return [
-        *(Judged(commit, Verdict.FILES_MISSING) for commit in remaining[:lost]),
-        *(Judged(commit, Verdict.WILL_BE_COMMITTED) for commit in remaining[lost:]),
-    ]
 
 
 def plan_reset(table: Table, pending: Sequence[StagedCommit], decision: Decision) -> Reset:
