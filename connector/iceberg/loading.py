@@ -1,4 +1,7 @@
-"""Loads a table from the catalog, and says why the connector cannot write to it."""
+"""Loads tables from the catalog, and says why the connector cannot write to one."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final, TypeAlias
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchIcebergTableError, NoSuchNamespaceError, NoSuchTableError, ValidationError
@@ -7,8 +10,14 @@ from pyiceberg.table import Table
 from connector.config.values import FORMAT_VERSIONS
 from connector.encoding.parquet.file_options import FileOptions
 from connector.host.errors import UserError
+from connector.host.signals import map_in_threads
 from connector.iceberg.metadata.table_properties import check_properties, is_location, name_table_in_errors
+from connector.model.owner import Owner
 from connector.model.table_identifier import TableIdentifier
+
+LOOKUPS_AT_ONCE: Final = 8
+
+FoundTables: TypeAlias = Iterator[tuple[TableIdentifier, Table | UserError]]
 
 
 def load_table(catalog: Catalog, path: TableIdentifier) -> Table | None:
@@ -36,6 +45,39 @@ def load_table(catalog: Catalog, path: TableIdentifier) -> Table | None:
             "Choose another table name, or drop the table and create it at another location."
         )
     return table
+
+
+def load_tables(catalog: Catalog, paths: Sequence[TableIdentifier]) -> FoundTables:
+    """Load the tables. A table that cannot be read comes with the error."""
+
+    def load(path: TableIdentifier) -> Table | UserError:
+        try:
+            return load_table(catalog, path) or UserError("the table does not exist.")
+        except UserError as error:
+            return error
+
+    return zip(paths, map_in_threads(load, paths, LOOKUPS_AT_ONCE, "lookup"), strict=True)
+
+
+def find_own_tables(catalog: Catalog, namespace: str, materialization: str = "") -> FoundTables:
+    """Find the tables that the connector has created in a namespace, for one task if it is named.
+
+    A table that cannot be read comes with the error. Raises UserError if the namespace does not exist.
+    """
+    for path, table in load_tables(catalog, _list_tables(catalog, namespace)):
+        if isinstance(table, UserError):
+            if not isinstance(table.__cause__, NoSuchIcebergTableError):
+                yield path, table
+        elif (owner := Owner.of(table.properties)) and materialization in ("", owner.materialization):
+            yield path, table
+
+
+def _list_tables(catalog: Catalog, namespace: str) -> list[TableIdentifier]:
+    try:
+        listed = catalog.list_tables(namespace)
+    except NoSuchNamespaceError as error:
+        raise UserError(f"namespace {namespace} does not exist: no task that uses it has been published.") from error
+    return [TableIdentifier(namespace, identifier[-1]) for identifier in sorted(listed)]
 
 
 def check_table_properties(table: Table) -> None:

@@ -1,13 +1,11 @@
 """The status of a table, as `inspect` shows it: its size, its last commit, its writers and what is staged for it."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
-from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NoSuchIcebergTableError, NoSuchNamespaceError
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
@@ -16,8 +14,6 @@ from pyiceberg.transforms import Transform
 from pyiceberg.types import NestedField
 
 from connector.config.terms import SortTerm, Term
-from connector.host.errors import UserError
-from connector.host.signals import map_in_threads
 from connector.iceberg.commits.snapshot import (
     SUMMARY_DELETED,
     SUMMARY_FIRST,
@@ -28,11 +24,9 @@ from connector.iceberg.commits.snapshot import (
 )
 from connector.iceberg.commits.verdicts import JudgedCommit, judge_commits
 from connector.iceberg.commits.writers import RecordedWriter, list_recorded_writers
-from connector.iceberg.loading import load_table
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
 from connector.iceberg.metadata.table_properties import name_table_in_errors
 from connector.iceberg.metadata.table_updates import list_newest_first
-from connector.iceberg.tables import LOOKUPS_AT_ONCE
 from connector.model.owner import Owner
 from connector.model.state import StagedCommit
 from connector.model.table_identifier import Generation, TableIdentifier
@@ -132,42 +126,6 @@ def _awaits_backfill(table: Table) -> bool:
     with name_table_in_errors(table):
         generation = Generation.recorded(table.properties)
     return generation is not None and generation.is_awaited
-
-
-FoundTables: TypeAlias = Iterator[tuple[TableIdentifier, Table | UserError]]
-
-
-def load_tables(catalog: Catalog, paths: Sequence[TableIdentifier]) -> FoundTables:
-    """Load the tables. A table that cannot be read comes with the error."""
-
-    def load(path: TableIdentifier) -> Table | UserError:
-        try:
-            return load_table(catalog, path) or UserError("the table does not exist.")
-        except UserError as error:
-            return error
-
-    return zip(paths, map_in_threads(load, paths, LOOKUPS_AT_ONCE, "lookup"), strict=True)
-
-
-def find_own_tables(catalog: Catalog, namespace: str, materialization: str = "") -> FoundTables:
-    """Find the tables that the connector has created in a namespace, for one task if it is named.
-
-    A table that cannot be read comes with the error. Raises UserError if the namespace does not exist.
-    """
-    for path, table in load_tables(catalog, _list_tables(catalog, namespace)):
-        if isinstance(table, UserError):
-            if not isinstance(table.__cause__, NoSuchIcebergTableError):
-                yield path, table
-        elif (owner := Owner.of(table.properties)) and materialization in ("", owner.materialization):
-            yield path, table
-
-
-def _list_tables(catalog: Catalog, namespace: str) -> list[TableIdentifier]:
-    try:
-        listed = catalog.list_tables(namespace)
-    except NoSuchNamespaceError as error:
-        raise UserError(f"namespace {namespace} does not exist: no task that uses it has been published.") from error
-    return [TableIdentifier(namespace, identifier[-1]) for identifier in sorted(listed)]
 
 
 def _read_totals(snapshot: Snapshot | None) -> TableSize:

@@ -33,7 +33,7 @@ from connector.host.errors import RetryableError, UserError
 from connector.host.signals import map_in_threads
 from connector.iceberg.catalogs.opening import translate_errors
 from connector.iceberg.commits.backfill import start_backfill
-from connector.iceberg.loading import check_table_properties, load_table
+from connector.iceberg.loading import LOOKUPS_AT_ONCE, check_table_properties, load_table
 from connector.iceberg.metadata.row_lineage import can_keep_lineage
 from connector.iceberg.metadata.table_arrangement import (
     check_partition_spec,
@@ -47,7 +47,6 @@ from connector.model.owner import OWNER_PROPERTY, Owner
 from connector.model.table_identifier import Generation, TableIdentifier
 
 ATTEMPTS: Final = 8
-LOOKUPS_AT_ONCE: Final = 8
 
 
 def find(catalog: Catalog, path: TableIdentifier) -> Found:

@@ -13,16 +13,10 @@ from connector.config.settings import parse, resource_path
 from connector.host.errors import ConnectorError, UserError
 from connector.iceberg.catalogs.opening import open_catalog, translate_errors
 from connector.iceberg.commits.commit_errors import BROKEN_METADATA
+from connector.iceberg.loading import FoundTables, find_own_tables, load_tables
 from connector.iceberg.maintenance.table_health import TableHealth, read_health
 from connector.iceberg.metadata.listed_files import ListedFile
-from connector.iceberg.table_status import (
-    FoundTables,
-    TableStatus,
-    find_own_tables,
-    list_files,
-    load_tables,
-    read_status,
-)
+from connector.iceberg.table_status import TableStatus, list_files, read_status
 from connector.model.state import StagedCommit
 from connector.model.table_identifier import TableIdentifier
 

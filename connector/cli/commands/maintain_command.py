@@ -21,6 +21,7 @@ from connector.encoding.rewriting.file_groups import Compact
 from connector.host.errors import ConnectorError, UserError
 from connector.iceberg.catalogs.opening import open_catalog, translate_errors
 from connector.iceberg.commits.commit_errors import BROKEN_METADATA
+from connector.iceberg.loading import find_own_tables, load_tables
 from connector.iceberg.maintenance.perform_actions import (
     OLDER_THAN,
     Action,
@@ -34,7 +35,6 @@ from connector.iceberg.maintenance.perform_actions import (
 )
 from connector.iceberg.metadata.stored_files import is_in_table_bucket
 from connector.iceberg.metadata.table_properties import name_table_in_errors
-from connector.iceberg.table_status import find_own_tables, load_tables
 from connector.model.owner import Owner
 from connector.model.table_identifier import TableIdentifier
 from connector.storage import storage_errors
