@@ -30,8 +30,8 @@ from connector.iceberg.metadata.table_properties import find_generation, restric
 from connector.iceberg.metadata.table_updates import (
     assign_schema_id,
     new_schema,
-    require_main_branch,
     require_schema,
+    require_unchanged,
     require_uuid,
 )
 from connector.model.owner import Owner
@@ -80,12 +80,7 @@ class Alterer:
         )
         _check_columns(table, schema, changes)
         arranging = tuple(_arrange(table, schema, changes))
-        requirements = (
-            require_uuid(table),
-            *require_schema(table),
-            require_main_branch(table),
-            *require_arrangement(table),
-        )
+        requirements = (*require_unchanged(table), *require_arrangement(table))
         updates = (*change_columns(table, generation, schema), record, *arranging, *_set_properties(changes))
         catalog.commit_table(table, requirements, updates)
 

@@ -38,9 +38,7 @@ from connector.iceberg.metadata.table_updates import (
     assign_schema_id,
     new_schema,
     new_snapshot,
-    require_main_branch,
-    require_schema,
-    require_uuid,
+    require_unchanged,
 )
 from connector.iceberg.metadata.vector_entries import find_id, find_vector
 from connector.model.owner import OWNER_PROPERTY, Owner
@@ -98,12 +96,7 @@ def start_backfill(catalog: Catalog, table: Table, change: StartBackfill) -> Non
     }
     updates = (*begun, SetPropertiesUpdate(updates=properties), *new_snapshot(table, snapshot))
     # Another engine may partition the table by a column that the new generation does not have.
-    requirements = (
-        require_uuid(table),
-        require_main_branch(table),
-        *require_schema(table),
-        *require_arrangement(table),
-    )
+    requirements = (*require_unchanged(table), *require_arrangement(table))
     catalog.commit_table(table, requirements, updates)
 
 

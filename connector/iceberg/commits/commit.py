@@ -36,7 +36,7 @@ from connector.iceberg.metadata.table_properties import (
     name_table_in_errors,
     restrict_to_generation,
 )
-from connector.iceberg.metadata.table_updates import new_snapshot, require_main_branch, require_schema, require_uuid
+from connector.iceberg.metadata.table_updates import new_snapshot, require_unchanged
 from connector.model.state import ChainId, StagedCommit
 from connector.model.table_identifier import Generation, TableIdentifier
 from connector.storage import storage_errors
@@ -283,10 +283,9 @@ def commit_snapshot(
 
     Returns the table's new metadata. Raises CommitStateUnknownException if it lacks the snapshot.
     """
-    # The schema is asserted too: files that were staged before a column was converted have to be rewritten.
-    requirements = (require_uuid(table), require_main_branch(table), *require_schema(table))
     updates = (*others, *new_snapshot(table, snapshot), SetPropertiesUpdate(updates=properties))
-    after = catalog.commit_table(table, requirements, updates).metadata
+    # The columns must be unchanged too: files that were staged before a column was converted have to be rewritten.
+    after = catalog.commit_table(table, require_unchanged(table), updates).metadata
     if after.snapshot_by_id(snapshot.snapshot_id) is None:  # for example, an older answer that a proxy has kept
         raise CommitStateUnknownException("the answer to the commit does not have its snapshot")
     return after

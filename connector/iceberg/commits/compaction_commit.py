@@ -36,7 +36,7 @@ from connector.iceberg.metadata.manifests import make_added_entry, manifests_of
 from connector.iceberg.metadata.partitions import Partition
 from connector.iceberg.metadata.stored_files import delete_all
 from connector.iceberg.metadata.table_properties import check_properties, name_table_in_errors
-from connector.iceberg.metadata.table_updates import new_snapshot, require_main_branch, require_schema, require_uuid
+from connector.iceberg.metadata.table_updates import new_snapshot, require_unchanged
 from connector.model.state import DataFile
 from connector.model.table_identifier import GENERATION_PROPERTY, TableIdentifier
 from connector.storage import storage_errors
@@ -158,8 +158,7 @@ class CompactionCommit:
             snapshot = self._write(table, changes, snapshots)
         self._check_age()
         self._sent[snapshot.snapshot_id] = changes
-        requirements = (require_uuid(table), require_main_branch(table), *require_schema(table))
-        self._catalog.commit_table(table, requirements, new_snapshot(table, snapshot))
+        self._catalog.commit_table(table, require_unchanged(table), new_snapshot(table, snapshot))
         return changes
 
     def _find_landed(self, table: Table) -> CompactionChanges | None:

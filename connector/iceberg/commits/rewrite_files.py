@@ -24,7 +24,7 @@ from connector.iceberg.commits.snapshot import SUMMARY_MATERIALIZATION, Snapshot
 from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.live_files import LiveFile, keep_sort_order
 from connector.iceberg.metadata.manifests import ManifestFactory, make_added_entry, manifests_of
-from connector.iceberg.metadata.table_updates import new_snapshot, require_main_branch, require_schema, require_uuid
+from connector.iceberg.metadata.table_updates import new_snapshot, require_unchanged
 from connector.model.owner import Owner
 from connector.model.properties import Properties
 from connector.model.state import DataFile
@@ -141,7 +141,7 @@ class RewriteFiles:
         further requirements does not hold.
         """
         table = rewritten.table
-        requirements = (require_uuid(table), *require_schema(table), require_main_branch(table), *further)
+        requirements = (*require_unchanged(table), *further)
         catalog.commit_table(table, requirements, (*updates, *_new_snapshot(rewritten)))
 
 

@@ -21,7 +21,7 @@ from connector.iceberg.metadata.manifest_rewriting import divide, lists_files, s
 from connector.iceberg.metadata.manifests import ManifestMerger, Thresholds, manifests_of
 from connector.iceberg.metadata.references import SessionEndedError
 from connector.iceberg.metadata.table_properties import name_table_in_errors
-from connector.iceberg.metadata.table_updates import new_snapshot, require_main_branch, require_schema, require_uuid
+from connector.iceberg.metadata.table_updates import new_snapshot, require_unchanged
 from connector.model.owner import Owner
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.storage_errors import translate_errors
@@ -137,8 +137,7 @@ class _Rewrite:
             schema_id = table.metadata.current_schema_id
             snapshot = self._snapshots.replace(table, prefix, [*merged, *plan.kept], schema_id, summary)
         self._sent = snapshot.snapshot_id, plan
-        requirements = (require_uuid(table), require_main_branch(table), *require_schema(table))
-        self._catalog.commit_table(table, requirements, new_snapshot(table, snapshot))
+        self._catalog.commit_table(table, require_unchanged(table), new_snapshot(table, snapshot))
 
 
 def _kind(manifest: ManifestFile) -> tuple[int, int]:

@@ -50,6 +50,11 @@ def require_schema(table: Table) -> tuple[TableRequirement, ...]:
     )
 
 
+def require_unchanged(table: Table) -> tuple[TableRequirement, ...]:
+    """Require that this is still the table that was loaded, with the same columns and the same main branch."""
+    return (require_uuid(table), *require_schema(table), require_main_branch(table))
+
+
 def new_snapshot(table: Table, snapshot: Snapshot) -> tuple[TableUpdate, ...]:
     """Make the snapshot the newest one of the main branch. The branch keeps its retention."""
     main = table.metadata.refs.get(MAIN_BRANCH)
