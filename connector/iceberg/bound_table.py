@@ -67,34 +67,38 @@ def bind_all(catalog: Catalog, task: Materialization, key_range: str, policies: 
     MissingTableError if a table does not exist; UserError if a table cannot take its rows; ProtocolError if a resource
     path names no table.
     """
-    rejected_paths = {
-        index: path
-        for index, (binding, policy) in enumerate(zip(task.bindings, policies, strict=True))
-        if (path := name_rejected_table(TableIdentifier(*binding.table), policy.on_invalid))
-    }
-    rejected = (_of_rejected_rows(task.bindings[index], path) for index, path in rejected_paths.items())
-    requested = [*task.bindings, *rejected]
-    all_policies = [*policies, *(Policy() for _ in rejected_paths)]
+    requested = [
+        _RequestedTable(binding, policy, _find_collection(task, binding, policy))
+        for binding, policy in zip(task.bindings, policies, strict=True)
+    ]
+    quarantines: dict[int, Quarantine] = {}  # by the binding's index
+    for index, (binding, policy) in enumerate(zip(task.bindings, policies, strict=True)):
+        if path := name_rejected_table(TableIdentifier(*binding.table), policy.on_invalid):
+            quarantines[index] = Quarantine(len(requested), policy.max_rejected_ratio)
+            requested.append(_RequestedTable(_of_rejected_rows(binding, path), Policy(), None))
 
     def bind_one(index: int) -> BoundTable:
-        writer = WriterId(task.name, requested[index].state_key, key_range)
-        updates = all_policies[index].updates
-        bound = _bind(catalog, index, requested[index], writer, all_policies[index])
-        is_of_rejected_rows = index >= len(task.bindings)
-        has_collection = requested[index].collection is not None or bool(task.linked_collections)
-        if updates is UpdateMode.DELTA and (is_of_rejected_rows or not has_collection):
-            return bound
-        collection = find_collection(requested[index], task.linked_collections)
-        bound = replace(bound, published_column_id=_find_published(bound.binding, collection))
-        if updates is UpdateMode.DELTA:
-            return bound
-        return _with_updates(bound, collection, is_hard_delete=updates is UpdateMode.HARD_DELETE)
+        writer = WriterId(task.name, requested[index].binding.state_key, key_range)
+        return replace(_bind(catalog, index, requested[index], writer), quarantine=quarantines.get(index))
 
-    tables = map_in_threads(bind_one, range(len(requested)), TABLES_AT_ONCE, "open")
-    for place, index in enumerate(rejected_paths, start=len(task.bindings)):
-        quarantine = Quarantine(place, policies[index].max_rejected_ratio)
-        tables[index] = replace(tables[index], quarantine=quarantine)
-    return tables
+    return map_in_threads(bind_one, range(len(requested)), TABLES_AT_ONCE, "open")
+
+
+@dataclass(frozen=True)
+class _RequestedTable:
+    """A table that a session asks for."""
+
+    binding: MaterializationBinding
+    policy: Policy
+    collection: Collection | None  # None for the tables of rejected rows, and if the runtime has left it out
+
+
+def _find_collection(task: Materialization, binding: MaterializationBinding, policy: Policy) -> Collection | None:
+    """Find a binding's collection. With delta updates, the runtime may leave it out."""
+    may_be_left_out = policy.updates is UpdateMode.DELTA
+    if may_be_left_out and binding.collection is None and not task.linked_collections:
+        return None
+    return find_collection(binding, task.linked_collections)
 
 
 def _find_published(binding: Binding, collection: Collection) -> int | None:
@@ -108,9 +112,8 @@ def _find_published(binding: Binding, collection: Collection) -> int | None:
     return next((column.id for column in columns), None)
 
 
-def _with_updates(bound: BoundTable, collection: Collection, *, is_hard_delete: bool) -> BoundTable:
-    """Return the table with what Loads need. UserError if the documents are not stored."""
-    binding = bound.binding
+def _plan_updates(binding: Binding, collection: Collection, mode: UpdateMode) -> Updates:
+    """Return what Loads need. UserError if the documents are not stored."""
     if binding.document is None:
         raise UserError(
             f"table {binding.table}: the binding updates rows in place, but does not select the root document, which "
@@ -126,7 +129,7 @@ def _with_updates(bound: BoundTable, collection: Collection, *, is_hard_delete: 
         )
         for column in binding.keys
     )
-    return replace(bound, binding=replace(binding, updates=Updates(parts, binding.document.id, is_hard_delete)))
+    return Updates(parts, binding.document.id, mode is UpdateMode.HARD_DELETE)
 
 
 def _of_rejected_rows(binding: MaterializationBinding, path: TableIdentifier) -> MaterializationBinding:
@@ -140,27 +143,31 @@ def _of_rejected_rows(binding: MaterializationBinding, path: TableIdentifier) ->
     )
 
 
-def _bind(
-    catalog: Catalog, index: int, requested: MaterializationBinding, writer: WriterId, policy: Policy
-) -> BoundTable:
-    path = TableIdentifier(*requested.table)
+def _bind(catalog: Catalog, index: int, requested: _RequestedTable, writer: WriterId) -> BoundTable:
+    path = TableIdentifier(*requested.binding.table)
     table = load_table(catalog, path)
     if table is None:
-        raise MissingTableError(path, requested.state_key)
+        raise MissingTableError(path, requested.binding.state_key)
     generation = find_generation(table, writer.materialization)
     task_table = restrict_to_generation(table, generation)
-    binding = _binding(index, requested, policy.on_invalid, task_table.schema())
+    binding = _binding(index, requested.binding, requested.policy.on_invalid, task_table.schema())
     check_table_properties(table)
     fence.check_recorded(path, table.properties, writer)
+    arrangement = find_arrangement(task_table, {column.id for column in binding.columns})
+    collection, updates = requested.collection, requested.policy.updates
+    if updates is not UpdateMode.DELTA:
+        assert collection
+        binding = replace(binding, updates=_plan_updates(binding, collection, updates))
     return BoundTable(
         binding=binding,
         writer=writer,
         table_uuid=generation.uuid,
-        arrangement=find_arrangement(task_table, {column.id for column in binding.columns}),
+        arrangement=arrangement,
         schema_id=task_table.metadata.current_schema_id,
         location=table.location(),
         properties=Properties(table.properties),
         access=access_to(table),
+        published_column_id=_find_published(binding, collection) if collection else None,
     )
 
 
