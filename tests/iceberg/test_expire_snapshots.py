@@ -32,9 +32,8 @@ from connector.config.catalog import RestCatalog
 from connector.host.errors import CommitUnknownError, ConnectorError, RetryableError, SignInError, UserError
 from connector.host.logs import FIELDS
 from connector.iceberg.catalogs.rest import open_rest
-from connector.iceberg.commits import commit, fence
+from connector.iceberg.commits import commit, fence, retry_commits
 from connector.iceberg.commits.snapshot import SnapshotWriter
-from connector.iceberg.maintenance import retry_commits
 from connector.iceberg.maintenance.expire_snapshots import (
     ExpiredSnapshots,
     expire_all_snapshots,

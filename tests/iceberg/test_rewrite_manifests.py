@@ -196,7 +196,7 @@ def _raise(error: Exception) -> Callable[[Send], Any]:
 def test_a_refusal_says_what_to_do(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, name: str, error: Exception, kind: type[ConnectorError]
 ) -> None:
-    monkeypatch.setattr("connector.iceberg.maintenance.retry_commits.RETRY_FOR", 0.0)
+    monkeypatch.setattr("connector.iceberg.commits.retry_commits.RETRY_FOR", 0.0)
     for number in range(2):
         land(catalog, number)
     around_commit(monkeypatch, catalog, *[_raise(error)] * 9)

@@ -27,8 +27,8 @@ from connector.iceberg.commits.commit_errors import is_final, list_retried_error
 from connector.iceberg.commits.compaction_changes import CompactionChanges, DroppedGroup, decide_changes
 from connector.iceberg.commits.delete_files import DeleteFiles
 from connector.iceberg.commits.delete_manifests import WrittenDeletes, count_deletes, write_delete_manifests
-from connector.iceberg.commits.failed_attempts import FailureTexts, explain_failure, is_unanswered
 from connector.iceberg.commits.file_names import CompactionOrigin
+from connector.iceberg.commits.retry_commits import FailureTexts, explain_failure, is_unanswered
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.manifest_rewriting import find_small, remove_files

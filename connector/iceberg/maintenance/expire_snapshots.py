@@ -27,7 +27,7 @@ from connector.host.facts import EXPIRE_SNAPSHOTS, MaintainedFiles
 from connector.host.logs import Event, fields
 from connector.iceberg.commits.commit import TableLocks
 from connector.iceberg.commits.commit_errors import REFUSED, list_unknown_errors, quote
-from connector.iceberg.maintenance.retry_commits import ActionText, retry_commit
+from connector.iceberg.commits.retry_commits import ActionText, retry_commit
 from connector.iceberg.metadata.references import SessionEndedError, find_unreachable
 from connector.iceberg.metadata.retention import find_due, find_expired
 from connector.iceberg.metadata.stored_files import delete_all, find_stale_metadata, must_delete_old_metadata
