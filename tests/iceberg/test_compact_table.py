@@ -36,7 +36,7 @@ from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.compaction_commit import SUMMARY_COMPACTION
 from connector.iceberg.commits.file_names import CompactionOrigin
 from connector.iceberg.maintenance import compact_table as compact_table_module
-from connector.iceberg.maintenance.compact_table import CompactionBudget, TableCompactor, compact_table
+from connector.iceberg.maintenance.compact_table import CompactionBudget, TableCompactor
 from connector.iceberg.maintenance.compaction_thresholds import check_compaction
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
 from connector.iceberg.metadata.references import SessionEndedError, file_name
@@ -529,10 +529,10 @@ def test_a_table_without_merging_keeps_its_manifests(catalog: Catalog) -> None:
 def test_a_budget_of_bytes_takes_the_best_groups(catalog: Catalog) -> None:
     for number in range(3):
         land(catalog, {number: "a"})
-    result = compact_table(catalog, PATH, compact_here, CompactionBudget(size=10))
+    result = TableCompactor(catalog, compact_here).compact(PATH, CompactionBudget(size=10))
     assert (result.commits, len(files(catalog))) == (0, 3)
     assert result.debt > 10
-    assert compact_table(catalog, PATH, compact_here, CompactionBudget(seconds=0)).commits == 0
+    assert TableCompactor(catalog, compact_here).compact(PATH, CompactionBudget(seconds=0)).commits == 0
 
 
 def test_a_group_that_fails_leaves_the_others(catalog: Catalog, caplog: pytest.LogCaptureFixture) -> None:
@@ -546,7 +546,7 @@ def test_a_group_that_fails_leaves_the_others(catalog: Catalog, caplog: pytest.L
         yield FailedGroup(first, RetryableError("the storage does not answer"))
         yield from compact_here(compaction, others, access)
 
-    result = compact_table(catalog, PATH, fail_first)
+    result = TableCompactor(catalog, fail_first).compact(PATH)
     assert (result.commits, result.failed, result.files_after) == (1, 1, 1)
     assert len(values_of(catalog)) == 8
     assert "4 data file(s) were not compacted: the storage does not answer" in caplog.text
@@ -587,7 +587,7 @@ def test_a_file_whose_deleted_rows_are_unknown_is_left_out(catalog: Catalog) -> 
     for path in delete_files(catalog):
         pq.write_table(pa.table({"file_path": ["a"], "pos": [None]}), path.removeprefix("file://"))
     before = set(files(catalog))
-    result = compact_table(catalog, PATH, compact_here)
+    result = TableCompactor(catalog, compact_here).compact(PATH)
     assert (result.failed, result.files_before, len(before & set(files(catalog)))) == (2, 4, 2)
 
 
@@ -600,7 +600,7 @@ def test_what_takes_longer_than_a_commit_may_wait_is_compacted_by_further_ones(
     for number in range(4):
         land(catalog, {number: "a", number + 10: "b", number + 20: "c"})
     monkeypatch.setattr(compact_table_module, "COMMIT_SECONDS", 0.0)
-    result = compact_table(catalog, PATH, compact_here)
+    result = TableCompactor(catalog, compact_here).compact(PATH)
     assert (result.commits, result.groups, result.files_before, result.debt) == (3, 3, 12, 0)
 
 
@@ -619,7 +619,7 @@ def test_an_interrupted_compaction_commits_nothing(catalog: Catalog) -> None:
     for number in range(3):
         land(catalog, {number: "a"})
     with pytest.raises(SessionEndedError):
-        compact_table(catalog, PATH, compact_here, is_interrupted=lambda: True)
+        TableCompactor(catalog, compact_here).compact(PATH, is_interrupted=lambda: True)
     assert len(files(catalog)) == 3
 
 
@@ -637,7 +637,7 @@ def test_an_invalid_threshold_is_named(catalog: Catalog, name: str, value: str) 
     make_property(catalog, f"flow.compaction.{name}", value)
     land(catalog, {1: "a"})
     with pytest.raises(UserError) as caught:
-        compact_table(catalog, PATH, compact_here)
+        TableCompactor(catalog, compact_here).compact(PATH)
     check_text(SNAPSHOTS, f"{name} {value}", str(caught.value), {})
 
 

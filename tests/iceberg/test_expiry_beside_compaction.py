@@ -12,7 +12,7 @@ from connector.encoding.live_rows import deleted_rows
 from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction, FailedGroup, FileGroup
 from connector.host.errors import RetryableError
 from connector.host.refresh import Refreshed
-from connector.iceberg.maintenance.compact_table import compact_table
+from connector.iceberg.maintenance.compact_table import TableCompactor
 from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.metadata.retention import MAX_AGE
@@ -72,7 +72,7 @@ def compact(
         if pending:
             pending.pop(0)()
 
-    return compact_table(catalog, PATH, perform)
+    return TableCompactor(catalog, perform).compact(PATH)
 
 
 @pytest.mark.parametrize("is_written", [False, True], ids=["before it is read", "after it is written"])

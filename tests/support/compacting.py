@@ -10,7 +10,7 @@ from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction,
 from connector.encoding.rewriting.group_compaction import compact_group
 from connector.host.errors import ConnectorError
 from connector.host.refresh import Refreshed
-from connector.iceberg.maintenance.compact_table import CompactionBudget, compact_table
+from connector.iceberg.maintenance.compact_table import CompactionBudget, TableCompactor
 from connector.iceberg.maintenance.compaction_plan import plan_compaction
 from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.metadata.listed_files import ManifestReader
@@ -52,4 +52,4 @@ def compact(catalog: Catalog, path: TableIdentifier, *meanwhile: Callable[[], ob
 
     table = catalog.load_table(path)
     size = plan_compaction(table, ManifestReader().list_files(table)).size
-    return compact_table(catalog, path, compact_then, CompactionBudget(size=size))
+    return TableCompactor(catalog, compact_then).compact(path, CompactionBudget(size=size))

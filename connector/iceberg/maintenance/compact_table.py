@@ -157,17 +157,6 @@ class TableCompactor:
             return self._new_writer().manifests.list_files(table)
 
 
-def compact_table(
-    catalog: Catalog,
-    path: TableIdentifier,
-    compact: Compact,
-    budget: CompactionBudget = NO_LIMIT,
-    is_interrupted: Callable[[], bool] = lambda: False,
-) -> CompactionResult:
-    """Compact one table outside of a session; see `TableCompactor.compact`."""
-    return TableCompactor(catalog, compact).compact(path, budget, is_interrupted)
-
-
 def _describe(table: Table, groups: Sequence[GroupPlan]) -> tuple[CompactionBase, Compaction]:
     """Return how the new files of a table are written and committed."""
     snapshot = table.current_snapshot()

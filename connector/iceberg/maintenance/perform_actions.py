@@ -17,7 +17,6 @@ from connector.encoding.rewriting.file_groups import Compact
 from connector.iceberg.maintenance.compact_table import (
     CompactionBudget,
     TableCompactor,
-    compact_table,
     take_groups,
 )
 from connector.iceberg.maintenance.compaction_plan import CompactionPlan
@@ -190,13 +189,14 @@ class Maintainer:
         left = self._budget.bytes_left
         if left == 0:
             return Unfinished()
+        compactor = TableCompactor(self._catalog, self._perform_groups)
         if self.is_dry_run:
-            plan = TableCompactor(self._catalog, self._perform_groups).plan(self._catalog.load_table(path))
+            plan = compactor.plan(self._catalog.load_table(path))
             planned = replace(plan, groups=tuple(take_groups(plan.groups, math.inf if left is None else left)))
             self._budget.take(planned.size)
             return planned
         budget = CompactionBudget(self._budget.seconds_left, math.inf if left is None else left)
-        result = compact_table(self._catalog, path, self._perform_groups, budget)
+        result = compactor.compact(path, budget)
         self._budget.take(result.bytes_before)
         return result
 
