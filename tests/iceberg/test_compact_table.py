@@ -39,7 +39,7 @@ from connector.iceberg.maintenance import compact_table as compact_table_module
 from connector.iceberg.maintenance.compact_table import CompactionBudget, TableCompactor
 from connector.iceberg.maintenance.compaction_thresholds import check_compaction
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
-from connector.iceberg.metadata.references import SessionEndedError, file_name
+from connector.iceberg.metadata.references import InterruptedMaintenanceError, file_name
 from connector.model.table_identifier import Generation
 from support.altered_tables import ID, PATH, QTY, append, current_manifests, entries, fit, rows, table_of, wanted
 from support.compacting import EAGER, compact, compact_here
@@ -618,7 +618,7 @@ def test_a_compaction_is_logged_with_its_gain(catalog: Catalog, caplog: pytest.L
 def test_an_interrupted_compaction_commits_nothing(catalog: Catalog) -> None:
     for number in range(3):
         land(catalog, {number: "a"})
-    with pytest.raises(SessionEndedError):
+    with pytest.raises(InterruptedMaintenanceError):
         TableCompactor(catalog, compact_here).compact(PATH, is_interrupted=lambda: True)
     assert len(files(catalog)) == 3
 

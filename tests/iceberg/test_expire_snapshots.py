@@ -41,7 +41,7 @@ from connector.iceberg.maintenance.expire_snapshots import (
     plan_expiry,
 )
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
-from connector.iceberg.metadata.references import SessionEndedError
+from connector.iceberg.metadata.references import InterruptedMaintenanceError
 from connector.iceberg.metadata.retention import GC_ENABLED, MAX_AGE
 from connector.iceberg.metadata.stored_files import DELETE_OLD_METADATA
 from connector.model.state import StagedCommit, WriterId
@@ -501,7 +501,7 @@ def _raise(error: Exception) -> Callable[[Send], Any]:
 def test_what_a_killed_process_leaves_of_an_expiry_is_collected_by_the_next_session(catalog: Catalog) -> None:
     for number in range(5):
         land(catalog, number)
-    with pytest.raises(SessionEndedError):
+    with pytest.raises(InterruptedMaintenanceError):
         expire_snapshots(catalog, PATH, lambda: True)
     assert len(table_of(catalog).snapshots()) == 1
     land(catalog, 5)
@@ -517,7 +517,7 @@ def test_a_file_of_another_engine_that_a_killed_expiry_leaves_goes_with_the_snap
     [file] = files(catalog, "data")
     land(catalog, 2)
     table_of(catalog).delete("id = 1")
-    with pytest.raises(SessionEndedError):
+    with pytest.raises(InterruptedMaintenanceError):
         expire_snapshots(catalog, PATH, lambda: True)
     land(catalog, 3)
     assert file in files(catalog, "data")

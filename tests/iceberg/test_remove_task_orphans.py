@@ -20,7 +20,7 @@ from connector.iceberg.commits.fence import file_prefix
 from connector.iceberg.commits.file_names import FileOrigin
 from connector.iceberg.commits.reset import Decision, perform_reset, plan_reset
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
-from connector.iceberg.metadata.references import SessionEndedError
+from connector.iceberg.metadata.references import InterruptedMaintenanceError
 from connector.model.owner import OWNER_PROPERTY
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
@@ -379,7 +379,7 @@ def test_a_session_that_ends_stops_reading_and_deleting(catalog: EventfulCatalog
     left = leave_behind(table_of(catalog), WHOLE)
     land(catalog, WHOLE, 1)
     answers = iter([False] * manifests)
-    with pytest.raises(SessionEndedError):
+    with pytest.raises(InterruptedMaintenanceError):
         remove_task_orphans(catalog, PATH, WHOLE, [], lambda: next(answers, True))
     assert exists(table_of(catalog), left)
 

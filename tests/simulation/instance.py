@@ -17,7 +17,7 @@ from connector.iceberg.maintenance.compact_table import TableCompactor
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from connector.iceberg.metadata.listed_files import ManifestReader
-from connector.iceberg.metadata.references import SessionEndedError
+from connector.iceberg.metadata.references import InterruptedMaintenanceError
 from connector.iceberg.metadata.stored_files import delete_all
 from connector.iceberg.metadata.written_snapshots import WrittenSnapshots
 from connector.iceberg.table_view import SessionViews, TableViews
@@ -156,7 +156,7 @@ class Instance:
         self.network.deleting += 1
         try:
             for table in self._tables:
-                with suppress(SessionEndedError, NoSuchTableError, RESTError, OSError):
+                with suppress(InterruptedMaintenanceError, NoSuchTableError, RESTError, OSError):
                     remove_task_orphans(catalog, table.binding.path, table.writer, self._staged, lambda: owner.is_done)
         finally:
             self.network.deleting -= 1
@@ -179,7 +179,7 @@ class Instance:
         for _ in range(COMPACTIONS):
             self._wait_for_commit(owner, actor)
             for table in self._tables:
-                with suppress(SessionEndedError, NoSuchTableError, ConnectorError, RESTError, OSError):
+                with suppress(InterruptedMaintenanceError, NoSuchTableError, ConnectorError, RESTError, OSError):
                     compactor.compact(table.binding.path, is_interrupted=lambda: owner.is_done)
 
     def _wait_for_commit(self, owner: Actor, actor: Actor) -> None:
@@ -198,7 +198,7 @@ class Instance:
         for _ in range(EXPIRIES):
             actor.sleep(actor.stage.random.choice((0.0, 10.0, 100.0)))
             for table in self._tables:
-                with suppress(SessionEndedError, NoSuchTableError, RESTError, OSError):
+                with suppress(InterruptedMaintenanceError, NoSuchTableError, RESTError, OSError):
                     expire_snapshots(catalog, table.binding.path, lambda: owner.is_done)
 
     def _remove_used(self, owner: Actor, actor: Actor) -> None:

@@ -20,7 +20,7 @@ from connector.iceberg.commits.commit import TableLocks
 from connector.iceberg.commits.outcomes import TableCommit
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
-from connector.iceberg.metadata.references import SessionEndedError
+from connector.iceberg.metadata.references import InterruptedMaintenanceError
 from connector.iceberg.metadata.retention import find_due
 from connector.iceberg.metadata.stored_files import (
     delete_all,
@@ -163,7 +163,7 @@ class Maintenance:
 
     def run(self) -> None:
         """Perform the tasks until `finish` or `end` was called."""
-        with suppress(SessionEndedError):
+        with suppress(InterruptedMaintenanceError):
             while (task := self._tasks.get()) and not self._ended.is_set():
                 self._perform(task)
 
@@ -172,7 +172,7 @@ class Maintenance:
         try:
             task.perform(self._ended.is_set)
             _report(task, began, has_failed=False)
-        except SessionEndedError:
+        except InterruptedMaintenanceError:
             raise
         except Exception as error:  # noqa: BLE001 - maintenance must not end the session
             _report(task, began, has_failed=True)

@@ -19,7 +19,7 @@ from connector.iceberg.commits.outcomes import TableCommit
 from connector.iceberg.maintenance.compact_table import CompactionBudget
 from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.maintenance.compaction_thresholds import is_compaction_enabled
-from connector.iceberg.metadata.references import SessionEndedError
+from connector.iceberg.metadata.references import InterruptedMaintenanceError
 from connector.model.table_identifier import TableIdentifier
 
 log = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ class BackgroundCompaction:
 
     def run(self) -> None:
         """Compact the tables that are due until `end` was called."""
-        with suppress(SessionEndedError):
+        with suppress(InterruptedMaintenanceError):
             while due := self._wait():
                 began = time.monotonic()
                 self._compact_one(*due)
@@ -110,7 +110,7 @@ class BackgroundCompaction:
             if not is_compaction_enabled(self._accounts[path].properties):
                 return
             result = self._compact(path, RUN, self._ended.is_set)
-        except SessionEndedError:
+        except InterruptedMaintenanceError:
             raise
         except Exception as error:  # noqa: BLE001 - maintenance must not end the session
             if not self._ended.is_set():

@@ -30,7 +30,7 @@ from connector.iceberg.maintenance.compaction_plan import CompactionPlan, GroupP
 from connector.iceberg.maintenance.compaction_result import CompactionResult, PerformedGroups, log_groups
 from connector.iceberg.maintenance.compaction_thresholds import CompactionThresholds
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
-from connector.iceberg.metadata.references import SessionEndedError
+from connector.iceberg.metadata.references import InterruptedMaintenanceError
 from connector.iceberg.metadata.table_arrangement import find_arrangement
 from connector.iceberg.metadata.written_snapshots import WrittenSnapshots
 from connector.model.properties import Properties
@@ -78,7 +78,7 @@ class TableCompactor:
         """Compact one table. A group that fails is left as it is, and the others are committed. Files that cannot be
         read are left out of further groups.
 
-        SessionEndedError if interrupted. Raises ConnectorError if nothing can be planned or committed.
+        InterruptedMaintenanceError if interrupted. Raises ConnectorError if nothing can be planned or committed.
         """
         began = time.monotonic()
         result = CompactionResult()
@@ -132,7 +132,7 @@ class TableCompactor:
         try:
             for outcome in outcomes:
                 if is_interrupted():
-                    raise SessionEndedError
+                    raise InterruptedMaintenanceError
                 (compacted if isinstance(outcome, CompactedGroup) else failed).append(outcome)  # type: ignore[arg-type]
         finally:
             if isinstance(outcomes, Generator):

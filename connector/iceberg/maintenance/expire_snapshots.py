@@ -28,7 +28,7 @@ from connector.host.logs import Event, fields
 from connector.iceberg.commits.commit import TableLocks
 from connector.iceberg.commits.commit_errors import REFUSED, list_unknown_errors, quote
 from connector.iceberg.commits.retry_commits import ActionText, retry_commit
-from connector.iceberg.metadata.references import SessionEndedError, find_unreachable
+from connector.iceberg.metadata.references import InterruptedMaintenanceError, find_unreachable
 from connector.iceberg.metadata.retention import find_due, find_expired
 from connector.iceberg.metadata.stored_files import delete_all, find_stale_metadata, must_delete_old_metadata
 from connector.iceberg.metadata.table_properties import name_table_in_errors
@@ -90,14 +90,14 @@ def expire_all_snapshots(
 ) -> ExpiredSnapshots:
     """Remove all expired snapshots of one table, and find their files, which stay.
 
-    Other writers may commit meanwhile. Raises the errors of `retry_commit`, and SessionEndedError if interrupted before
-    the commit. After it, nothing but the removed snapshots says which files these are.
+    Other writers may commit meanwhile. Raises the errors of `retry_commit`, and InterruptedMaintenanceError if
+    interrupted before the commit. After it, nothing but the removed snapshots says which files these are.
     """
     expiry = _Expiry(catalog, path, find_expired)
 
     def attempt() -> _Removed:
         if is_interrupted():
-            raise SessionEndedError
+            raise InterruptedMaintenanceError
         removed = expiry.attempt()
         if removed.failure:
             raise removed.failure

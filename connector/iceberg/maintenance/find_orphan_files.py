@@ -80,7 +80,7 @@ class OrphanFiles:
 def find_orphan_files(
     catalog: Catalog, path: TableIdentifier, options: OrphanOptions, is_interrupted: Callable[[], bool] = lambda: False
 ) -> OrphanFiles:
-    """Find the orphan files of one table. SessionEndedError if interrupted.
+    """Find the orphan files of one table. InterruptedMaintenanceError if interrupted.
 
     UserError if the options look for files that the table's property gc.enabled keeps.
     """

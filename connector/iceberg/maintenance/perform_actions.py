@@ -30,7 +30,7 @@ from connector.iceberg.maintenance.expire_snapshots import (
 )
 from connector.iceberg.maintenance.find_orphan_files import OrphanFiles, OrphanOptions, find_orphan_files
 from connector.iceberg.maintenance.rewrite_manifests import ManifestPlan, plan_manifests, rewrite_manifests
-from connector.iceberg.metadata.references import SessionEndedError
+from connector.iceberg.metadata.references import InterruptedMaintenanceError
 from connector.iceberg.metadata.stored_files import StoredFile, delete_all, measure_files
 from connector.model.owner import Owner
 from connector.model.table_identifier import TableIdentifier
@@ -180,7 +180,7 @@ class Maintainer:
                 return Unfinished()
             try:
                 return by_action[action](path, owner)
-            except SessionEndedError:
+            except InterruptedMaintenanceError:
                 return Unfinished()
 
         return perform

@@ -19,7 +19,7 @@ from connector.iceberg.commits.retry_commits import ActionText, retry_commit
 from connector.iceberg.commits.snapshot import SUMMARY_MATERIALIZATION, SnapshotWriter
 from connector.iceberg.metadata.manifest_rewriting import divide, lists_files, size_of
 from connector.iceberg.metadata.manifests import ManifestMerger, Thresholds, manifests_of
-from connector.iceberg.metadata.references import SessionEndedError
+from connector.iceberg.metadata.references import InterruptedMaintenanceError
 from connector.iceberg.metadata.table_properties import name_table_in_errors
 from connector.iceberg.metadata.table_updates import new_snapshot, require_unchanged
 from connector.model.owner import Owner
@@ -85,7 +85,7 @@ def rewrite_manifests(
     """Merge the small manifests of a table, and return the plan that was performed.
 
     Other writers may commit meanwhile: then the plan is made again. Raises the errors of `retry_commit`, and
-    SessionEndedError if interrupted before the commit.
+    InterruptedMaintenanceError if interrupted before the commit.
     """
     rewrite = _Rewrite(catalog, path, owner, max_bytes)
     return retry_commit(path, MERGE, partial(rewrite.perform, is_interrupted))
@@ -110,7 +110,7 @@ class _Rewrite:
         plan = plan_manifests(table, self._max_bytes)
         if plan.groups:
             if is_interrupted():
-                raise SessionEndedError
+                raise InterruptedMaintenanceError
             self._commit(plan)
         return plan
 

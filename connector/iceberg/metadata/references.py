@@ -16,8 +16,8 @@ from connector.encoding.search import located_rows
 from connector.iceberg.metadata.avro_files import read_all_entries, read_entries, read_manifest_list
 
 
-class SessionEndedError(Exception):
-    """The session has ended, and with it its maintenance."""
+class InterruptedMaintenanceError(Exception):
+    """Maintenance ends before it is done: the session has ended, or the time of the command is over."""
 
 
 def _never() -> bool:
@@ -38,7 +38,7 @@ def find_unreferenced(
     """Return the file names to which no snapshot of the table refers, neither as data nor as metadata.
 
     Only names with `is_data` are looked for in manifests. Names are compared without their directories: the names of
-    our files are unique, and a location has several spellings. SessionEndedError if interrupted.
+    our files are unique, and a location has several spellings. InterruptedMaintenanceError if interrupted.
     """
     wanted = frozenset(names)
     while True:
@@ -76,7 +76,7 @@ def _manifests(table: Table, is_interrupted: Callable[[], bool]) -> Iterator[Man
     for snapshot in sorted(table.metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0, reverse=True):
         for manifest in read_manifest_list(table.io.new_input(snapshot.manifest_list)):
             if is_interrupted():
-                raise SessionEndedError
+                raise InterruptedMaintenanceError
             if manifest.manifest_path not in read:
                 read.add(manifest.manifest_path)
                 yield manifest
@@ -91,8 +91,8 @@ def find_unreachable(
 ) -> list[str]:
     """Return the locations of files to which a snapshot of `before` refers, but no snapshot of the table as it is now.
 
-    Only files in the table's own directories: a file elsewhere may belong to another table, too. SessionEndedError if
-    interrupted.
+    Only files in the table's own directories: a file elsewhere may belong to another table, too.
+    InterruptedMaintenanceError if interrupted.
     """
     remaining = {snapshot.snapshot_id for snapshot in table.metadata.snapshots}
     expired = [snapshot for snapshot in before.snapshots if snapshot.snapshot_id not in remaining]
@@ -123,7 +123,7 @@ def _manifests_of(
 ) -> Iterable[ManifestFile]:
     for snapshot in snapshots:
         if is_interrupted():
-            raise SessionEndedError
+            raise InterruptedMaintenanceError
         with suppress(FileNotFoundError):  # another process has expired the same snapshot
             yield from read_manifest_list(table.io.new_input(snapshot.manifest_list))
 
@@ -144,7 +144,7 @@ def _data(table: Table, manifests: Iterable[ManifestFile], is_interrupted: Calla
     locations = {}
     for manifest in manifests:
         if is_interrupted():
-            raise SessionEndedError
+            raise InterruptedMaintenanceError
         with suppress(FileNotFoundError):
             for entry in read_all_entries(table.io, manifest):
                 locations[file_name(entry.data_file.file_path)] = entry.data_file.file_path

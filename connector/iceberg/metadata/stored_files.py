@@ -27,7 +27,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.utils.properties import property_as_bool
 
 from connector.host.signals import map_in_threads
-from connector.iceberg.metadata.references import SessionEndedError
+from connector.iceberg.metadata.references import InterruptedMaintenanceError
 from connector.storage.file_access import S3_SCHEMES
 from connector.storage.file_io import open_file_io
 
@@ -85,11 +85,11 @@ def _find_place(io: FileIO, directory: str) -> str:
 
 
 def delete_all(io: FileIO, locations: Iterable[str], is_interrupted: Callable[[], bool] = lambda: False) -> None:
-    """Delete the files. Files that are gone already are no error. SessionEndedError if interrupted."""
+    """Delete the files. Files that are gone already are no error. InterruptedMaintenanceError if interrupted."""
 
     def delete(location: str) -> None:
         if is_interrupted():
-            raise SessionEndedError
+            raise InterruptedMaintenanceError
         with suppress(FileNotFoundError):
             io.delete(location)
 
