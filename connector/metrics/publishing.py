@@ -12,8 +12,8 @@ from connector.host.cgroup import Cgroup
 from connector.host.process_memory import read_memory
 from connector.metrics import definitions
 from connector.metrics.collector import make_registry
-from connector.metrics.counting import FactCounter
 from connector.metrics.counts import Counts
+from connector.metrics.fact_counter import FactCounter
 from connector.metrics.http_server import serve_metrics, try_to_listen
 from connector.metrics.text_file import try_directory, write_metrics
 from protocol.flow import WHOLE_RANGE

@@ -7,9 +7,9 @@ import pytest
 from connector.host import facts
 from connector.host.facts import AttemptFailure, CommitFailure, Fact
 from connector.metrics.collector import make_registry
-from connector.metrics.counting import COUNTERS, FactCounter
 from connector.metrics.counts import Counts, Labels
 from connector.metrics.definitions import ALL, Kind, Metric
+from connector.metrics.fact_counter import COUNTERS, FactCounter
 from connector.metrics.text_file import try_to_write
 from support.scraping import Scraped, read_file
 
