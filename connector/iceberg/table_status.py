@@ -14,19 +14,20 @@ from pyiceberg.transforms import Transform
 from pyiceberg.types import NestedField
 
 from connector.config.terms import SortTerm, Term
-from connector.iceberg.commits.snapshot import (
+from connector.iceberg.commits.summaries import (
     SUMMARY_DELETED,
     SUMMARY_FIRST,
     SUMMARY_LAST,
     SUMMARY_MATERIALIZATION,
     SUMMARY_OFFSETS,
     SUMMARY_STATE_KEY,
+    list_newest_first,
+    read_summary,
 )
 from connector.iceberg.commits.verdicts import JudgedCommit, judge_commits
 from connector.iceberg.commits.writers import RecordedWriter, list_recorded_writers
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
 from connector.iceberg.metadata.table_properties import name_table_in_errors
-from connector.iceberg.metadata.table_updates import list_newest_first
 from connector.model.owner import Owner
 from connector.model.state import StagedCommit
 from connector.model.table_identifier import Generation, TableIdentifier
@@ -130,7 +131,7 @@ def _awaits_backfill(table: Table) -> bool:
 
 def _read_totals(snapshot: Snapshot | None) -> TableSize:
     """Return the totals that a snapshot's summary names. Some engines write none."""
-    summary = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
+    summary = read_summary(snapshot)
     totals = [summary.get(name, "") for name in TOTALS]
     return TableSize(*map(int, totals)) if all(map(str.isdigit, totals)) else TableSize()
 
@@ -162,7 +163,7 @@ def _read_sort_term(table: Table, field: SortField) -> SortTerm:
 
 def _read_freshness(table: Table) -> Freshness | None:
     for snapshot in list_newest_first(table.metadata):
-        summary = snapshot.summary.additional_properties if snapshot.summary else {}
+        summary = read_summary(snapshot)
         try:
             first, last = (datetime.fromisoformat(summary[name]) for name in (SUMMARY_FIRST, SUMMARY_LAST))
             upserted, deleted = int(summary["added-records"]), int(summary[SUMMARY_DELETED])
@@ -174,7 +175,7 @@ def _read_freshness(table: Table) -> Freshness | None:
 
 
 def _describe_commit(snapshot: Snapshot) -> LastSnapshot:
-    summary = snapshot.summary.additional_properties if snapshot.summary else {}
+    summary = read_summary(snapshot)
     owner = (
         Owner(summary[SUMMARY_MATERIALIZATION], summary.get(SUMMARY_STATE_KEY, ""))
         if SUMMARY_MATERIALIZATION in summary

@@ -9,13 +9,14 @@ from urllib.parse import quote
 import orjson
 from pyiceberg.table.snapshots import Snapshot
 
-from connector.iceberg.commits.snapshot import (
+from connector.iceberg.commits.summaries import (
     SUMMARY_DELETED,
     SUMMARY_FIRST,
     SUMMARY_KEY_RANGE,
     SUMMARY_LAST,
     SUMMARY_MATERIALIZATION,
     SUMMARY_STATE_KEY,
+    read_summary,
 )
 from connector.model.table_identifier import TableIdentifier
 
@@ -44,7 +45,7 @@ class CloudEvent:
     @classmethod
     def of(cls, path: TableIdentifier, uuid: str, snapshot: Snapshot) -> "CloudEvent":
         """Return the message about a snapshot of a table."""
-        summary = snapshot.summary.additional_properties if snapshot.summary else {}
+        summary = read_summary(snapshot)
         materialization = summary.get(SUMMARY_MATERIALIZATION, "")
         event_id = f"{uuid}-{snapshot.snapshot_id}"
         seconds = snapshot.timestamp_ms / 1000

@@ -16,8 +16,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV1
 from pyiceberg.table.snapshots import Snapshot
 
-from connector.iceberg.commits.snapshot import SUMMARY_MATERIALIZATION
-from connector.iceberg.metadata.table_updates import list_newest_first
+from connector.iceberg.commits.summaries import SUMMARY_MATERIALIZATION, list_newest_first, read_summary
 
 SUMMARY_NOTIFIED: Final = "flow.notified"
 MARK: Final = re.compile("[0-9]{1,18}")
@@ -51,7 +50,7 @@ def find_newer(metadata: TableMetadata, materialization: str, sequence_number: i
 def _marked(metadata: TableMetadata, materialization: str) -> Iterator[tuple[Snapshot, int]]:
     """Yield the task's snapshots with a mark, the newest first. Snapshots that another engine has rolled back count."""
     for snapshot in list_newest_first(metadata):
-        summary = snapshot.summary.additional_properties if snapshot.summary else {}
+        summary = read_summary(snapshot)
         mark = summary.get(SUMMARY_NOTIFIED, "")
         if summary.get(SUMMARY_MATERIALIZATION) == materialization and MARK.fullmatch(mark):
             yield snapshot, int(mark)

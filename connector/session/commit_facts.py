@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.snapshots import Snapshot
 
 from connector.host import facts
 from connector.host.errors import ConnectorError, FencedError, SignInError
@@ -19,7 +18,7 @@ from connector.host.facts import (
     TreatedValues,
 )
 from connector.iceberg.commits.outcomes import Committed, Failed, Outcome
-from connector.iceberg.commits.snapshot import SUMMARY_FENCE
+from connector.iceberg.commits.summaries import SUMMARY_FENCE, read_summary
 from connector.model.invalid_values import Tally
 from connector.model.state import StagedCommit
 
@@ -76,19 +75,15 @@ def _report_commit(table: str, committed: Committed, metadata: TableMetadata) ->
             seconds=committed.seconds,
         )
     )
-    current = _read_summary(metadata.current_snapshot())
+    current = read_summary(metadata.current_snapshot())
     data_files, delete_files = (_read_count(current, f"total-{kind}-files") for kind in ("data", "delete"))
     _emit(TableState(table, len(metadata.snapshots), data_files, delete_files))
 
 
 def _find_summary(metadata: TableMetadata, staged: StagedCommit) -> dict[str, str]:
     """Return the summary of the snapshot that has this commit. Other writers may have committed since."""
-    summaries = map(_read_summary, reversed(metadata.snapshots))
+    summaries = map(read_summary, reversed(metadata.snapshots))
     return next((summary for summary in summaries if summary.get(SUMMARY_FENCE) == staged.next), {})
-
-
-def _read_summary(snapshot: Snapshot | None) -> dict[str, str]:
-    return snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
 
 
 def _read_count(summary: Mapping[str, str], name: str, default: int = 0) -> int:

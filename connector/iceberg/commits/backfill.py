@@ -28,7 +28,7 @@ from connector.evolution.property_changes import list_lasting_properties
 from connector.evolution.table_change import StartBackfill
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.commit_errors import BROKEN_METADATA
-from connector.iceberg.commits.snapshot import RemovedFiles, SnapshotWriter, file_prefix, writer_summary
+from connector.iceberg.commits.snapshot import RemovedFiles, SnapshotWriter, file_prefix, summarize_writer
 from connector.iceberg.metadata.avro_files import read_entries
 from connector.iceberg.metadata.manifests import manifests_of
 from connector.iceberg.metadata.table_arrangement import require_arrangement
@@ -81,7 +81,7 @@ def start_backfill(catalog: Catalog, table: Table, change: StartBackfill) -> Non
     former = (change.former.uuid, *change.former.former)[:FORMER_KEPT]
     awaited = Generation(str(uuid.uuid4()), former, target.owner.materialization, schema.schema_id)
     snapshots = SnapshotWriter()
-    summary = writer_summary(writer) | {SUMMARY_BACKFILL: awaited.uuid}
+    summary = summarize_writer(writer) | {SUMMARY_BACKFILL: awaited.uuid}
     with storage_errors.translate_errors(table.location()):
         if target.is_for_rejected_rows or not _is_readable(table):
             begun = begin_generation(table, awaited, schema)

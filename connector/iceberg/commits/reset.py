@@ -16,7 +16,7 @@ from connector.host.errors import CommitUnknownError, FencedError, RetryableErro
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.commit import commit_snapshot
 from connector.iceberg.commits.commit_errors import CONFLICTS, list_unknown_errors
-from connector.iceberg.commits.snapshot import SnapshotWriter, writer_summary
+from connector.iceberg.commits.snapshot import SnapshotWriter, summarize_writer
 from connector.iceberg.commits.staged_files import MissingFile, find_missing_files
 from connector.iceberg.commits.writers import RESET_PREFIX
 from connector.iceberg.metadata.references import file_name, find_unreferenced
@@ -97,7 +97,7 @@ def perform_reset(table: Table, reset: Reset, reason: str) -> None:
         check_properties(table.properties)
     with storage_errors.translate_errors(table.location()):
         # Every change of a fence moves the main branch. So a commit that asserts main has read the current fence.
-        snapshot = SnapshotWriter().keep_files(table, writer, writer_summary(writer) | {"flow.fence-reset": reason})
+        snapshot = SnapshotWriter().keep_files(table, writer, summarize_writer(writer) | {"flow.fence-reset": reason})
     try:
         commit_snapshot(table.catalog, table, snapshot, properties)
     except CONFLICTS as error:

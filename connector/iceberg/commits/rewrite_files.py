@@ -20,7 +20,8 @@ from connector.encoding.rewriting.converted_files import Rewrite, Rewriting
 from connector.host.refresh import Refreshed
 from connector.iceberg.commits.delete_manifests import count_deletes
 from connector.iceberg.commits.file_names import find_file_prefix
-from connector.iceberg.commits.snapshot import SUMMARY_MATERIALIZATION, SnapshotWriter
+from connector.iceberg.commits.snapshot import SnapshotWriter
+from connector.iceberg.commits.summaries import SUMMARY_MATERIALIZATION
 from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.live_files import LiveFile, keep_sort_order
 from connector.iceberg.metadata.manifests import ManifestFactory, make_added_entry, manifests_of

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
@@ -17,6 +17,16 @@ from pyiceberg.typedef import Record
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.delete_files import DeleteFiles
 from connector.iceberg.commits.delete_manifests import write_delete_manifests
+from connector.iceberg.commits.summaries import (
+    SUMMARY_DELETED,
+    SUMMARY_FENCE,
+    SUMMARY_FIRST,
+    SUMMARY_KEY_RANGE,
+    SUMMARY_LAST,
+    SUMMARY_MATERIALIZATION,
+    SUMMARY_OFFSETS,
+    SUMMARY_STATE_KEY,
+)
 from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION, ManifestListWriter, copy_manifest
 from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.metadata.manifest_rewriting import lists_files, remove_files
@@ -36,16 +46,6 @@ from connector.storage.file_io import WrittenFile, files_of
 
 if TYPE_CHECKING:
     from connector.iceberg.commits.row_deletes import DeletedRows
-
-SUMMARY_MATERIALIZATION: Final = "flow.materialization"
-SUMMARY_STATE_KEY: Final = "flow.state-key"
-SUMMARY_KEY_RANGE: Final = "flow.key-range"
-SUMMARY_FENCE: Final = "flow.fence"
-# How fresh the rows of a commit are; docs/freshness.md explains each.
-SUMMARY_FIRST: Final = "flow.min-published-at"
-SUMMARY_LAST: Final = "flow.max-published-at"
-SUMMARY_DELETED: Final = "flow.deleted-rows"
-SUMMARY_OFFSETS: Final = "flow.offsets"
 
 
 @dataclass(frozen=True)
@@ -91,14 +91,14 @@ class SnapshotWriter:
         if rows is None:
             existing = [each for each in existing if lists_files(each)]
             existing = self._merger.merge(factory, existing, added)
-            totals = _with_totals(Operation.APPEND, summary, table)
+            totals = _add_totals(Operation.APPEND, summary, table)
             return self._snapshot(table, prefix, [*added, *existing], totals, transactions=len(staged))
         changes = self._delete_files.write(table, prefix, rows)
         added += write_delete_manifests(factory, changes.added)
         existing, shortened = remove_files(factory, existing, changes.removed)
         existing = self._merger.merge(factory, existing, added)
         operation = Operation.OVERWRITE if changes.added or changes.removed else Operation.APPEND
-        totals = _with_totals(operation, summary | changes.summarize(sum(commit.size for commit in staged)), table)
+        totals = _add_totals(operation, summary | changes.summarize(sum(commit.size for commit in staged)), table)
         return self._snapshot(table, prefix, [*added, *shortened, *existing], totals, transactions=len(staged))
 
     def replace_rows(
@@ -120,7 +120,7 @@ class SnapshotWriter:
             changes = self._delete_files.write(task_table, prefix, rows)
             added += write_delete_manifests(factory, changes.added)
             summary |= changes.summarize(sum(commit.size for commit in staged))
-        totals = _with_totals(Operation.OVERWRITE, summary, task_table).additional_properties
+        totals = _add_totals(Operation.OVERWRITE, summary, task_table).additional_properties
         counted = Summary(Operation.OVERWRITE, **totals, **removed.summary)
         manifests, schema_id = [*added, *removed.manifests], task_table.metadata.current_schema_id
         return self._snapshot(table, prefix, manifests, counted, schema_id, transactions=len(staged))
@@ -139,14 +139,14 @@ class SnapshotWriter:
     def keep_files(self, table: Table, writer: WriterId, summary: Mapping[str, str]) -> Snapshot:
         """Write a snapshot of the current files. It moves the main branch, and says why in its summary."""
         existing = manifests_of(table.io, table.current_snapshot())
-        totals = _with_totals(Operation.APPEND, summary, table)
+        totals = _add_totals(Operation.APPEND, summary, table)
         return self._snapshot(table, file_prefix(table, writer), existing, totals)
 
     def replace(
         self, table: Table, prefix: str, manifests: Sequence[ManifestFile], schema_id: int, summary: Mapping[str, str]
     ) -> Snapshot:
         """Write a snapshot of the same rows in other files. `manifests` are all of its manifests."""
-        return self._snapshot(table, prefix, manifests, _with_totals(Operation.REPLACE, summary, table), schema_id)
+        return self._snapshot(table, prefix, manifests, _add_totals(Operation.REPLACE, summary, table), schema_id)
 
     def _snapshot(
         self,
@@ -269,7 +269,7 @@ def _summarize_append(staged: Sequence[StagedCommit], published: PublishedTimes 
         "added-data-files": str(sum(commit.file_count for commit in staged)),
         "added-records": str(sum(commit.rows for commit in staged)),
         "added-files-size": str(sum(commit.size for commit in staged)),
-        **writer_summary(newest.writer),
+        **summarize_writer(newest.writer),
         SUMMARY_FENCE: newest.next,
         "flow.checkpoint": newest.checkpoint,
         SUMMARY_DELETED: str(sum(commit.located.rows for commit in staged if commit.located)),
@@ -278,7 +278,7 @@ def _summarize_append(staged: Sequence[StagedCommit], published: PublishedTimes 
     }
 
 
-def writer_summary(writer: WriterId) -> dict[str, str]:
+def summarize_writer(writer: WriterId) -> dict[str, str]:
     """Return the entries of a summary that name a writer."""
     return {
         SUMMARY_MATERIALIZATION: writer.materialization,
@@ -293,7 +293,8 @@ def _read_totals(summary: Summary) -> dict[str, str]:
     return {name: text for name, text in entries.items() if not name.startswith("total-") or text.isdecimal()}
 
 
-def _with_totals(operation: Operation, summary: Mapping[str, str], table: Table) -> Summary:
+def _add_totals(operation: Operation, summary: Mapping[str, str], table: Table) -> Summary:
+    """Return the summary of a new snapshot, with the totals of the table after it."""
     parent = table.metadata.current_snapshot()
     before = _read_totals(parent.summary) if parent and parent.summary else None
     # PyIceberg computes totals for all operations but this one.

@@ -7,11 +7,12 @@ from typing import Final
 from pyiceberg.table import Table
 
 from connector.iceberg.commits import fence
-from connector.iceberg.commits.snapshot import (
+from connector.iceberg.commits.summaries import (
     SUMMARY_FENCE,
     SUMMARY_KEY_RANGE,
     SUMMARY_MATERIALIZATION,
     SUMMARY_STATE_KEY,
+    read_summary,
 )
 from connector.model.owner import Owner
 from connector.model.state import WriterId
@@ -62,7 +63,7 @@ def _last_commits(table: Table) -> dict[WriterId, datetime]:
     """Return the time of each writer's last commit, from the summaries of snapshots that have not expired."""
     commits = {}
     for snapshot in sorted(table.metadata.snapshots, key=lambda snapshot: snapshot.timestamp_ms):
-        summary = snapshot.summary.additional_properties if snapshot.summary else {}
+        summary = read_summary(snapshot)
         if SUMMARY_FENCE in summary:
             writer = WriterId(summary[SUMMARY_MATERIALIZATION], summary[SUMMARY_STATE_KEY], summary[SUMMARY_KEY_RANGE])
             commits[writer] = datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC)

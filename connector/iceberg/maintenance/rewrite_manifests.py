@@ -16,7 +16,8 @@ from pyiceberg.table import Table
 
 from connector.iceberg.commits.file_names import find_file_prefix
 from connector.iceberg.commits.retry_commits import ActionText, retry_commit
-from connector.iceberg.commits.snapshot import SUMMARY_MATERIALIZATION, SnapshotWriter
+from connector.iceberg.commits.snapshot import SnapshotWriter
+from connector.iceberg.commits.summaries import SUMMARY_MATERIALIZATION
 from connector.iceberg.metadata.manifest_rewriting import divide, lists_files, size_of
 from connector.iceberg.metadata.manifests import ManifestMerger, Thresholds, manifests_of
 from connector.iceberg.metadata.references import InterruptedMaintenanceError

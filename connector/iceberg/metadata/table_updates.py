@@ -4,7 +4,7 @@ from typing import Final
 
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table, TableProperties
-from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
+from pyiceberg.table.metadata import TableMetadataV3
 from pyiceberg.table.name_mapping import update_mapping
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
@@ -23,12 +23,6 @@ from pyiceberg.table.update import (
 )
 
 _LAST_ADDED: Final = -1
-
-
-def list_newest_first(metadata: TableMetadata) -> list[Snapshot]:
-    """Return the snapshots of all branches, the newest first. The metadata has them in any order: some catalogs keep
-    them in a hash map."""
-    return sorted(metadata.snapshots, key=lambda each: each.sequence_number or 0, reverse=True)
 
 
 def require_uuid(table: Table) -> TableRequirement:
