@@ -15,7 +15,7 @@ from connector.metrics.counts import Counts, Distribution, MetricValues
 from connector.metrics.definitions import PREFIX, Kind
 
 
-class CountsCollector(Collector):
+class _CountsCollector(Collector):
     """All metrics of a session. Each value gets the labels `of_session`. `refresh` is called before each reading."""
 
     def __init__(self, counts: Counts, of_session: Mapping[str, str], refresh: Callable[[], None]) -> None:
@@ -34,7 +34,7 @@ class CountsCollector(Collector):
 def make_registry(counts: Counts, of_session: Mapping[str, str], refresh: Callable[[], None]) -> CollectorRegistry:
     """Return a registry with these metrics, and no others."""
     registry = CollectorRegistry()
-    registry.register(CountsCollector(counts, of_session, refresh))
+    registry.register(_CountsCollector(counts, of_session, refresh))
     return registry
 
 

@@ -127,7 +127,7 @@ class TransactionProgress:
             "transaction %d: %s; staged %s in %d data file(s) of %d table(s)%s",
             self._number,
             self._describe(now),
-            format_megabytes(sum(commit.size for commit in staged)),
+            _format_megabytes(sum(commit.size for commit in staged)),
             sum(commit.file_count for commit in staged),
             len(staged),
             "".join(f"; {total} {treatment}" for treatment, total in totals.items() if total),
@@ -152,8 +152,8 @@ class TransactionProgress:
 
     def _describe(self, now: float) -> str:
         assert self._began is not None
-        rate = format_megabytes(self._size / max(now - self._began, 0.001))
-        return f"{self._rows:,} rows, {format_megabytes(self._size)} received, {rate}/s"
+        rate = _format_megabytes(self._size / max(now - self._began, 0.001))
+        return f"{self._rows:,} rows, {_format_megabytes(self._size)} received, {rate}/s"
 
     def _clear_line(self) -> None:
         if self._terminal:
@@ -198,6 +198,6 @@ def _sum_treatments(treated: Iterable[Tally]) -> dict[str, int]:
     return {treatment.value: sum(tally.total(treatment) for tally in tallies) for treatment in Treatment}
 
 
-def format_megabytes(size: float) -> str:
+def _format_megabytes(size: float) -> str:
     """Return a size in bytes as text in MB."""
     return f"{size / 1e6:,.1f} MB"

@@ -86,7 +86,7 @@ class StaticHeader(AuthBase):
         """Do nothing: there is no other token."""
 
 
-def split_credential(credential: Secret) -> tuple[str, str]:
+def _split_credential(credential: Secret) -> tuple[str, str]:
     """Return the client id, which may be empty, and the secret of a credential."""
     client_id, colon, secret = credential.reveal().partition(":")
     return (client_id, secret) if colon else ("", client_id)
@@ -129,7 +129,7 @@ class OAuth2Client:
 
     def fetch(self) -> Lease[Secret]:
         """Return a new token. Raises a RESTError if there is none."""
-        client_id, secret = split_credential(self._credential)
+        client_id, secret = _split_credential(self._credential)
         form = {"grant_type": "client_credentials", "client_id": client_id, "client_secret": secret, **self._parameters}
         asked_at = time.time()
         response = self._post({name: value for name, value in form.items() if value})

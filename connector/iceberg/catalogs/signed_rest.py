@@ -42,7 +42,7 @@ def open_signed(
     given = catalog.properties
     service = given.get(SIGNING_NAME) or DEFAULT_SERVICE
     kind = _TableBucket if service == S3_TABLES else RestTables
-    sign_in = AwsSignature(aws, given.get(SIGNING_REGION) or region, service)
+    sign_in = _AwsSignature(aws, given.get(SIGNING_REGION) or region, service)
     # With this property, PyIceberg would sign a second time, with credentials that it finds itself.
     others = {name: value for name, value in given.items() if name != SIGNED}
     addresses = {"uri": catalog.uri, "warehouse": catalog.warehouse}
@@ -56,13 +56,13 @@ def open_s3_tables(
     credentials: FileCredentials,
 ) -> RestCatalog:
     """Open the catalog of a table bucket."""
-    sign_in = AwsSignature(aws, catalog.region, S3_TABLES)
+    sign_in = _AwsSignature(aws, catalog.region, S3_TABLES)
     return _TableBucket(
         sign_in, credentials, TIME_LIMITS, {**file_properties, "uri": catalog.uri, "warehouse": catalog.arn}
     )
 
 
-class AwsSignature(AuthBase):
+class _AwsSignature(AuthBase):
     """Signs each request with credentials that are valid now."""
 
     def __init__(self, credentials: FreshAwsCredentials, region: str, service: str) -> None:

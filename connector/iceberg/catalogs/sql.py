@@ -35,7 +35,7 @@ DRIVER: Final = "postgresql+psycopg"
 TIME_LIMITS: Final = {"connect_timeout": "10", "tcp_user_timeout": "60000", "options": "-c statement_timeout=60000"}
 
 
-class WrittenMetadata:
+class _WrittenMetadata:
     """The metadata that this process wrote last to each table, in memory. The oldest is dropped if it becomes too much.
 
     Locations are random, and a metadata file never changes: the same location has the same metadata.
@@ -63,7 +63,7 @@ class SqlTables(RegisteredTables, SqlCatalog):
     only the metadata that its table was loaded with. Metadata that was written here is not read again."""
 
     def __init__(self, name: str, properties: Mapping[str, str]) -> None:
-        self._written = WrittenMetadata()
+        self._written = _WrittenMetadata()
         try:
             super().__init__(name, **properties)
         except BaseException:

@@ -62,7 +62,7 @@ def is_passed(value: str, recorded: str) -> bool:
     reset, the rows that the operator wants to add are staged on the value that was reset, so that one is not passed
     either.
     """
-    if not is_recorded_value(recorded) or value == recorded:
+    if not _is_recorded_value(recorded) or value == recorded:
         return False
     is_reset = recorded.count(":") > 1
     newest_passed = read_ordinal(recorded) - 1 if is_reset else read_ordinal(recorded)
@@ -77,7 +77,7 @@ def is_void(value: str, recorded: str) -> bool:
     return is_passed(value, recorded) and read_ordinal(value) < read_ordinal(recorded)
 
 
-def is_recorded_value(value: str) -> bool:
+def _is_recorded_value(value: str) -> bool:
     """Whether a connector may have written this value to a table's property."""
     return _RECORDED.fullmatch(value) is not None
 
@@ -86,7 +86,7 @@ def check_recorded(table: TableIdentifier, properties: Mapping[str, str], writer
     """Raise FencedError if a fence property of this materialization has a name or value that no connector writes."""
     prefix = PREFIX + materialization_hash(writer)
     for name, value in properties.items():
-        if name.startswith(prefix) and not (_PROPERTY.fullmatch(name) and is_recorded_value(value)):
+        if name.startswith(prefix) and not (_PROPERTY.fullmatch(name) and _is_recorded_value(value)):
             raise FencedError(
                 f"table {table}: the property {name} is {value!r}, which is no fence value of this connector. It was "
                 "changed by hand or by another engine. This process stops and adds nothing. Set the property to its "
@@ -113,7 +113,7 @@ def file_prefix(writer: WriterId, table_uuid: str, prev: str) -> str:
 
     A property that was changed by hand never becomes part of a path.
     """
-    value = prev if is_recorded_value(prev) else FIRST
+    value = prev if _is_recorded_value(prev) else FIRST
     return f"{writer_hash(writer)}-{writer.key_range}-{table_uuid}-{value.replace(':', '-')}"
 
 

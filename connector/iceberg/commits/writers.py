@@ -37,7 +37,7 @@ class RecordedWriter:
         return self.value.startswith(fence.CLOSED)
 
 
-def find_owners(table: Table) -> set[Owner]:
+def _find_owners(table: Table) -> set[Owner]:
     """Return the owners that have created the table or committed to it, as far as its metadata shows."""
     found = {Owner(writer.materialization, writer.state_key) for writer in _last_commits(table)}
     creator = Owner.of(table.properties)
@@ -47,7 +47,7 @@ def find_owners(table: Table) -> set[Owner]:
 def list_recorded_writers(table: Table) -> list[RecordedWriter]:
     """Return every writer that has a fence property, sorted by the property's name."""
     by_hash = {
-        fence.writer_hash(WriterId(owner.materialization, owner.state_key, "")): owner for owner in find_owners(table)
+        fence.writer_hash(WriterId(owner.materialization, owner.state_key, "")): owner for owner in _find_owners(table)
     }
     last_commits = {fence.property_name(writer): at for writer, at in _last_commits(table).items()}
     writers = []

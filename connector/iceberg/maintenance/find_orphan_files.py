@@ -103,7 +103,7 @@ def find_orphan_files(
 
 
 def _find_void(table: Table, orphans: Sequence[StoredFile]) -> set[StoredFile]:
-    is_void = make_void_condition(table)
+    is_void = _make_void_condition(table)
     void = {
         file
         for file in orphans
@@ -116,7 +116,7 @@ def _find_void(table: Table, orphans: Sequence[StoredFile]) -> set[StoredFile]:
     return void
 
 
-def make_void_condition(table: Table) -> Callable[[FileOrigin], bool]:
+def _make_void_condition(table: Table) -> Callable[[FileOrigin], bool]:
     """Return a function that tells whether a file of a task can never be committed to this table any more."""
     owner = Owner.of(table.properties)
     materialization = owner.materialization if owner else ""

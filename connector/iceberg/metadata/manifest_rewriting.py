@@ -40,7 +40,7 @@ def remove_files(
     changed = {*(file.manifest for file in removed), *(each.manifest_path for each in merged if lists_files(each))}
     written = [
         _write(factory, together, gone, new)
-        for of_kind in group_by_kind(each for each in existing if each.manifest_path in changed)
+        for of_kind in _group_by_kind(each for each in existing if each.manifest_path in changed)
         for together in divide(of_kind, size_of, Thresholds.size)
     ]
     written += [factory.write_added(spec_id, entries) for spec_id, entries in new.items()]
@@ -59,10 +59,10 @@ def find_small(table: Table, manifests: Iterable[ManifestFile]) -> list[Manifest
     if thresholds is None:
         return []
     eager = replace(thresholds, count=2, few=_FEW_FILES)
-    return [each for of_kind in group_by_kind(manifests) for each in find_mergeable(of_kind, 0, eager)]
+    return [each for of_kind in _group_by_kind(manifests) for each in find_mergeable(of_kind, 0, eager)]
 
 
-def group_by_kind(manifests: Iterable[ManifestFile]) -> list[list[ManifestFile]]:
+def _group_by_kind(manifests: Iterable[ManifestFile]) -> list[list[ManifestFile]]:
     """Return the manifests of each partition spec and content."""
     by_kind: dict[tuple[int, int], list[ManifestFile]] = {}
     for manifest in manifests:

@@ -56,7 +56,7 @@ def restrict_to_generation(table: Table, generation: Generation) -> Table:
     return Table(table.name(), metadata, table.metadata_location, table.io, table.catalog)
 
 
-class FixedPropertyError(ValueError):
+class _FixedPropertyError(ValueError):
     """A table property that it does not help to change. An encrypted table stays encrypted without it."""
 
 
@@ -69,7 +69,7 @@ def check_properties(properties: Mapping[str, str]) -> None:
     # Files that are not encrypted would lie among those that are. PyIceberg also drops the keys from the metadata: no
     # reader could decrypt the others any more.
     if ENCRYPTION in given:
-        raise FixedPropertyError(f"{ENCRYPTION} is set, but the connector neither reads nor writes encrypted files")
+        raise _FixedPropertyError(f"{ENCRYPTION} is set, but the connector neither reads nor writes encrypted files")
     for name in DIRECTORIES:
         if (path := given.get(name)) and not is_location(path):
             raise ValueError(
@@ -105,7 +105,7 @@ def name_table_in_errors(table: Table) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        remedy = _OTHER_TABLE if isinstance(error, FixedPropertyError) else _CORRECT
+        remedy = _OTHER_TABLE if isinstance(error, _FixedPropertyError) else _CORRECT
         raise UserError(f"Table {'.'.join(table.name())}: table property {error}. {remedy}") from error
 
 

@@ -30,7 +30,7 @@ def require_uuid(table: Table) -> TableRequirement:
     return AssertTableUUID(uuid=table.metadata.table_uuid)
 
 
-def require_main_branch(table: Table) -> TableRequirement:
+def _require_main_branch(table: Table) -> TableRequirement:
     """Require that the main branch has not changed since the table was loaded."""
     current = table.metadata.current_snapshot()
     return AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=current.snapshot_id if current else None)
@@ -46,7 +46,7 @@ def require_schema(table: Table) -> tuple[TableRequirement, ...]:
 
 def require_unchanged(table: Table) -> tuple[TableRequirement, ...]:
     """Require that this is still the table that was loaded, with the same columns and the same main branch."""
-    return (require_uuid(table), *require_schema(table), require_main_branch(table))
+    return (require_uuid(table), *require_schema(table), _require_main_branch(table))
 
 
 def new_snapshot(table: Table, snapshot: Snapshot) -> tuple[TableUpdate, ...]:
