@@ -24,9 +24,9 @@ from connector.cli.texts.maintain_texts import describe_maintenance, encode_main
 from connector.cli.waiting import WaitingLine
 from connector.config.catalog import LOCAL
 from connector.iceberg.commits import commit, fence
+from connector.iceberg.maintenance.action_outcomes import Action, MaintainedTable, MaintainedTables
 from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.maintenance.compaction_thresholds import MIN_INPUT_FILES
-from connector.iceberg.maintenance.perform_actions import Action, MaintainedTable, MaintainedTables
 from connector.iceberg.metadata.retention import MAX_AGE
 from connector.iceberg.metadata.stored_files import list_stored_files
 from connector.model.owner import OWNER_PROPERTY, Owner

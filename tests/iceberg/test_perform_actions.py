@@ -13,19 +13,17 @@ from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction,
 from connector.host.errors import UserError
 from connector.host.refresh import Refreshed
 from connector.iceberg.commits.commit import commit_all_or_raise
-from connector.iceberg.maintenance.compaction_plan import CompactionPlan
-from connector.iceberg.maintenance.compaction_result import CompactionResult
-from connector.iceberg.maintenance.perform_actions import (
+from connector.iceberg.maintenance.action_outcomes import (
     Action,
-    Budget,
+    ActionOutcome,
     Expiry,
-    Maintainer,
-    OrphanChoice,
-    Outcome,
     Removal,
     Unfinished,
     is_finished,
 )
+from connector.iceberg.maintenance.compaction_plan import CompactionPlan
+from connector.iceberg.maintenance.compaction_result import CompactionResult
+from connector.iceberg.maintenance.perform_actions import Budget, Maintainer, OrphanChoice
 from connector.iceberg.maintenance.rewrite_manifests import ManifestPlan
 from connector.iceberg.metadata.retention import MAX_AGE
 from connector.model.owner import OWNER_PROPERTY, Owner
@@ -56,7 +54,7 @@ def perform(
     meanwhile: Callable[[], object] = lambda: None,
     *,
     is_dry_run: bool = False,
-) -> Outcome:
+) -> ActionOutcome:
     """Performs an action. Before the commit of a compaction, something happens."""
 
     def compact(

@@ -22,17 +22,14 @@ from connector.host.errors import ConnectorError, UserError
 from connector.iceberg.catalogs.opening import open_catalog, translate_errors
 from connector.iceberg.commits.commit_errors import BROKEN_METADATA
 from connector.iceberg.loading import find_own_tables, load_tables
-from connector.iceberg.maintenance.perform_actions import (
-    OLDER_THAN,
+from connector.iceberg.maintenance.action_outcomes import (
     Action,
-    Budget,
+    ActionOutcome,
     MaintainedTable,
     MaintainedTables,
-    Maintainer,
-    OrphanChoice,
-    Outcome,
     is_finished,
 )
+from connector.iceberg.maintenance.perform_actions import OLDER_THAN, Budget, Maintainer, OrphanChoice
 from connector.iceberg.metadata.stored_files import is_in_table_bucket
 from connector.iceberg.metadata.table_properties import name_table_in_errors
 from connector.model.owner import Owner
@@ -146,7 +143,7 @@ class _Run:
                     (path, "another program created this table. Maintain it with that program, or with an engine.")
                 )
 
-    def _perform_all(self, path: TableIdentifier, table: Table, owner: Owner) -> Iterator[tuple[Action, Outcome]]:
+    def _perform_all(self, path: TableIdentifier, table: Table, owner: Owner) -> Iterator[tuple[Action, ActionOutcome]]:
         for action in self._actions:
             perform = self._maintainer.find(action)
             try:
@@ -161,7 +158,7 @@ class _Run:
             else:
                 yield action, outcome
 
-    def _perform(self, name: str, table: Table, work: Callable[[], Outcome]) -> Outcome:
+    def _perform(self, name: str, table: Table, work: Callable[[], ActionOutcome]) -> ActionOutcome:
         with (
             translate_errors(self._endpoint),
             storage_errors.translate_errors(table.location()),

@@ -5,19 +5,19 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from connector.cli.texts.health_texts import format_bytes, format_count
-from connector.iceberg.maintenance.compaction_plan import CompactionPlan
-from connector.iceberg.maintenance.compaction_result import CompactionResult
-from connector.iceberg.maintenance.find_orphan_files import OrphanFiles
-from connector.iceberg.maintenance.perform_actions import (
+from connector.iceberg.maintenance.action_outcomes import (
     Action,
+    ActionOutcome,
     Expiry,
     MaintainedTable,
     MaintainedTables,
-    Outcome,
     Removal,
     Unfinished,
     is_finished,
 )
+from connector.iceberg.maintenance.compaction_plan import CompactionPlan
+from connector.iceberg.maintenance.compaction_result import CompactionResult
+from connector.iceberg.maintenance.find_orphan_files import OrphanFiles
 from connector.iceberg.maintenance.rewrite_manifests import ManifestPlan
 from connector.iceberg.metadata.stored_files import StoredFile
 
@@ -63,7 +63,7 @@ def _describe_table(table: MaintainedTable, *, is_dry_run: bool) -> Iterator[str
         yield from (f"  {'':<10} {line}" for line in more)
 
 
-def _describe_outcome(outcome: Outcome, *, is_dry_run: bool) -> Iterator[str]:
+def _describe_outcome(outcome: ActionOutcome, *, is_dry_run: bool) -> Iterator[str]:
     would = "would be " if is_dry_run else ""
     match outcome:
         case CompactionPlan():
@@ -129,7 +129,7 @@ def _sum(files: Sequence[StoredFile]) -> int:
     return sum(file.size for file in files)
 
 
-def _encode_outcome(action: Action, outcome: Outcome) -> dict[str, Any]:
+def _encode_outcome(action: Action, outcome: ActionOutcome) -> dict[str, Any]:
     encoded: dict[str, Any] = {"action": action, "isFinished": is_finished(outcome)}
     match outcome:
         case CompactionPlan():

@@ -1,5 +1,4 @@
-"""The actions of `maintain`, within a budget, and what they did to tables. A dry run only finds out what they would
-do."""
+"""Performs the actions of `maintain`, within a budget. A dry run only finds out what they would do."""
 
 import logging
 import math
@@ -7,20 +6,18 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 from typing import Final, TypeAlias
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO
 
 from connector.encoding.rewriting.file_groups import Compact
+from connector.iceberg.maintenance.action_outcomes import Action, ActionOutcome, Expiry, Removal, Unfinished
 from connector.iceberg.maintenance.compact_table import (
     CompactionBudget,
     TableCompactor,
     take_groups,
 )
-from connector.iceberg.maintenance.compaction_plan import CompactionPlan
-from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.maintenance.dropped_tables import DroppedTables
 from connector.iceberg.maintenance.expire_snapshots import (
     ExpiredSnapshots,
@@ -28,8 +25,8 @@ from connector.iceberg.maintenance.expire_snapshots import (
     log_expiry,
     plan_expiry,
 )
-from connector.iceberg.maintenance.find_orphan_files import OrphanFiles, OrphanOptions, find_orphan_files
-from connector.iceberg.maintenance.rewrite_manifests import ManifestPlan, plan_manifests, rewrite_manifests
+from connector.iceberg.maintenance.find_orphan_files import OrphanOptions, find_orphan_files
+from connector.iceberg.maintenance.rewrite_manifests import plan_manifests, rewrite_manifests
 from connector.iceberg.metadata.references import InterruptedMaintenanceError
 from connector.iceberg.metadata.stored_files import StoredFile, delete_all, measure_files
 from connector.model.owner import Owner
@@ -39,15 +36,6 @@ log = logging.getLogger(__name__)
 
 DELETED_AT_ONCE: Final = 5_000  # files, between two lines of progress
 OLDER_THAN: Final = timedelta(days=3)  # as in Iceberg's remove_orphan_files
-
-
-class Action(StrEnum):
-    """What can be done to a table. `all` does it in this order: each leaves work for the ones after it."""
-
-    COMPACT = "compact"
-    MANIFESTS = "manifests"
-    EXPIRE = "expire"
-    ORPHANS = "orphans"
 
 
 @dataclass(frozen=True)
@@ -81,72 +69,7 @@ class Budget:
             self.bytes_left = max(0, self.bytes_left - size)
 
 
-@dataclass(frozen=True)
-class Expiry:
-    """Expired snapshots, and the files that were deleted with them, or would be."""
-
-    snapshots: int
-    deleted: Sequence[StoredFile]
-
-
-@dataclass(frozen=True)
-class Removal:
-    """The orphan files that were found. In a dry run, the deletable ones are still there."""
-
-    found: OrphanFiles
-
-    @property
-    def deleted(self) -> Sequence[StoredFile]:
-        """The files that were deleted, or would be."""
-        return self.found.deletable
-
-
-@dataclass(frozen=True)
-class Unfinished:
-    """An action that the budget did not suffice for. A later run does the rest."""
-
-    deleted: Sequence[StoredFile] = ()
-
-
-Outcome: TypeAlias = CompactionPlan | CompactionResult | Expiry | Removal | ManifestPlan | Unfinished
-
-
-def is_finished(outcome: Outcome) -> bool:
-    """Whether nothing is left for a later run. Of a dry run: whether it has found out what would be done."""
-    match outcome:
-        case CompactionResult(debt=debt):
-            return not debt
-        case ManifestPlan(has_more=has_more):
-            return not has_more
-        case _:
-            return not isinstance(outcome, Unfinished)
-
-
-@dataclass(frozen=True)
-class MaintainedTable:
-    """What was done to a table, by action, in order. `is_managed`: its service maintains it, so nothing was done."""
-
-    path: TableIdentifier
-    outcomes: Sequence[tuple[Action, Outcome]]
-    is_managed: bool = False
-
-
-@dataclass(frozen=True)
-class MaintainedTables:
-    """What was done to each table, and the errors of those for which an action failed."""
-
-    is_dry_run: bool
-    tables: Sequence[MaintainedTable]
-    errors: Sequence[tuple[TableIdentifier, str]]
-
-    @property
-    def has_failed(self) -> bool:
-        """Whether an action has failed, or a part of a compaction."""
-        outcomes = [outcome for table in self.tables for _, outcome in table.outcomes]
-        return bool(self.errors) or any(isinstance(each, CompactionResult) and each.failed for each in outcomes)
-
-
-Perform: TypeAlias = Callable[[TableIdentifier, Owner], Outcome]
+Perform: TypeAlias = Callable[[TableIdentifier, Owner], ActionOutcome]
 
 
 class Maintainer:
@@ -175,7 +98,7 @@ class Maintainer:
             Action.ORPHANS: self._remove_orphans,
         }
 
-        def perform(path: TableIdentifier, owner: Owner) -> Outcome:
+        def perform(path: TableIdentifier, owner: Owner) -> ActionOutcome:
             if self._budget.is_late():
                 return Unfinished()
             try:
@@ -185,7 +108,7 @@ class Maintainer:
 
         return perform
 
-    def _compact(self, path: TableIdentifier, _owner: Owner) -> Outcome:
+    def _compact(self, path: TableIdentifier, _owner: Owner) -> ActionOutcome:
         left = self._budget.bytes_left
         if left == 0:
             return Unfinished()
@@ -200,7 +123,7 @@ class Maintainer:
         self._budget.take(result.bytes_before)
         return result
 
-    def _rewrite_manifests(self, path: TableIdentifier, owner: Owner) -> Outcome:
+    def _rewrite_manifests(self, path: TableIdentifier, owner: Owner) -> ActionOutcome:
         left = self._budget.bytes_left
         if left == 0:
             return Unfinished()
@@ -211,7 +134,7 @@ class Maintainer:
         self._budget.take(plan.size)
         return plan
 
-    def _expire(self, path: TableIdentifier, _owner: Owner) -> Outcome:
+    def _expire(self, path: TableIdentifier, _owner: Owner) -> ActionOutcome:
         is_late = self._budget.is_late
         if self.is_dry_run:
             expired = plan_expiry(self._catalog.load_table(path), is_late)
@@ -224,7 +147,7 @@ class Maintainer:
             log_expiry(path, expired)
         return Expiry(expired.count, files)
 
-    def _remove_orphans(self, path: TableIdentifier, _owner: Owner) -> Outcome:
+    def _remove_orphans(self, path: TableIdentifier, _owner: Owner) -> ActionOutcome:
         found = find_orphan_files(self._catalog, path, self._orphans, self._budget.is_late)
         if self.is_dry_run:
             return Removal(found)

@@ -1,0 +1,87 @@
+"""The actions of `maintain`, and what they did to tables, or would do."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from connector.iceberg.maintenance.compaction_plan import CompactionPlan
+from connector.iceberg.maintenance.compaction_result import CompactionResult
+from connector.iceberg.maintenance.find_orphan_files import OrphanFiles
+from connector.iceberg.maintenance.rewrite_manifests import ManifestPlan
+from connector.iceberg.metadata.stored_files import StoredFile
+from connector.model.table_identifier import TableIdentifier
+
+
+class Action(StrEnum):
+    """What can be done to a table. `all` does it in this order: each leaves work for the ones after it."""
+
+    COMPACT = "compact"
+    MANIFESTS = "manifests"
+    EXPIRE = "expire"
+    ORPHANS = "orphans"
+
+
+@dataclass(frozen=True)
+class Expiry:
+    """Expired snapshots, and the files that were deleted with them, or would be."""
+
+    snapshots: int
+    deleted: Sequence[StoredFile]
+
+
+@dataclass(frozen=True)
+class Removal:
+    """The orphan files that were found. In a dry run, the deletable ones are still there."""
+
+    found: OrphanFiles
+
+    @property
+    def deleted(self) -> Sequence[StoredFile]:
+        """The files that were deleted, or would be."""
+        return self.found.deletable
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """An action that the budget did not suffice for. A later run does the rest."""
+
+    deleted: Sequence[StoredFile] = ()
+
+
+ActionOutcome: TypeAlias = CompactionPlan | CompactionResult | Expiry | Removal | ManifestPlan | Unfinished
+
+
+def is_finished(outcome: ActionOutcome) -> bool:
+    """Whether nothing is left for a later run. Of a dry run: whether it has found out what would be done."""
+    match outcome:
+        case CompactionResult(debt=debt):
+            return not debt
+        case ManifestPlan(has_more=has_more):
+            return not has_more
+        case _:
+            return not isinstance(outcome, Unfinished)
+
+
+@dataclass(frozen=True)
+class MaintainedTable:
+    """What was done to a table, by action, in order. `is_managed`: its service maintains it, so nothing was done."""
+
+    path: TableIdentifier
+    outcomes: Sequence[tuple[Action, ActionOutcome]]
+    is_managed: bool = False
+
+
+@dataclass(frozen=True)
+class MaintainedTables:
+    """What was done to each table, and the errors of those for which an action failed."""
+
+    is_dry_run: bool
+    tables: Sequence[MaintainedTable]
+    errors: Sequence[tuple[TableIdentifier, str]]
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether an action has failed, or a part of a compaction."""
+        outcomes = [outcome for table in self.tables for _, outcome in table.outcomes]
+        return bool(self.errors) or any(isinstance(each, CompactionResult) and each.failed for each in outcomes)
