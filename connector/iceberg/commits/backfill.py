@@ -28,7 +28,7 @@ from connector.evolution.property_changes import list_lasting_properties
 from connector.evolution.table_change import StartBackfill
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.commit_errors import BROKEN_METADATA
-from connector.iceberg.commits.snapshot import RemovedFiles, SnapshotWriter, file_prefix, summarize_writer
+from connector.iceberg.commits.snapshot import RemovedFiles, SnapshotWriter, find_current_prefix, summarize_writer
 from connector.iceberg.metadata.avro_files import read_entries
 from connector.iceberg.metadata.manifests import manifests_of
 from connector.iceberg.metadata.table_arrangement import require_arrangement
@@ -131,7 +131,7 @@ def replace_rows(
 def remove_rows(table: Table, writer: WriterId, snapshots: SnapshotWriter) -> RemovedFiles:
     """Write manifests that name all files of the current snapshot as deleted. Unreadable manifests are left out: the
     user may backfill because they are gone."""
-    factory = snapshots.make_factory(table, file_prefix(table, writer))
+    factory = snapshots.make_factory(table, find_current_prefix(table, writer))
     counts: Counter[str] = Counter()
     manifests = []
     for manifest in _list_manifests(table):

@@ -84,7 +84,7 @@ class SnapshotWriter:
     def append(self, table: Table, staged: Sequence[StagedCommit], rows: "DeletedRows | None" = None) -> Snapshot:
         """Write a snapshot that adds the staged files to the current one, and deletes these rows."""
         table = self._written.with_memory(table)
-        prefix = file_prefix(table, staged[0].writer)
+        prefix = find_current_prefix(table, staged[0].writer)
         factory = self.make_factory(table, prefix)
         added, summary = self._add(factory, staged)
         existing = manifests_of(table.io, table.current_snapshot())
@@ -113,7 +113,7 @@ class SnapshotWriter:
 
         `task_table` is the table as the task has it after the backfill: no rows, new columns.
         """
-        prefix = file_prefix(table, staged[0].writer)
+        prefix = find_current_prefix(table, staged[0].writer)
         factory = self.make_factory(task_table, prefix)
         added, summary = self._add(factory, staged)
         if rows:
@@ -129,7 +129,7 @@ class SnapshotWriter:
         """Write a snapshot without rows. `removed` are the files of the current snapshot."""
         totals = update_snapshot_summaries(Summary(Operation.DELETE, **summary)).additional_properties
         counted = Summary(Operation.DELETE, **totals, **removed.summary)
-        return self._snapshot(table, file_prefix(table, writer), removed.manifests, counted)
+        return self._snapshot(table, find_current_prefix(table, writer), removed.manifests, counted)
 
     @cached_property
     def _delete_files(self) -> DeleteFiles:
@@ -140,7 +140,7 @@ class SnapshotWriter:
         """Write a snapshot of the current files. It moves the main branch, and says why in its summary."""
         existing = manifests_of(table.io, table.current_snapshot())
         totals = _add_totals(Operation.APPEND, summary, table)
-        return self._snapshot(table, file_prefix(table, writer), existing, totals)
+        return self._snapshot(table, find_current_prefix(table, writer), existing, totals)
 
     def replace(
         self, table: Table, prefix: str, manifests: Sequence[ManifestFile], schema_id: int, summary: Mapping[str, str]
@@ -250,8 +250,8 @@ def _number(table: Table, staged: Sequence[StagedCommit]) -> dict[str, int]:
     return {commit.next: number for number, commit in enumerate(staged, first)}
 
 
-def file_prefix(table: Table, writer: WriterId) -> str:
-    """Return the prefix with the writer's current fence value.
+def find_current_prefix(table: Table, writer: WriterId) -> str:
+    """Return the prefix of names of files that are staged on the writer's current fence value.
 
     The commit asserts the main branch that this value belongs to. Once the property has another value, the snapshot is
     committed or never will be.
