@@ -19,7 +19,7 @@ from connector.evolution.table_change import Found
 from connector.host.errors import ConnectorError, UserError
 from connector.host.signals import map_in_threads
 from connector.iceberg.catalogs.opening import open_catalog, table_location, translate_errors
-from connector.iceberg.tables import find_all
+from connector.iceberg.found_tables import find_all
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_access import file_properties
 from connector.storage.file_stores import data_file_properties

@@ -16,8 +16,9 @@ from connector.iceberg.alteration import Alterer
 from connector.iceberg.catalogs.opening import table_location, translate_errors
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.snapshot import SnapshotWriter
+from connector.iceberg.found_tables import find_all
 from connector.iceberg.maintenance.remove_staged_files import remove_staged_files_after
-from connector.iceberg.tables import evolve, find_all
+from connector.iceberg.perform_changes import evolve
 from connector.model.state import encode_removed
 from connector.rpc.plan import Plan, list_actions, plan_table, plan_tables
 from connector.spark.jobs.rewrite_job import rewrite_jobs

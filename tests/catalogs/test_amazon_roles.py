@@ -18,7 +18,7 @@ from connector.evolution.table_change import NewColumn, Target
 from connector.host.errors import InvalidConfigError, UserError
 from connector.iceberg.catalogs.opening import open_catalog, translate_errors
 from connector.iceberg.commits import commit
-from connector.iceberg.tables import evolve
+from connector.iceberg.perform_changes import evolve
 from connector.model.owner import Owner
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier

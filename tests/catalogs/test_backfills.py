@@ -17,7 +17,7 @@ from connector.evolution.changes import plan_changes
 from connector.evolution.table_change import CreateTable, DropTable, NewColumn, StartBackfill, Target
 from connector.iceberg.catalogs.opening import open_catalog, table_location
 from connector.iceberg.commits.commit import commit_all_or_raise
-from connector.iceberg.tables import evolve
+from connector.iceberg.perform_changes import evolve
 from connector.model.owner import Owner
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier

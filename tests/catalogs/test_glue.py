@@ -26,8 +26,9 @@ from connector.evolution.table_change import AddColumn, CreateNamespace, CreateT
 from connector.host.errors import FencedError, UserError
 from connector.iceberg.catalogs.opening import open_catalog, table_location, translate_errors
 from connector.iceberg.commits import commit, fence
+from connector.iceberg.found_tables import find
 from connector.iceberg.loading import load_table
-from connector.iceberg.tables import evolve, find
+from connector.iceberg.perform_changes import evolve
 from connector.model.owner import Owner
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier

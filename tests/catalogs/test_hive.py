@@ -23,7 +23,7 @@ from connector.iceberg.catalogs import hive_lock
 from connector.iceberg.catalogs.hive import open_hive
 from connector.iceberg.catalogs.metastore import TIME_LIMITS, Connections, TimeLimits, translate_errors
 from connector.iceberg.commits import commit, fence
-from connector.iceberg.tables import find
+from connector.iceberg.found_tables import find
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE

@@ -25,7 +25,7 @@ from connector.evolution.changes import plan_changes
 from connector.evolution.table_change import Found, NewColumn, TableChange, Target
 from connector.host.errors import ConnectorError
 from connector.iceberg.metadata.table_properties import ENCRYPTION, NAME_MAPPING, PREVIOUS_VERSIONS, PROVIDER
-from connector.iceberg.tables import evolve
+from connector.iceberg.perform_changes import evolve
 from connector.model.owner import OWNER_PROPERTY, Owner
 from connector.model.table_identifier import TableIdentifier
 from connector.rpc.validate import validate

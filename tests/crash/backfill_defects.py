@@ -10,7 +10,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import SetPropertiesUpdate
 
 from connector.evolution.table_change import StartBackfill
-from connector.iceberg import tables
+from connector.iceberg import perform_changes
 from connector.iceberg.commits import backfill, commit
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.metadata.table_properties import find_generation
@@ -22,14 +22,14 @@ from crash.faults import swap
 
 def records_the_owner_before_the_backfill() -> None:
     """In a commit of its own. An apply that is repeated finds the owner, and plans no backfill."""
-    start = tables.start_backfill  # type: ignore[attr-defined]
+    start = perform_changes.start_backfill  # type: ignore[attr-defined]
 
     def start_later(catalog: Catalog, table: Table, change: StartBackfill) -> None:
         owner = SetPropertiesUpdate(updates={OWNER_PROPERTY: change.target.owner.encode()})
         catalog.commit_table(table, (require_uuid(table),), (owner,))
         start(catalog, catalog.load_table(table.name()), change)
 
-    swap(tables, "start_backfill", start_later)
+    swap(perform_changes, "start_backfill", start_later)
 
 
 def removes_the_rows_before_it_adds_others() -> None:

@@ -12,7 +12,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import ServiceUnavailableError
 from pyiceberg.table import Table
 
-from connector.iceberg import tables
+from connector.iceberg import perform_changes
 from connector.iceberg.commits import commit, snapshot
 from connector.session import transactions
 from crash import foreign
@@ -71,7 +71,7 @@ def guard_commits() -> None:
 def guard_backfills() -> None:
     """Death around each commit in which apply begins the backfill of a table. One comes after the other, so that it is
     known how many tables a process that dies has left."""
-    start: Any = tables.start_backfill  # type: ignore[attr-defined]
+    start: Any = perform_changes.start_backfill  # type: ignore[attr-defined]
     faults, turn = Faults.of_this_process(), threading.Lock()
 
     def guarded(catalog: Catalog, table: Table, change: Any) -> None:
@@ -84,7 +84,7 @@ def guard_backfills() -> None:
 
         start(SimpleNamespace(commit_table=commit_table, load_table=catalog.load_table), table, change)
 
-    swap(tables, "start_backfill", guarded)
+    swap(perform_changes, "start_backfill", guarded)
 
 
 def guard_clock() -> None:

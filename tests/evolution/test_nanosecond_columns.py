@@ -11,7 +11,7 @@ from pyiceberg.types import IcebergType, LongType, PrimitiveType, StringType, Ti
 from connector.evolution.changes import plan_changes
 from connector.evolution.table_change import NewColumn, Target
 from connector.evolution.type_changes import TypeChange, find_type_change
-from connector.iceberg.tables import evolve
+from connector.iceberg.perform_changes import evolve
 from connector.model.owner import Owner
 from connector.model.table_identifier import TableIdentifier
 from support.bindings import MATERIALIZATION

@@ -26,8 +26,8 @@ from connector.iceberg.maintenance.remove_staged_files import remove_staged_file
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.metadata.table_properties import find_generation, restrict_to_generation
+from connector.iceberg.perform_changes import evolve
 from connector.iceberg.table_view import TableViews
-from connector.iceberg.tables import evolve
 from connector.model.owner import Owner
 from connector.model.state import StagedCommit, WriterId
 from protocol.flow import WHOLE_RANGE

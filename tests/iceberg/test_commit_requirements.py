@@ -21,7 +21,7 @@ from connector.evolution.changes import plan_changes
 from connector.evolution.table_change import NewColumn, Target
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.maintenance.rewrite_manifests import rewrite_manifests
-from connector.iceberg.tables import evolve
+from connector.iceberg.perform_changes import evolve
 from connector.model.owner import Owner
 from support.altered_tables import ID, PATH, QTY, table_of, wanted
 from support.compacting import EAGER, compact

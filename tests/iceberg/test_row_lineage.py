@@ -29,12 +29,13 @@ from connector.evolution.table_change import (
 )
 from connector.iceberg.commits import commit
 from connector.iceberg.commits.snapshot import SnapshotWriter
+from connector.iceberg.found_tables import find
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.rewrite_manifests import rewrite_manifests
 from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.metadata.table_updates import find_next_row_id, new_snapshot
+from connector.iceberg.perform_changes import evolve
 from connector.iceberg.table_view import TableViews
-from connector.iceberg.tables import evolve, find
 from connector.model.owner import Owner
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier

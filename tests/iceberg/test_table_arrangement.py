@@ -25,9 +25,10 @@ from connector.evolution.binding_settings import BindingSettings
 from connector.evolution.changes import plan_changes
 from connector.evolution.table_change import Alteration, NewColumn, TableChange, Target
 from connector.host.errors import UserError
+from connector.iceberg.found_tables import find
 from connector.iceberg.metadata.table_arrangement import find_arrangement
 from connector.iceberg.metadata.table_properties import find_generation, restrict_to_generation
-from connector.iceberg.tables import evolve, find
+from connector.iceberg.perform_changes import evolve
 from connector.model import binding as model
 from connector.model.binding import Arrangement
 from connector.model.owner import Owner

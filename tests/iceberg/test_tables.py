@@ -21,8 +21,9 @@ from connector.evolution.table_change import (
     Target,
 )
 from connector.host.errors import RetryableError, UserError
+from connector.iceberg.found_tables import find
 from connector.iceberg.loading import load_table
-from connector.iceberg.tables import ATTEMPTS, evolve, find
+from connector.iceberg.perform_changes import ATTEMPTS, evolve
 from connector.model.owner import Owner
 from connector.model.table_identifier import TableIdentifier
 from support.bindings import MATERIALIZATION

@@ -31,7 +31,8 @@ from connector.evolution.table_change import (
 )
 from connector.host.errors import UserError
 from connector.iceberg.catalogs.rest import open_rest
-from connector.iceberg.tables import evolve, find
+from connector.iceberg.found_tables import find
+from connector.iceberg.perform_changes import evolve
 from connector.model.owner import Owner
 from connector.model.table_identifier import TableIdentifier
 from support.arranged_tables import AT, check_arrangements, publish

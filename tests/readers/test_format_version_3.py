@@ -22,7 +22,7 @@ from connector.evolution.changes import plan_changes
 from connector.evolution.table_change import NewColumn, Target
 from connector.iceberg.catalogs.rest import open_rest
 from connector.iceberg.commits import commit
-from connector.iceberg.tables import evolve
+from connector.iceberg.perform_changes import evolve
 from connector.model.owner import Owner
 from connector.model.state import FileList, WriterId
 from connector.model.table_identifier import TableIdentifier

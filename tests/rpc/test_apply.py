@@ -21,7 +21,7 @@ from connector.host.errors import UserError
 from connector.iceberg.bound_table import bind_all
 from connector.iceberg.catalogs.sql import SqlTables
 from connector.iceberg.commits.commit import commit_all_or_raise
-from connector.iceberg.tables import find_all
+from connector.iceberg.found_tables import find_all
 from connector.model.binding import Policy
 from connector.model.owner import Owner
 from connector.model.state import StagedCommit, encode_added

@@ -17,7 +17,7 @@ from connector.encoding.rewriting.converted_files import Rewrite, Rewriting
 from connector.evolution.changes import plan_changes
 from connector.evolution.table_change import NewColumn, TableChange, Target
 from connector.iceberg.metadata.manifests import manifests_of
-from connector.iceberg.tables import evolve
+from connector.iceberg.perform_changes import evolve
 from connector.model.owner import Owner
 from connector.model.properties import Properties
 from connector.model.table_identifier import TableIdentifier

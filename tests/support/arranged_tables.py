@@ -11,7 +11,7 @@ from connector.evolution.arrangement_terms import ArrangementTerms
 from connector.evolution.binding_settings import BindingSettings
 from connector.evolution.changes import plan_changes
 from connector.evolution.table_change import NewColumn, TableChange, Target
-from connector.iceberg.tables import evolve
+from connector.iceberg.perform_changes import evolve
 from connector.model.owner import Owner
 from connector.model.table_identifier import TableIdentifier
 from support.bindings import MATERIALIZATION

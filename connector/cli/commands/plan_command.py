@@ -13,7 +13,7 @@ from connector.evolution.field_config import fold_case
 from connector.evolution.table_change import AddColumn, Found
 from connector.host.errors import UserError
 from connector.iceberg.catalogs.opening import open_catalog
-from connector.iceberg.tables import find_all
+from connector.iceberg.found_tables import find_all
 from connector.model.table_identifier import TableIdentifier
 from connector.rpc.plan import Plan, list_actions, plan_tables
 from connector.rpc.validate import validate

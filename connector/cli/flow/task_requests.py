@@ -13,7 +13,7 @@ from connector.config.settings import resource_path
 from connector.evolution.field_config import NO_CONFIG, fold_case, parse_field_configs
 from connector.evolution.table_change import ExistingTable, Found
 from connector.iceberg.catalogs.opening import open_catalog
-from connector.iceberg.tables import find_all
+from connector.iceberg.found_tables import find_all
 from connector.model.table_identifier import TableIdentifier
 from protocol import request, response
 from protocol.flow import Json, Materialization, MaterializationBinding, ValidateBinding

@@ -34,8 +34,7 @@ from connector.iceberg.catalogs.metastore import (
     MetastoreRefusalError,
     TimeLimits,
 )
-from connector.iceberg.catalogs.registered_tables import RegisteredTables
-from connector.iceberg.metadata.table_updates import FixedColumns
+from connector.iceberg.catalogs.registered_tables import FixedColumns, RegisteredTables
 from connector.model.table_identifier import TableIdentifier
 from connector.storage import storage_errors
 from connector.storage.file_access import FileCredentials, file_properties

@@ -50,6 +50,10 @@ class CommitBase(threading.local):
         return CommitTableResponse(metadata=metadata, metadata_location=response.metadata_location)
 
 
+class FixedColumns:
+    """A catalog that refuses a column of another type in the place of an existing one."""
+
+
 class RegisteredTables(MetastoreCatalog):
     """A catalog that can register metadata files, and that writes them without asking whether they exist."""
 

@@ -13,11 +13,7 @@ from pyiceberg.io import FileIO
 
 from connector.encoding.rewriting.file_groups import Compact
 from connector.iceberg.maintenance.action_outcomes import Action, ActionOutcome, Expiry, Removal, Unfinished
-from connector.iceberg.maintenance.compact_table import (
-    CompactionBudget,
-    TableCompactor,
-    take_groups,
-)
+from connector.iceberg.maintenance.compact_table import CompactionBudget, TableCompactor, take_groups
 from connector.iceberg.maintenance.dropped_tables import DroppedTables
 from connector.iceberg.maintenance.expire_snapshots import (
     ExpiredSnapshots,

@@ -101,7 +101,3 @@ def _name_mapping(table: Table, schema: Schema) -> tuple[TableUpdate, ...]:
     changed = {column.field_id: column for column in schema.fields if column.field_id in old}
     updated = update_mapping(mapping, changed, {-1: new})
     return (SetPropertiesUpdate(updates={TableProperties.DEFAULT_NAME_MAPPING: updated.model_dump_json()}),)
-
-
-class FixedColumns:
-    """A catalog that refuses a column of another type in the place of an existing one."""

@@ -1,6 +1,6 @@
-"""Finds tables in the catalog, and performs their planned changes."""
+"""Performs the planned changes of tables."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, Protocol
 
@@ -14,49 +14,28 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.types import IcebergType, NestedField
+from pyiceberg.types import NestedField
 
-from connector.config.endpoint_config import EndpointConfig
 from connector.encoding.rewriting.converted_files import UnconvertibleError
 from connector.evolution.table_change import (
     Alteration,
     CreateNamespace,
     CreateTable,
     DropTable,
-    ExistingTable,
     Found,
     RecordExistingRows,
     StartBackfill,
     TableChange,
 )
 from connector.host.errors import RetryableError, UserError
-from connector.host.signals import map_in_threads
-from connector.iceberg.catalogs.opening import translate_errors
 from connector.iceberg.commits.backfill import start_backfill
-from connector.iceberg.loading import LOOKUPS_AT_ONCE, check_table_properties, load_table
-from connector.iceberg.metadata.row_lineage import can_keep_lineage
-from connector.iceberg.metadata.table_arrangement import (
-    check_partition_spec,
-    make_partition_spec,
-    make_sort_order,
-    read_arrangement,
-)
-from connector.iceberg.metadata.table_properties import find_generation, restrict_to_generation
-from connector.iceberg.metadata.table_updates import FixedColumns
+from connector.iceberg.found_tables import describe_found
+from connector.iceberg.loading import load_table
+from connector.iceberg.metadata.table_arrangement import make_partition_spec, make_sort_order
 from connector.model.owner import OWNER_PROPERTY, Owner
-from connector.model.table_identifier import Generation, TableIdentifier
+from connector.model.table_identifier import TableIdentifier
 
 ATTEMPTS: Final = 8
-
-
-def find(catalog: Catalog, path: TableIdentifier) -> Found:
-    """Return what a plan of changes starts from. UserError if what has the name can be neither used nor replaced."""
-    table = load_table(catalog, path)
-    if table:
-        check_partition_spec(table)
-    elif catalog.view_exists(path):
-        raise UserError(f"{path} is a view. Choose another table name, or drop the view.")
-    return _describe(catalog, path, table)
 
 
 class Alter(Protocol):
@@ -80,7 +59,7 @@ def evolve(
     unconvertible: set[int] = set()
     for _ in range(ATTEMPTS):
         table = load_table(catalog, path)
-        changes = plan(_describe(catalog, path, table, unconvertible))
+        changes = plan(describe_found(catalog, path, table, unconvertible))
         try:
             if table is not None and (alterations := [c for c in changes if isinstance(c, Alteration)]):
                 alter(catalog, table, alterations)
@@ -97,56 +76,6 @@ def evolve(
     raise RetryableError(
         f"Table {path} was changed by another process during each of {ATTEMPTS} attempts to alter it. "
         "No change is half done. The next start tries again."
-    )
-
-
-def _describe(
-    catalog: Catalog, path: TableIdentifier, table: Table | None, unconvertible: Collection[int] = ()
-) -> Found:
-    if table is None:
-        return Found(catalog.namespace_exists(path[0]), None)
-    check_table_properties(table)
-    owner = Owner.of(table.properties)
-    generation = find_generation(table, owner.materialization if owner else "")
-    # Without the columns of a backfill, which another program has removed, another backfill can still begin.
-    is_lost = generation.is_awaited and generation.schema_id not in table.schemas()
-    task_table = table if is_lost else restrict_to_generation(table, generation)
-    return Found(
-        namespace_exists=True,
-        table=ExistingTable(
-            schema=task_table.schema(),
-            uuid=str(table.metadata.table_uuid),
-            owner=owner,
-            has_snapshot=task_table.current_snapshot() is not None,
-            generation=Generation.recorded(table.properties),
-            format_version=table.metadata.format_version,
-            fixed_types=_list_types(table) if isinstance(catalog, FixedColumns) else (),
-            pinned=_find_pinned_columns(table),
-            unconvertible=_find_unconvertible(table, unconvertible),
-            arrangement=read_arrangement(table),
-            properties=table.properties,
-        ),
-    )
-
-
-def _find_unconvertible(table: Table, failed: Collection[int]) -> frozenset[int]:
-    """Return the ids of columns that are not converted. `failed` are those with a value that has no equivalent."""
-    if not can_keep_lineage(table) and table.current_snapshot():  # rows that are written again would lose their ids
-        return frozenset(column.field_id for column in table.schema().fields)
-    return frozenset(failed)
-
-
-def _list_types(table: Table) -> tuple[IcebergType, ...]:
-    return tuple(column.field_type for column in table.schema().fields)
-
-
-def _find_pinned_columns(table: Table) -> dict[int, str]:
-    """Return the ids of columns that something depends on, besides the sort order and the identifier fields, each with
-    what that is."""
-    if table.name_mapping():  # files without field ids go by the columns' names
-        return {column.field_id: "the name mapping" for column in table.schema().fields}
-    return dict.fromkeys(
-        (field.source_id for spec in table.specs().values() for field in spec.fields), "a partition spec"
     )
 
 
@@ -204,16 +133,3 @@ def _create_table(catalog: Catalog, change: CreateTable, location: str | None) -
                 "made by somebody else, has appeared. Choose another table name, or drop it."
             ) from error
         raise
-
-
-def find_all(catalog: Catalog, endpoint: EndpointConfig, paths: Sequence[TableIdentifier]) -> list[Found | UserError]:
-    """Return what the catalog has at each path, or the UserError why it cannot be used. Other errors are raised."""
-
-    def look_up(path: TableIdentifier) -> Found | UserError:
-        try:
-            with translate_errors(endpoint):
-                return find(catalog, path)
-        except UserError as error:
-            return error
-
-    return map_in_threads(look_up, paths, LOOKUPS_AT_ONCE, "lookup")
