@@ -83,7 +83,7 @@ def open_glue(
     catalog: catalog_config.GlueCatalog,
     region: str,
     aws: FreshAwsCredentials,
-    file_properties: Mapping[str, str],
+    file_addresses: Mapping[str, str],
     credentials: FileCredentials,
 ) -> GlueCatalog:
     """Open the catalog. This sends no request. `aws` signs requests to Glue, and `credentials` open files."""
@@ -96,7 +96,7 @@ def open_glue(
             params.setdefault("CatalogId", catalog.glue_id)
 
         client.meta.events.register("provide-client-params.glue", add_catalog_id)
-    return _GlueCatalog(credentials, client, {**file_properties, **_own(catalog)})
+    return _GlueCatalog(credentials, client, {**file_addresses, **_own(catalog)})
 
 
 def _own(catalog: catalog_config.GlueCatalog) -> dict[str, str]:

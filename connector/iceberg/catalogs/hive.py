@@ -188,11 +188,11 @@ def _alter(client: Any, table: HiveTable, expected: str) -> None:
 
 def open_hive(
     catalog: catalog_config.HiveCatalog,
-    file_properties: Mapping[str, str],
+    file_addresses: Mapping[str, str],
     credentials: FileCredentials,
     limits: TimeLimits = TIME_LIMITS,
 ) -> HiveCatalog:
     """Open the catalog. This sends no request."""
     own = {name: value for name, value in catalog.properties.items() if name in HIVE_PROPERTIES}
     connections = Connections(catalog.uri.split(","), own.get(HIVE_USER, ""), limits)
-    return _HiveCatalog(connections, credentials, {**file_properties, **own, "uri": catalog.uri})
+    return _HiveCatalog(connections, credentials, {**file_addresses, **own, "uri": catalog.uri})

@@ -46,11 +46,11 @@ class _LocalTables(SqlTables):
         return FromInputFile.table_metadata(RememberedFile(location, [content]))
 
 
-def open_local(warehouse: Path, file_properties: dict[str, str]) -> SqlCatalog:
+def open_local(warehouse: Path, file_addresses: dict[str, str]) -> SqlCatalog:
     """Open the catalog, and make its directory and its file if they do not exist."""
     warehouse.mkdir(parents=True, exist_ok=True)
     uri = URL.create("sqlite", database=str(warehouse / CATALOG_FILE), query={"timeout": str(BUSY_SECONDS)})
-    properties = {"uri": uri.render_as_string(), WAREHOUSE_LOCATION: f"file://{warehouse}", **file_properties}
+    properties = {"uri": uri.render_as_string(), WAREHOUSE_LOCATION: f"file://{warehouse}", **file_addresses}
     return open_with_retries(partial(_LocalTables, CATALOG_NAME, properties))
 
 

@@ -99,12 +99,12 @@ def _with_fixed_environment(session: Session, uri: str) -> Session:
 
 def open_rest(
     catalog: catalog_config.RestCatalog,
-    file_properties: Mapping[str, str],
+    file_addresses: Mapping[str, str],
     limits: TimeLimits = TIME_LIMITS,
     credentials: FileCredentials = dict,
 ) -> RestCatalog:
     """Open the catalog. This asks the server for its config."""
-    properties = {**file_properties, **catalog.properties, "uri": catalog.uri, "warehouse": catalog.warehouse}
+    properties = {**file_addresses, **catalog.properties, "uri": catalog.uri, "warehouse": catalog.warehouse}
     return RestTables(_sign_in(catalog, limits), credentials, limits, properties)
 
 

@@ -35,7 +35,7 @@ def open_signed(
     catalog: catalog_config.RestCatalog,
     region: str,
     aws: FreshAwsCredentials,
-    file_properties: Mapping[str, str],
+    file_addresses: Mapping[str, str],
     credentials: FileCredentials,
 ) -> RestCatalog:
     """Open a REST catalog whose config asks for signatures, such as Glue's."""
@@ -46,19 +46,19 @@ def open_signed(
     # With this property, PyIceberg would sign a second time, with credentials that it finds itself.
     others = {name: value for name, value in given.items() if name != SIGNED}
     addresses = {"uri": catalog.uri, "warehouse": catalog.warehouse}
-    return kind(sign_in, credentials, TIME_LIMITS, {**file_properties, **others, **addresses})
+    return kind(sign_in, credentials, TIME_LIMITS, {**file_addresses, **others, **addresses})
 
 
 def open_s3_tables(
     catalog: catalog_config.S3TablesCatalog,
     aws: FreshAwsCredentials,
-    file_properties: Mapping[str, str],
+    file_addresses: Mapping[str, str],
     credentials: FileCredentials,
 ) -> RestCatalog:
     """Open the catalog of a table bucket."""
     sign_in = _AwsSignature(aws, catalog.region, S3_TABLES)
     return _TableBucket(
-        sign_in, credentials, TIME_LIMITS, {**file_properties, "uri": catalog.uri, "warehouse": catalog.arn}
+        sign_in, credentials, TIME_LIMITS, {**file_addresses, "uri": catalog.uri, "warehouse": catalog.arn}
     )
 
 

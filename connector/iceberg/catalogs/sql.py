@@ -129,9 +129,8 @@ class _TablesOnS3(SqlTables):
         )
 
     def _load_file_io(self, *_: Any, **__: Any) -> FileIO:
-        return open_file_io(
-            file_properties(self.properties)
-        )  # the table's properties must not decide how its files are reached
+        # The table's properties must not decide how its files are reached.
+        return open_file_io(file_properties(self.properties))
 
 
 def open_with_retries(open_catalog: Callable[[], SqlTables]) -> SqlTables:
@@ -147,10 +146,10 @@ def open_with_retries(open_catalog: Callable[[], SqlTables]) -> SqlTables:
 
 
 def open_sql(
-    catalog: catalog_config.SqlCatalog, file_properties: Mapping[str, str], credentials: FileCredentials
+    catalog: catalog_config.SqlCatalog, file_addresses: Mapping[str, str], credentials: FileCredentials
 ) -> SqlTables:
     """Open a catalog in PostgreSQL."""
-    properties = {"uri": _url(catalog).render_as_string(hide_password=False), **file_properties}
+    properties = {"uri": _url(catalog).render_as_string(hide_password=False), **file_addresses}
     return open_with_retries(partial(_TablesOnS3, credentials, catalog.name, properties))
 
 
