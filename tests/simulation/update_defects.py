@@ -24,7 +24,7 @@ from connector.storage.file_io import files_of
 
 
 def rows_that_have_moved_are_not_searched_again(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(row_deletes, "_find_newer", lambda *_: ())
+    patch.setattr(row_deletes._DataFiles, "find_newer", lambda *_: ())
 
 
 def nothing_is_new_after_a_snapshot_that_has_expired(patch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ them to other files. Then their keys find them again, in the files that were add
 old positions would delete nothing, and leave two rows for a key.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -59,33 +59,28 @@ class RowDeletes:
         """
         if not any(commit.located for commit in staged):
             return None
-        listed = self._manifests.list_files(table)
-        live = {file.path: file for file in listed if file.content is DataFileContent.DATA}
-        deletes, missing = PositionDeletes(listed), MissingValues(table)
-        partitions = {path: file.partition for path, file in live.items()}
+        files = _DataFiles(table, self._manifests.list_files(table))
         found: dict[str, list[Positions]] = {}
-        rewritten: list[SearchedFile] = []
         for before, commit in zip(staged, fitting, strict=True):
             if before.located:
-                rows = self._read(table.io, before.located)
-                at_old_places = list(group_by_file(rows.rows))
-                since = self._find_sequence_number(
-                    table, before.located.snapshot_id, {path for path, _ in at_old_places} - partitions.keys()
-                )
-                newer = _find_newer(live.values(), since, before.writer, deletes, missing)
-                moved = self._search(table, before.located.location, rows, [*newer, *rewritten])
-                for path, positions in (*at_old_places, *moved):
-                    if path in partitions and len(positions):
+                for path, positions in self._find_rows(table, before.writer, before.located, files):
+                    if path in files.partitions and len(positions):
                         found.setdefault(path, []).append(positions)
             # A commit deletes rows of earlier commits, never its own: its files only count for those that follow.
-            files = files_of(table.io, commit.files)
-            if files:
-                reader = PartitionReader(table, commit.spec_id)
-                partitions.update((file.path, reader.read(file)) for file in files)
-            if commit is not before:
-                rewritten += [SearchedFile(file.path, file.size) for file in files]
+            files.add(commit, is_rewritten=commit is not before)
         merged = {path: join_positions(rows) for path, rows in found.items()}
-        return DeletedRows(merged, partitions, live, deletes)
+        return DeletedRows(merged, files.partitions, files.live, files.deletes)
+
+    def _find_rows(
+        self, table: Table, writer: WriterId, located: LocatedRows, files: "_DataFiles"
+    ) -> Iterator[tuple[str, Positions]]:
+        """Yield the located rows of one commit: at their old places, and where they may have been moved since."""
+        rows = self._read(table.io, located)
+        at_old_places = list(group_by_file(rows.rows))
+        missing = {path for path, _ in at_old_places} - files.partitions.keys()
+        since = self._find_sequence_number(table, located.snapshot_id, missing)
+        yield from at_old_places
+        yield from self._search(table, located.location, rows, [*files.find_newer(since, writer), *files.rewritten])
 
     def _read(self, io: FileIO, located: LocatedRows) -> Located:
         if located.location not in self._located:
@@ -122,15 +117,39 @@ class RowDeletes:
             yield file.path, self._found[key]
 
 
-def _find_newer(
-    live: Iterable[ListedFile], since: int, writer: WriterId, deletes: PositionDeletes, missing: MissingValues
-) -> Iterator[SearchedFile]:
-    """Find the files above a sequence number that may have rows of the writer's keys."""
-    newer = [file for file in live if file.file_sequence_number > since and not _is_of_other_keys(file, writer)]
-    applied = deletes.find_all(newer)
-    for file in newer:
-        found = tuple(delete.id for delete in applied[file.path])
-        yield SearchedFile(file.path, file.size, position_deletes=found, missing_values=missing.find(file.partition))
+class _DataFiles:
+    """The data files in which a staged commit may find rows: those of the table, and those of the commits before it."""
+
+    def __init__(self, table: Table, listed: Sequence[ListedFile]) -> None:
+        """`listed` are the live files of the table."""
+        self._table = table
+        self.live = {file.path: file for file in listed if file.content is DataFileContent.DATA}
+        self.deletes = PositionDeletes(listed)
+        self.partitions = {path: file.partition for path, file in self.live.items()}
+        self.rewritten: list[SearchedFile] = []  # staged files whose rows were located in other ones
+        self._missing = MissingValues(table)
+
+    def add(self, commit: StagedCommit, *, is_rewritten: bool) -> None:
+        """Add the files of a commit."""
+        files = files_of(self._table.io, commit.files)
+        if files:
+            reader = PartitionReader(self._table, commit.spec_id)
+            self.partitions.update((file.path, reader.read(file)) for file in files)
+        if is_rewritten:
+            self.rewritten += [SearchedFile(file.path, file.size) for file in files]
+
+    def find_newer(self, since: int, writer: WriterId) -> Iterator[SearchedFile]:
+        """Find the live files above a sequence number that may have rows of the writer's keys."""
+        newer = [
+            file
+            for file in self.live.values()
+            if file.file_sequence_number > since and not _is_of_other_keys(file, writer)
+        ]
+        applied = self.deletes.find_all(newer)
+        for file in newer:
+            found = tuple(delete.id for delete in applied[file.path])
+            missing = self._missing.find(file.partition)
+            yield SearchedFile(file.path, file.size, position_deletes=found, missing_values=missing)
 
 
 def _is_of_other_keys(file: ListedFile, writer: WriterId) -> bool:
