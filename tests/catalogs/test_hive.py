@@ -21,7 +21,7 @@ from connector.config.catalog import HiveCatalog
 from connector.host.errors import CommitUnknownError, FencedError, RetryableError, UserError
 from connector.iceberg.catalogs import hive_lock
 from connector.iceberg.catalogs.hive import open_hive
-from connector.iceberg.catalogs.metastore import TIME_LIMITS, Connections, TimeLimits, translate_errors
+from connector.iceberg.catalogs.metastore import TIME_LIMITS, Connections, MetastoreTimeLimits, translate_errors
 from connector.iceberg.commits import commit, fence
 from connector.iceberg.found_tables import find
 from connector.model.state import StagedCommit, WriterId
@@ -50,7 +50,7 @@ FAULTS: Final = {
     "answer withheld": Fault(1, Answer.SILENCE),
     "conflict with itself": Fault(2, Answer.GENUINE),
 }
-IMPATIENT: Final = TimeLimits(connect=10, read=2.0)  # where the proxy is silent on purpose
+IMPATIENT: Final = MetastoreTimeLimits(connect=10, read=2.0)  # where the proxy is silent on purpose
 
 
 @pytest.fixture(autouse=True)
@@ -78,7 +78,7 @@ def path(catalog: Catalog) -> TableIdentifier:
     return path
 
 
-def finish(proxy: MetastoreProxy, staged: Sequence[StagedCommit], limits: TimeLimits = TIME_LIMITS) -> None:
+def finish(proxy: MetastoreProxy, staged: Sequence[StagedCommit], limits: MetastoreTimeLimits = TIME_LIMITS) -> None:
     with open_hive(HiveCatalog(proxy.uri), {}, dict, limits) as catalog:
         commit.commit_all_or_raise(catalog, staged)
 
@@ -284,7 +284,7 @@ def test_a_column_s_long_description_is_cut_in_hive_only(catalog: Catalog) -> No
     assert catalog.load_table((database, "notes")).schema().find_field("id").doc == doc
 
 
-def limits_for(fault: Fault) -> TimeLimits:
+def limits_for(fault: Fault) -> MetastoreTimeLimits:
     return IMPATIENT if fault.answer is Answer.SILENCE else TIME_LIMITS
 
 

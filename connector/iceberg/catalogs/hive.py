@@ -32,7 +32,7 @@ from connector.iceberg.catalogs.metastore import (
     Connections,
     MetastoreError,
     MetastoreRefusalError,
-    TimeLimits,
+    MetastoreTimeLimits,
 )
 from connector.iceberg.catalogs.registered_tables import FixedColumns, RegisteredTables
 from connector.model.table_identifier import TableIdentifier
@@ -190,7 +190,7 @@ def open_hive(
     catalog: catalog_config.HiveCatalog,
     file_addresses: Mapping[str, str],
     credentials: FileCredentials,
-    limits: TimeLimits = TIME_LIMITS,
+    limits: MetastoreTimeLimits = TIME_LIMITS,
 ) -> HiveCatalog:
     """Open the catalog. This sends no request."""
     own = {name: value for name, value in catalog.properties.items() if name in HIVE_PROPERTIES}

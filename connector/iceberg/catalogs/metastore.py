@@ -22,14 +22,14 @@ DEFAULT_PORT: Final = 9083
 LONGEST_ANSWER: Final = 1 << 28  # bytes: no metastore sends a longer one
 
 
-class TimeLimits(NamedTuple):
+class MetastoreTimeLimits(NamedTuple):
     """Seconds to wait for a connection, and for each piece of an answer."""
 
     connect: float
     read: float
 
 
-TIME_LIMITS: Final = TimeLimits(connect=10, read=60)
+TIME_LIMITS: Final = MetastoreTimeLimits(connect=10, read=60)
 
 
 class MetastoreError(OSError):
@@ -48,7 +48,7 @@ class Connections(threading.local):
     """The client that PyIceberg enters for each use. PyIceberg's own shares one connection among all threads, and has
     no time limit."""
 
-    def __init__(self, uris: Sequence[str], user: str, limits: TimeLimits = TIME_LIMITS) -> None:
+    def __init__(self, uris: Sequence[str], user: str, limits: MetastoreTimeLimits = TIME_LIMITS) -> None:
         self._uris, self._user, self._limits = uris, user, limits
         self._open: list[Any] = []  # of this thread
 
