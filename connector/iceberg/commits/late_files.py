@@ -22,8 +22,8 @@ from connector.encoding.live_rows.source_rows import SourceFile, TargetColumn
 from connector.encoding.rewriting.converted_files import Rewriting, UnconvertibleError
 from connector.evolution.altered_schema import ConvertedColumn
 from connector.host.errors import LostColumnError, UserError
-from connector.iceberg.metadata.live_files import keep_sort_order
 from connector.iceberg.metadata.references import file_name
+from connector.iceberg.metadata.table_arrangement import keep_sort_order
 from connector.iceberg.metadata.table_properties import name_table_in_errors
 from connector.model.state import DataFile, StagedCommit
 from connector.storage.file_io import files_of

@@ -1,6 +1,6 @@
-"""The data files of a table's rows, with the deletes that apply to them, and the order of their rows."""
+"""The data files of a table's rows, with the deletes that apply to them."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry
@@ -64,10 +64,3 @@ def _check_format(file: DataFile) -> None:
             "rewritten as Parquet first (in Spark: CALL system.rewrite_data_files), or increment the binding's "
             "backfill."
         )
-
-
-def keep_sort_order(table: Table, sort_order_id: int | None, converted: Collection[int]) -> int:
-    """Return the sort order of a file whose rows were rewritten in their order. 0, which means none, if a column of
-    the order is among the `converted` ones: other values may have another order."""
-    order = table.sort_orders().get(sort_order_id or 0)
-    return order.order_id if order and not any(field.source_id in converted for field in order.fields) else 0

@@ -182,6 +182,13 @@ def new_sort_order(table: Table, schema: Schema, terms: Sequence[SortTerm]) -> t
     return (AddSortOrderUpdate(sort_order=order), SetDefaultSortOrderUpdate(sort_order_id=_LAST_ADDED))
 
 
+def keep_sort_order(table: Table, sort_order_id: int | None, converted: Collection[int]) -> int:
+    """Return the sort order of a file whose rows were rewritten in their order. 0, which means none, if a column of
+    the order is among the `converted` ones: other values may have another order."""
+    order = table.sort_orders().get(sort_order_id or 0)
+    return order.order_id if order and not any(field.source_id in converted for field in order.fields) else 0
+
+
 def _identify(field: PartitionField) -> tuple[int, str]:
     """Return the source and the transform: a table has one field id for both."""
     return field.source_id, str(field.transform)
