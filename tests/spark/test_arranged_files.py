@@ -27,10 +27,11 @@ from connector.model.invalid_values import OnInvalid
 from connector.model.properties import Properties
 from connector.model.state import ColumnStatistics, DataFile
 from connector.model.table_identifier import TableIdentifier
-from connector.spark.blocks.block_transfer import BlockTransfer, OnThisMachine, StoredObject, ThroughTheStore
+from connector.spark.blocks.block_transfer import BlockTransfer, OnThisMachine, ThroughTheStore
 from connector.spark.blocks.claims import ClaimServer
 from connector.spark.blocks.spool import Spool
 from connector.spark.blocks.table_layout import NewLayout, TableLayout
+from connector.spark.blocks.temporary_files import StoredObject
 from connector.spark.jobs import merge_job
 from connector.spark.jobs.merge_job import MergeUnit
 from connector.spark.jobs.write_job import WriteJob
@@ -400,6 +401,6 @@ def test_a_task_that_fails_leaves_no_runs_in_the_store(tmp_path: Path) -> None:
 
 def test_runs_in_the_store_are_named_like_the_data_files(tmp_path: Path) -> None:
     layout = Table(tmp_path).layout()
-    source = StoredObject("file:///block").new_run(layout)
-    assert source.location.startswith(layout.new_location().rpartition("-prefix")[0][:20])
-    assert "/data/prefix-" in source.location
+    run = StoredObject("file:///block").new_run(layout.new_run_location)
+    assert run.location.startswith(layout.new_location().rpartition("-prefix")[0][:20])
+    assert "/data/prefix-" in run.location

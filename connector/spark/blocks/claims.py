@@ -20,10 +20,11 @@ from connector.host import machine
 from connector.host.errors import ConnectorError, RetryableError
 from connector.model.invalid_values import Tally
 from connector.model.state import DataFile
-from connector.spark.blocks.block_transfer import BlockTransfer, Source, StoredRun
+from connector.spark.blocks.block_transfer import BlockTransfer, StoredRun
 from connector.spark.blocks.ledger import Ledger, TaskAccount
 from connector.spark.blocks.spool import Block
 from connector.spark.blocks.table_layout import NewLayout, TableLayout
+from connector.spark.blocks.temporary_files import TemporaryFile
 from protocol.protocol_error import ProtocolError
 from protocol.request import Store
 
@@ -46,7 +47,7 @@ class Claim:
     """A block to write, where to read it, and the table that its lines go to."""
 
     block: Block
-    source: Source
+    source: TemporaryFile
     layout: TableLayout
 
 

@@ -1,11 +1,10 @@
 """The layout of one table's data files: where and how one transaction writes them."""
 
 import uuid
-from collections.abc import Callable, Hashable
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, TypeAlias
+from typing import TypeAlias
 
 import pyarrow as pa
 from pyiceberg.io import FileIO
@@ -18,14 +17,8 @@ from connector.host.refresh import Lease
 from connector.model.binding import PLAIN, Arrangement, Binding
 from connector.model.properties import Properties
 from connector.model.state import DataFile, FileList
+from connector.spark.blocks.temporary_files import TemporaryFile
 from connector.storage.file_io import LIST_SUFFIX, open_file_io, write_list
-
-
-class StoredKeys(Hashable, Protocol):
-    """A table of keys that the driver has written for tasks."""
-
-    def open(self, io: FileIO, /) -> AbstractContextManager[Any]:
-        """Open the file."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +34,7 @@ class TableLayout:
     arrangement: Arrangement = PLAIN
     rejected: "TableLayout | None" = None  # of the table for rejected rows, if there is one
     run_limit: int = 256 << 20  # bytes of sorted runs that a task may have on the disk
-    row_ids: StoredKeys | None = None  # of loaded keys; None: no row keeps its id
+    row_ids: TemporaryFile | None = None  # of loaded keys; None: no row keeps its id
 
     @property
     def leases(self) -> tuple[Lease[Properties], ...]:

@@ -1,8 +1,8 @@
 """The rows that a task writes to a table with partitions or a sort order: sorted runs, which are merged later."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final
 
 import pyarrow as pa
 
@@ -11,11 +11,11 @@ from connector.encoding.parquet.data_files import RowGroup
 from connector.encoding.runs.merge_plan import plan_merge
 from connector.encoding.runs.sorted_runs import RowArrangement
 from connector.model.state import DataFile
-from connector.spark.blocks.block_transfer import Source, SpooledFile, StoredRun
+from connector.spark.blocks.block_transfer import StoredRun
 from connector.spark.blocks.table_layout import TableLayout
+from connector.spark.blocks.temporary_files import TemporaryFile
 from connector.spark.tasks.merged_files import write_merged
 from connector.spark.tasks.table_files import RowWriter, TableFiles, open_file_writer
-from connector.storage import storage_errors
 
 DISTRIBUTION: Final = "write.distribution-mode"
 
@@ -23,7 +23,7 @@ DISTRIBUTION: Final = "write.distribution-mode"
 class ArrangedFiles:
     """What a task writes where the binding's table or the table of its rejected rows is arranged."""
 
-    def __init__(self, layout: TableLayout, block: Source) -> None:
+    def __init__(self, layout: TableLayout, block: TemporaryFile) -> None:
         """Runs go where the block is: to the same disk, or to the object store."""
         self._block = block
         self._first_line = 0
@@ -60,7 +60,7 @@ class ArrangedFiles:
     def _open_writer(self, layout: TableLayout, row_group_size: int) -> RowWriter:
         if layout.arrangement.is_plain:
             return open_file_writer(layout, row_group_size)
-        writer = RunWriter(layout, row_group_size, lambda: self._block.new_run(layout))
+        writer = RunWriter(layout, row_group_size, lambda: self._block.new_run(layout.new_run_location))
         writer.begin_block(self._first_line)
         self._writers.append((layout.binding.index, writer))
         return writer
@@ -73,10 +73,10 @@ class RunWriter:
     if the table's distribution mode is `none`: then no task waits for the rows of others.
     """
 
-    def __init__(self, layout: TableLayout, run_size: int, new_source: Callable[[], Source]) -> None:
-        """`run_size` is in bytes of Arrow data. `new_source` returns a new place for a run."""
+    def __init__(self, layout: TableLayout, run_size: int, new_file: Callable[[], TemporaryFile]) -> None:
+        """`run_size` is in bytes of Arrow data. `new_file` returns a new file for a run."""
         self.runs: list[StoredRun] = []
-        self._layout, self._run_size, self._new_source = layout, run_size, new_source
+        self._layout, self._run_size, self._new_file = layout, run_size, new_file
         self._arrangement = RowArrangement(layout.binding.columns, layout.arrangement, layout.options)
         self._rows = RowGroup(run_size)
         self._first_line = 0
@@ -117,47 +117,24 @@ class RunWriter:
                 self._layout.io.delete(file.path)
 
     def _write_run(self, batches: Sequence[pa.RecordBatch]) -> None:
-        source = self._new_source()
+        file = self._new_file()
         try:
-            with _create(source, self._layout) as sink:
+            with file.create(self._layout.io) as sink:
                 run = self._arrangement.write_run(sink, batches, self._first_line)
         except BaseException:
-            _remove(source, self._layout)
+            file.remove(self._layout.io, "sorted runs")
             raise
-        self.runs.append(StoredRun(source, run))
+        self.runs.append(StoredRun(file, run))
         if sum(each.run.size for each in self.runs) >= self._layout.run_limit:
             self._merge()
 
     def _merge(self) -> None:
         self._rows = RowGroup(self._run_size)  # the old one's memory is for the merge
         ranges = plan_merge([each.run for each in self.runs], self._arrangement.sort_columns, 1)
-        sources = [each.source for each in self.runs]
-        self._files += write_merged(self._layout, ranges, sources)
+        self._files += write_merged(self._layout, ranges, [each.file for each in self.runs])
         self._remove_runs()
 
     def _remove_runs(self) -> None:
         for each in self.runs:
-            _remove(each.source, self._layout)
+            each.file.remove(self._layout.io, "sorted runs")
         self.runs = []
-
-
-@contextmanager
-def _create(source: Source, layout: TableLayout) -> Iterator[Any]:
-    if isinstance(source, SpooledFile):
-        with source.path.open("xb") as file:  # buffered: otherwise a full disk may take a part without an error
-            yield file
-    else:
-        with (
-            storage_errors.translate_errors(source.location),
-            layout.io.new_output(source.location).create(overwrite=True) as stream,
-        ):
-            yield stream
-
-
-def _remove(source: Source, layout: TableLayout) -> None:
-    """Remove a run, as far as possible: a later session removes it otherwise."""
-    with suppress(OSError):
-        if isinstance(source, SpooledFile):
-            source.path.unlink(missing_ok=True)
-        else:
-            layout.io.delete(source.location)
