@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.io import FileIO
 
-from connector.encoding.lines.key_digest import KeyDigest, digest_of_loads, sum_digests
+from connector.encoding.lines.key_digest import KeyDigest, digest_keys_table, sum_digests
 from connector.encoding.lines.key_tables import KEY, take_keys
 from connector.encoding.lines.load_lines import key_table, parse_loads
 from connector.encoding.lines.row_lines import Lines
@@ -235,7 +235,7 @@ class TransactionLoads:
         write_located(layout.io, location, _describe_rows(found.search.view, keys, rows), updates)
         chosen = [some.filter(are_newest) for some, are_newest in zip(rows, found.newest, strict=True)]
         columns = keys.drop_columns([KEY])
-        digests = [digest_of_loads(take_keys(columns, some.keys)) for part in chosen for some in part.slices()]
+        digests = [digest_keys_table(take_keys(columns, some.keys)) for part in chosen for some in part.slices()]
         located = LocatedRows(location, sum(map(len, rows)), found.search.view.snapshot_id)
         return Found(located, sum_digests(digests), self._store_row_ids(layout, keys, chosen))
 

@@ -117,7 +117,7 @@ class Session:
         from connector.session.loads import check_stored  # only for standard updates
 
         for binding in updated:
-            check_stored(binding, found.get(binding.index), written.updates.get(binding.index))
+            check_stored(binding, found.get(binding.index), written.existing_keys.get(binding.index))
 
     def _stage_table(
         self, index: int, files: tuple[DataFile, ...] | FileList, found: "Found | None", checkpoint: str

@@ -62,8 +62,7 @@ class Decoded:
     treated: Tally
     strays: Sequence[Stray] = ()
     rejected: Sequence[RejectedRow] = ()
-    # Of the keys of Stores whose rows exist. With delta updates there are none.
-    updates: KeyDigest | None = None
+    existing_keys: KeyDigest | None = None  # of the Stores whose rows exist; None: the binding has delta updates
 
 
 class RowDecoder:
@@ -129,7 +128,7 @@ class RowDecoder:
                 batch = batch.filter(pa.array([row not in rejected for row in range(len(group))]))
             batches.append(batch)
         batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-        return Decoded(batch, invalid.tally, rejected=invalid.rejected, updates=self._digest(rows, cell_types))
+        return Decoded(batch, invalid.tally, rejected=invalid.rejected, existing_keys=self._digest(rows, cell_types))
 
     def _without_deleted(self, rows: Sequence[Row[Any, Any]]) -> Sequence[int]:
         """Return the indices of the Stores that are rows. A document that is deleted for good has none."""

@@ -69,7 +69,7 @@ class TreatedValues:
 
 
 @dataclass(frozen=True)
-class StoredUpdates:
+class ExistingKeys:
     """The keys of the claimed block that were stored as existing."""
 
     binding: int
@@ -221,8 +221,8 @@ class TaskClaims:
                 self.ledger.note_strays(task, strays)
             case TreatedValues(binding, tally):
                 self.ledger.note_treated(task, binding, tally)
-            case StoredUpdates(binding, keys):
-                self.ledger.note_updates(task, binding, keys)
+            case ExistingKeys(binding, keys):
+                self.ledger.note_existing_keys(task, binding, keys)
             case Wrote(files, runs):
                 self.ledger.count(task, files, runs)
                 _send(connection, Noted())

@@ -33,7 +33,7 @@ class Written:
 
     files: Mapping[int, tuple[DataFile, ...] | FileList] = field(default_factory=dict)  # by table: its binding's index
     treated: Mapping[int, Tally] = field(default_factory=dict)  # values that are not written as they were sent
-    updates: Mapping[int, KeyDigest] = field(default_factory=dict)  # the keys that were stored as existing, by binding
+    existing_keys: Mapping[int, KeyDigest] = field(default_factory=dict)  # of Stores whose rows exist, by binding
 
 
 class WriteJob:
@@ -84,7 +84,7 @@ class WriteJob:
             table: self._new_layouts[table]().list_files(of_table) if is_list_too_long(of_table) else of_table
             for table, of_table in files.items()
         }
-        return Written(named, counted.treated, counted.updates)
+        return Written(named, counted.treated, counted.existing_keys)
 
     def _wait_for_files(self) -> Counted:
         self._ledger.complete()

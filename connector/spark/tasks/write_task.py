@@ -22,10 +22,10 @@ from connector.spark.blocks.block_transfer import StoredRun
 from connector.spark.blocks.claims import (
     Address,
     Claim,
+    ExistingKeys,
     Failed,
     Next,
     Noted,
-    StoredUpdates,
     Strays,
     TreatedValues,
     Wrote,
@@ -132,7 +132,7 @@ def _receive(claims: "Connection[Any, Any]") -> Claim | None:
 
 
 def _write_block(claims: "Connection[Any, Any]", claim: Claim, files: TaskFiles, io: FileIO) -> None:
-    tally, updates = Tally(), list[KeyDigest]()
+    tally, existing_keys = Tally(), list[KeyDigest]()
     row = 0
     files.begin_block(claim.block.line_of(0))
     with claim.source.open(io) as stream:
@@ -141,16 +141,13 @@ def _write_block(claims: "Connection[Any, Any]", claim: Claim, files: TaskFiles,
             row += lines.count
             decoded = _write_lines(claims, claim, files, lines)
             tally.add_all(decoded.treated)
-            updates += [decoded.updates] if decoded.updates else []
-            del (
-                content,
-                lines,
-                decoded,
-            )  # before the next batch is read, or their memory would be scattered among its own
+            existing_keys += [decoded.existing_keys] if decoded.existing_keys else []
+            # Before the next batch is read, or their memory would be scattered among its own.
+            del content, lines, decoded
     if tally:
         claims.send(TreatedValues(claim.block.binding, tally))
-    if updates:
-        claims.send(StoredUpdates(claim.block.binding, sum_digests(updates)))
+    if existing_keys:
+        claims.send(ExistingKeys(claim.block.binding, sum_digests(existing_keys)))
 
 
 def _write_lines(claims: "Connection[Any, Any]", claim: Claim, files: TaskFiles, lines: Lines) -> Decoded:
