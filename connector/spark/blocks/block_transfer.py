@@ -56,9 +56,9 @@ class OnThisMachine:
     """A task reads the spool's own files, which are deleted once they are encoded. So a lost task fails the
     transaction, and the runtime replays it."""
 
-    def __init__(self, end_of_task: Callable[[], RetryableError]) -> None:
-        """`end_of_task` returns the error that says why a task was lost."""
-        self._end_of_task = end_of_task
+    def __init__(self, explain_lost_task: Callable[[], RetryableError]) -> None:
+        """`explain_lost_task` returns the error that says why a task was lost."""
+        self._explain_lost_task = explain_lost_task
 
     def source(self, block: Block, _: TableLayout) -> TemporaryFile:
         """Return the spool's own file."""
@@ -66,7 +66,7 @@ class OnThisMachine:
 
     def check_lost(self, _: Sequence[Block]) -> None:
         """Raise the error that says why the task was lost: its blocks may be deleted already."""
-        raise self._end_of_task()
+        raise self._explain_lost_task()
 
     def remove(self) -> None:
         """Do nothing: the spool removes its own files."""

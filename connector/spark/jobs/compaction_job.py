@@ -16,7 +16,7 @@ from connector.host.tempdirs import make_directories
 from connector.model.properties import Properties
 from connector.spark.jvm.lanes import Lane
 from connector.spark.jvm.spark_session import Spark
-from connector.spark.limits import master_within_limits
+from connector.spark.limits import limit_master
 from connector.storage.file_io import open_file_io
 
 T = TypeVar("T")
@@ -67,7 +67,7 @@ def compaction_jobs(settings: Mapping[str, str]) -> Iterator[Compact]:
     """Yield a function that compacts file groups on all cores of a Spark of its own, which is killed when the block
     ends."""
     with make_directories() as directories:
-        spark = Spark({**master_within_limits(directories.files), **settings}, directories, lane=Lane.ALONE)
+        spark = Spark({**limit_master(directories.files), **settings}, directories, lane=Lane.ALONE)
         try:
             yield compact_in(spark)
         finally:

@@ -16,7 +16,7 @@ from connector.host.tempdirs import make_directories
 from connector.model.properties import Properties
 from connector.model.state import DataFile
 from connector.spark.jvm.spark_session import Spark
-from connector.spark.limits import master_within_limits
+from connector.spark.limits import limit_master
 from connector.storage.file_io import open_file_io
 
 # Credentials may expire before the last file of a large table is written. Each job gets fresh ones.
@@ -52,7 +52,7 @@ def rewrite_jobs(settings: Mapping[str, str]) -> Iterator[Rewrite]:
         @cache
         def spark() -> Spark:
             directories = resources.enter_context(make_directories())
-            started = Spark({**master_within_limits(directories.files), **settings}, directories)
+            started = Spark({**limit_master(directories.files), **settings}, directories)
             resources.callback(started.kill)
             return started
 

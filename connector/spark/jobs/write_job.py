@@ -17,7 +17,7 @@ from connector.spark.blocks.claims import ClaimServer
 from connector.spark.blocks.ledger import Counted, Ledger
 from connector.spark.blocks.spool import Spool
 from connector.spark.blocks.table_layout import NewLayout
-from connector.spark.jvm.cluster import BIND_ADDRESS, DRIVER_HOST, claims_address, driver_host, is_local
+from connector.spark.jvm.cluster import BIND_ADDRESS, DRIVER_HOST, find_driver_host, is_local, parse_claims_address
 from connector.spark.jvm.spark_session import Jobs, Spark
 from connector.spark.tasks.write_task import write_files
 from connector.storage.file_io import is_list_too_long
@@ -129,7 +129,7 @@ class WriteJob:
 
 def choose_transfer(spark: Spark, new_layouts: Sequence[NewLayout]) -> BlockTransfer:
     """Return how blocks reach the tasks of one transaction: by this machine's disk, or through the object store."""
-    return OnThisMachine(spark.end_of_task) if spark.is_local else ThroughTheStore(new_layouts)
+    return OnThisMachine(spark.explain_lost_task) if spark.is_local else ThroughTheStore(new_layouts)
 
 
 def open_claim_server(settings: Mapping[str, str], socket: Path) -> ClaimServer:
@@ -139,9 +139,9 @@ def open_claim_server(settings: Mapping[str, str], socket: Path) -> ClaimServer:
     """
     if is_local(settings):
         return ClaimServer(str(socket))
-    address = claims_address(settings)
+    address = parse_claims_address(settings)
     try:
-        return ClaimServer(address, driver_host(settings))
+        return ClaimServer(address, find_driver_host(settings))
     except OSError as error:
         raise UserError(
             f"Spark's tasks cannot be listened for at {address[0]}:{address[1]} ({error}). Set {DRIVER_HOST} in "

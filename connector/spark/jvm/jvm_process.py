@@ -53,7 +53,7 @@ class Jvm:
         environment: Mapping[str, str],
         class_sharing: str | None = None,
     ) -> None:
-        """The connector's own variables replace those of `environment`. See `jvm_command.command` for `heap`,
+        """The connector's own variables replace those of `environment`. See `jvm_command.make_command` for `heap`,
         `class_sharing` and errors."""
         with translate_disk_errors(f"directory in {local_directory}"):
             self._connection_file = Path(tempfile.mkdtemp(prefix="jvm-", dir=local_directory)) / "connection"
@@ -61,12 +61,12 @@ class Jvm:
         self._control_group = Cgroup()
         self._killed_before = self._control_group.killed_for_memory
         self._process = subprocess.Popen(
-            jvm_command.command(heap, class_sharing),
+            jvm_command.make_command(heap, class_sharing),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,  # Ctrl-C in a terminal is ours to handle
-            env={**environment, **jvm_command.environment(jars, self._connection_file)},
+            env={**environment, **jvm_command.make_environment(jars, self._connection_file)},
         )
         self._reader = threading.Thread(target=self._log_output, name="jvm-output", daemon=True)
         self._reader.start()

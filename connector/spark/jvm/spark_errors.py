@@ -53,7 +53,7 @@ def translate_errors(jvm: Jvm, failed: str) -> Iterator[None]:
         raise RetryableError(f"{failed}: {_cause(text or str(error) or repr(error))}") from error
 
 
-def end_of_task(jvm: Jvm) -> RetryableError:
+def explain_lost_task(jvm: Jvm) -> RetryableError:
     """Return the error that says why a task was lost: its worker ended, alone or with the JVM."""
     return RetryableError(_end_of(jvm, ENDING_TIMEOUT) or WORKER_ENDED)
 
