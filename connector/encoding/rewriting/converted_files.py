@@ -26,7 +26,7 @@ from connector.encoding.live_rows.source_rows import (
     plain_type,
     read_live_rows,
 )
-from connector.encoding.parquet.data_files import DataFileWriter
+from connector.encoding.parquet.data_files import DataFileWriter, NewFiles
 from connector.encoding.parquet.file_options import FileOptions
 from connector.encoding.values.column_types import find_columns
 from connector.encoding.values.conversions import NoEquivalentError, convert
@@ -81,7 +81,7 @@ class Rewriting:
         columns = [*order_columns(columns), *lineage_columns(source.lineage, places)]
         fields = [_field(column, opened.file.schema_arrow, places.get(column.source_id)) for column in columns]
         options = FileOptions.of_table(self.properties)
-        writer = DataFileWriter(io, self._new_location, primitive, pa.schema(fields), options)
+        writer = DataFileWriter(NewFiles(io, self._new_location, primitive, pa.schema(fields), options))
         try:
             for rows in read_live_rows(opened, find_deleted_rows(io, source.path, source.position_deletes)):
                 arrays = [

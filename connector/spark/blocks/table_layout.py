@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyiceberg.io import FileIO
 from pyiceberg.table.locations import LocationProvider, load_location_provider
 
+from connector.encoding.parquet.data_files import NewFiles
 from connector.encoding.parquet.file_options import FileOptions
 from connector.encoding.search import located_rows
 from connector.encoding.values.column_types import arrow_schema
@@ -67,6 +68,11 @@ class TableLayout:
     def options(self) -> FileOptions:
         """How the table's properties ask for its data files to be written."""
         return FileOptions.of_table(self.properties)
+
+    @property
+    def new_files(self) -> NewFiles:
+        """How the data files are made."""
+        return NewFiles(self.io, self.new_location, self.binding.columns, self.schema, self.options)
 
     def new_location(self) -> str:
         """Return a location for a new data file."""

@@ -82,12 +82,4 @@ def open_file_writer(
     layout: TableLayout, row_group_size: int, gather: Callable[[int], RowGroup | GatheredRowGroup] = RowGroup
 ) -> DataFileWriter:
     """Return a writer of the table's data files, with row groups of this size in bytes."""
-    binding = layout.binding
-    return DataFileWriter(
-        layout.io,
-        layout.new_location,
-        binding.columns,
-        layout.schema,
-        layout.options,
-        gather(row_group_size),
-    )
+    return DataFileWriter(layout.new_files, gather(row_group_size))
