@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from pyiceberg.io import FileIO
 
 from connector.encoding.parquet.assembled_writer import AssembledWriter
-from connector.encoding.parquet.data_files import ROW_GROUP_SIZE
+from connector.encoding.parquet.data_files import ROW_GROUP_SIZE, DataFileWriter
 from connector.encoding.parquet.gathered_rows import GatheredRowGroup
 from connector.encoding.runs.run_merging import MergeRange, merge
 from connector.encoding.runs.sort_columns import SortColumns
@@ -17,7 +17,6 @@ from connector.encoding.runs.sorted_runs import RunPart, read_encoded, read_part
 from connector.model.state import DataFile
 from connector.spark.blocks.table_layout import TableLayout
 from connector.spark.blocks.temporary_files import TemporaryFile
-from connector.spark.tasks.table_files import open_file_writer
 
 
 def find_sort_columns(layout: TableLayout) -> SortColumns:
@@ -51,7 +50,7 @@ def write_merged(
 
 
 def _write_rows(layout: TableLayout, batches: Iterator[pa.RecordBatch]) -> list[DataFile]:
-    writer = open_file_writer(layout, ROW_GROUP_SIZE, GatheredRowGroup)
+    writer = DataFileWriter(layout.new_files, GatheredRowGroup(ROW_GROUP_SIZE))
     with _abort_on_failure(writer):
         for rows in batches:
             writer.write(rows)

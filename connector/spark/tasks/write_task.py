@@ -8,7 +8,7 @@ from functools import lru_cache
 from itertools import groupby
 from multiprocessing.connection import Connection
 from operator import attrgetter
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from pyiceberg.io import FileIO
 
@@ -17,8 +17,6 @@ from connector.encoding.lines.key_digest import KeyDigest, sum_digests
 from connector.encoding.lines.row_lines import Lines
 from connector.host.errors import BrokenTaskError, ConnectorError, RetryableError
 from connector.model.invalid_values import Tally
-from connector.model.state import DataFile
-from connector.spark.blocks.block_transfer import StoredRun
 from connector.spark.blocks.claims import (
     Address,
     Claim,
@@ -40,29 +38,6 @@ WRITING_FAILED: Final = (
     "A task could not read its rows or write a data file: {}. Nothing of this transaction has become visible. Check "
     "the disk of the temporary directory (TMPDIR), and the storage of the tables."
 )
-
-
-class TaskFiles(Protocol):
-    """What a task writes from consecutive blocks of one binding, for its table and the table of its rejected rows."""
-
-    @property
-    def runs(self) -> Sequence[tuple[int, tuple[StoredRun, ...]]]:
-        """The sorted runs by table, when all is finished."""
-
-    def begin_block(self, first_line: int) -> None:
-        """Expect the rows of a block that begins with this line of the input."""
-
-    def write(self, decoded: Decoded) -> None:
-        """Write the rows of one batch, and its rejected rows."""
-
-    def close(self) -> None:
-        """Make the rows durable. Further rows go to new files."""
-
-    def finish(self) -> list[tuple[int, tuple[DataFile, ...]]]:
-        """Return all data files by table, complete and durable."""
-
-    def abort(self) -> None:
-        """Delete the files, as far as possible. Nothing refers to them."""
 
 
 decoder = lru_cache(maxsize=256)(RowDecoder)  # a worker serves the session's transactions one after the other
@@ -101,7 +76,7 @@ def _write_claims(claims: "Connection[Any, Any]", unfinished: ExitStack) -> None
     claim = _receive(claims)
     while claim:
         layout = claim.layout
-        files = _open_files(claim)
+        files = TableFiles(layout, claim.source)
         unfinished.callback(files.abort)
         while claim and claim.block.binding == layout.binding.index and claim.layout.leases == layout.leases:
             _write_block(claims, claim, files, layout.io)
@@ -116,22 +91,13 @@ def _write_claims(claims: "Connection[Any, Any]", unfinished: ExitStack) -> None
         assert isinstance(noted, Noted)
 
 
-def _open_files(claim: Claim) -> TaskFiles:
-    layout = claim.layout
-    if layout.arrangement.is_plain and (layout.rejected is None or layout.rejected.arrangement.is_plain):
-        return TableFiles(layout)
-    from connector.spark.tasks.arranged_files import ArrangedFiles
-
-    return ArrangedFiles(layout, claim.source)
-
-
 def _receive(claims: "Connection[Any, Any]") -> Claim | None:
     claim = claims.recv()
     assert claim is None or isinstance(claim, Claim)
     return claim
 
 
-def _write_block(claims: "Connection[Any, Any]", claim: Claim, files: TaskFiles, io: FileIO) -> None:
+def _write_block(claims: "Connection[Any, Any]", claim: Claim, files: TableFiles, io: FileIO) -> None:
     tally, existing_keys = Tally(), list[KeyDigest]()
     row = 0
     files.begin_block(claim.block.line_of(0))
@@ -150,7 +116,7 @@ def _write_block(claims: "Connection[Any, Any]", claim: Claim, files: TaskFiles,
         claims.send(ExistingKeys(claim.block.binding, sum_digests(existing_keys)))
 
 
-def _write_lines(claims: "Connection[Any, Any]", claim: Claim, files: TaskFiles, lines: Lines) -> Decoded:
+def _write_lines(claims: "Connection[Any, Any]", claim: Claim, files: TableFiles, lines: Lines) -> Decoded:
     decoded = decoder(claim.layout.binding).decode(lines)
     _return_strays(claims, decoded.strays)
     if claim.layout.row_ids:

@@ -1,4 +1,4 @@
-"""The rows that a task writes to a table with partitions or a sort order: sorted runs, which are merged later."""
+"""Writes the rows of a table with partitions or a sort order: to sorted runs, which are merged later."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -6,7 +6,6 @@ from typing import Final
 
 import pyarrow as pa
 
-from connector.encoding.lines.decoder import Decoded
 from connector.encoding.parquet.data_files import RowGroup
 from connector.encoding.runs.merge_plan import plan_merge
 from connector.encoding.runs.sorted_runs import RowArrangement
@@ -15,55 +14,8 @@ from connector.spark.blocks.block_transfer import StoredRun
 from connector.spark.blocks.table_layout import TableLayout
 from connector.spark.blocks.temporary_files import TemporaryFile
 from connector.spark.tasks.merged_files import write_merged
-from connector.spark.tasks.table_files import RowWriter, TableFiles, open_file_writer
 
 DISTRIBUTION: Final = "write.distribution-mode"
-
-
-class ArrangedFiles:
-    """What a task writes where the binding's table or the table of its rejected rows is arranged."""
-
-    def __init__(self, layout: TableLayout, block: TemporaryFile) -> None:
-        """Runs go where the block is: to the same disk, or to the object store."""
-        self._block = block
-        self._first_line = 0
-        self._writers: list[tuple[int, RunWriter]] = []
-        self._files = TableFiles(layout, self._open_writer)
-
-    @property
-    def runs(self) -> Sequence[tuple[int, tuple[StoredRun, ...]]]:
-        """The sorted runs by table, when all is finished."""
-        return [(table, tuple(writer.runs)) for table, writer in self._writers if writer.runs]
-
-    def begin_block(self, first_line: int) -> None:
-        """Expect the rows of a block that begins with this line of the input."""
-        self._first_line = first_line
-        for _, writer in self._writers:
-            writer.begin_block(first_line)
-
-    def write(self, decoded: Decoded) -> None:
-        """Write the rows of one batch, and its rejected rows."""
-        self._files.write(decoded)
-
-    def close(self) -> None:
-        """Make the rows durable. Further rows go to new files."""
-        self._files.close()
-
-    def finish(self) -> list[tuple[int, tuple[DataFile, ...]]]:
-        """Return all data files by table, complete and durable. The other rows are in the runs."""
-        return self._files.finish()
-
-    def abort(self) -> None:
-        """Delete files and runs, as far as possible. Nothing refers to them."""
-        self._files.abort()
-
-    def _open_writer(self, layout: TableLayout, row_group_size: int) -> RowWriter:
-        if layout.arrangement.is_plain:
-            return open_file_writer(layout, row_group_size)
-        writer = RunWriter(layout, row_group_size, lambda: self._block.new_run(layout.new_run_location))
-        writer.begin_block(self._first_line)
-        self._writers.append((layout.binding.index, writer))
-        return writer
 
 
 class RunWriter:
