@@ -15,7 +15,7 @@ from pyiceberg.types import FloatType, IcebergType, NestedField, PrimitiveType, 
 
 from connector.encoding.live_rows.deletion_vectors import FileId
 from connector.encoding.live_rows.position_deletes import Positions
-from connector.encoding.parquet.damaged_files import is_damage, quote, read_batches
+from connector.encoding.parquet.damaged_files import explain_damage, quote_error, read_batches
 from connector.encoding.values.column_types import FIELD_ID, arrow_type_of
 from connector.host.errors import UnreadableFileError
 from connector.model.binding import Column
@@ -29,6 +29,10 @@ _MOST_ROWS: Final = 1 << 16
 _MOST_ROWS_OF_DICTIONARY: Final = 1 << 13
 _MOST_ROWS_OF_LARGE_GROUP: Final = 1 << 10
 _LARGE_GROUP: Final = 32 << 20  # bytes
+_NO_PARQUET: Final = (
+    "{path} is in the table's metadata as a data file, but is no Parquet file that can be read ({answer}). Restore it, "
+    "or remove it from the table."
+)
 _READ_BUFFERS: Final = 16 << 20  # bytes, of all columns of a row group together
 
 # Of columns that only other engines' tables have.
@@ -113,16 +117,8 @@ def open_source(io: FileIO, source: SourceFile, columns: int) -> Iterator[OpenSo
     """
     with translate_errors(source.path), io.new_input(source.path).open() as stream:
         buffer = _READ_BUFFERS // max(columns, 1)
-        try:
+        with explain_damage(source.path, _NO_PARQUET):
             file = pq.ParquetFile(stream, buffer_size=buffer, pre_buffer=False, coerce_int96_timestamp_unit="us")
-        except Exception as error:
-            if not is_damage(error):
-                raise
-            raise UnreadableFileError(
-                source.path,
-                f"{source.path} is in the table's metadata as a data file, but is no Parquet file that can be read "
-                f"({quote(error)}). Restore it, or remove it from the table.",
-            ) from error
         yield OpenSource(source.path, file, stream)
 
 
@@ -238,7 +234,7 @@ def cast_values(values: pa.Array | pa.ChunkedArray, field: pa.Field, path: str) 
         raise UnreadableFileError(
             path,
             f"{path} has values that the column {field.name} cannot hold "
-            f"({quote(error)}). Have it rewritten by the engine that wrote it.",
+            f"({quote_error(error)}). Have it rewritten by the engine that wrote it.",
         ) from error
 
 
