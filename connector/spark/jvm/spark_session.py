@@ -3,19 +3,20 @@
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from connector.config.values import SECRET_SETTING
 from connector.host.errors import RetryableError
-from connector.host.tempdirs import TemporaryDirectories
+from connector.host.tempdirs import TemporaryDirectories, make_directories
 from connector.spark.jvm.class_path import list_jars
 from connector.spark.jvm.cluster import PYTHON, check_master, is_local, make_cluster_settings, wait_for_executor
 from connector.spark.jvm.jvm_command import find_spark_home
 from connector.spark.jvm.jvm_process import Jvm
 from connector.spark.jvm.lanes import MAINTENANCE, POOL, THREADS, TRANSACTIONS, Lane, write_pools
 from connector.spark.jvm.spark_errors import explain_lost_task, translate_errors
+from connector.spark.limits import limit_master
 
 if TYPE_CHECKING:
     from connector.spark.jvm.client import SparkContext
@@ -181,6 +182,20 @@ class Spark:
             context.setLocalProperty(POOL, TRANSACTIONS)
             found = context.parallelize(shares, tasks).map(partial(_call_once, call)).collect()
         return [found[place % tasks][place // tasks] for place in range(len(things))]
+
+
+@contextmanager
+def start_spark(settings: Mapping[str, str], lane: Lane = Lane.BETWEEN) -> Iterator[Spark]:
+    """Yield Spark without a session, with as many tasks as this machine or container can take.
+
+    Spark is killed when the block ends.
+    """
+    with make_directories() as directories:
+        spark = Spark({**limit_master(directories.files), **settings}, directories, lane=lane)
+        try:
+            yield spark
+        finally:
+            spark.kill()
 
 
 def _call_each(call: Callable[[S], T], things: Iterable[S]) -> Iterator[T]:
