@@ -203,7 +203,7 @@ class TransactionLoads:
             Group(search, files, self._new_file(layout, ".loaded"), self._new_file(layout, ".rows"))
             for files in divide_files(view.files)
         )
-        return TableSearch(table, layout, view, keys.store(search.keys, layout), search, tuple(groups))
+        return TableSearch(table, layout, view, keys.store(search.keys_file, layout), search, tuple(groups))
 
     def _search(self, searches: Sequence[TableSearch]) -> Iterator[FoundInTable]:
         """Search the tables by one Spark job."""
@@ -214,7 +214,7 @@ class TransactionLoads:
         # Only the function goes to the tasks through a connection. Spark writes the groups to a file on its way.
         outcomes = self._spark.map_shares(partial(search_groups, access), groups).result()
         for of_table in searches:
-            of_table.search.keys.remove(of_table.layout.io, RESULTS)
+            of_table.search.keys_file.remove(of_table.layout.io, RESULTS)
         for outcome in outcomes:
             if isinstance(outcome, ConnectorError):
                 raise outcome

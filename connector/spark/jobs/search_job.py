@@ -40,25 +40,7 @@ class Search:
     """The search for the keys of one binding's Loads in its table."""
 
     binding: Binding
-    keys: TemporaryFile
-
-    def run(self, io: FileIO, keys: Keys, group: "Group") -> "SearchedGroup | ConnectorError":
-        """Search the files of a group. An error is returned, since Spark would hide its type."""
-        found: list[RowsOfKeys] = []
-        try:
-            with _Lines(group.documents, io, self.binding.index) as lines:
-                for place, file in group.files:
-                    for rows in search(io, file, keys, with_documents=True):
-                        lines.write(rows.documents)
-                        found.append(_describe(place, file, rows))
-            return _return_rows(RowsOfKeys.join(found), group, io)
-        except ConnectorError as error:
-            return error
-        except OSError as error:
-            return RetryableError(
-                f"the documents that were found for Loads could not be written to the disk ({error.strerror}). Nothing "
-                "of this transaction has become visible. Make room, or set TMPDIR to a directory on a larger disk."
-            )
+    keys_file: TemporaryFile
 
 
 @dataclass(frozen=True)
@@ -85,9 +67,28 @@ def _search_table(
 ) -> Iterator["SearchedGroup | ConnectorError"]:
     """Search the groups of one table. The index of its keys is dropped with the last one."""
     assert of_table.binding.updates, "only bindings that update rows are searched"
-    io, keys = open_file_io(access), Keys(open_keys(of_table.keys, access), of_table.binding.updates)
+    io, keys = open_file_io(access), Keys(open_keys(of_table.keys_file, access), of_table.binding.updates)
     for group in groups:
-        yield of_table.run(io, keys, group)
+        yield _search_group(group, keys, io)
+
+
+def _search_group(group: Group, keys: Keys, io: FileIO) -> "SearchedGroup | ConnectorError":
+    """Search the files of a group. An error is returned, since Spark would hide its type."""
+    found: list[RowsOfKeys] = []
+    try:
+        with _Lines(group.documents, io, group.search.binding.index) as lines:
+            for place, file in group.files:
+                for rows in search(io, file, keys, with_documents=True):
+                    lines.write(rows.documents)
+                    found.append(_describe(place, file, rows))
+        return _return_rows(RowsOfKeys.join(found), group, io)
+    except ConnectorError as error:
+        return error
+    except OSError as error:
+        return RetryableError(
+            f"the documents that were found for Loads could not be written to the disk ({error.strerror}). Nothing "
+            "of this transaction has become visible. Make room, or set TMPDIR to a directory on a larger disk."
+        )
 
 
 @dataclass(frozen=True)
