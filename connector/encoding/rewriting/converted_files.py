@@ -59,8 +59,10 @@ class Rewriting:
         return cls(columns, table.location(), writing, file_prefix)
 
     def rewritten(self, io: FileIO, source: SourceFile) -> tuple[DataFile, ...] | None:
-        """The files that take its place: none if all its rows are deleted. None if nothing in it is to be converted,
-        and it stays. UnconvertibleError where a value has no equivalent.
+        """Write the files that take the place of a source, and return them: no files if all of its rows are deleted.
+
+        Return None if nothing in it is to be converted, and it stays. Raises UnconvertibleError if a value has no
+        equivalent.
         """
         with open_source(io, source, len(self.columns)) as opened:
             places = find_columns(opened.file.schema_arrow, source.path)

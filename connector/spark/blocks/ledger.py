@@ -200,7 +200,7 @@ class Ledger:
             yield from task.blocks
 
     def _end_block(self, task: TaskAccount) -> None:
-        """The claimed block is encoded. Its strays are spooled, to be claimed under their own bindings."""
+        """Note that the claimed block is encoded. Its strays are spooled, to be claimed under their own bindings."""
         if block := task.claimed:
             are_spooled = block in self._strays_spooled
             strays = [] if are_spooled else [self._spool.write_strays(strays) for strays in task.strays]

@@ -39,7 +39,6 @@ WRITING_FAILED: Final = (
     "the disk of the temporary directory (TMPDIR), and the storage of the tables."
 )
 
-
 decoder = lru_cache(maxsize=256)(RowDecoder)  # a worker serves the session's transactions one after the other
 
 
@@ -71,7 +70,8 @@ def write_files(address: Address, partition: Iterable[int]) -> Iterable[None]:
 def _write_claims(driver: "Connection[Any, Any]", unfinished: ExitStack) -> None:
     """Write consecutive blocks of one binding to the same files, while the credentials are the same.
 
-    One table is written at a time: the memory is planned for one."""
+    One table is written at a time: the memory is planned for one.
+    """
     driver.send(Next(None))
     claim = _receive(driver)
     while claim:
