@@ -36,7 +36,8 @@ from pyiceberg.types import (
 
 from connector.encoding.live_rows import source_rows
 from connector.encoding.live_rows.position_deletes import write_position_deletes
-from connector.encoding.live_rows.source_rows import OpenSource, SourceFile, TargetColumn, read_live_rows
+from connector.encoding.live_rows.source_rows import OpenSource, SourceFile, read_live_rows
+from connector.encoding.live_rows.target_columns import TargetColumn
 from connector.encoding.parquet.assembled_files import AssembledFile, ColumnChunk
 from connector.encoding.parquet.data_files import NewFiles
 from connector.encoding.parquet.file_options import FileOptions
@@ -576,7 +577,8 @@ from connector.encoding.parquet.assembled_files import AssembledFile, ColumnChun
 from connector.encoding.parquet.file_options import FileOptions
 from connector.encoding.rewriting.file_groups import Compaction, FileGroup
 from connector.encoding.rewriting.group_compaction import compact_group
-from connector.encoding.live_rows.source_rows import OpenSource, SourceFile, TargetColumn
+from connector.encoding.live_rows.source_rows import OpenSource, SourceFile
+from connector.encoding.live_rows.target_columns import TargetColumn
 from connector.model.binding import Column, SortField
 from connector.model.properties import Properties
 

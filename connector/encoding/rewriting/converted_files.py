@@ -16,15 +16,17 @@ from connector.encoding.live_rows.lineage_columns import fill_lineage, lineage_c
 from connector.encoding.live_rows.source_rows import (
     OpenSource,
     SourceFile,
-    TargetColumn,
-    arrow_field,
     cast_values,
-    columns_with_statistics,
-    known_arrow_type,
     open_source,
-    order_columns,
     plain_type,
     read_live_rows,
+)
+from connector.encoding.live_rows.target_columns import (
+    TargetColumn,
+    arrow_field,
+    columns_with_statistics,
+    known_arrow_type,
+    order_columns,
 )
 from connector.encoding.parquet.data_files import DataFileWriter, NewFiles
 from connector.encoding.parquet.file_options import FileOptions
