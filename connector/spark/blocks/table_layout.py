@@ -76,24 +76,26 @@ class TableLayout:
 
     def new_location(self) -> str:
         """Return a location for a new data file."""
-        return self._locations.new_data_location(f"{self.file_prefix}-{uuid.uuid4()}.parquet")
+        return self._locations.new_data_location(self._new_name(".parquet"))
 
     def new_block_location(self) -> str:
         """Return a location for a block of rows, or for keys with row ids, on their way to these files."""
-        return self._locations.new_data_location(f"{self.file_prefix}-{uuid.uuid4()}.jsonl")
+        return self._locations.new_data_location(self._new_name(".jsonl"))
 
     def new_run_location(self) -> str:
         """Return a location for a sorted run on its way to these files."""
-        return self._locations.new_data_location(f"{self.file_prefix}-{uuid.uuid4()}.run")
+        return self._locations.new_data_location(self._new_name(".run"))
 
     def new_located_location(self) -> str:
         """Return a location for an object of located rows."""
-        return self._locations.new_metadata_location(f"{self.file_prefix}-{uuid.uuid4()}{located_rows.SUFFIX}")
+        return self._locations.new_metadata_location(self._new_name(located_rows.SUFFIX))
 
-    def list_files(self, files: tuple[DataFile, ...]) -> FileList:
+    def write_file_list(self, files: tuple[DataFile, ...]) -> FileList:
         """Write an object that lists the files, by which the connector state names them if they are many."""
-        name = f"{self.file_prefix}-{uuid.uuid4()}{LIST_SUFFIX}"
-        return write_list(self.io, self._locations.new_metadata_location(name), files)
+        return write_list(self.io, self._locations.new_metadata_location(self._new_name(LIST_SUFFIX)), files)
+
+    def _new_name(self, suffix: str) -> str:
+        return f"{self.file_prefix}-{uuid.uuid4()}{suffix}"
 
     @property
     def _locations(self) -> LocationProvider:

@@ -81,7 +81,7 @@ class WriteJob:
         self._remove_objects()
         named = {
             # A layout with fresh credentials is asked for only where something is written with them.
-            table: self._new_layouts[table]().list_files(of_table) if is_list_too_long(of_table) else of_table
+            table: self._new_layouts[table]().write_file_list(of_table) if is_list_too_long(of_table) else of_table
             for table, of_table in files.items()
         }
         return Written(named, counted.treated, counted.existing_keys)
