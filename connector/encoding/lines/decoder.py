@@ -179,10 +179,10 @@ class RowDecoder:
         """From now on columns with unusual values are decoded as raw JSON, so that later batches are not tried
         twice."""
         cell_types: list[Any] = []
-        for half in (self._keys, self._values):
-            tuples = [half.get_tuple(row) for row in rows if half.get_tuple(row) is not None]
-            cells_by_column = zip(*tuples, strict=True) if tuples else [()] * len(half.columns)
-            for column, cells in zip(half.columns, cells_by_column, strict=True):
+        for of_tuple in (self._keys, self._values):
+            tuples = [of_tuple.get_tuple(row) for row in rows if of_tuple.get_tuple(row) is not None]
+            cells_by_column = zip(*tuples, strict=True) if tuples else [()] * len(of_tuple.columns)
+            for column, cells in zip(of_tuple.columns, cells_by_column, strict=True):
                 known = self._cell_types[len(cell_types)]
                 cell_types.append(known if is_usual(known, column.type, cells) else msgspec.Raw)
         self._learn(cell_types)
