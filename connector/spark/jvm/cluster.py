@@ -109,7 +109,7 @@ def wait_for_executor(context: "SparkContext", jvm: Jvm) -> None:
     scala = context._jsc.sc()
     while scala.isStopped() or scala.getExecutorMemoryStatus().size() == 1:  # that of the driver itself
         if scala.isStopped():
-            reason = jvm.last_words.rpartition("Reason: ")[2].partition(" | ")[0].rstrip(".")
+            reason = jvm.read_last_words().rpartition("Reason: ")[2].partition(" | ")[0].rstrip(".")
             raise RetryableError(
                 f"the Spark master {context.master} does not run this application: {reason}. Its log and its workers' "
                 "say more."

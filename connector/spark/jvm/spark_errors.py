@@ -66,7 +66,7 @@ def _end_of(jvm: Jvm, timeout: float) -> str | None:
             "(spark.master in /advanced/spark, such as local[1])."
         )
     if jvm.ends_within(timeout):
-        return f"Spark's JVM has ended: {jvm.ending}"
+        return f"Spark's JVM has ended: {jvm.explain_end()}"
     return None
 
 
