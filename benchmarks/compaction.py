@@ -24,7 +24,8 @@ from benchmarks.publishing import publish_task
 from benchmarks.report import conditions, publish
 from benchmarks.servers import lake
 from benchmarks.stores import CACHE, MB
-from connector.encoding.live_rows.source_rows import SourceFile, TargetColumn
+from connector.encoding.live_rows.source_rows import SourceFile
+from connector.encoding.live_rows.target_columns import TargetColumn
 from connector.encoding.rewriting.file_groups import Compact, CompactedGroup, Compaction, FileGroup
 from connector.host.refresh import Lease, Refreshed
 from connector.host.tempdirs import make_directories

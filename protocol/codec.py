@@ -9,7 +9,7 @@ from msgspec import inspect
 from protocol.flow import Json
 from protocol.json_parts import MalformedJsonError, mask_surrogates, parse_members, unmask_surrogates
 from protocol.protocol_error import ProtocolError
-from protocol.request import Load, Request, Store
+from protocol.request import LineRun, Load, Request, Store
 from protocol.response import Loaded, Response
 
 
@@ -27,7 +27,6 @@ class _RunHead(msgspec.Struct, frozen=True):
     binding: int | None = 0
 
 
-_RUNS: Final[dict[type[Request], type[Load | Store]]] = {Load: Load, Store: Store}
 _CUT_OFF: Final = "Input data was truncated"  # as msgspec says it
 _NULL: Final = msgspec.Raw(b"null")
 _ENVELOPE: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -38,7 +37,7 @@ _SHORTEST_MESSAGE: Final = len('"":0,') + min(map(len, REQUESTS))  # bytes that 
 
 @cache
 def _type_infos() -> dict[type[Request], inspect.Type]:
-    return {message: inspect.type_info(message) for message in REQUESTS.values() if message not in _RUNS}
+    return {message: inspect.type_info(message) for message in REQUESTS.values() if not issubclass(message, LineRun)}
 
 
 def decode_request(line: bytes | memoryview) -> Request:
@@ -48,8 +47,8 @@ def decode_request(line: bytes | memoryview) -> Request:
     """
     try:
         message, raw = _find_message(_decode_envelope(line))
-        if run := _RUNS.get(message):
-            return _make_run(run, raw, line)
+        if issubclass(message, LineRun):
+            return _make_run(message, raw, line)
         # A field that is null gets its default value. Nulls inside uninterpreted JSON keep their meaning.
         fields = _remove_nulls(msgspec.json.decode(raw), _type_infos()[message])
         return msgspec.convert(fields, message, strict=False)

@@ -28,7 +28,7 @@ class Entry:
     modified: float = field(compare=False)
 
 
-def entries(archive: IO[bytes]) -> Iterator[tuple[str, Entry]]:
+def read_entries(archive: IO[bytes]) -> Iterator[tuple[str, Entry]]:
     """Yield the entries of a tar archive with their paths."""
     with tarfile.open(fileobj=archive, mode="r|") as tar:
         for member in tar:
@@ -38,17 +38,17 @@ def entries(archive: IO[bytes]) -> Iterator[tuple[str, Entry]]:
             yield member.name, Entry(member.type, member.mode, owner, member.linkname, digest, member.mtime)
 
 
-def differing(left: Mapping[str, Entry], right: Mapping[str, Entry]) -> list[str]:
+def find_differing(left: Mapping[str, Entry], right: Mapping[str, Entry]) -> list[str]:
     return sorted(path for path in left.keys() | right.keys() if left.get(path) != right.get(path))
 
 
-def of_image(image: str) -> dict[str, Entry]:
+def read_image(image: str) -> dict[str, Entry]:
     created = subprocess.run([*DOCKER, "create", image], check=True, stdout=subprocess.PIPE, text=True)
     container = created.stdout.strip()
     try:
         with subprocess.Popen([*DOCKER, "export", container], stdout=subprocess.PIPE) as export:
             assert export.stdout is not None
-            found = dict(entries(export.stdout))
+            found = dict(read_entries(export.stdout))
             export.stdout.read()  # the padding of the archive: `docker export` fails if it cannot write that
         assert export.returncode == 0
         return found
@@ -57,8 +57,8 @@ def of_image(image: str) -> dict[str, Entry]:
 
 
 def main() -> int:
-    left, right = map(of_image, sys.argv[1:])
-    different = differing(left, right)
+    left, right = map(read_image, sys.argv[1:])
+    different = find_differing(left, right)
     moved = [path for path in left.keys() & right.keys() if left[path].modified != right[path].modified]
     for path in different:
         print(f"{path}: {DIFFERS.get(path, 'should be the same')}")

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 
-from local_servers import record_of
+from local_servers import locate_record
 from support.azure import ACCOUNT, azure_store, azurite
 from support.endpoint_configs import aws_keys, glue, rest
 from support.glue_server import glue_server, moto_python
@@ -87,7 +87,7 @@ def keep(directory: Path, name: str) -> None:
         partial = directory / name / "partial.json"
         partial.touch(mode=0o600)  # it contains credentials
         partial.write_text(json.dumps({"pid": os.getpid(), **started}, indent=2))
-        partial.rename(record_of(directory, name))
+        partial.rename(locate_record(directory, name))
         while "left out" not in started:
             signal.pause()
 

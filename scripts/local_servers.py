@@ -26,32 +26,32 @@ CONNECT_SECONDS: Final = 5.0
 
 def up(directory: Path, names: Sequence[str]) -> None:
     """Start the servers that do not run. A server that has died is started again, empty."""
-    keepers = {name: begun(directory, name) for name in names if not is_running(directory, name)}
+    keepers = {name: start_keeper(directory, name) for name in names if not is_running(directory, name)}
     deadline = time.monotonic() + DEADLINE
-    while waited_for := [name for name in keepers if not record_of(directory, name).exists()]:
+    while waited_for := [name for name in keepers if not locate_record(directory, name).exists()]:
         for name in waited_for:
             is_over = keepers[name].poll() is not None or time.monotonic() > deadline
-            if is_over and not record_of(directory, name).exists():
+            if is_over and not locate_record(directory, name).exists():
                 keepers[name].terminate()
-                sys.exit(f"The server {name} did not start:\n{log_of(directory, name).read_text()}")
+                sys.exit(f"The server {name} did not start:\n{locate_log(directory, name).read_text()}")
         time.sleep(POLL_SECONDS)
     status(directory, names)
 
 
-def begun(directory: Path, name: str) -> "subprocess.Popen[bytes]":
+def start_keeper(directory: Path, name: str) -> "subprocess.Popen[bytes]":
     """Start a process that runs the server, after removing what an earlier one has left."""
-    end(directory, name)
+    stop_server(directory, name)
     shutil.rmtree(directory / name, ignore_errors=True)
     (directory / name).mkdir(parents=True)
     command = [sys.executable, str(KEEPER), str(directory), name]
-    with log_of(directory, name).open("wb") as log:
+    with locate_log(directory, name).open("wb") as log:
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
 
 
 def status(directory: Path, names: Sequence[str]) -> None:
-    recorded = {name: config for name in names if (config := record(directory, name))}
+    recorded = {name: config for name in names if (config := read_record(directory, name))}
     for name, config in recorded.items():
-        print(f"{name:<9} {config.get('left out') or shown(directory, name, config)}")
+        print(f"{name:<9} {config.get('left out') or describe_server(directory, name, config)}")
     if recorded:
         print(
             f"{directory}/<name>/config.json has the settings that a config needs to use a server, with credentials. "
@@ -61,12 +61,12 @@ def status(directory: Path, names: Sequence[str]) -> None:
         print("No servers are running: scripts/servers up starts them.")
 
 
-def shown(directory: Path, name: str, config: Json) -> str:
+def describe_server(directory: Path, name: str, config: Json) -> str:
     is_dead = "" if is_running(directory, name) else " has died: scripts/servers up starts it again, empty"
-    return f"{address(config)}{is_dead}"
+    return f"{find_address(config)}{is_dead}"
 
 
-def address(config: Json) -> str:
+def find_address(config: Json) -> str:
     places = (config, config.get("storage", {}), config.get("catalog", {}), config.get("environment", {}))
     names = ("uri", "endpoint", "s3_endpoint", "AWS_ENDPOINT_URL_GLUE")
     return str(next(place[name] for name in names for place in places if name in place))
@@ -74,35 +74,35 @@ def address(config: Json) -> str:
 
 def down(directory: Path, names: Sequence[str]) -> None:
     for name in names:
-        end(directory, name)
-    if not any(record(directory, name) for name in SERVERS):
+        stop_server(directory, name)
+    if not any(read_record(directory, name) for name in SERVERS):
         print("No servers are running.")
 
 
-def end(directory: Path, name: str) -> None:
-    if (recorded := record(directory, name)) and is_kept(recorded):
+def stop_server(directory: Path, name: str) -> None:
+    if (recorded := read_record(directory, name)) and is_kept(recorded):
         os.kill(recorded["pid"], signal.SIGTERM)
         while is_kept(recorded):
             time.sleep(POLL_SECONDS)
-    record_of(directory, name).unlink(missing_ok=True)
+    locate_record(directory, name).unlink(missing_ok=True)
 
 
-def record_of(directory: Path, name: str) -> Path:
+def locate_record(directory: Path, name: str) -> Path:
     return directory / name / "config.json"
 
 
-def log_of(directory: Path, name: str) -> Path:
+def locate_log(directory: Path, name: str) -> Path:
     return directory / name / "keeper.log"
 
 
-def record(directory: Path, name: str) -> Json:
+def read_record(directory: Path, name: str) -> Json:
     with suppress(FileNotFoundError):
-        return json.loads(record_of(directory, name).read_text())
+        return json.loads(locate_record(directory, name).read_text())
 
 
 def is_running(directory: Path, name: str) -> bool:
-    recorded = record(directory, name)
-    return bool(recorded) and is_kept(recorded) and answers(recorded)
+    recorded = read_record(directory, name)
+    return bool(recorded) and is_kept(recorded) and accepts_connections(recorded)
 
 
 def is_kept(recorded: Json) -> bool:
@@ -112,8 +112,8 @@ def is_kept(recorded: Json) -> bool:
     return False
 
 
-def answers(config: Json) -> bool:
-    place = urlsplit(address(config))
+def accepts_connections(config: Json) -> bool:
+    place = urlsplit(find_address(config))
     with suppress(OSError), socket.create_connection((place.hostname, place.port), timeout=CONNECT_SECONDS):
         return True
     return False

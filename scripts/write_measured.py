@@ -20,10 +20,10 @@ def main(report: Path, page: Path) -> None:
         sys.exit(f"{failed[0]['scenario']} on {failed[0]['catalog']} failed: the page was not changed")
     before, _, rest = page.read_text().partition(BEGIN)
     _, _, after = rest.partition(END)
-    page.write_text(f"{before}{BEGIN}{rendered(measured)}{END}{after}")
+    page.write_text(f"{before}{BEGIN}{render(measured)}{END}{after}")
 
 
-def rendered(report: Json) -> str:
+def render(report: Json) -> str:
     """Return the page's part about a report. All of its runs have passed."""
     runs = sorted(report["runs"], key=_scenario)
     planted = [run for run in runs if "defect" in run]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from connector.host.errors import UserError
-from connector.spark.jvm.java import OLDEST_JAVA, java
+from connector.spark.jvm.java import OLDEST_JAVA, find_java
 
 TIME_LIMIT: Final = 60  # seconds
 
@@ -24,7 +24,7 @@ class SparkInstallation:
 
 def find_installation() -> SparkInstallation:
     """Return the Java and the PySpark of this machine. Raises UserError if there is no Java that Spark can run on."""
-    command = java()
+    command = find_java()
     return SparkInstallation(command, _version(command), version("pyspark"))
 
 

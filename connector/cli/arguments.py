@@ -3,7 +3,7 @@
 import argparse
 import re
 from collections.abc import Sequence
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TypeAlias
 
 from connector.cli.config_files import STDIN
 from connector.cli.maintain_arguments import add_maintain, check_maintain
@@ -64,6 +64,9 @@ class Parser(argparse.ArgumentParser):
         return super().format_help().replace("{documentation}", find_documentation_url())
 
 
+Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
+
+
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Parse the arguments. Wrong ones end the process with status 2."""
     parser = _make_parser()
@@ -89,74 +92,49 @@ def _make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="store_true", help="print the versions of the connector and of its parts")
     _add_json(parser, "print JSON, with --version or a command", default=False)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    spec = commands.add_parser("spec", help="print the spec response: the schemas of the configs")
-    _add_json(spec, "accepted by each command; the spec response is JSON without it, too")
-    _add_check(
-        commands.add_parser(
-            "check",
-            help="check that a config works on this machine",
-            description="Checks the endpoint config, its catalog and its storage, and what this machine needs: Java, "
-            "Spark and disk space. With --flow, it also validates the task's bindings. Prints each step. The exit "
-            "status is 1 if a step fails.",
-        )
-    )
-    _add_plan(
-        commands.add_parser(
-            "plan",
-            help="print what an apply request would change, without changing anything",
-            description="Prints what apply would change, one line for each action, like actionDescription in the apply "
-            "response. With --flow, it makes the request from a Flow specification. Without, it reads requests from "
-            "stdin, JSON lines as the runtime sends them, and takes the first apply request.",
-        )
-    )
-    _add_inspect(
-        commands.add_parser(
-            "inspect",
-            help="show the health of tables, who writes to them, and what is staged",
-            description="Shows tables: rows, files, health, snapshots, columns, the last commit, who writes to them, "
-            "and what is staged for them. Changes nothing.",
-        )
-    )
-    _add_fence(
-        commands.add_parser("fence", help="show or reset a table's fence, which keeps replaced tasks from committing")
-    )
-    maintain = commands.add_parser(
-        "maintain",
-        help="compact data files, merge manifests, expire snapshots and delete orphan files of tables, now",
-        description="Performs maintenance on tables, also beside running tasks. compact merges small data files, "
-        "and removes deleted rows. manifests merges small manifests. expire removes old snapshots, and the files "
-        "that only they need. orphans deletes files that nothing refers to. all does all of this, in this order. "
-        "A run may be ended at any time, and repeated.",
-    )
-    _add_source(maintain)
-    _add_tables(maintain)
-    add_maintain(maintain)
-    _add_json(maintain)
-    _add_demo(
-        commands.add_parser(
-            "demo",
-            help="materialize sample documents, or your own, and show the table",
-            description="Materializes documents into a table of an embedded catalog, which is a directory. Shows the "
-            "conversation, the table, and how to open it. Infers the collection's schema from the documents. Needs no "
-            "config.",
-        )
-    )
+    for add in (_add_spec, _add_check, _add_plan, _add_inspect, _add_fence, _add_maintain, _add_demo):
+        add(commands)
     return parser
 
 
-def _add_check(check: argparse.ArgumentParser) -> None:
+def _add_spec(commands: Commands) -> None:
+    spec = commands.add_parser("spec", help="print the spec response: the schemas of the configs")
+    _add_json(spec, "accepted by each command; the spec response is JSON without it, too")
+
+
+def _add_check(commands: Commands) -> None:
+    check = commands.add_parser(
+        "check",
+        help="check that a config works on this machine",
+        description="Checks the endpoint config, its catalog and its storage, and what this machine needs: Java, "
+        "Spark and disk space. With --flow, it also validates the task's bindings. Prints each step. The exit "
+        "status is 1 if a step fails.",
+    )
     _add_source(check)
     _add_json(check)
 
 
-def _add_plan(plan: argparse.ArgumentParser) -> None:
+def _add_plan(commands: Commands) -> None:
+    plan = commands.add_parser(
+        "plan",
+        help="print what an apply request would change, without changing anything",
+        description="Prints what apply would change, one line for each action, like actionDescription in the apply "
+        "response. With --flow, it makes the request from a Flow specification. Without, it reads requests from "
+        "stdin, JSON lines as the runtime sends them, and takes the first apply request.",
+    )
     _add_flow(plan)
     plan.add_argument("--task", metavar="NAME", help="the task's name, if the file defines several")
     _add_state(plan, "file with the task's connector state, to plan its staged transactions, too; needs --flow")
     _add_json(plan)
 
 
-def _add_inspect(inspect: argparse.ArgumentParser) -> None:
+def _add_inspect(commands: Commands) -> None:
+    inspect = commands.add_parser(
+        "inspect",
+        help="show the health of tables, who writes to them, and what is staged",
+        description="Shows tables: rows, files, health, snapshots, columns, the last commit, who writes to them, "
+        "and what is staged for them. Changes nothing.",
+    )
     _add_source(inspect)
     _add_tables(inspect)
     inspect.add_argument("--materialization", metavar="NAME", help="the task's name, if it is not from --flow")
@@ -164,7 +142,10 @@ def _add_inspect(inspect: argparse.ArgumentParser) -> None:
     _add_json(inspect)
 
 
-def _add_fence(fence: argparse.ArgumentParser) -> None:
+def _add_fence(commands: Commands) -> None:
+    fence = commands.add_parser(
+        "fence", help="show or reset a table's fence, which keeps replaced tasks from committing"
+    )
     actions = fence.add_subparsers(dest="action", metavar="ACTION", required=True)
     show = actions.add_parser(
         "show",
@@ -194,6 +175,21 @@ def _add_fence(fence: argparse.ArgumentParser) -> None:
     reset.add_argument("--yes", action="store_true", help="reset the fence; without it, only print the consequences")
 
 
+def _add_maintain(commands: Commands) -> None:
+    maintain = commands.add_parser(
+        "maintain",
+        help="compact data files, merge manifests, expire snapshots and delete orphan files of tables, now",
+        description="Performs maintenance on tables, also beside running tasks. compact merges small data files, "
+        "and removes deleted rows. manifests merges small manifests. expire removes old snapshots, and the files "
+        "that only they need. orphans deletes files that nothing refers to. all does all of this, in this order. "
+        "A run may be ended at any time, and repeated.",
+    )
+    _add_source(maintain)
+    _add_tables(maintain)
+    add_maintain(maintain)
+    _add_json(maintain)
+
+
 def _add_tables(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--table",
@@ -212,7 +208,14 @@ def _add_place(parser: argparse.ArgumentParser, *, needs_state: bool) -> None:
     _add_json(parser)
 
 
-def _add_demo(demo: argparse.ArgumentParser) -> None:
+def _add_demo(commands: Commands) -> None:
+    demo = commands.add_parser(
+        "demo",
+        help="materialize sample documents, or your own, and show the table",
+        description="Materializes documents into a table of an embedded catalog, which is a directory. Shows the "
+        "conversation, the table, and how to open it. Infers the collection's schema from the documents. Needs no "
+        "config.",
+    )
     demo.add_argument(
         "file",
         nargs="?",

@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 import msgspec
 
 from connector.host.errors import ConnectorError
-from connector.spark.jvm.jvm_command import python_path
+from connector.spark.jvm.jvm_command import make_python_path
 
 WIDTH: Final = 116  # characters of a line that is shown
 
@@ -38,7 +38,7 @@ class Conversation:
             [sys.executable, "-P", "-m", "connector"],  # -P: not a connector.py of the current directory
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={"LOG_FORMAT": "text", "LOG_LEVEL": log_level, **os.environ, "PYTHONPATH": python_path()},
+            env={"LOG_FORMAT": "text", "LOG_LEVEL": log_level, **os.environ, "PYTHONPATH": make_python_path()},
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None

@@ -7,11 +7,12 @@ from pyiceberg.types import PrimitiveType, StringType, TimestamptzType
 
 from connector.evolution.table_change import ExistingTable, Found, NewColumn
 from connector.host.errors import UserError
-from connector.model.rejected_rows import SUFFIX
+from connector.model.invalid_values import REJECTED_SUFFIX
 from connector.model.table_identifier import TableIdentifier
 
 HINT: Final = (
-    f" If `on_invalid` is quarantine, a binding's rejected rows go to a table with the name of its table and {SUFFIX}."
+    " If `on_invalid` is quarantine, a binding's rejected rows go to a table with the name of its table and "
+    f"{REJECTED_SUFFIX}."
 )
 LONGEST_NAME: Final = 255  # characters; Glue has no longer names
 

@@ -1,5 +1,8 @@
-"""What the machine's operating system offers. Linux can say and do more than others, such as macOS. Each function here
-has a portable way for them; no other module of the connector uses something that only Linux has."""
+"""What the machine's operating system offers. Linux can say and do more than others, such as macOS.
+
+Each function here has a portable way for them. Only `cgroup` and `process_memory` also read what Linux alone has, and
+say nothing elsewhere.
+"""
 
 import os
 import re

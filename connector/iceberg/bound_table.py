@@ -17,9 +17,8 @@ from connector.iceberg.loading import check_table_properties, load_table
 from connector.iceberg.metadata.table_arrangement import find_arrangement
 from connector.iceberg.metadata.table_properties import find_generation, restrict_to_generation
 from connector.model.binding import Arrangement, Binding, Column, KeyPart, Policy, UpdateMode, Updates
-from connector.model.invalid_values import OnInvalid
+from connector.model.invalid_values import OnInvalid, name_rejected_table
 from connector.model.properties import Properties
-from connector.model.rejected_rows import name_rejected_table
 from connector.model.state import WriterId
 from connector.model.table_identifier import Generation, TableIdentifier
 from connector.model.written_types import is_written

@@ -1,4 +1,4 @@
-"""Values that their column cannot hold: what a binding's policy says, and what was done with them."""
+"""Values that their column cannot hold: what a binding's policy says, where rejected rows go, and what was done."""
 
 from collections.abc import Iterator
 from enum import StrEnum
@@ -6,7 +6,10 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from connector.model.table_identifier import TableIdentifier
+
 DEFAULT_MAX_REJECTED_RATIO: Final = 0.1
+REJECTED_SUFFIX: Final = "__rejected"
 
 
 class OnInvalid(StrEnum):
@@ -15,6 +18,11 @@ class OnInvalid(StrEnum):
     STOP = "stop"
     NULL = "null"
     QUARANTINE = "quarantine"
+
+
+def name_rejected_table(path: TableIdentifier, on_invalid: OnInvalid) -> TableIdentifier | None:
+    """Return the name of the table that gets the rejected rows of another one. None if the policy rejects no rows."""
+    return TableIdentifier(path.namespace, path.name + REJECTED_SUFFIX) if on_invalid is OnInvalid.QUARANTINE else None
 
 
 class Treatment(StrEnum):

@@ -17,12 +17,12 @@ class Owner:
     state_key: str
 
     def encode(self) -> str:
-        """The value of the property."""
+        """Return the value of the property."""
         return json.dumps({"materialization": self.materialization, "stateKey": self.state_key})
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> "Owner | None":
-        """The owner that a table's properties name; None if they name none."""
+        """Return the owner that a table's properties name. None if they name none."""
         try:
             recorded = json.loads(properties[OWNER_PROPERTY])
             return cls(recorded["materialization"], recorded["stateKey"])

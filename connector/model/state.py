@@ -79,7 +79,7 @@ class FileList(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 
 class LocatedRows(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """An object that lists the rows which a commit deletes: the versions that its new rows replace. See
-    `encoding/located_rows`."""
+    `encoding/search/located_rows`."""
 
     location: Name
     rows: _Long

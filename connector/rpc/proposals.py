@@ -18,7 +18,7 @@ from connector.host.errors import UserError
 from connector.iceberg.maintenance.compaction_thresholds import check_compaction
 from connector.iceberg.metadata.retention import check_expiry
 from connector.iceberg.metadata.table_properties import check_properties
-from connector.model.rejected_rows import name_rejected_table
+from connector.model.invalid_values import name_rejected_table
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import Collection, MaterializationBinding
 

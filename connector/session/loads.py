@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.io import FileIO
 
-from connector.encoding.lines.key_digest import KeyDigest, digest_of_loads, sum_digests
+from connector.encoding.lines.key_digest import KeyDigest, digest_keys_table, sum_digests
 from connector.encoding.lines.key_tables import KEY, take_keys
 from connector.encoding.lines.load_lines import key_table, parse_loads
 from connector.encoding.lines.row_lines import Lines
@@ -35,10 +35,11 @@ from connector.host.tempdirs import translate_disk_errors
 from connector.iceberg.table_view import TableView
 from connector.model.binding import Binding
 from connector.model.state import LocatedRows
-from connector.spark.blocks.block_transfer import Source, SpooledFile, StoredObject, warn_if_left
 from connector.spark.blocks.stored_keys import GatheredKeys, store_keys
 from connector.spark.blocks.table_layout import NewLayout, TableLayout
+from connector.spark.blocks.temporary_files import LocalFile, StoredObject, TemporaryFile, warn_if_left
 from connector.spark.jobs.search_job import (
+    RESULTS,
     FoundInGroup,
     Group,
     Search,
@@ -46,7 +47,6 @@ from connector.spark.jobs.search_job import (
     divide_files,
     read_documents,
     read_lines,
-    remove_source,
     search_groups,
 )
 from connector.spark.jvm.spark_session import Spark
@@ -58,6 +58,7 @@ FindView: TypeAlias = Callable[[], TableView]
 TABLES_AT_ONCE: Final = 8  # whose metadata is read, and whose located rows are staged
 GATHERED: Final = 8 << 20  # bytes of keys of all tables that are in memory while Loads come
 GATHERED_OF_TABLE: Final = 64 << 10  # for each of very many tables: less would be many small writes
+ROW_IDS: Final = "row ids of loaded keys"
 KEYS_AT_ONCE: Final = 1 << 17  # tables are searched by one job, unless they have more keys together
 
 
@@ -102,7 +103,7 @@ class Found:
 
     located: LocatedRows
     answered: KeyDigest  # of the keys whose documents were returned
-    row_ids: Source | None = None  # of these keys; None: the rows have no ids
+    row_ids: TemporaryFile | None = None  # of these keys; None: the rows have no ids
 
 
 class TransactionLoads:
@@ -145,12 +146,12 @@ class TransactionLoads:
         """Remove the row ids of loaded keys, and the directory. All rows are written."""
         for index, found in self.found.items():
             if found.row_ids:
-                with warn_if_left("row ids of loaded keys", self._tables[index].binding.table):
-                    remove_source(found.row_ids, self._tables[index].new_layout().io)
+                with warn_if_left(ROW_IDS, self._tables[index].binding.table):
+                    found.row_ids.remove(self._tables[index].new_layout().io, ROW_IDS)
         shutil.rmtree(self._directory)
 
     @property
-    def row_ids(self) -> dict[int, Source]:
+    def row_ids(self) -> dict[int, TemporaryFile]:
         """Where the row ids of loaded keys are, by binding. Bindings whose rows have no ids are left out."""
         return {index: found.row_ids for index, found in self.found.items() if found.row_ids}
 
@@ -197,12 +198,12 @@ class TransactionLoads:
         if not view.files:
             return None
         layout = table.new_layout()
-        search = Search(table.binding, self._new_source(layout, ".arrow"))
+        search = Search(table.binding, self._new_file(layout, ".arrow"))
         groups = (
-            Group(search, files, self._new_source(layout, ".loaded"), self._new_source(layout, ".rows"))
+            Group(search, files, self._new_file(layout, ".loaded"), self._new_file(layout, ".rows"))
             for files in divide_files(view.files)
         )
-        return TableSearch(table, layout, view, keys.store(search.keys, layout), search, tuple(groups))
+        return TableSearch(table, layout, view, keys.store(search.keys_file, layout), search, tuple(groups))
 
     def _search(self, searches: Sequence[TableSearch]) -> Iterator[FoundInTable]:
         """Search the tables by one Spark job."""
@@ -213,7 +214,7 @@ class TransactionLoads:
         # Only the function goes to the tasks through a connection. Spark writes the groups to a file on its way.
         outcomes = self._spark.map_shares(partial(search_groups, access), groups).result()
         for of_table in searches:
-            remove_source(of_table.search.keys, of_table.layout.io)
+            of_table.search.keys_file.remove(of_table.layout.io, RESULTS)
         for outcome in outcomes:
             if isinstance(outcome, ConnectorError):
                 raise outcome
@@ -234,27 +235,27 @@ class TransactionLoads:
         write_located(layout.io, location, _describe_rows(found.search.view, keys, rows), updates)
         chosen = [some.filter(are_newest) for some, are_newest in zip(rows, found.newest, strict=True)]
         columns = keys.drop_columns([KEY])
-        digests = [digest_of_loads(take_keys(columns, some.keys)) for part in chosen for some in part.slices()]
+        digests = [digest_keys_table(take_keys(columns, some.keys)) for part in chosen for some in part.slices()]
         located = LocatedRows(location, sum(map(len, rows)), found.search.view.snapshot_id)
         return Found(located, sum_digests(digests), self._store_row_ids(layout, keys, chosen))
 
-    def _store_row_ids(self, layout: TableLayout, keys: pa.Table, newest: Sequence[RowsOfKeys]) -> Source | None:
+    def _store_row_ids(self, layout: TableLayout, keys: pa.Table, newest: Sequence[RowsOfKeys]) -> TemporaryFile | None:
         """Write the ids of the newest row of each key for the tasks that will write the next versions of these rows."""
         if all(rows.row_ids is None or (rows.row_ids == NO_ROW_ID).all() for rows in newest):
             return None
-        source = self._new_source(layout, ".arrow")
+        file = self._new_file(layout, ".arrow")
         parts = (
             take_keys(keys, some.keys).append_column(ROW_ID_FIELD, pa.array(some.row_ids, pa.int64()))
             for rows in newest
             for some in rows.slices()
         )
-        store_keys(source, keys.schema.append(ROW_ID_FIELD), parts, layout)
-        return source
+        store_keys(file, keys.schema.append(ROW_ID_FIELD), parts, layout)
+        return file
 
-    def _new_source(self, layout: TableLayout, suffix: str) -> Source:
-        """Return a new place that the driver and all tasks reach."""
+    def _new_file(self, layout: TableLayout, suffix: str) -> TemporaryFile:
+        """Return a new file that the driver and all tasks reach."""
         if self._spark.is_local:
-            return SpooledFile(self._directory / f"{uuid.uuid4()}{suffix}")
+            return LocalFile(self._directory / f"{uuid.uuid4()}{suffix}")
         return StoredObject(layout.new_block_location())
 
 

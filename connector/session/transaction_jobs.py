@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from connector.host.refresh import Refreshed
 from connector.iceberg.bound_table import BoundTable
 from connector.model.properties import Properties
-from connector.spark.blocks.block_transfer import Source
 from connector.spark.blocks.claims import ClaimServer
 from connector.spark.blocks.spool import Spool
 from connector.spark.blocks.table_layout import NewLayout, TableLayout
+from connector.spark.blocks.temporary_files import TemporaryFile
 from connector.spark.engine import Engine
 from connector.spark.jobs.write_job import WriteJob, choose_transfer
 
@@ -68,12 +68,12 @@ class TransactionJobs:
         directory = self._engine.directories.files / f"loads-{next(self._numbers)}"
         return TransactionLoads(self._engine.spark, directory, searched, self._bindings)
 
-    def start_writing(self, file_prefixes: Sequence[str], row_ids: Mapping[int, Source]) -> WriteJob:
+    def start_writing(self, file_prefixes: Sequence[str], row_ids: Mapping[int, TemporaryFile]) -> WriteJob:
         """Start the job of one transaction. `file_prefixes` has the prefix of each table's data files, `row_ids` say by
         binding where the ids of loaded keys are."""
         new_layouts = self._list_new_layouts(file_prefixes)
-        for index, source in row_ids.items():
-            new_layouts[index] = partial(_add_row_ids, new_layouts[index], source)
+        for index, file in row_ids.items():
+            new_layouts[index] = partial(_add_row_ids, new_layouts[index], file)
         bound, rejected = new_layouts[: self._bindings], new_layouts[self._bindings :]
         directory = self._engine.directories.files / f"spool-{next(self._numbers)}"
         spool = Spool(directory, limit=self._spool_limit)
@@ -103,8 +103,8 @@ def _make_layout(
     return layout if layout.arrangement.is_plain else replace(layout, run_limit=limit_runs())
 
 
-def _add_row_ids(new_layout: NewLayout, source: Source) -> TableLayout:
-    return replace(new_layout(), row_ids=source)
+def _add_row_ids(new_layout: NewLayout, file: TemporaryFile) -> TableLayout:
+    return replace(new_layout(), row_ids=file)
 
 
 def _add_rejected(new_layout: NewLayout, new_rejected: NewLayout) -> TableLayout:

@@ -22,7 +22,7 @@ from connector.session.commit_facts import report_staged
 from connector.session.committer import Committer, run_retries
 from connector.session.progress import TransactionProgress, TreatmentWarnings
 from connector.session.rejection_limit import RejectionLimit
-from connector.spark.blocks.block_transfer import Source
+from connector.spark.blocks.temporary_files import TemporaryFile
 from connector.spark.jobs.write_job import WriteJob, Written
 from protocol import request
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 LONGEST_OFFSETS: Final = 1_000  # characters; each snapshot of a table keeps its own
 
 # The first argument of both has the prefix of each table's files.
-StartWriting: TypeAlias = Callable[[Sequence[str], Mapping[int, Source]], WriteJob]
+StartWriting: TypeAlias = Callable[[Sequence[str], Mapping[int, TemporaryFile]], WriteJob]
 StartLoading: TypeAlias = Callable[[Sequence[str]], "TransactionLoads"]
 
 
@@ -117,7 +117,7 @@ class Session:
         from connector.session.loads import check_stored  # only for standard updates
 
         for binding in updated:
-            check_stored(binding, found.get(binding.index), written.updates.get(binding.index))
+            check_stored(binding, found.get(binding.index), written.existing_keys.get(binding.index))
 
     def _stage_table(
         self, index: int, files: tuple[DataFile, ...] | FileList, found: "Found | None", checkpoint: str
@@ -149,7 +149,7 @@ class OpenTransaction:
     def __init__(
         self,
         progress: TransactionProgress,
-        start_writing: Callable[[Mapping[int, Source]], WriteJob],
+        start_writing: Callable[[Mapping[int, TemporaryFile]], WriteJob],
         start_loading: "Callable[[], TransactionLoads]",
         stage: "Callable[[Written, Mapping[int, Found], request.StartCommit], StagedTransaction]",
     ) -> None:

@@ -37,7 +37,7 @@ class Limits:
         return _divide(memory, cores, spools_in_memory=is_in_memory(spool_directory))
 
 
-def master_within_limits(temporary: Path) -> dict[str, str]:
+def limit_master(temporary: Path) -> dict[str, str]:
     """Return the setting of Spark that runs as many tasks of a job at once as this machine or container can take."""
     return {"spark.master": f"local[{Limits.of(Cgroup(), temporary).tasks}]"}
 

@@ -17,8 +17,8 @@ from connector.host.cgroup import Cgroup
 from connector.host.errors import ConnectorError
 from connector.host.tempdirs import make_directories
 from connector.spark.jobs.write_job import open_claim_server
-from connector.spark.jvm.cluster import claims_address, where_tasks_run
-from connector.spark.jvm.java import java
+from connector.spark.jvm.cluster import check_master, parse_claims_address
+from connector.spark.jvm.java import find_java
 from connector.spark.limits import Limits
 from support.snapshots import check_text
 
@@ -68,9 +68,9 @@ CASES: Final[Mapping[str, Case]] = {
     "a table without a namespace": lambda _: parse_table("orders", EndpointConfig(namespace="shop")),
     "a state without a task": lambda _: read_staged("state.json", ""),
     "a container with little memory": in_little_memory,
-    "a master that is none": lambda _: where_tasks_run({"spark.master": "spark://host"}),
-    "a master that does not answer": lambda _: where_tasks_run(MASTER),
-    "a port that is none": lambda _: claims_address({**MASTER, "spark.materialize.claims.port": "70000"}),
+    "a master that is none": lambda _: check_master({"spark.master": "spark://host"}),
+    "a master that does not answer": lambda _: check_master(MASTER),
+    "a port that is none": lambda _: parse_claims_address({**MASTER, "spark.materialize.claims.port": "70000"}),
     "an address of another machine": lambda directory: open_claim_server(
         {**MASTER, "spark.driver.bindAddress": "192.0.2.1", "spark.driver.host": "driver"}, directory
     ),
@@ -86,8 +86,8 @@ ENVIRONMENTS: Final[Mapping[str, tuple[str, str | Callable[[Path], Path], Callab
     "an unknown format of records": ("LOG_FORMAT", "xml", logs.configure),
     "an unknown level of records": ("LOG_LEVEL", "loud", logs.configure),
     "temporary files nowhere": ("TMPDIR", lambda directory: directory / SOMEWHERE, lambda: with_scratch(Path())),
-    "Java nowhere": ("JAVA_HOME", lambda directory: directory, java),
-    "an old Java": ("JAVA_HOME", java_that("", release="11.0.2"), java),
+    "Java nowhere": ("JAVA_HOME", lambda directory: directory, find_java),
+    "an old Java": ("JAVA_HOME", java_that("", release="11.0.2"), find_java),
     "an old Java that does not say so": (
         "JAVA_HOME",
         java_that("""echo 'version "11.0.2"' >&2"""),
@@ -114,7 +114,7 @@ def test_a_machine_without_java_is_said_with_what_to_install(tmp_path: Path, mon
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("connector.spark.jvm.java.find_spec", lambda _: None)
-    check("no Java", java, tmp_path)
+    check("no Java", find_java, tmp_path)
 
 
 def check(name: str, asked: Callable[[], object], directory: Path) -> None:

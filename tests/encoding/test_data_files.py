@@ -29,7 +29,7 @@ from pyiceberg.types import (
 )
 
 from connector.encoding.lines.decoder import RowDecoder
-from connector.encoding.parquet.data_files import ROW_GROUP_SIZE, DataFileWriter
+from connector.encoding.parquet.data_files import ROW_GROUP_SIZE, DataFileWriter, NewFiles
 from connector.encoding.parquet.file_options import CODECS, FileOptions
 from connector.encoding.parquet.statistics import upper_bound_of_bytes, upper_bound_of_text
 from connector.model.binding import Binding
@@ -48,7 +48,7 @@ def new_writer(tmp_path: Path) -> NewWriter:
             return f"file://{tmp_path}/data/{next(numbers)}.parquet"
 
         options = FileOptions.of_table(properties)
-        return DataFileWriter(PyArrowFileIO(), new_location, of.columns, RowDecoder(of).schema, options)
+        return DataFileWriter(NewFiles(PyArrowFileIO(), new_location, of.columns, RowDecoder(of).schema, options))
 
     return make
 

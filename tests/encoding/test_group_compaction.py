@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -35,8 +36,10 @@ from pyiceberg.types import (
 
 from connector.encoding.live_rows import source_rows
 from connector.encoding.live_rows.position_deletes import write_position_deletes
-from connector.encoding.live_rows.source_rows import OpenSource, SourceFile, TargetColumn, read_live_rows
+from connector.encoding.live_rows.source_rows import OpenSource, SourceFile, read_live_rows
+from connector.encoding.live_rows.target_columns import TargetColumn
 from connector.encoding.parquet.assembled_files import AssembledFile, ColumnChunk
+from connector.encoding.parquet.data_files import NewFiles
 from connector.encoding.parquet.file_options import FileOptions
 from connector.encoding.parquet.statistics import upper_bound_of_text
 from connector.encoding.rewriting import copied_row_groups, group_writer, sorted_compaction
@@ -324,7 +327,8 @@ def test_bounds_are_those_of_all_copied_chunks_or_there_are_none(tmp_path: Path)
     known, unknown, null = (b"a", b"b"), None, None
     bounds = []
     for place, second in enumerate([(known, 0), ((b"c", b"d"), 0), (unknown, 0), (null, 1)]):
-        file = AssembledFile(IO, f"file://{tmp_path}/{place}.parquet", columns, FileOptions(1, "none", None))
+        new_location = partial(str, f"file://{tmp_path}/{place}.parquet")
+        file = AssembledFile(NewFiles(IO, new_location, columns, rows.schema, FileOptions(1, "none", None)))
         chunks = [ColumnChunk(b"", 1, nulls, 10, bound) for bound, nulls in ((known, 0), second)]
         file.write(rows, {0: chunks})
         [statistics] = file.close().columns
@@ -573,7 +577,8 @@ from connector.encoding.parquet.assembled_files import AssembledFile, ColumnChun
 from connector.encoding.parquet.file_options import FileOptions
 from connector.encoding.rewriting.file_groups import Compaction, FileGroup
 from connector.encoding.rewriting.group_compaction import compact_group
-from connector.encoding.live_rows.source_rows import OpenSource, SourceFile, TargetColumn
+from connector.encoding.live_rows.source_rows import OpenSource, SourceFile
+from connector.encoding.live_rows.target_columns import TargetColumn
 from connector.model.binding import Column, SortField
 from connector.model.properties import Properties
 

@@ -13,7 +13,8 @@ from pyiceberg.types import IcebergType, LongType, StringType
 
 from connector.encoding.live_rows import source_rows
 from connector.encoding.live_rows.position_deletes import write_position_deletes
-from connector.encoding.live_rows.source_rows import RowLineage, SourceFile, TargetColumn
+from connector.encoding.live_rows.source_rows import RowLineage, SourceFile
+from connector.encoding.live_rows.target_columns import TargetColumn
 from connector.encoding.rewriting import copied_row_groups
 from connector.encoding.rewriting.converted_files import Rewriting
 from connector.encoding.rewriting.file_groups import Compaction, FileGroup

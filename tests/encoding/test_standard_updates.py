@@ -22,7 +22,7 @@ from pyiceberg.types import (
 )
 
 from connector.encoding.lines.decoder import RowDecoder
-from connector.encoding.lines.key_digest import KeyDigest, digest_of_loads, hash_keys, sum_digests
+from connector.encoding.lines.key_digest import KeyDigest, digest_keys_table, hash_keys, sum_digests
 from connector.encoding.lines.load_lines import key_table, parse_loads
 from connector.model.binding import Binding, Column, KeyPart, Updates
 from encoding.packed_encoder import pack
@@ -38,7 +38,7 @@ def updated(*key_types: PrimitiveType, hard_delete: bool = False) -> Binding:
 
 def loads(of: Binding, *keys: Sequence[Any]) -> KeyDigest:
     lines = b"".join(json.dumps({"load": {"binding": INDEX, "key": key}}).encode() + b"\n" for key in keys)
-    return digest_of_loads(key_table(of, parse_loads(numbered(lines))[INDEX])) if keys else KeyDigest()
+    return digest_keys_table(key_table(of, parse_loads(numbered(lines))[INDEX])) if keys else KeyDigest()
 
 
 HARD = updated(hard_delete=True)
@@ -67,7 +67,7 @@ def test_a_deletion_that_is_false_or_null_is_none(value: str) -> None:
     decoded = decode(HARD, [line])
 
     assert column(decoded) == ["a"]
-    assert decoded.updates == KeyDigest()
+    assert decoded.existing_keys == KeyDigest()
 
 
 def test_the_values_of_a_document_that_is_deleted_for_good_need_not_fit() -> None:
@@ -100,20 +100,20 @@ def test_the_digest_has_all_keys_that_exist_and_no_other(hard_delete: bool) -> N
     ]
     expected = loads(of, [4], [1], [3])
 
-    assert decode(of, lines).updates == expected
-    assert decode(of, lines[::-1]).updates == expected
-    assert sum_digests([found for line in lines if (found := decode(of, [line]).updates)]) == expected
+    assert decode(of, lines).existing_keys == expected
+    assert decode(of, lines[::-1]).existing_keys == expected
+    assert sum_digests([found for line in lines if (found := decode(of, [line]).existing_keys)]) == expected
     assert expected.keys == 3
 
 
 def test_lines_that_are_decoded_one_by_one_have_the_same_digest() -> None:
     half = b'{"store":{"exists":true,"binding":3,"key":["1"],"values":["x"],"doc":{"a":"\\ud800"}}}\n'
 
-    assert decode(updated(), [half, plain(2, "b", exists=True)]).updates == loads(updated(), [1], [2])
+    assert decode(updated(), [half, plain(2, "b", exists=True)]).existing_keys == loads(updated(), [1], [2])
 
 
 def test_with_delta_updates_there_is_no_digest() -> None:
-    assert decode(binding(StringType()), [plain(1, "a", exists=True)]).updates is None
+    assert decode(binding(StringType()), [plain(1, "a", exists=True)]).existing_keys is None
 
 
 TYPES: dict[PrimitiveType, list[Any]] = {
@@ -158,7 +158,7 @@ def test_different_keys_have_different_digests_and_equal_keys_equal_ones(column_
         packed_line = line.replace(json.dumps({"key": [value]}).encode()[1:-1], f'"keyPacked":"{key}"'.encode())
         if value is not None:
             assert b"keyPacked" in packed_line
-            assert decode(of, [line]).updates == decode(of, [packed_line]).updates == digest
+            assert decode(of, [line]).existing_keys == decode(of, [packed_line]).existing_keys == digest
 
 
 @pytest.mark.parametrize("column_type", [LongType(), DoubleType()], ids=str)
@@ -168,8 +168,8 @@ def test_every_zero_is_one_key(column_type: PrimitiveType, zero: str) -> None:
     line = json_line('"a"', zero).replace(b'{"binding"', b'{"exists":true,"binding"')
     load = f'{{"load":{{"binding":{INDEX},"key":[{zero}]}}}}\n'.encode()
 
-    assert decode(of, [line]).updates == digest_of_loads(key_table(of, parse_loads(numbered(load))[INDEX]))
-    assert decode(of, [line]).updates == loads(of, [0])
+    assert decode(of, [line]).existing_keys == digest_keys_table(key_table(of, parse_loads(numbered(load))[INDEX]))
+    assert decode(of, [line]).existing_keys == loads(of, [0])
 
 
 def test_the_parts_of_a_key_have_an_order() -> None:
@@ -194,8 +194,8 @@ def test_a_slice_of_a_keys_table_has_the_digest_of_its_keys() -> None:
         of, parse_loads(numbered(b'{"load":{"binding":3,"key":["a"]}}\n{"load":{"binding":3,"key":["bc"]}}\n'))[INDEX]
     )
 
-    assert digest_of_loads(table.slice(1)) == digest_of_loads(table.take(pa.array([1]))) == loads(of, ["bc"])
-    assert digest_of_loads(table.slice(2)) == KeyDigest()
+    assert digest_keys_table(table.slice(1)) == digest_keys_table(table.take(pa.array([1]))) == loads(of, ["bc"])
+    assert digest_keys_table(table.slice(2)) == KeyDigest()
 
 
 @pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 16, 64, 65, 200])

@@ -13,7 +13,7 @@ from connector.checks.endpoint import OpenedEndpoint
 from connector.config.settings import parse
 from connector.encoding.lines.decoder import RowDecoder
 from connector.encoding.lines.row_lines import Lines
-from connector.encoding.parquet.data_files import DataFileWriter
+from connector.encoding.parquet.data_files import DataFileWriter, NewFiles
 from connector.encoding.parquet.file_options import FileOptions
 from connector.encoding.rewriting.converted_files import Rewrite
 from connector.iceberg.bound_table import bind_all
@@ -76,7 +76,7 @@ class LocalTask:
             return f"{table.location()}/data/{prefix}-{uuid.uuid4()}.parquet"
 
         decoder, options = RowDecoder(bound.binding), FileOptions.of_table(table.properties)
-        file = DataFileWriter(table.io, location, bound.binding.columns, decoder.schema, options)
+        file = DataFileWriter(NewFiles(table.io, location, bound.binding.columns, decoder.schema, options))
         file.write(decoder.decode(Lines(b"".join(stores), lambda place: place + 1)).batch)
         return StagedCommit(
             writer=bound.writer,

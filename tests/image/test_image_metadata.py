@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from compare_images import of_image
+from compare_images import read_image
 from connector import VERSION
 from support.containers import IMAGE, Image
 
@@ -62,4 +62,4 @@ def test_commands_are_arguments(image: Image, argument: str) -> None:
 
 
 def test_every_file_of_it_can_be_compared_with_another_build_s(image: Image) -> None:
-    assert of_image(image.id)["opt/connector/bin/materialize-iceberg"].digest
+    assert read_image(image.id)["opt/connector/bin/materialize-iceberg"].digest

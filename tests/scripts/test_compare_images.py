@@ -5,7 +5,7 @@ import tarfile
 
 import pytest
 
-from compare_images import differing, entries
+from compare_images import find_differing, read_entries
 
 
 def archive(
@@ -24,7 +24,7 @@ def archive(
 
 
 def test_another_time_is_no_difference() -> None:
-    assert differing(dict(entries(archive())), dict(entries(archive(at=2)))) == []
+    assert find_differing(dict(read_entries(archive())), dict(read_entries(archive(at=2)))) == []
 
 
 @pytest.mark.parametrize(
@@ -38,4 +38,4 @@ def test_another_time_is_no_difference() -> None:
     ids=["content", "mode", "owner", "name"],
 )
 def test_what_else_is_different_is_named(other: io.BytesIO, paths: list[str]) -> None:
-    assert differing(dict(entries(archive())), dict(entries(other))) == paths
+    assert find_differing(dict(read_entries(archive())), dict(read_entries(other))) == paths

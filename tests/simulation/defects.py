@@ -20,7 +20,7 @@ from connector.iceberg.metadata import references
 from connector.iceberg.metadata.manifests import ManifestFactory, ManifestMerger
 from connector.iceberg.metadata.table_properties import find_generation
 from connector.iceberg.metadata.written_snapshots import RememberingFileIO
-from connector.model.rejected_rows import SUFFIX
+from connector.model.invalid_values import REJECTED_SUFFIX
 from connector.model.state import ReportedCommits, StagedCommit, StagedTransaction, WriterId
 from connector.rpc import apply
 from connector.session import recovery, transactions
@@ -242,7 +242,7 @@ def apply_does_not_finish_what_is_staged(patch: pytest.MonkeyPatch) -> None:
 
 
 def _is_rejected(staged: StagedCommit) -> bool:
-    return staged.path[1].endswith(SUFFIX)
+    return staged.path[1].endswith(REJECTED_SUFFIX)
 
 
 def rejected_rows_are_not_recovered(patch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpd
 from connector.iceberg.metadata.avro_files import read_entries, read_manifest_list
 from connector.iceberg.metadata.retention import MAX_AGE
 from connector.iceberg.metadata.vector_entries import find_vector
-from connector.model.rejected_rows import SUFFIX
+from connector.model.invalid_values import REJECTED_SUFFIX
 from connector.model.table_identifier import Generation
 from simulation.compacting import EAGER
 from simulation.files import position_deletes_in
@@ -148,7 +148,7 @@ class Lake:
     def _check_begun(self, path: Path) -> None:
         """A backfill removes rows in the commit that adds others. Only rejected rows go with apply."""
         files = (entry.data_file.content for entry in self.entries(self.manifests(path)))
-        if not path[1].endswith(SUFFIX) and DataFileContent.DATA not in files:
+        if not path[1].endswith(REJECTED_SUFFIX) and DataFileContent.DATA not in files:
             raise BrokenPromiseError(f"{path[1]}: a backfill has removed all rows, and added none")
 
     def _check_added(self, path: Path, base: Metadata, snapshot: Snapshot) -> None:

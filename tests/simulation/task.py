@@ -9,8 +9,7 @@ from msgspec import structs
 
 from connector.config.catalog import REST
 from connector.config.values import ALLOW_EXISTING_TABLES, RETAIN_EXISTING_DATA
-from connector.model.invalid_values import OnInvalid
-from connector.model.rejected_rows import SUFFIX
+from connector.model.invalid_values import REJECTED_SUFFIX, OnInvalid
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import KEY_END, LabelSet, LabelValue, Materialization, MaterializationBinding, Range, ShardTemplate
 from simulation.actors import Actor
@@ -50,7 +49,7 @@ class BoundTable:
     def paths(self) -> Sequence[Path]:
         """Of its tables."""
         return (
-            [self.path, TableIdentifier(self.path[0], self.path[1] + SUFFIX)]
+            [self.path, TableIdentifier(self.path[0], self.path[1] + REJECTED_SUFFIX)]
             if self.kind is Kind.REJECTING
             else [self.path]
         )

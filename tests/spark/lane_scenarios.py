@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 from pyiceberg.types import LongType
 from pyspark import TaskContext
 
-from connector.encoding.live_rows.source_rows import SourceFile, TargetColumn
+from connector.encoding.live_rows.source_rows import SourceFile
+from connector.encoding.live_rows.target_columns import TargetColumn
 from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction, FailedGroup, FileGroup
 from connector.host.refresh import Lease, Refreshed
 from connector.host.tempdirs import make_directories

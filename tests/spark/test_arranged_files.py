@@ -27,15 +27,15 @@ from connector.model.invalid_values import OnInvalid
 from connector.model.properties import Properties
 from connector.model.state import ColumnStatistics, DataFile
 from connector.model.table_identifier import TableIdentifier
-from connector.spark.blocks.block_transfer import BlockTransfer, OnThisMachine, StoredObject, ThroughTheStore
+from connector.spark.blocks.block_transfer import BlockTransfer, OnThisMachine, ThroughTheStore
 from connector.spark.blocks.claims import ClaimServer
 from connector.spark.blocks.spool import Spool
 from connector.spark.blocks.table_layout import NewLayout, TableLayout
+from connector.spark.blocks.temporary_files import LocalFile, StoredObject
 from connector.spark.jobs import merge_job
 from connector.spark.jobs.merge_job import MergeUnit
 from connector.spark.jobs.write_job import WriteJob
 from connector.spark.jvm.spark_errors import WORKER_ENDED
-from connector.spark.tasks import arranged_files
 from encoding.store_lines import binding, plain
 from protocol.protocol_error import ProtocolError
 from protocol.request import Store
@@ -355,11 +355,21 @@ def no_space(*_: object, **__: object) -> Any:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-@pytest.mark.parametrize(("module", "name"), [(arranged_files, "_create"), (merge_job, "write_merged")])
+class FullDisk(LocalFile):
+    """A file that cannot be made."""
+
+    create = no_space
+
+
+@pytest.mark.parametrize("is_merging", [False, True])
 def test_a_full_disk_is_told_as_for_other_tables(
-    table: Table, module: Any, name: str, monkeypatch: pytest.MonkeyPatch
+    table: Table, monkeypatch: pytest.MonkeyPatch, *, is_merging: bool
 ) -> None:
-    monkeypatch.setattr(module, name, no_space)
+    if is_merging:
+        monkeypatch.setattr(merge_job, "write_merged", no_space)
+    else:
+        for kind in (LocalFile, StoredObject):
+            monkeypatch.setattr(kind, "new_run", lambda *_: FullDisk(table.directory / "no.run"))
     with pytest.raises(RetryableError, match=r"No space left on device.*Check the disk of the temporary directory"):
         table.write(*rows_of(20))
     assert data_files_in(table) == []
@@ -400,6 +410,6 @@ def test_a_task_that_fails_leaves_no_runs_in_the_store(tmp_path: Path) -> None:
 
 def test_runs_in_the_store_are_named_like_the_data_files(tmp_path: Path) -> None:
     layout = Table(tmp_path).layout()
-    source = StoredObject("file:///block").new_run(layout)
-    assert source.location.startswith(layout.new_location().rpartition("-prefix")[0][:20])
-    assert "/data/prefix-" in source.location
+    run = StoredObject("file:///block").new_run(layout.new_run_location)
+    assert run.location.startswith(layout.new_location().rpartition("-prefix")[0][:20])
+    assert "/data/prefix-" in run.location

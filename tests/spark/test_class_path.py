@@ -3,10 +3,10 @@
 import re
 from pathlib import Path
 
-from connector.spark.jvm.class_path import LOCAL, class_path
-from connector.spark.jvm.jvm_command import spark_home
+from connector.spark.jvm.class_path import LOCAL, list_jars
+from connector.spark.jvm.jvm_command import find_spark_home
 
-JARS = spark_home() / "jars"
+JARS = find_spark_home() / "jars"
 IMAGE = Path(__file__).parents[2] / "image" / "unused.txt"
 
 
@@ -17,7 +17,7 @@ def test_tasks_on_this_machine_have_the_jars_that_the_image_keeps() -> None:
 
 
 def test_a_cluster_has_all_jars_behind_the_local_ones_so_that_an_archive_of_classes_fits_both() -> None:
-    local, all_jars = (class_path(JARS, is_local=is_local) for is_local in (True, False))
+    local, all_jars = (list_jars(JARS, is_local=is_local) for is_local in (True, False))
 
     assert 0 < len(local) < len(all_jars)
     assert all_jars[: len(local)] == local

@@ -8,7 +8,7 @@ import pytest
 
 from connector.host.errors import RetryableError, UserError
 from connector.spark.jobs.write_job import open_claim_server
-from connector.spark.jvm.cluster import cluster_settings, driver_host, where_tasks_run
+from connector.spark.jvm.cluster import check_master, find_driver_host, make_cluster_settings
 from support.server_process import free_address
 from support.snapshots import check_text
 
@@ -17,12 +17,12 @@ MASTER = {"spark.master": "spark://127.0.0.1:7077"}
 
 
 def test_the_cluster_finds_us_at_the_address_from_which_we_find_it() -> None:
-    assert driver_host(MASTER) == "127.0.0.1"
-    assert cluster_settings(MASTER)["spark.driver.host"] == "127.0.0.1"
+    assert find_driver_host(MASTER) == "127.0.0.1"
+    assert make_cluster_settings(MASTER)["spark.driver.host"] == "127.0.0.1"
 
 
 def test_the_cluster_finds_us_where_the_config_says() -> None:
-    assert driver_host({**MASTER, "spark.driver.host": "203.0.113.1"}) == "203.0.113.1"
+    assert find_driver_host({**MASTER, "spark.driver.host": "203.0.113.1"}) == "203.0.113.1"
 
 
 def test_tasks_are_sent_to_our_address_however_we_are_bound(tmp_path: Path) -> None:
@@ -55,20 +55,20 @@ def test_an_address_that_cannot_be_used_is_one_clear_error(setting: str, value: 
 
 def test_a_second_attempt_beside_a_slow_one_is_refused() -> None:
     with pytest.raises(UserError) as error:
-        where_tasks_run({**MASTER, "spark.speculation": "True"})
+        check_master({**MASTER, "spark.speculation": "True"})
     check_text(SNAPSHOTS, "a cluster with speculation", str(error.value), {})
-    assert where_tasks_run({"spark.speculation": "true"}) == "tasks run on this machine"
+    assert check_master({"spark.speculation": "true"}) == "tasks run on this machine"
 
 
 def test_of_several_masters_one_has_to_answer() -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as master:
         address = f"127.0.0.1:{master.getsockname()[1]}"
-        found = where_tasks_run({"spark.master": f"spark://{free_address()},{address}"})
+        found = check_master({"spark.master": f"spark://{free_address()},{address}"})
     assert found == f"the master at {address} can be reached; tasks will find this process at 127.0.0.1"
 
 
 def test_where_no_master_answers_each_is_named_with_its_reason() -> None:
     first, second = free_address(), free_address()
     with pytest.raises(RetryableError) as raised:
-        where_tasks_run({"spark.master": f"spark://{first},{second}"})
+        check_master({"spark.master": f"spark://{first},{second}"})
     assert f"({first}: Connection refused; {second}: Connection refused)" in str(raised.value)

@@ -15,10 +15,10 @@ from pyspark.util import local_connect_and_auth
 from connector.host.cgroup import Cgroup
 from connector.host.errors import RetryableError, UserError
 from connector.spark.jvm import jvm_process
-from connector.spark.jvm.class_path import class_path
-from connector.spark.jvm.jvm_command import spark_home
+from connector.spark.jvm.class_path import list_jars
+from connector.spark.jvm.jvm_command import find_spark_home
 from connector.spark.jvm.jvm_process import Jvm
-from connector.spark.jvm.spark_errors import end_of_task, translate_errors
+from connector.spark.jvm.spark_errors import explain_lost_task, translate_errors
 from support.server_process import free_address
 from support.snapshots import check_text
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "spark_errors.json"
 HEAP: Final = "512m"
-JARS: Final = class_path(spark_home() / "jars", is_local=True)
+JARS: Final = list_jars(find_spark_home() / "jars", is_local=True)
 
 
 @contextmanager
@@ -140,9 +140,9 @@ def test_a_killed_jvm_is_told_whichever_client_sees_it_first(tmp_path: Path, cli
 @pytest.mark.spark
 def test_a_task_that_has_ended_with_the_jvm_is_told_from_one_that_has_ended_alone(tmp_path: Path) -> None:
     with started(tmp_path) as running, closing(connect(running)) as gateway:
-        alone = end_of_task(running)
+        alone = explain_lost_task(running)
         kill(gateway)
-        with_the_jvm = end_of_task(running)
+        with_the_jvm = explain_lost_task(running)
     check_text(SNAPSHOTS, "a task that ends too early", str(alone), {})
     check_text(SNAPSHOTS, "a killed JVM", str(with_the_jvm), {})
 

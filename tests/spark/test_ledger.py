@@ -10,9 +10,10 @@ import pytest
 
 from connector.encoding.runs.sorted_runs import SortedRun
 from connector.host.errors import RetryableError
-from connector.spark.blocks.block_transfer import SpooledFile, StoredRun
+from connector.spark.blocks.block_transfer import StoredRun
 from connector.spark.blocks.ledger import Ledger, TaskAccount
 from connector.spark.blocks.spool import Block, Spool
+from connector.spark.blocks.temporary_files import LocalFile
 from protocol.request import Store
 from support.snapshots import check_text
 
@@ -112,7 +113,7 @@ def test_a_block_that_is_given_back_fills_the_spool_again(ledger: Ledger, task: 
 def test_of_a_lost_task_the_counted_runs_stay_and_its_other_blocks_are_encoded_again(
     ledger: Ledger, task: TaskAccount
 ) -> None:
-    first, second = (StoredRun(SpooledFile(Path(name)), SortedRun(0, (), NO_ROWS)) for name in ("first", "second"))
+    first, second = (StoredRun(LocalFile(Path(name)), SortedRun(0, (), NO_ROWS)) for name in ("first", "second"))
     ledger.add(run(0, 1, b"x" * 60))
     claim_one(ledger, task)
     encode(ledger, task)

@@ -14,6 +14,7 @@ from connector.host.refresh import Lease
 from connector.model.properties import Properties
 from connector.spark import limits
 from connector.spark.jobs import compaction_job, rewrite_job
+from connector.spark.jvm import spark_session
 from connector.spark.limits import SPOOL_LIMIT, Limits
 
 MB = 1 << 20
@@ -65,8 +66,7 @@ def test_jobs_without_a_session_keep_to_the_limits(
         raise _StartedError(settings["spark.master"])
 
     monkeypatch.setattr(limits, "Cgroup", lambda: group(tmp_path, memory_max=str(620 * MB)))
-    for module in (rewrite_job, compaction_job):
-        monkeypatch.setattr(module, "Spark", start)
+    monkeypatch.setattr(spark_session, "Spark", start)
     with pytest.raises(_StartedError, match=r"local\[1\]"):
         begin()
 

@@ -17,14 +17,14 @@ from connector.host.errors import RetryableError
 from connector.model.binding import Binding, Updates
 from connector.model.properties import Properties
 from connector.model.table_identifier import TableIdentifier
-from connector.spark.blocks.block_transfer import Source, SpooledFile, StoredObject
+from connector.spark.blocks.temporary_files import LocalFile, StoredObject, TemporaryFile
 from connector.spark.jobs import search_job
 from connector.spark.jobs.search_job import Group, Search, SearchedGroup, search_groups
 from encoding.searched_tables import IO, SearchedTable
 from support.small_disk import SIZE, small_disk
 from support.snapshots import check_text
 
-NO_PLACE = SpooledFile(Path("/dev/null"))
+NO_PLACE = LocalFile(Path("/dev/null"))
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "machine_errors.json"
 
 
@@ -33,20 +33,20 @@ def group_of(
     path: str,
     keys: list[str],
     documents: Path | StoredObject,
-    rows: Source = NO_PLACE,
+    rows: TemporaryFile = NO_PLACE,
     index: int = 3,
 ) -> Group:
-    source = SpooledFile(table.directory / "keys.arrow")
+    source = LocalFile(table.directory / "keys.arrow")
     wanted = table.keys(keys)
     write_keys(str(source.path), wanted.schema, [wanted])
     file = SearchedFile(path, Path(path[7:]).stat().st_size)
     binding = Binding(index, "key", TableIdentifier("db", "orders"), (), (), None, updates=table.updates)
-    place = documents if isinstance(documents, StoredObject) else SpooledFile(documents)
+    place = documents if isinstance(documents, StoredObject) else LocalFile(documents)
     return Group(Search(binding, source), ((0, file),), place, rows)
 
 
 def run(
-    table: SearchedTable, path: str, keys: list[str], documents: Path | StoredObject, rows: Source = NO_PLACE
+    table: SearchedTable, path: str, keys: list[str], documents: Path | StoredObject, rows: TemporaryFile = NO_PLACE
 ) -> object:
     [found] = search_groups({3: Properties({})}, [group_of(table, path, keys, documents, rows)])
     return found
@@ -71,7 +71,7 @@ def test_many_rows_do_not_go_through_the_jvm(
     monkeypatch.setattr(search_job, "MOST_RETURNED", 2)
     table = SearchedTable(tmp_path, [LongType()])
     path = table.write(["[1]", "[2]", "[3]"])
-    place = SpooledFile(tmp_path / "rows") if is_local else StoredObject(f"file://{tmp_path}/rows")
+    place = LocalFile(tmp_path / "rows") if is_local else StoredObject(f"file://{tmp_path}/rows")
     few = run(table, path, ["[1]", "[3]"], tmp_path / "few", place)
     assert isinstance(few, SearchedGroup)
     assert not (tmp_path / "rows").exists()
@@ -102,7 +102,7 @@ def test_results_that_cannot_be_deleted_are_only_a_warning(tmp_path: Path, caplo
     """They have served their purpose."""
     (tmp_path / "loaded").mkdir()
     (tmp_path / "loaded" / "file").touch()  # a directory that is not empty cannot be deleted
-    search_job.remove_source(StoredObject(f"file://{tmp_path}/loaded"), IO)
+    StoredObject(f"file://{tmp_path}/loaded").remove(IO, search_job.RESULTS)
     assert "the results of a search stay in the object store until a later session" in caplog.text
 
 
@@ -123,7 +123,7 @@ def test_a_worker_keeps_the_index_of_one_tables_keys_at_a_time(tmp_path: Path, m
         directory.mkdir()
         table = SearchedTable(directory, [LongType()])
         group = group_of(table, table.write(["[1]", "[2]"]), ["[2]"], directory / "loaded", index=index)
-        groups += [group, replace(group, documents=SpooledFile(directory / "again"))]
+        groups += [group, replace(group, documents=LocalFile(directory / "again"))]
     gc.disable()  # as in a worker
     try:
         found = [*search_groups(dict.fromkeys(range(3), Properties({})), groups)]

@@ -14,9 +14,9 @@ from connector.model.binding import Binding, Column, KeyPart, Updates
 from connector.model.invalid_values import Tally
 from connector.model.properties import Properties
 from connector.model.table_identifier import TableIdentifier
-from connector.spark.blocks.block_transfer import SpooledFile, StoredObject
 from connector.spark.blocks.stored_keys import GatheredKeys, keep_row_ids, open_keys, store_keys
 from connector.spark.blocks.table_layout import TableLayout
+from connector.spark.blocks.temporary_files import LocalFile, StoredObject
 
 UPDATES = Updates((KeyPart(10, "/id"),), document_id=99)
 LOCAL = Properties({})
@@ -27,7 +27,7 @@ def layout_of(path: Path, *keys: str) -> TableLayout:
     """The layout of a table whose rows of these keys have the ids 0, 1, …"""
     columns = (Column("id", "id", 10, StringType(), required=True),)
     binding = Binding(0, "key", TableIdentifier("db", "orders"), columns, (), None, updates=UPDATES)
-    source = SpooledFile(path)
+    source = LocalFile(path)
     layout = TableLayout(binding, "file:///table", Properties(), "prefix", Lease(LOCAL, None), row_ids=source)
     table = keys_of_texts(pa.array([f'["{key}"]' for key in keys]), UPDATES.parts, [StringType()])
     with_ids = table.append_column(ROW_ID_FIELD, pa.array(range(len(keys)), pa.int64()))
@@ -53,7 +53,7 @@ def test_many_keys_wait_on_the_disk_until_they_are_stored(tmp_path: Path, keys: 
             gathered.move_to_disk()
             assert not gathered.size
     assert (tmp_path / "gathered").exists() == (keys > 3)
-    source = SpooledFile(tmp_path / "keys") if is_local else StoredObject(f"file://{tmp_path}/keys")
+    source = LocalFile(tmp_path / "keys") if is_local else StoredObject(f"file://{tmp_path}/keys")
     table = gathered.store(source, layout_of(tmp_path / "ids"))
     read = open_keys(source, LOCAL)
     (tmp_path / "keys").unlink()

@@ -24,11 +24,12 @@ from connector.model.invalid_values import OnInvalid, Tally, Treatment
 from connector.model.properties import Properties
 from connector.model.state import DataFile
 from connector.model.table_identifier import TableIdentifier
-from connector.spark.blocks.block_transfer import OnThisMachine, SpooledFile
+from connector.spark.blocks.block_transfer import OnThisMachine
 from connector.spark.blocks.claims import Address, Claim, ClaimServer, Next, Wrote
 from connector.spark.blocks.ledger import Ledger
 from connector.spark.blocks.spool import Block, Run, Spool
 from connector.spark.blocks.table_layout import TableLayout
+from connector.spark.blocks.temporary_files import LocalFile
 from connector.spark.jvm.spark_errors import WORKER_ENDED
 from connector.spark.tasks.write_task import write_files
 from connector.storage.file_access import file_properties
@@ -179,7 +180,7 @@ def task_of_one_row(directory: Path) -> "Iterator[tuple[Future[Any], Connection[
     path = directory / "block"
     path.write_bytes(row(1, 1))
     block = Block(0, path, path.stat().st_size, (Run(1, 1),))
-    claim = Claim(block, SpooledFile(path), layout(directory, ORDERS))
+    claim = Claim(block, LocalFile(path), layout(directory, ORDERS))
     with closing(Listener(str(directory / "claims"), authkey=b"secret")) as listener, ThreadPoolExecutor(1) as pool:
         task = pool.submit(write_files, Address(str(directory / "claims"), b"secret"), [0])
         with listener.accept() as driver:

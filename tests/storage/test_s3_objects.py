@@ -27,7 +27,7 @@ from pyiceberg.types import StringType
 from connector.encoding.lines.decoder import RowDecoder
 from connector.encoding.live_rows.deletion_vectors import write_deletion_vectors
 from connector.encoding.live_rows.position_deletes import write_position_deletes
-from connector.encoding.parquet.data_files import DataFileWriter
+from connector.encoding.parquet.data_files import DataFileWriter, NewFiles
 from connector.encoding.parquet.file_options import FileOptions
 from connector.encoding.search.located_rows import write_located
 from connector.host.errors import UserError
@@ -77,7 +77,8 @@ def read(io: FileIO, location: str) -> bytes:
 def write_data_file(io: FileIO, location: str) -> DataFile:
     of = binding(StringType())
     decoder = RowDecoder(of)
-    writer = DataFileWriter(io, lambda: location, of.columns, decoder.schema, FileOptions.of_table({}))
+    files = NewFiles(io, lambda: location, of.columns, decoder.schema, FileOptions.of_table({}))
+    writer = DataFileWriter(files)
     writer.write(decoder.decode(numbered(plain(1, "a") + plain(2, "b"))).batch)
     [written] = writer.finish()
     return written

@@ -11,7 +11,7 @@ from urllib.request import urlopen
 
 import pyspark
 
-from connector.spark.jvm.java import java
+from connector.spark.jvm.java import find_java
 from connector.spark.jvm.jvm_command import USER
 from support.jars import REPOSITORY, jars, leave_out
 from support.processes import wait_until
@@ -56,7 +56,7 @@ def hdfs(directory: Path) -> Iterator[Hdfs]:
     properties = [f"<property><name>{name}</name><value>{value}</value></property>" for name, value in settings.items()]
     for file in ("core-site.xml", "hdfs-site.xml"):
         (directory / file).write_text(f"<configuration>{''.join(properties)}</configuration>")
-    virtual_machine = [str(java()), *JAVA_OPTIONS, "-cp", classes]
+    virtual_machine = [str(find_java()), *JAVA_OPTIONS, "-cp", classes]
     names, blocks = ([*virtual_machine, f"{SERVERS}.{server}"] for server in ("namenode.NameNode", "datanode.DataNode"))
     with (directory / "format.log").open("wb") as log:
         subprocess.run([*names, "-format", "-nonInteractive"], stdout=log, stderr=log, check=True)
@@ -69,7 +69,7 @@ def hdfs(directory: Path) -> Iterator[Hdfs]:
         environment = {
             "ARROW_LIBHDFS_DIR": str(native),
             "CLASSPATH": ":".join(map(str, clients)),
-            "JAVA_HOME": str(java().resolve().parents[1]),
+            "JAVA_HOME": str(find_java().resolve().parents[1]),
             "LIBHDFS_OPTS": "-Xmx128m -XX:+UseSerialGC -XX:TieredStopAtLevel=1",
         }
         yield Hdfs(f"hdfs://{name_node}", environment)

@@ -10,7 +10,7 @@ from typing import Final
 import pyspark
 import pytest
 
-from connector.spark.jvm.java import java
+from connector.spark.jvm.java import find_java
 from connector.spark.jvm.jvm_command import USER
 from support.jars import jars
 from support.s3_server import S3Server
@@ -53,7 +53,7 @@ def hive_metastore(directory: Path, s3: S3Server | None = None) -> Iterator[Meta
     address = free_address()
     server = ("org.apache.hadoop.hive.metastore.HiveMetaStore", "-p", address.rpartition(":")[2])
     options = (*JAVA_OPTIONS, f"-Dderby.stream.error.file={directory}/derby.log")
-    command = [str(java()), *options, "-cp", ":".join(classes), *server]
+    command = [str(find_java()), *options, "-cp", ":".join(classes), *server]
     with running(command, USER, f"thrift://{address}", directory / "server.log"):
         yield Metastore(f"thrift://{address}", warehouse)
 
@@ -72,7 +72,7 @@ def _access_to(s3: S3Server) -> Mapping[str, str]:
 def _make_lock_tables(directory: Path, database: Path) -> None:
     script = directory / "locks.sql"
     script.write_text(f"CONNECT 'jdbc:derby:{database};create=true';\n{LOCK_TABLES.read_text()}")
-    command = [str(java()), *JAVA_OPTIONS, "-cp", f"{JARS}/*", "org.apache.derby.tools.ij", str(script)]
+    command = [str(find_java()), *JAVA_OPTIONS, "-cp", f"{JARS}/*", "org.apache.derby.tools.ij", str(script)]
     with (directory / "locks.log").open("wb") as log:
         subprocess.run(command, cwd=directory, stdout=log, stderr=log, check=True)
     assert "ERROR" not in (directory / "locks.log").read_text()

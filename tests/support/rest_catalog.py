@@ -8,7 +8,7 @@ from pathlib import Path
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.io import GCS_TOKEN
 
-from connector.spark.jvm.java import java
+from connector.spark.jvm.java import find_java
 from support.azure import ACCOUNT, AzureStore
 from support.google import GoogleStore
 from support.s3_server import S3Server
@@ -110,6 +110,6 @@ def _serving(jars: Path, directory: Path, settings: Mapping[str, str]) -> Iterat
         "CATALOG_URI": f"jdbc:sqlite:{directory}/catalog.db",
         **settings,
     }
-    command = [str(java()), "-Xmx512m", "-cp", f"{jars}/*", "org.apache.iceberg.rest.RESTCatalogServer"]
+    command = [str(find_java()), "-Xmx512m", "-cp", f"{jars}/*", "org.apache.iceberg.rest.RESTCatalogServer"]
     with running(command, environment, f"http://{address}/v1/config", directory / "server.log"):
         yield f"http://{address}"

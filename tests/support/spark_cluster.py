@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 from urllib.request import urlopen
 
-from connector.spark.jvm.java import java
-from connector.spark.jvm.jvm_command import spark_home
+from connector.spark.jvm.java import find_java
+from connector.spark.jvm.jvm_command import find_spark_home
 from support.jars import leave_out
 from support.processes import marked, new_mark, wait_until
 from support.server_process import free_address, running
@@ -60,7 +60,7 @@ class SparkCluster:
 
 @contextmanager
 def spark_cluster(directory: Path) -> Iterator[SparkCluster]:
-    modules = subprocess.run([java(), "--list-modules"], capture_output=True, text=True, check=True).stdout
+    modules = subprocess.run([find_java(), "--list-modules"], capture_output=True, text=True, check=True).stdout
     if VECTORS not in modules:  # Spark starts every executor with it
         leave_out(f"needs a Java with the module {VECTORS}, which small runtimes leave out")
     master, console = free_address(), free_address()
@@ -86,7 +86,7 @@ def _server(
 ) -> Iterator[None]:
     directory.mkdir(parents=True)
     host, port = address.split(":")
-    command_of_java, home = java(), spark_home()
+    command_of_java, home = find_java(), find_spark_home()
     command = [
         str(command_of_java),
         "-Xmx256m",

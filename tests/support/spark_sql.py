@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from connector.spark.jvm.java import java
+from connector.spark.jvm.java import find_java
 from support import spark_catalogs
 from support.readers import Row
 from support.s3_server import S3Server
@@ -30,7 +30,7 @@ class SparkSql:
 
     def __init__(self, jars: Path, settings: Mapping[str, str], log: Path) -> None:
         everything = {"spark.jars": ",".join(map(str, jars.glob("*.jar"))), **settings}
-        home = str(java().resolve().parents[1])
+        home = str(find_java().resolve().parents[1])
         with log.open("wb") as stderr:
             self._process = subprocess.Popen(
                 [sys.executable, str(SERVER), json.dumps(everything)],

@@ -16,7 +16,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import IcebergType, PrimitiveType
 
-from connector.encoding.parquet.data_files import DataFileWriter
+from connector.encoding.parquet.data_files import DataFileWriter, NewFiles
 from connector.encoding.parquet.file_options import FileOptions
 from connector.encoding.values.column_types import arrow_type_of
 from connector.iceberg.commits.fence import WriterFence, file_prefix, new_value
@@ -56,13 +56,14 @@ def staged(
     )
 
     def write(of_file: Sequence[Any]) -> Sequence[DataFile]:
-        writer = DataFileWriter(
+        files = NewFiles(
             table.io,
             lambda: f"{table.location()}/data/{prefix}-{uuid4()}.parquet",
             columns,
             schema,
             FileOptions.of_table({}),
         )
+        writer = DataFileWriter(files)
         for batch in pa.Table.from_pylist(list(of_file), schema=schema).to_batches():
             writer.write(batch)
         return writer.finish()

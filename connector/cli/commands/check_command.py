@@ -30,7 +30,7 @@ from connector.host.tempdirs import make_directories
 from connector.iceberg.catalog_messages import read_address
 from connector.iceberg.catalogs.opening import find_warehouse
 from connector.rpc.validate import validate
-from connector.spark.jvm.cluster import where_tasks_run
+from connector.spark.jvm.cluster import check_master
 
 GIGABYTE: Final = 1e9
 
@@ -86,7 +86,7 @@ def _run_steps(source: ConfigFile | FlowFile, waiting: WaitingLine) -> Iterator[
         needed: Step[Any] = opened if opened.found is None else storage
         yield run_after(needed, "bindings", lambda _: _validate(parsed))
     yield run("java", spark_installation.find_installation)
-    yield run_after(parsed, "spark", lambda found: where_tasks_run(found.endpoint.advanced.spark))
+    yield run_after(parsed, "spark", lambda found: check_master(found.endpoint.advanced.spark))
     yield run("disk", _find_free_space)
     if parsed.found and parsed.found.endpoint.advanced.metrics.are_on:
         yield run_after(parsed, "metrics", lambda found: _try_metrics(found.endpoint.advanced.metrics))

@@ -62,8 +62,7 @@ class Decoded:
     treated: Tally
     strays: Sequence[Stray] = ()
     rejected: Sequence[RejectedRow] = ()
-    # Of the keys of Stores whose rows exist. With delta updates there are none.
-    updates: KeyDigest | None = None
+    existing_keys: KeyDigest | None = None  # of the Stores whose rows exist; None: the binding has delta updates
 
 
 class RowDecoder:
@@ -129,7 +128,7 @@ class RowDecoder:
                 batch = batch.filter(pa.array([row not in rejected for row in range(len(group))]))
             batches.append(batch)
         batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-        return Decoded(batch, invalid.tally, rejected=invalid.rejected, updates=self._digest(rows, cell_types))
+        return Decoded(batch, invalid.tally, rejected=invalid.rejected, existing_keys=self._digest(rows, cell_types))
 
     def _without_deleted(self, rows: Sequence[Row[Any, Any]]) -> Sequence[int]:
         """Return the indices of the Stores that are rows. A document that is deleted for good has none."""
@@ -180,10 +179,10 @@ class RowDecoder:
         """From now on columns with unusual values are decoded as raw JSON, so that later batches are not tried
         twice."""
         cell_types: list[Any] = []
-        for half in (self._keys, self._values):
-            tuples = [half.get_tuple(row) for row in rows if half.get_tuple(row) is not None]
-            cells_by_column = zip(*tuples, strict=True) if tuples else [()] * len(half.columns)
-            for column, cells in zip(half.columns, cells_by_column, strict=True):
+        for of_tuple in (self._keys, self._values):
+            tuples = [of_tuple.get_tuple(row) for row in rows if of_tuple.get_tuple(row) is not None]
+            cells_by_column = zip(*tuples, strict=True) if tuples else [()] * len(of_tuple.columns)
+            for column, cells in zip(of_tuple.columns, cells_by_column, strict=True):
                 known = self._cell_types[len(cell_types)]
                 cell_types.append(known if is_usual(known, column.type, cells) else msgspec.Raw)
         self._learn(cell_types)

@@ -37,8 +37,8 @@ class KeyDigest:
         return KeyDigest(self.keys + other.keys, (self.total + other.total) % 2**_BITS)
 
 
-def digest_of_loads(keys: pa.Table) -> KeyDigest:
-    """Return the digest of a keys table, such as the one of the keys that were found."""
+def digest_keys_table(keys: pa.Table) -> KeyDigest:
+    """Return the digest of the keys of a keys table."""
     return digest_keys([keys[name].combine_chunks() for name in keys.column_names if name != KEY])
 
 

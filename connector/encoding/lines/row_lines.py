@@ -96,10 +96,10 @@ _NO_OTHER_THAN_STORE: Final = _no_other("store")
 def rows_decoder(keys: Sequence[Any], values: Sequence[Any]) -> Callable[[bytes], list[Row[Any, Any]]]:
     """Return a decoder of Store lines whose elements have these types. On another line the decoder raises msgspec's
     error, which does not name the line."""
-    halves = [("key", GenericAlias(tuple, tuple(keys))), ("values", GenericAlias(tuple, tuple(values)))]
+    tuples = [("key", GenericAlias(tuple, tuple(keys))), ("values", GenericAlias(tuple, tuple(values)))]
     # Usual lines have no other member than the Store. That costs nothing to check, while fields for other messages do.
-    alone: _Messages[Row[Any, Any]] = _Messages(Row, "store", halves, forbid_unknown_fields=True)
-    among_others: _Messages[Row[Any, Any]] = _Messages(Row, "store", halves, bases=(_NO_OTHER_THAN_STORE,))
+    alone: _Messages[Row[Any, Any]] = _Messages(Row, "store", tuples, forbid_unknown_fields=True)
+    among_others: _Messages[Row[Any, Any]] = _Messages(Row, "store", tuples, bases=(_NO_OTHER_THAN_STORE,))
 
     def decode(lines: bytes) -> list[Row[Any, Any]]:
         try:

@@ -13,7 +13,7 @@ from pyiceberg.conversions import to_bytes
 from pyiceberg.io import FileIO
 from pyiceberg.types import LongType, StringType
 
-from connector.encoding.parquet.damaged_files import is_damage, quote
+from connector.encoding.parquet.damaged_files import explain_damage
 from connector.encoding.parquet.statistics import split_offsets
 from connector.encoding.values.column_types import FIELD_ID, NO_ID, column_id
 from connector.host.errors import UnreadableFileError
@@ -28,6 +28,10 @@ PATH_ID: Final = 2147483546
 POSITION_ID: Final = 2147483545
 _IDS: Final = {"file_path": PATH_ID, "pos": POSITION_ID}
 
+_UNREADABLE: Final = (
+    "{path} is in the table's metadata as a position delete file, but cannot be read ({answer}). Restore it, or remove "
+    "it from the table."
+)
 _PATHS: Final = pa.dictionary(pa.int32(), pa.string())
 _COLUMNS: Final = (
     pa.field("file_path", _PATHS, nullable=False, metadata={FIELD_ID: str(PATH_ID)}),
@@ -70,15 +74,14 @@ def write_position_deletes(io: FileIO, location: str, paths: pa.Array, positions
 
 def read_position_deletes(io: FileIO, path: str) -> pa.Table:
     """Return the rows that a file deletes, in its order: `file_path` (a dictionary of strings) and `pos` (int64)."""
-    with translate_errors(path), io.new_input(path).open() as stream:
-        try:
-            rows = _read(stream, path)
-        except Exception as error:
-            if not is_damage(error):
-                raise
-            raise _refuse(path, f"cannot be read ({quote(error)})") from error
+    with translate_errors(path), io.new_input(path).open() as stream, explain_damage(path, _UNREADABLE):
+        rows = _read(stream, path)
     if rows["file_path"].null_count or rows["pos"].null_count:
-        raise _refuse(path, "has a row without a path or a position")
+        raise UnreadableFileError(
+            path,
+            f"{path} is in the table's metadata as a position delete file, but has a row without a path or a position. "
+            "Restore it, or remove it from the table.",
+        )
     return rows
 
 
@@ -88,14 +91,6 @@ def _read(stream: Any, path: str) -> pa.Table:
     file = pq.ParquetFile(stream, read_dictionary=[names["file_path"]])
     rows = file.read(columns=[*names.values()]).select([*names.values()])
     return rows.rename_columns([*names]).cast(pa.schema({"file_path": _PATHS, "pos": pa.int64()})).unify_dictionaries()
-
-
-def _refuse(path: str, reason: str) -> UnreadableFileError:
-    return UnreadableFileError(
-        path,
-        f"{path} is in the table's metadata as a position delete file, but {reason}. Restore it, or remove it from the "
-        "table.",
-    )
 
 
 def group_by_file(rows: pa.Table) -> Iterator[tuple[str, Positions]]:

@@ -1,6 +1,6 @@
 """The rows of data files that are written again: those that no position delete deletes, a few megabytes at a time."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -10,16 +10,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
-from pyiceberg.schema import make_compatible_name
-from pyiceberg.types import FloatType, IcebergType, NestedField, PrimitiveType, TimestampType, TimeType
 
 from connector.encoding.live_rows.deletion_vectors import FileId
 from connector.encoding.live_rows.position_deletes import Positions
-from connector.encoding.parquet.damaged_files import is_damage, quote, read_batches
-from connector.encoding.values.column_types import FIELD_ID, arrow_type_of
+from connector.encoding.parquet.damaged_files import explain_damage, quote_error, read_batches
 from connector.host.errors import UnreadableFileError
-from connector.model.binding import Column
-from connector.model.written_types import is_written
 from connector.storage.storage_errors import translate_errors
 
 _BATCH_SIZE: Final = 4 << 20  # bytes
@@ -29,14 +24,11 @@ _MOST_ROWS: Final = 1 << 16
 _MOST_ROWS_OF_DICTIONARY: Final = 1 << 13
 _MOST_ROWS_OF_LARGE_GROUP: Final = 1 << 10
 _LARGE_GROUP: Final = 32 << 20  # bytes
+_NO_PARQUET: Final = (
+    "{path} is in the table's metadata as a data file, but is no Parquet file that can be read ({answer}). Restore it, "
+    "or remove it from the table."
+)
 _READ_BUFFERS: Final = 16 << 20  # bytes, of all columns of a row group together
-
-# Of columns that only other engines' tables have.
-_OTHER_ARROW_TYPES: Final[dict[PrimitiveType, pa.DataType]] = {
-    FloatType(): pa.float32(),
-    TimeType(): pa.time64("us"),
-    TimestampType(): pa.timestamp("us"),
-}
 
 
 @dataclass(frozen=True)
@@ -58,44 +50,6 @@ class SourceFile:
 
 
 @dataclass(frozen=True)
-class TargetColumn:
-    """A column of the new files with the values of its source, which is the column itself unless it is converted."""
-
-    id: int
-    name: str
-    type: IcebergType
-    required: bool
-    source_id: int
-    source_type: IcebergType
-    default: Any = None  # the value of rows whose file does not have the source
-
-    @classmethod
-    def of(cls, column: NestedField, source: NestedField) -> "TargetColumn":
-        """Return the column with the values of `source`, which has the same id if it is not converted."""
-        default = source.initial_default if isinstance(source.field_type, PrimitiveType) else None
-        return cls(
-            column.field_id,
-            column.name,
-            column.field_type,
-            column.required,
-            source.field_id,
-            source.field_type,
-            default,
-        )
-
-    @property
-    def is_converted(self) -> bool:
-        """Whether its values are those of another column, converted."""
-        return self.id != self.source_id
-
-    def make_defaults(self, rows: int, arrow_type: pa.DataType) -> pa.Array:
-        """Return the values of so many rows whose file does not have the source."""
-        if self.default is None:
-            return pa.nulls(rows, arrow_type)
-        return pa.repeat(pa.scalar(self.default, arrow_type), rows)
-
-
-@dataclass(frozen=True)
 class OpenSource:
     """A data file that is being read."""
 
@@ -113,16 +67,8 @@ def open_source(io: FileIO, source: SourceFile, columns: int) -> Iterator[OpenSo
     """
     with translate_errors(source.path), io.new_input(source.path).open() as stream:
         buffer = _READ_BUFFERS // max(columns, 1)
-        try:
+        with explain_damage(source.path, _NO_PARQUET):
             file = pq.ParquetFile(stream, buffer_size=buffer, pre_buffer=False, coerce_int96_timestamp_unit="us")
-        except Exception as error:
-            if not is_damage(error):
-                raise
-            raise UnreadableFileError(
-                source.path,
-                f"{source.path} is in the table's metadata as a data file, but is no Parquet file that can be read "
-                f"({quote(error)}). Restore it, or remove it from the table.",
-            ) from error
         yield OpenSource(source.path, file, stream)
 
 
@@ -238,37 +184,5 @@ def cast_values(values: pa.Array | pa.ChunkedArray, field: pa.Field, path: str) 
         raise UnreadableFileError(
             path,
             f"{path} has values that the column {field.name} cannot hold "
-            f"({quote(error)}). Have it rewritten by the engine that wrote it.",
+            f"({quote_error(error)}). Have it rewritten by the engine that wrote it.",
         ) from error
-
-
-def order_columns(columns: Sequence[TargetColumn]) -> list[TargetColumn]:
-    """Return the columns in the order of the new files: statistics go by a column's place, so nested columns, which
-    have none, come last."""
-    return sorted(columns, key=lambda column: not isinstance(column.type, PrimitiveType))
-
-
-def columns_with_statistics(columns: Sequence[TargetColumn]) -> list[Column]:
-    """Return the columns that the writer makes statistics of."""
-    return [
-        Column(column.name, column.name, column.id, column.type, column.required)
-        for column in columns
-        if isinstance(column.type, PrimitiveType)
-    ]
-
-
-def arrow_field(column: TargetColumn, arrow_type: pa.DataType) -> pa.Field:
-    """Return the field of a column in the new files."""
-    return pa.field(
-        make_compatible_name(column.name),
-        arrow_type,
-        nullable=not column.required,
-        metadata={FIELD_ID: str(column.id)},
-    )
-
-
-def known_arrow_type(type_: IcebergType) -> pa.DataType | None:
-    """Return Arrow's type for a column of this type. None for types that only the file itself can tell."""
-    if not isinstance(type_, PrimitiveType):
-        return None
-    return arrow_type_of(type_) if is_written(type_) else _OTHER_ARROW_TYPES.get(type_)

@@ -13,15 +13,13 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.io import FileIO
 
 from connector.encoding.parquet import thrift_structs as thrift
+from connector.encoding.parquet.data_files import NewFiles
 from connector.encoding.parquet.data_pages import PLAIN, RLE
 from connector.encoding.parquet.encoded_row_groups import EncodedRowGroup
-from connector.encoding.parquet.file_options import FileOptions
 from connector.encoding.parquet.statistics import describe_file, find_nan, worth_a_dictionary
 from connector.encoding.parquet.thrift_structs import Struct, read_struct, write_struct
-from connector.model.binding import Column
 from connector.model.state import DataFile
 from connector.storage.storage_errors import translate_errors
 
@@ -50,16 +48,16 @@ class ColumnChunk:
 class AssembledFile:
     """A Parquet file that is being assembled."""
 
-    def __init__(self, io: FileIO, location: str, columns: Sequence[Column], options: FileOptions) -> None:
-        self.location = location
-        self._columns, self._options = columns, options
+    def __init__(self, files: NewFiles) -> None:
+        self.location = files.new_location()
+        self._columns, self._options = files.columns, files.options
         self._dictionaries: dict[int, bool] = {}  # by the column's place: whether it is worth one
         self._with_nan: set[int] = set()
         self._metadata: Struct | None = None
         self._groups: list[Struct] = []
         self._rows = 0
-        with translate_errors(location):
-            self._stream: Any = io.new_output(location).create(overwrite=True)
+        with translate_errors(self.location):
+            self._stream: Any = files.io.new_output(self.location).create(overwrite=True)
             self._stream.write(_MAGIC)
         self.size = len(_MAGIC)  # bytes written so far
 

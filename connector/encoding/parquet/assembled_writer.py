@@ -1,17 +1,14 @@
 """Rows and row groups of other files to data files of the target size, in the order in which they come."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyiceberg.io import FileIO
 
 from connector.encoding.parquet.assembled_files import AssembledFile, ColumnChunk
-from connector.encoding.parquet.data_files import FileWriter
+from connector.encoding.parquet.data_files import FileWriter, NewFiles
 from connector.encoding.parquet.encoded_row_groups import EncodedRowGroup
-from connector.encoding.parquet.file_options import FileOptions
 from connector.encoding.parquet.gathered_rows import GatheredRowGroup
-from connector.model.binding import Column
 
 
 @dataclass(frozen=True)
@@ -26,18 +23,9 @@ class CopiedRowGroup:
 class AssembledWriter(FileWriter[AssembledFile]):
     """Writes rows and copied row groups of one schema to files of the target size."""
 
-    def __init__(
-        self,
-        io: FileIO,
-        new_location: Callable[[], str],
-        columns: Sequence[Column],
-        schema: pa.Schema,
-        options: FileOptions,
-        row_group_size: int,
-    ) -> None:
-        super().__init__(io, options.target_size)
-        self._new_location = new_location
-        self._columns, self._schema, self._options = columns, schema, options
+    def __init__(self, files: NewFiles, row_group_size: int) -> None:
+        """`row_group_size` is in bytes."""
+        super().__init__(files)
         self._row_group_size = row_group_size
         self._gathered = GatheredRowGroup(row_group_size)
         self._copied: list[CopiedRowGroup] = []
@@ -49,7 +37,7 @@ class AssembledWriter(FileWriter[AssembledFile]):
             return
         self._write_rows()
         if not self._gathered.add(batch):
-            self._write_row_group(pa.Table.from_batches([batch], self._schema), {})  # larger than a row group
+            self._write_row_group(pa.Table.from_batches([batch], self._files.schema), {})  # larger than a row group
 
     def copy(self, group: CopiedRowGroup) -> None:
         """Add the rows of a row group. Consecutive ones become one, if the same columns are copied."""
@@ -71,7 +59,7 @@ class AssembledWriter(FileWriter[AssembledFile]):
 
     def _write_rows(self) -> None:
         if batches := self._gathered.take():
-            self._write_row_group(pa.Table.from_batches(batches, self._schema), {})
+            self._write_row_group(pa.Table.from_batches(batches, self._files.schema), {})
 
     def _write_copied(self) -> None:
         if not self._copied:
@@ -87,4 +75,4 @@ class AssembledWriter(FileWriter[AssembledFile]):
         self._end_if_full()
 
     def _get_open_file(self) -> AssembledFile:
-        return self._get_file(lambda: AssembledFile(self._io, self._new_location(), self._columns, self._options))
+        return self._get_file(lambda: AssembledFile(self._files))

@@ -10,35 +10,34 @@ from connector.host.errors import UnreadableFileError
 from connector.host.redaction import redact_and_cut
 from connector.storage.storage_errors import is_of_content
 
+DAMAGED: Final = (
+    "{path} is damaged, or of a form that cannot be read ({answer}). Restore it, or remove it from the table. Or "
+    "backfill the binding, which replaces all rows."
+)
 _QUOTED_CHARACTERS: Final = 200
 
 
-def is_damage(error: Exception) -> bool:
-    """Whether an error of reading a file says that its content is damaged, or of a form that PyArrow does not know."""
-    return isinstance(error, pa.ArrowInvalid) or is_of_content(error)
-
-
-def quote(error: Exception) -> str:
-    """Return the beginning of what PyArrow says of a file, as one line."""
-    return redact_and_cut(" ".join(str(error).split()), _QUOTED_CHARACTERS)
-
-
 @contextmanager
-def explain_damage(path: str) -> Iterator[None]:
-    """Raise UnreadableFileError if the file that is read within the block is damaged."""
+def explain_damage(path: str, sentence: str = DAMAGED) -> Iterator[None]:
+    """Raise UnreadableFileError if the file that is read within the block is damaged, or if PyArrow does not know its
+    form.
+
+    `sentence` has the placeholders {path} and {answer}.
+    """
     try:
         yield
     except Exception as error:
-        if not is_damage(error):
+        if not isinstance(error, pa.ArrowInvalid) and not is_of_content(error):
             raise
-        raise UnreadableFileError(
-            path,
-            f"{path} is damaged, or of a form that cannot be read ({quote(error)}). Restore it, or remove it from the "
-            "table. Or backfill the binding, which replaces all rows.",
-        ) from error
+        raise UnreadableFileError(path, sentence.format(path=path, answer=quote_error(error))) from error
 
 
 def read_batches(path: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the batches of a file. Raises UnreadableFileError if it is damaged."""
     with explain_damage(path):
         yield from batches
+
+
+def quote_error(error: Exception) -> str:
+    """Return what PyArrow says of a file, in one line."""
+    return redact_and_cut(" ".join(str(error).split()), _QUOTED_CHARACTERS)

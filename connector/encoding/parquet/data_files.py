@@ -4,6 +4,7 @@ import mmap
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
 import pyarrow as pa
@@ -53,6 +54,17 @@ class RowGroup:
         return batches
 
 
+@dataclass(frozen=True)
+class NewFiles:
+    """How new data files of one table are made."""
+
+    io: FileIO
+    new_location: Callable[[], str]
+    columns: Sequence[Column]  # those with statistics: the first ones of the schema
+    schema: pa.Schema
+    options: FileOptions
+
+
 class OpenFile(Protocol):
     """A data file that is being written."""
 
@@ -75,9 +87,8 @@ File = TypeVar("File", bound=OpenFile)
 class FileWriter(ABC, Generic[File]):
     """Writes files of the target size, of which one at a time is open."""
 
-    def __init__(self, io: FileIO, target_size: int) -> None:
-        """`target_size` is in bytes."""
-        self._io, self._target_size = io, target_size
+    def __init__(self, files: NewFiles) -> None:
+        self._files = files
         self._open: File | None = None
         self._complete: list[DataFile] = []
 
@@ -101,7 +112,7 @@ class FileWriter(ABC, Generic[File]):
                 self._open.abort()
         for location in locations:
             with suppress(OSError):
-                self._io.delete(location)
+                self._files.io.delete(location)
 
     @abstractmethod
     def _write_gathered(self) -> None:
@@ -114,7 +125,7 @@ class FileWriter(ABC, Generic[File]):
         return self._open
 
     def _end_if_full(self) -> None:
-        if self._open and self._open.size >= self._target_size:
+        if self._open and self._open.size >= self._files.options.target_size:
             self._end()
 
     def _end(self) -> None:
@@ -126,19 +137,9 @@ class FileWriter(ABC, Generic[File]):
 class DataFileWriter(FileWriter["_OpenParquetFile"]):
     """Writes record batches of one schema to files of the target size."""
 
-    def __init__(
-        self,
-        io: FileIO,
-        new_location: Callable[[], str],
-        columns: Sequence[Column],
-        schema: pa.Schema,
-        options: FileOptions,
-        row_group: RowGroup | GatheredRowGroup | None = None,
-    ) -> None:
+    def __init__(self, files: NewFiles, row_group: RowGroup | GatheredRowGroup | None = None) -> None:
         """`row_group` gathers rows, until they are a row group of the file."""
-        super().__init__(io, options.target_size)
-        self._new_location = new_location
-        self._columns, self._schema, self._options = columns, schema, options
+        super().__init__(files)
         self._row_group = row_group or RowGroup(ROW_GROUP_SIZE)
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -153,33 +154,29 @@ class DataFileWriter(FileWriter["_OpenParquetFile"]):
         self._write_row_group(self._row_group.take())
 
     def _write_row_group(self, batches: Sequence[pa.RecordBatch]) -> None:
-        rows = pa.Table.from_batches(batches, self._schema)
+        rows = pa.Table.from_batches(batches, self._files.schema)
         if not rows.num_rows:
             return
-        file = self._get_file(
-            lambda: _OpenParquetFile(self._io, self._new_location(), self._columns, rows, self._options)
-        )
-        file.write(rows)
+        self._get_file(lambda: _OpenParquetFile(self._files, rows)).write(rows)
         self._end_if_full()
 
 
 class _OpenParquetFile:
     """A Parquet file that is being written."""
 
-    def __init__(
-        self, io: FileIO, location: str, columns: Sequence[Column], first_rows: pa.Table, options: FileOptions
-    ) -> None:
-        self.location = location
-        self._columns = columns
+    def __init__(self, files: NewFiles, first_rows: pa.Table) -> None:
+        """The first rows decide which columns get dictionaries."""
+        self.location = files.new_location()
+        self._columns = files.columns
         self._with_nan: set[int] = set()
         self._metadata: list[pq.FileMetaData] = []
-        with translate_errors(location):
-            self._stream = create_file(io, location)
+        with translate_errors(self.location):
+            self._stream = create_file(files.io, self.location)
         self._writer = pq.ParquetWriter(
             self._stream,
-            first_rows.schema,
+            files.schema,
             metadata_collector=self._metadata,
-            **options.of_writer(worth_a_dictionary(first_rows)),
+            **files.options.of_writer(worth_a_dictionary(first_rows)),
         )
 
     @property

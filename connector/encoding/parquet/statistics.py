@@ -129,7 +129,7 @@ def _decimal_bound(column_type: DecimalType, unscaled: int) -> bytes:
 
 
 def upper_bound_of_text(text: str) -> str | None:
-    """A text of at most 16 characters that is not less than this one, as tight as a prefix allows; None if none
+    """Return a text of at most 16 characters that is not less than this one, as tight as a prefix allows. None if none
     exists."""
     if len(text) <= _BOUND_LENGTH:
         return text

@@ -16,17 +16,19 @@ from connector.encoding.live_rows.lineage_columns import fill_lineage, lineage_c
 from connector.encoding.live_rows.source_rows import (
     OpenSource,
     SourceFile,
-    TargetColumn,
-    arrow_field,
     cast_values,
-    columns_with_statistics,
-    known_arrow_type,
     open_source,
-    order_columns,
     plain_type,
     read_live_rows,
 )
-from connector.encoding.parquet.data_files import DataFileWriter
+from connector.encoding.live_rows.target_columns import (
+    TargetColumn,
+    arrow_field,
+    columns_with_statistics,
+    known_arrow_type,
+    order_columns,
+)
+from connector.encoding.parquet.data_files import DataFileWriter, NewFiles
 from connector.encoding.parquet.file_options import FileOptions
 from connector.encoding.values.column_types import find_columns
 from connector.encoding.values.conversions import NoEquivalentError, convert
@@ -59,8 +61,10 @@ class Rewriting:
         return cls(columns, table.location(), writing, file_prefix)
 
     def rewritten(self, io: FileIO, source: SourceFile) -> tuple[DataFile, ...] | None:
-        """The files that take its place: none if all its rows are deleted. None if nothing in it is to be converted,
-        and it stays. UnconvertibleError where a value has no equivalent.
+        """Write the files that take the place of a source, and return them: no files if all of its rows are deleted.
+
+        Return None if nothing in it is to be converted, and it stays. Raises UnconvertibleError if a value has no
+        equivalent.
         """
         with open_source(io, source, len(self.columns)) as opened:
             places = find_columns(opened.file.schema_arrow, source.path)
@@ -81,7 +85,7 @@ class Rewriting:
         columns = [*order_columns(columns), *lineage_columns(source.lineage, places)]
         fields = [_field(column, opened.file.schema_arrow, places.get(column.source_id)) for column in columns]
         options = FileOptions.of_table(self.properties)
-        writer = DataFileWriter(io, self._new_location, primitive, pa.schema(fields), options)
+        writer = DataFileWriter(NewFiles(io, self._new_location, primitive, pa.schema(fields), options))
         try:
             for rows in read_live_rows(opened, find_deleted_rows(io, source.path, source.position_deletes)):
                 arrays = [

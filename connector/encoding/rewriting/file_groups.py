@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from connector.encoding.live_rows.deletion_vectors import FileId
-from connector.encoding.live_rows.source_rows import SourceFile, TargetColumn
+from connector.encoding.live_rows.source_rows import SourceFile
+from connector.encoding.live_rows.target_columns import TargetColumn
 from connector.host.errors import ConnectorError, UnreadableFileError
 from connector.host.refresh import Refreshed
 from connector.model.binding import SortField

@@ -5,14 +5,13 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from connector.encoding.live_rows.source_rows import (
+from connector.encoding.live_rows.source_rows import cast_values, plain_type
+from connector.encoding.live_rows.target_columns import (
     TargetColumn,
     arrow_field,
-    cast_values,
     columns_with_statistics,
     known_arrow_type,
     order_columns,
-    plain_type,
 )
 from connector.encoding.values.column_types import find_columns
 from connector.host.errors import UnreadableFileError

@@ -10,7 +10,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.table.locations import load_location_provider
 
 from connector.encoding.parquet.assembled_writer import AssembledWriter, CopiedRowGroup
-from connector.encoding.parquet.data_files import ROW_GROUP_SIZE
+from connector.encoding.parquet.data_files import ROW_GROUP_SIZE, NewFiles
 from connector.encoding.parquet.file_options import FileOptions
 from connector.encoding.rewriting.file_groups import Compaction, FileGroup
 from connector.encoding.rewriting.group_schemas import GroupSchema
@@ -70,20 +70,17 @@ class GroupWriter:
         if self._writer is None or self._schema is None or not self._schema.is_same(schema):
             self._finish_writer()
             self._schema = schema
-            self._writer = AssembledWriter(
-                self._io,
-                lambda: self._locations.new_data_location(self._new_name(".parquet")),
-                schema.with_statistics,
-                schema.schema,
-                self.options,
-                ROW_GROUP_SIZE,
-            )
+            files = NewFiles(self._io, self._new_location, schema.with_statistics, schema.schema, self.options)
+            self._writer = AssembledWriter(files, ROW_GROUP_SIZE)
         return self._writer
 
     def _finish_writer(self) -> None:
         if self._writer:
             self._files += self._writer.finish()
             self._writer = None
+
+    def _new_location(self) -> str:
+        return self._locations.new_data_location(self._new_name(".parquet"))
 
     def _new_name(self, suffix: str) -> str:
         return f"{self._compaction.file_prefix}-{uuid.uuid4()}{suffix}"

@@ -17,7 +17,8 @@ from pyiceberg.io import FileIO
 from connector.encoding.live_rows.lineage_columns import SEQUENCE_NUMBER
 from connector.encoding.live_rows.position_deletes import Positions
 from connector.encoding.parquet.damaged_files import explain_damage
-from connector.encoding.search.row_search import SearchedFile, column_of, read_footer
+from connector.encoding.parquet.file_columns import column_of, read_footer
+from connector.encoding.search.row_search import SearchedFile
 from connector.encoding.search.rows_of_keys import Numbers, RowsOfKeys
 from connector.encoding.values.column_types import find_columns
 from connector.host.signals import map_in_threads

@@ -65,6 +65,7 @@ class Keys:
         self._texts = table.select([KEY])
         self._values = table.select([*map(part_name, updates.parts)])
         self.types: list[pa.DataType] = self._values.schema.types
+        self.column_ids = [part.column_id for part in updates.parts]
         hashes = np.concatenate([np.empty(0, np.uint64), *map(hash_keys, self._slices())])
         order = np.argsort(hashes, kind="stable")
         self._hashes = hashes[order]

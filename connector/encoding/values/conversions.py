@@ -48,7 +48,7 @@ def convert(array: pa.Array, old: IcebergType, new: PrimitiveType) -> pa.Array:
 
 
 def _exactly(array: pa.Array, new: PrimitiveType) -> pa.Array:
-    """Arrow's own cast refuses what loses a digit."""
+    """Return values that Arrow casts. It refuses what loses a digit."""
     return array.cast(arrow_type_of(new))
 
 
@@ -82,7 +82,7 @@ def _time_texts(array: pa.Array) -> pa.StringArray:
 
 
 def _without_zeros(texts: pa.StringArray) -> pa.StringArray:
-    """Arrow writes fractions of a second with all six digits; the trailing zeros go."""
+    """Return texts of times without trailing zeros: Arrow writes fractions of a second with all six digits."""
     return pc.replace_substring_regex(texts, r"\.?0+$", "")
 
 
@@ -110,7 +110,10 @@ def _text(texts: _Texts) -> Conversion:
 
 
 def _as_if_sent(texts: _Texts, *, of_strings: bool = True) -> Conversion:
-    """As if the text came in a document: as a string, or else as JSON. A value that would be clamped is invalid."""
+    """Return a conversion that reads each text as if a document had it: as a string, or else as JSON.
+
+    A value that would be clamped is invalid.
+    """
 
     def read(array: pa.Array, new: PrimitiveType) -> pa.Array:
         values, clamped = find_rule(new)(Texts(texts(array), np.full(len(array), of_strings)))
@@ -122,7 +125,7 @@ def _as_if_sent(texts: _Texts, *, of_strings: bool = True) -> Conversion:
 
 
 def _doubles_of_decimals(array: pa.Array, new: PrimitiveType) -> pa.Array:
-    """A double is the equivalent of a decimal if its shortest digits are the decimal's."""
+    """Return the doubles whose shortest digits are those of the decimals."""
     doubles = _as_if_sent(_decimal_texts)(array, new)
     back = _as_if_sent(_double_texts)(doubles, DecimalType(array.type.precision, array.type.scale))
     if not back.equals(array):

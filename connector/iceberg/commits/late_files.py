@@ -18,7 +18,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import DecimalType, DoubleType, FloatType, IcebergType, IntegerType, LongType, NestedField
 
-from connector.encoding.live_rows.source_rows import SourceFile, TargetColumn
+from connector.encoding.live_rows.source_rows import SourceFile
+from connector.encoding.live_rows.target_columns import TargetColumn
 from connector.encoding.rewriting.converted_files import Rewriting, UnconvertibleError
 from connector.evolution.altered_schema import ConvertedColumn
 from connector.host.errors import LostColumnError, UserError

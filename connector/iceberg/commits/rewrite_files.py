@@ -15,7 +15,8 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
 from connector.encoding.live_rows.deletion_vectors import FileId
-from connector.encoding.live_rows.source_rows import SourceFile, TargetColumn
+from connector.encoding.live_rows.source_rows import SourceFile
+from connector.encoding.live_rows.target_columns import TargetColumn
 from connector.encoding.rewriting.converted_files import Rewrite, Rewriting
 from connector.host.refresh import Refreshed
 from connector.iceberg.commits.delete_manifests import count_deletes

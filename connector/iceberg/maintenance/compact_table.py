@@ -15,7 +15,7 @@ from typing import Final
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from connector.encoding.live_rows.source_rows import TargetColumn
+from connector.encoding.live_rows.target_columns import TargetColumn
 from connector.encoding.parquet.file_options import TARGET_SIZE
 from connector.encoding.rewriting.file_groups import Compact, CompactedGroup, Compaction, FailedGroup, FileGroup
 from connector.host.errors import ConnectorError

@@ -20,10 +20,11 @@ from connector.host import machine
 from connector.host.errors import ConnectorError, RetryableError
 from connector.model.invalid_values import Tally
 from connector.model.state import DataFile
-from connector.spark.blocks.block_transfer import BlockTransfer, Source, StoredRun
+from connector.spark.blocks.block_transfer import BlockTransfer, StoredRun
 from connector.spark.blocks.ledger import Ledger, TaskAccount
 from connector.spark.blocks.spool import Block
 from connector.spark.blocks.table_layout import NewLayout, TableLayout
+from connector.spark.blocks.temporary_files import TemporaryFile
 from protocol.protocol_error import ProtocolError
 from protocol.request import Store
 
@@ -46,7 +47,7 @@ class Claim:
     """A block to write, where to read it, and the table that its lines go to."""
 
     block: Block
-    source: Source
+    source: TemporaryFile
     layout: TableLayout
 
 
@@ -68,7 +69,7 @@ class TreatedValues:
 
 
 @dataclass(frozen=True)
-class StoredUpdates:
+class ExistingKeys:
     """The keys of the claimed block that were stored as existing."""
 
     binding: int
@@ -220,8 +221,8 @@ class TaskClaims:
                 self.ledger.note_strays(task, strays)
             case TreatedValues(binding, tally):
                 self.ledger.note_treated(task, binding, tally)
-            case StoredUpdates(binding, keys):
-                self.ledger.note_updates(task, binding, keys)
+            case ExistingKeys(binding, keys):
+                self.ledger.note_existing_keys(task, binding, keys)
             case Wrote(files, runs):
                 self.ledger.count(task, files, runs)
                 _send(connection, Noted())

@@ -32,7 +32,7 @@ class Counted:
     files: dict[int, tuple[DataFile, ...]] = field(default_factory=dict)  # by table: its binding's index
     runs: dict[int, tuple[StoredRun, ...]] = field(default_factory=dict)  # by table; they are to be merged into files
     treated: dict[int, Tally] = field(default_factory=dict)  # by binding
-    updates: dict[int, KeyDigest] = field(default_factory=dict)  # keys stored as existing, by binding
+    existing_keys: dict[int, KeyDigest] = field(default_factory=dict)  # of Stores whose rows exist, by binding
 
 
 @dataclass(eq=False)
@@ -43,7 +43,7 @@ class TaskAccount:
     encoded: list[Block] = field(default_factory=list)
     strays: list[Sequence[Store]] = field(default_factory=list)  # of the claimed block
     treated: list[tuple[int, Tally]] = field(default_factory=list)  # by binding
-    updates: list[tuple[int, KeyDigest]] = field(default_factory=list)  # by binding
+    existing_keys: list[tuple[int, KeyDigest]] = field(default_factory=list)  # by binding
 
     @property
     def blocks(self) -> list[Block]:
@@ -117,9 +117,9 @@ class Ledger:
         """Keep what was done with invalid values of the claimed block until its files are counted."""
         task.treated.append((binding, tally))
 
-    def note_updates(self, task: TaskAccount, binding: int, updates: KeyDigest) -> None:
+    def note_existing_keys(self, task: TaskAccount, binding: int, keys: KeyDigest) -> None:
         """Keep which keys of the claimed block were stored as existing until its files are counted."""
-        task.updates.append((binding, updates))
+        task.existing_keys.append((binding, keys))
 
     def count(
         self,
@@ -135,9 +135,10 @@ class Ledger:
                 self._counted.runs[table] = self._counted.runs.get(table, ()) + sorted_runs
             for binding, tally in task.treated:
                 self._counted.treated.setdefault(binding, Tally()).add_all(tally)
-            for binding, updates in task.updates:
-                self._counted.updates[binding] = self._counted.updates.get(binding, KeyDigest()) + updates
-            task.encoded, task.treated, task.updates = [], [], []
+            for binding, keys in task.existing_keys:
+                counted = self._counted.existing_keys
+                counted[binding] = counted.get(binding, KeyDigest()) + keys
+            task.encoded, task.treated, task.existing_keys = [], [], []
 
     def give_back(self, task: TaskAccount) -> None:
         """Let other tasks claim the blocks of a lost task: their rows are in no counted file."""
@@ -199,7 +200,7 @@ class Ledger:
             yield from task.blocks
 
     def _end_block(self, task: TaskAccount) -> None:
-        """The claimed block is encoded. Its strays are spooled, to be claimed under their own bindings."""
+        """Note that the claimed block is encoded. Its strays are spooled, to be claimed under their own bindings."""
         if block := task.claimed:
             are_spooled = block in self._strays_spooled
             strays = [] if are_spooled else [self._spool.write_strays(strays) for strays in task.strays]

@@ -166,7 +166,7 @@ class Spool:
 
     @contextmanager
     def _on_disk(self) -> Iterator[None]:
-        """A write that fails ends the transaction: a line that is only partly on disk must never be claimed."""
+        """End the transaction if a write fails: a line that is only partly on disk must never be claimed."""
         try:
             yield
         except OSError as error:

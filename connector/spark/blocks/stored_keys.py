@@ -20,10 +20,9 @@ from connector.encoding.search.row_ids_of_keys import RowIdsOfKeys
 from connector.host.tempdirs import translate_disk_errors
 from connector.model.binding import Updates
 from connector.model.properties import Properties
-from connector.spark.blocks.block_transfer import Source, SpooledFile
-from connector.spark.blocks.table_layout import StoredKeys, TableLayout
+from connector.spark.blocks.table_layout import TableLayout
+from connector.spark.blocks.temporary_files import LocalFile, TemporaryFile
 from connector.storage.file_io import open_file_io
-from connector.storage.storage_errors import translate_errors
 
 _OF_TABLE: Final = 4 << 10  # bytes that a table takes beside its values: there may be many with a few keys
 _REMEMBERED: Final = 32 << 20  # bytes of row ids in each process
@@ -53,21 +52,21 @@ class GatheredKeys:
             self._file = self._file or pa.ipc.new_file(str(self._path), keys.schema)
             self._file.write_table(keys)
 
-    def store(self, source: Source, layout: TableLayout) -> pa.Table:
+    def store(self, file: TemporaryFile, layout: TableLayout) -> pa.Table:
         """Write the keys table for tasks, and return it. Most of a large one stays on the disk."""
         if self._file is None:
             keys = self._take()
-            store_keys(source, keys.schema, [keys], layout)
+            store_keys(file, keys.schema, [keys], layout)
             return keys
         if self._tables:
             self.move_to_disk()
         with _on_disk():
             self._file.close()
         keys = read_keys(str(self._path))
-        if isinstance(source, SpooledFile):
-            self._path.rename(source.path)
+        if isinstance(file, LocalFile):
+            self._path.rename(file.path)
         else:
-            store_keys(source, keys.schema, [keys], layout)
+            store_keys(file, keys.schema, [keys], layout)
             self._path.unlink()  # it stays on the disk as long as it is mapped
         return keys
 
@@ -77,13 +76,13 @@ class GatheredKeys:
         return keys
 
 
-def store_keys(source: Source, schema: pa.Schema, parts: Iterable[pa.Table], layout: TableLayout) -> None:
+def store_keys(file: TemporaryFile, schema: pa.Schema, parts: Iterable[pa.Table], layout: TableLayout) -> None:
     """Write a table of keys for tasks, one part after the other."""
-    if isinstance(source, SpooledFile):
+    if isinstance(file, LocalFile):
         with _on_disk():
-            write_keys(str(source.path), schema, parts)
+            write_keys(str(file.path), schema, parts)
     else:
-        with translate_errors(source.location), layout.io.new_output(source.location).create() as stream:
+        with file.create(layout.io) as stream:
             write_keys(stream, schema, parts)
 
 
@@ -91,11 +90,11 @@ def _on_disk() -> AbstractContextManager[None]:
     return translate_disk_errors("file for the keys of Loads")
 
 
-def open_keys(source: StoredKeys, access: Properties) -> pa.Table:
+def open_keys(file: TemporaryFile, access: Properties) -> pa.Table:
     """Return a table of keys that the driver has written."""
-    if isinstance(source, SpooledFile):
-        return read_keys(str(source.path))
-    with source.open(open_file_io(access)) as stream:
+    if isinstance(file, LocalFile):
+        return read_keys(str(file.path))
+    with file.open(open_file_io(access)) as stream:
         return read_keys(stream.read())
 
 
@@ -111,11 +110,11 @@ def _size_of(row_ids: RowIdsOfKeys) -> int:
     return min(row_ids.size, _REMEMBERED)  # those that are larger are remembered alone
 
 
-def _key_of(source: StoredKeys, *_: Any) -> StoredKeys:
-    return source
+def _key_of(file: TemporaryFile, *_: Any) -> TemporaryFile:
+    return file
 
 
 # A worker encodes several blocks of a binding, and those of other bindings between them.
 @cached(LRUCache(_REMEMBERED, getsizeof=_size_of), key=_key_of, lock=Lock())
-def _open_row_ids(source: StoredKeys, updates: Updates, access: Properties) -> RowIdsOfKeys:
-    return RowIdsOfKeys(open_keys(source, access), updates)
+def _open_row_ids(file: TemporaryFile, updates: Updates, access: Properties) -> RowIdsOfKeys:
+    return RowIdsOfKeys(open_keys(file, access), updates)

@@ -1,16 +1,16 @@
 """The layout of one table's data files: where and how one transaction writes them."""
 
 import uuid
-from collections.abc import Callable, Hashable
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, TypeAlias
+from typing import TypeAlias
 
 import pyarrow as pa
 from pyiceberg.io import FileIO
 from pyiceberg.table.locations import LocationProvider, load_location_provider
 
+from connector.encoding.parquet.data_files import NewFiles
 from connector.encoding.parquet.file_options import FileOptions
 from connector.encoding.search import located_rows
 from connector.encoding.values.column_types import arrow_schema
@@ -18,14 +18,8 @@ from connector.host.refresh import Lease
 from connector.model.binding import PLAIN, Arrangement, Binding
 from connector.model.properties import Properties
 from connector.model.state import DataFile, FileList
+from connector.spark.blocks.temporary_files import TemporaryFile
 from connector.storage.file_io import LIST_SUFFIX, open_file_io, write_list
-
-
-class StoredKeys(Hashable, Protocol):
-    """A table of keys that the driver has written for tasks."""
-
-    def open(self, io: FileIO, /) -> AbstractContextManager[Any]:
-        """Open the file."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +35,7 @@ class TableLayout:
     arrangement: Arrangement = PLAIN
     rejected: "TableLayout | None" = None  # of the table for rejected rows, if there is one
     run_limit: int = 256 << 20  # bytes of sorted runs that a task may have on the disk
-    row_ids: StoredKeys | None = None  # of loaded keys; None: no row keeps its id
+    row_ids: TemporaryFile | None = None  # of loaded keys; None: no row keeps its id
 
     @property
     def leases(self) -> tuple[Lease[Properties], ...]:
@@ -75,26 +69,33 @@ class TableLayout:
         """How the table's properties ask for its data files to be written."""
         return FileOptions.of_table(self.properties)
 
+    @property
+    def new_files(self) -> NewFiles:
+        """How the data files are made."""
+        return NewFiles(self.io, self.new_location, self.binding.columns, self.schema, self.options)
+
     def new_location(self) -> str:
         """Return a location for a new data file."""
-        return self._locations.new_data_location(f"{self.file_prefix}-{uuid.uuid4()}.parquet")
+        return self._locations.new_data_location(self._new_name(".parquet"))
 
     def new_block_location(self) -> str:
         """Return a location for a block of rows, or for keys with row ids, on their way to these files."""
-        return self._locations.new_data_location(f"{self.file_prefix}-{uuid.uuid4()}.jsonl")
+        return self._locations.new_data_location(self._new_name(".jsonl"))
 
     def new_run_location(self) -> str:
         """Return a location for a sorted run on its way to these files."""
-        return self._locations.new_data_location(f"{self.file_prefix}-{uuid.uuid4()}.run")
+        return self._locations.new_data_location(self._new_name(".run"))
 
     def new_located_location(self) -> str:
         """Return a location for an object of located rows."""
-        return self._locations.new_metadata_location(f"{self.file_prefix}-{uuid.uuid4()}{located_rows.SUFFIX}")
+        return self._locations.new_metadata_location(self._new_name(located_rows.SUFFIX))
 
-    def list_files(self, files: tuple[DataFile, ...]) -> FileList:
+    def write_file_list(self, files: tuple[DataFile, ...]) -> FileList:
         """Write an object that lists the files, by which the connector state names them if they are many."""
-        name = f"{self.file_prefix}-{uuid.uuid4()}{LIST_SUFFIX}"
-        return write_list(self.io, self._locations.new_metadata_location(name), files)
+        return write_list(self.io, self._locations.new_metadata_location(self._new_name(LIST_SUFFIX)), files)
+
+    def _new_name(self, suffix: str) -> str:
+        return f"{self.file_prefix}-{uuid.uuid4()}{suffix}"
 
     @property
     def _locations(self) -> LocationProvider:

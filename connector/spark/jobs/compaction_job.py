@@ -12,11 +12,9 @@ from connector.encoding.rewriting.file_groups import Compact, CompactedGroup, Co
 from connector.host.errors import BrokenTaskError, ConnectorError, RetryableError
 from connector.host.machine import lower_priority
 from connector.host.refresh import Refreshed
-from connector.host.tempdirs import make_directories
 from connector.model.properties import Properties
 from connector.spark.jvm.lanes import Lane
-from connector.spark.jvm.spark_session import Spark
-from connector.spark.limits import master_within_limits
+from connector.spark.jvm.spark_session import start_spark
 from connector.storage.file_io import open_file_io
 
 T = TypeVar("T")
@@ -66,12 +64,8 @@ def compact_in(jobs: MaintenanceJobs) -> Compact:
 def compaction_jobs(settings: Mapping[str, str]) -> Iterator[Compact]:
     """Yield a function that compacts file groups on all cores of a Spark of its own, which is killed when the block
     ends."""
-    with make_directories() as directories:
-        spark = Spark({**master_within_limits(directories.files), **settings}, directories, lane=Lane.ALONE)
-        try:
-            yield compact_in(spark)
-        finally:
-            spark.kill()
+    with start_spark(settings, Lane.ALONE) as spark:
+        yield compact_in(spark)
 
 
 def _submit(

@@ -8,10 +8,10 @@ from functools import partial
 from connector.encoding.runs.merge_plan import group_ranges, plan_merge
 from connector.encoding.runs.run_merging import MergeRange
 from connector.host.errors import ConnectorError, RetryableError
-from connector.host.signals import map_in_threads
 from connector.model.state import DataFile
-from connector.spark.blocks.block_transfer import DELETIONS_AT_ONCE, Source, StoredObject, StoredRun, warn_if_left
+from connector.spark.blocks.block_transfer import StoredRun, remove_objects
 from connector.spark.blocks.table_layout import NewLayout, TableLayout
+from connector.spark.blocks.temporary_files import StoredObject, TemporaryFile
 from connector.spark.jvm.spark_session import Jobs
 from connector.spark.tasks.merged_files import find_sort_columns, write_merged
 from connector.spark.tasks.write_task import WRITING_FAILED
@@ -23,7 +23,7 @@ class MergeUnit:
 
     table: int
     ranges: tuple[MergeRange, ...]
-    sources: tuple[Source, ...]  # of the table's runs
+    run_files: tuple[TemporaryFile, ...]  # of the table
 
 
 def merge_runs(
@@ -45,21 +45,16 @@ def merge_runs(
 def remove_runs(new_layouts: Sequence[NewLayout], runs: Mapping[int, Sequence[StoredRun]]) -> None:
     """Remove the runs in the object store. Those on the disk go with the spool. If it fails, only warn: a later session
     removes them."""
-    locations = {
-        table: [each.source.location for each in of_table if isinstance(each.source, StoredObject)]
-        for table, of_table in runs.items()
-    }
-    for table, of_table in locations.items():
-        if of_table:
-            with warn_if_left("sorted runs", of_table[0]):
-                map_in_threads(new_layouts[table]().io.delete, of_table, DELETIONS_AT_ONCE, "runs")
+    for table, of_table in runs.items():
+        locations = [each.file.location for each in of_table if isinstance(each.file, StoredObject)]
+        remove_objects(new_layouts[table], locations, "sorted runs")
 
 
 def _plan(layout: TableLayout, table: int, runs: Sequence[StoredRun], tasks: int) -> Iterator[MergeUnit]:
     ranges = plan_merge([each.run for each in runs], find_sort_columns(layout), tasks)
-    sources = tuple(each.source for each in runs)
+    files = tuple(each.file for each in runs)
     for group in group_ranges(ranges, tasks):
-        yield MergeUnit(table, group, sources)
+        yield MergeUnit(table, group, files)
 
 
 def _merge(layouts: Mapping[int, TableLayout], unit: MergeUnit) -> tuple[DataFile, ...] | ConnectorError:
@@ -67,7 +62,7 @@ def _merge(layouts: Mapping[int, TableLayout], unit: MergeUnit) -> tuple[DataFil
     gc.collect()  # the daemon has turned the automatic collection off
     layout = layouts[unit.table]
     try:
-        return tuple(write_merged(layout, unit.ranges, unit.sources))
+        return tuple(write_merged(layout, unit.ranges, unit.run_files))
     except ConnectorError as error:
         return error
     except OSError as error:

@@ -12,11 +12,9 @@ from connector.encoding.live_rows.source_rows import SourceFile
 from connector.encoding.rewriting.converted_files import Rewrite, Rewriting, UnconvertibleError
 from connector.host.errors import ConnectorError
 from connector.host.refresh import Refreshed
-from connector.host.tempdirs import make_directories
 from connector.model.properties import Properties
 from connector.model.state import DataFile
-from connector.spark.jvm.spark_session import Spark
-from connector.spark.limits import master_within_limits
+from connector.spark.jvm.spark_session import Spark, start_spark
 from connector.storage.file_io import open_file_io
 
 # Credentials may expire before the last file of a large table is written. Each job gets fresh ones.
@@ -51,10 +49,7 @@ def rewrite_jobs(settings: Mapping[str, str]) -> Iterator[Rewrite]:
 
         @cache
         def spark() -> Spark:
-            directories = resources.enter_context(make_directories())
-            started = Spark({**master_within_limits(directories.files), **settings}, directories)
-            resources.callback(started.kill)
-            return started
+            return resources.enter_context(start_spark(settings))
 
         def rewrite(
             rewriting: Rewriting, sources: Sequence[SourceFile], access: Refreshed[Properties]

@@ -1,9 +1,8 @@
 """The Spark job of Loads: tasks search files for keys, and write the documents as finished lines of the answer."""
 
 import gc
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
@@ -22,14 +21,14 @@ from connector.encoding.search.searched_keys import Keys
 from connector.host.errors import ConnectorError, RetryableError
 from connector.model.binding import Binding
 from connector.model.properties import Properties
-from connector.spark.blocks.block_transfer import Source, SpooledFile, StoredObject, warn_if_left
 from connector.spark.blocks.stored_keys import open_keys
-from connector.storage import storage_errors
+from connector.spark.blocks.temporary_files import TemporaryFile
 from connector.storage.file_io import open_file_io
 
 GROUP_SIZE: Final = 64 << 20  # bytes of files that are searched one after the other
 COPIED_AT_ONCE: Final = 1 << 20  # bytes
 MOST_RETURNED: Final = 1 << 12  # rows of a group that go through the JVM
+RESULTS: Final = "the results of a search"
 
 _END: Final = pa.scalar(b"}}\n", pa.large_binary())
 _NOTHING: Final = pa.scalar(b"", pa.large_binary())
@@ -41,25 +40,7 @@ class Search:
     """The search for the keys of one binding's Loads in its table."""
 
     binding: Binding
-    keys: Source
-
-    def run(self, io: FileIO, keys: Keys, group: "Group") -> "SearchedGroup | ConnectorError":
-        """Search the files of a group. An error is returned, since Spark would hide its type."""
-        found: list[RowsOfKeys] = []
-        try:
-            with _Lines(group.documents, io, self.binding.index) as lines:
-                for place, file in group.files:
-                    for rows in search(io, file, keys, with_documents=True):
-                        lines.write(rows.documents)
-                        found.append(_describe(place, file, rows))
-            return _return_rows(RowsOfKeys.join(found), group, io)
-        except ConnectorError as error:
-            return error
-        except OSError as error:
-            return RetryableError(
-                f"the documents that were found for Loads could not be written to the disk ({error.strerror}). Nothing "
-                "of this transaction has become visible. Make room, or set TMPDIR to a directory on a larger disk."
-            )
+    keys_file: TemporaryFile
 
 
 @dataclass(frozen=True)
@@ -68,8 +49,8 @@ class Group:
 
     search: Search
     files: tuple[tuple[int, SearchedFile], ...]
-    documents: Source  # where the lines are written
-    rows: Source  # where the found rows are written, if they are many
+    documents: TemporaryFile  # where the lines are written
+    rows: TemporaryFile  # where the found rows are written, if they are many
 
 
 def search_groups(
@@ -86,9 +67,28 @@ def _search_table(
 ) -> Iterator["SearchedGroup | ConnectorError"]:
     """Search the groups of one table. The index of its keys is dropped with the last one."""
     assert of_table.binding.updates, "only bindings that update rows are searched"
-    io, keys = open_file_io(access), Keys(open_keys(of_table.keys, access), of_table.binding.updates)
+    io, keys = open_file_io(access), Keys(open_keys(of_table.keys_file, access), of_table.binding.updates)
     for group in groups:
-        yield of_table.run(io, keys, group)
+        yield _search_group(group, keys, io)
+
+
+def _search_group(group: Group, keys: Keys, io: FileIO) -> "SearchedGroup | ConnectorError":
+    """Search the files of a group. An error is returned, since Spark would hide its type."""
+    found: list[RowsOfKeys] = []
+    try:
+        with _Lines(group.documents, io, group.search.binding.index) as lines:
+            for place, file in group.files:
+                for rows in search(io, file, keys, with_documents=True):
+                    lines.write(rows.documents)
+                    found.append(_describe(place, file, rows))
+        return _return_rows(RowsOfKeys.join(found), group, io)
+    except ConnectorError as error:
+        return error
+    except OSError as error:
+        return RetryableError(
+            f"the documents that were found for Loads could not be written to the disk ({error.strerror}). Nothing "
+            "of this transaction has become visible. Make room, or set TMPDIR to a directory on a larger disk."
+        )
 
 
 @dataclass(frozen=True)
@@ -96,15 +96,15 @@ class FoundInGroup:
     """The rows of keys in the files of one group, and their lines, in the same order."""
 
     rows: RowsOfKeys
-    documents: Source
+    documents: TemporaryFile
 
 
 @dataclass(frozen=True)
 class SearchedGroup:
     """What a task returns for one group."""
 
-    rows: RowsOfKeys | Source  # the place where they are, if they are many: the JVM would keep their memory
-    documents: Source
+    rows: RowsOfKeys | TemporaryFile  # the file that has them, if they are many: the JVM would keep their memory
+    documents: TemporaryFile
 
     def fetch(self, io: FileIO) -> FoundInGroup:
         """Return what was found. Rows that are written are read and removed."""
@@ -112,7 +112,7 @@ class SearchedGroup:
             return FoundInGroup(self.rows, self.documents)
         with self.rows.open(io) as stream:
             rows = RowsOfKeys.of_table(read_keys(stream.read()))
-        remove_source(self.rows, io)
+        self.rows.remove(io, RESULTS)
         return FoundInGroup(rows, self.documents)
 
 
@@ -120,7 +120,7 @@ def _return_rows(rows: RowsOfKeys, group: Group, io: FileIO) -> SearchedGroup:
     if len(rows) <= MOST_RETURNED:
         return SearchedGroup(rows, group.documents)
     table = rows.to_table()
-    with _create(group.rows, io) as stream:
+    with group.rows.create(io) as stream:
         write_keys(stream, table.schema, [table])
     return SearchedGroup(group.rows, group.documents)
 
@@ -149,23 +149,22 @@ def _describe(place: int, file: SearchedFile, rows: FoundRows) -> RowsOfKeys:
 class _Lines:
     """Writes lines of `loaded`. The file is made with the first of them."""
 
-    def __init__(self, target: Source, io: FileIO, binding: int) -> None:
-        self._target, self._io = target, io
+    def __init__(self, file: TemporaryFile, io: FileIO, binding: int) -> None:
+        self._file, self._io = file, io
         self._begin = pa.scalar(b'{"loaded":{"binding":%d,"doc":' % binding, pa.large_binary())
         self._stream: Any = None
+        self._opened = ExitStack()
 
     def __enter__(self) -> "_Lines":
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._stream:
-            with self._errors():
-                self._stream.close()
+        self._opened.close()
 
     def write(self, documents: pa.Array) -> None:
         """Write one line for each document, a JSON object."""
         if self._stream is None:
-            self._stream = _create(self._target, self._io)
+            self._stream = self._opened.enter_context(self._file.create(self._io))
         if _NEWLINE in documents.buffers()[-1].to_pybytes():
             # In JSON it is only white space. Another program may have written it.
             documents = pc.replace_substring(documents, "\n", " ")
@@ -174,46 +173,21 @@ class _Lines:
         assert not lines.null_count, "a search returns documents that are JSON objects"
         _, offsets, data = lines.buffers()
         bounds = np.frombuffer(offsets, np.int64)[lines.offset : lines.offset + len(lines) + 1]
-        with self._errors():
+        with self._file.translate_errors():
             self._stream.write(memoryview(data)[int(bounds[0]) : int(bounds[-1])])
 
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        if isinstance(self._target, SpooledFile):
-            yield
-        else:
-            with storage_errors.translate_errors(self._target.location):
-                yield
 
-
-def _create(target: Source, io: FileIO) -> Any:
-    if isinstance(target, SpooledFile):
-        return target.path.open("xb")  # buffered: otherwise a full disk may take a part without an error
-    with storage_errors.translate_errors(target.location):
-        # A task that was lost may have written the same before.
-        return io.new_output(target.location).create(overwrite=True)
-
-
-def read_documents(source: Source, io: FileIO) -> Iterator[bytes]:
+def read_documents(file: TemporaryFile, io: FileIO) -> Iterator[bytes]:
     """Yield the text of all lines, a part after the other, and remove it."""
-    with source.open(io) as stream:
+    with file.open(io) as stream:
         while part := stream.read(COPIED_AT_ONCE):
             yield part
-    remove_source(source, io)
+    file.remove(io, RESULTS)
 
 
-def read_lines(source: Source, io: FileIO) -> Iterator[bytes]:
+def read_lines(file: TemporaryFile, io: FileIO) -> Iterator[bytes]:
     """Yield line by line, with their newlines, and remove the text."""
     rest = b""
-    for part in read_documents(source, io):
+    for part in read_documents(file, io):
         *lines, rest = (rest + part).split(_NEWLINE)
         yield from (line + _NEWLINE for line in lines)
-
-
-def remove_source(source: Source, io: FileIO) -> None:
-    """Remove what the driver or a task has written there: text of lines, keys, or row ids."""
-    if isinstance(source, SpooledFile):
-        os.unlink(source.path)
-    elif isinstance(source, StoredObject):
-        with warn_if_left("the results of a search", source.location):
-            io.delete(source.location)

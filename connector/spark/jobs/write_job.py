@@ -17,7 +17,7 @@ from connector.spark.blocks.claims import ClaimServer
 from connector.spark.blocks.ledger import Counted, Ledger
 from connector.spark.blocks.spool import Spool
 from connector.spark.blocks.table_layout import NewLayout
-from connector.spark.jvm.cluster import BIND_ADDRESS, DRIVER_HOST, claims_address, driver_host, is_local
+from connector.spark.jvm.cluster import BIND_ADDRESS, DRIVER_HOST, find_driver_host, is_local, parse_claims_address
 from connector.spark.jvm.spark_session import Jobs, Spark
 from connector.spark.tasks.write_task import write_files
 from connector.storage.file_io import is_list_too_long
@@ -33,7 +33,7 @@ class Written:
 
     files: Mapping[int, tuple[DataFile, ...] | FileList] = field(default_factory=dict)  # by table: its binding's index
     treated: Mapping[int, Tally] = field(default_factory=dict)  # values that are not written as they were sent
-    updates: Mapping[int, KeyDigest] = field(default_factory=dict)  # the keys that were stored as existing, by binding
+    existing_keys: Mapping[int, KeyDigest] = field(default_factory=dict)  # of Stores whose rows exist, by binding
 
 
 class WriteJob:
@@ -81,10 +81,10 @@ class WriteJob:
         self._remove_objects()
         named = {
             # A layout with fresh credentials is asked for only where something is written with them.
-            table: self._new_layouts[table]().list_files(of_table) if is_list_too_long(of_table) else of_table
+            table: self._new_layouts[table]().write_file_list(of_table) if is_list_too_long(of_table) else of_table
             for table, of_table in files.items()
         }
-        return Written(named, counted.treated, counted.updates)
+        return Written(named, counted.treated, counted.existing_keys)
 
     def _wait_for_files(self) -> Counted:
         self._ledger.complete()
@@ -129,7 +129,7 @@ class WriteJob:
 
 def choose_transfer(spark: Spark, new_layouts: Sequence[NewLayout]) -> BlockTransfer:
     """Return how blocks reach the tasks of one transaction: by this machine's disk, or through the object store."""
-    return OnThisMachine(spark.end_of_task) if spark.is_local else ThroughTheStore(new_layouts)
+    return OnThisMachine(spark.explain_lost_task) if spark.is_local else ThroughTheStore(new_layouts)
 
 
 def open_claim_server(settings: Mapping[str, str], socket: Path) -> ClaimServer:
@@ -139,9 +139,9 @@ def open_claim_server(settings: Mapping[str, str], socket: Path) -> ClaimServer:
     """
     if is_local(settings):
         return ClaimServer(str(socket))
-    address = claims_address(settings)
+    address = parse_claims_address(settings)
     try:
-        return ClaimServer(address, driver_host(settings))
+        return ClaimServer(address, find_driver_host(settings))
     except OSError as error:
         raise UserError(
             f"Spark's tasks cannot be listened for at {address[0]}:{address[1]} ({error}). Set {DRIVER_HOST} in "

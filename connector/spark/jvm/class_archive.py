@@ -11,9 +11,9 @@ from connector.spark.jvm import jvm_command
 from connector.spark.jvm.spark_session import Spark
 
 
-def make() -> Path:
+def make_class_archive() -> Path:
     """Start Spark once, and return the archive that its JVM has written."""
-    archive = jvm_command.class_archive()
+    archive = jvm_command.locate_class_archive()
     archive.parent.mkdir(parents=True, exist_ok=True)
     archive.unlink(missing_ok=True)
     with make_directories() as directories:
@@ -24,4 +24,4 @@ def make() -> Path:
 
 
 if __name__ == "__main__":
-    print(make())  # noqa: T201 - the Dockerfile reads where it is
+    print(make_class_archive())  # noqa: T201 - the Dockerfile reads where it is

@@ -68,7 +68,7 @@ LOCAL: Final = (
 )
 
 
-def class_path(jars: Path, *, is_local: bool) -> list[Path]:
+def list_jars(jars: Path, *, is_local: bool) -> list[Path]:
     """Return the jars to load, always in the same order: a class archive fits one class path, and longer class paths
     that begin with it."""
     every = sorted(name for name in os.listdir(jars) if name.endswith(".jar"))  # quicker than to sort paths

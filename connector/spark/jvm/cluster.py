@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from connector.host.errors import RetryableError, UserError
-from connector.spark.jvm.jvm_command import WORKER_ALLOCATION, package_root
+from connector.spark.jvm.jvm_command import WORKER_ALLOCATION, find_package_root
 from connector.spark.jvm.jvm_process import Jvm
 
 if TYPE_CHECKING:
@@ -35,18 +35,18 @@ def is_local(settings: Mapping[str, str]) -> bool:
     return settings.get(MASTER, "local").startswith("local")
 
 
-def cluster_settings(settings: Mapping[str, str]) -> dict[str, str]:
+def make_cluster_settings(settings: Mapping[str, str]) -> dict[str, str]:
     """Return the default settings that a cluster needs."""
-    environment = {"PYTHONPATH": package_root(), "PYTHONSAFEPATH": "1", **WORKER_ALLOCATION}
+    environment = {"PYTHONPATH": find_package_root(), "PYTHONSAFEPATH": "1", **WORKER_ALLOCATION}
     return {
-        DRIVER_HOST: driver_host(settings),
+        DRIVER_HOST: find_driver_host(settings),
         # A lost task may run again: its blocks are given to another task.
         "spark.task.maxFailures": "4",
         **{f"spark.executorEnv.{name}": value for name, value in environment.items()},
     }
 
 
-def driver_host(settings: Mapping[str, str]) -> str:
+def find_driver_host(settings: Mapping[str, str]) -> str:
     """Return the host at which the cluster reaches this process: as configured, or the address from which this machine
     reaches the master."""
     if host := settings.get(DRIVER_HOST):
@@ -61,7 +61,7 @@ def driver_host(settings: Mapping[str, str]) -> str:
         return "127.0.0.1"
 
 
-def claims_address(settings: Mapping[str, str]) -> tuple[str, int]:
+def parse_claims_address(settings: Mapping[str, str]) -> tuple[str, int]:
     """Return the host and the port where this process listens for its tasks. Port 0 is any free port.
 
     Raises UserError if the port is invalid.
@@ -69,10 +69,10 @@ def claims_address(settings: Mapping[str, str]) -> tuple[str, int]:
     port = settings.get(CLAIMS_PORT, "0")
     if not port.isdecimal() or int(port) > MAX_PORT:
         raise UserError(f"{CLAIMS_PORT} in /advanced/spark is {port!r}, which is no port.")
-    return settings.get(BIND_ADDRESS) or driver_host(settings), int(port)
+    return settings.get(BIND_ADDRESS) or find_driver_host(settings), int(port)
 
 
-def where_tasks_run(settings: Mapping[str, str]) -> str:
+def check_master(settings: Mapping[str, str]) -> str:
     """Return a sentence that says where tasks run.
 
     Raises UserError if a setting does not fit, and RetryableError if no master of a standalone cluster answers: Spark
@@ -92,9 +92,8 @@ def where_tasks_run(settings: Mapping[str, str]) -> str:
         except OSError as error:
             refusals.append(f"{host}:{port}: {error.strerror or error}")
         else:
-            return (
-                f"the master at {host}:{port} can be reached; tasks will find this process at {driver_host(settings)}"
-            )
+            own = find_driver_host(settings)
+            return f"the master at {host}:{port} can be reached; tasks will find this process at {own}"
     if refusals:
         raise RetryableError(
             f"no Spark master of {settings[MASTER]} can be reached ({'; '.join(refusals)}). Start it, or correct "
@@ -110,7 +109,7 @@ def wait_for_executor(context: "SparkContext", jvm: Jvm) -> None:
     scala = context._jsc.sc()
     while scala.isStopped() or scala.getExecutorMemoryStatus().size() == 1:  # that of the driver itself
         if scala.isStopped():
-            reason = jvm.last_words.rpartition("Reason: ")[2].partition(" | ")[0].rstrip(".")
+            reason = jvm.read_last_words().rpartition("Reason: ")[2].partition(" | ")[0].rstrip(".")
             raise RetryableError(
                 f"the Spark master {context.master} does not run this application: {reason}. Its log and its workers' "
                 "say more."

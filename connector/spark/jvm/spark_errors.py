@@ -53,7 +53,7 @@ def translate_errors(jvm: Jvm, failed: str) -> Iterator[None]:
         raise RetryableError(f"{failed}: {_cause(text or str(error) or repr(error))}") from error
 
 
-def end_of_task(jvm: Jvm) -> RetryableError:
+def explain_lost_task(jvm: Jvm) -> RetryableError:
     """Return the error that says why a task was lost: its worker ended, alone or with the JVM."""
     return RetryableError(_end_of(jvm, ENDING_TIMEOUT) or WORKER_ENDED)
 
@@ -66,7 +66,7 @@ def _end_of(jvm: Jvm, timeout: float) -> str | None:
             "(spark.master in /advanced/spark, such as local[1])."
         )
     if jvm.ends_within(timeout):
-        return f"Spark's JVM has ended: {jvm.ending}"
+        return f"Spark's JVM has ended: {jvm.explain_end()}"
     return None
 
 

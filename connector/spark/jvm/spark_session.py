@@ -3,19 +3,20 @@
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from connector.config.values import SECRET_SETTING
 from connector.host.errors import RetryableError
-from connector.host.tempdirs import TemporaryDirectories
-from connector.spark.jvm.class_path import class_path
-from connector.spark.jvm.cluster import PYTHON, cluster_settings, is_local, wait_for_executor, where_tasks_run
-from connector.spark.jvm.jvm_command import spark_home
+from connector.host.tempdirs import TemporaryDirectories, make_directories
+from connector.spark.jvm.class_path import list_jars
+from connector.spark.jvm.cluster import PYTHON, check_master, is_local, make_cluster_settings, wait_for_executor
+from connector.spark.jvm.jvm_command import find_spark_home
 from connector.spark.jvm.jvm_process import Jvm
 from connector.spark.jvm.lanes import MAINTENANCE, POOL, THREADS, TRANSACTIONS, Lane, write_pools
-from connector.spark.jvm.spark_errors import end_of_task, translate_errors
+from connector.spark.jvm.spark_errors import explain_lost_task, translate_errors
+from connector.spark.limits import limit_master
 
 if TYPE_CHECKING:
     from connector.spark.jvm.client import SparkContext
@@ -80,7 +81,7 @@ class Spark:
         """`lane` is that of maintenance."""
         self.is_local = is_local(settings)
         environment = LOCAL_ENVIRONMENT if self.is_local else {}
-        jars = class_path(spark_home() / "jars", is_local=self.is_local)
+        jars = list_jars(find_spark_home() / "jars", is_local=self.is_local)
         self._jvm = Jvm(directories.files, settings.get(HEAP, DEFAULT_HEAP), jars, environment, class_sharing)
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spark")
         self._lane = lane
@@ -139,9 +140,9 @@ class Spark:
         self.load_client()
         return self._maintenance.submit(self._run_one, task)
 
-    def end_of_task(self) -> RetryableError:
+    def explain_lost_task(self) -> RetryableError:
         """Return the error that says why a task of this machine was lost. Waits some seconds for the JVM to end too."""
-        return end_of_task(self._jvm)
+        return explain_lost_task(self._jvm)
 
     def stop(self) -> None:
         """Wait for all jobs but those of maintenance, then stop Spark."""
@@ -183,6 +184,20 @@ class Spark:
         return [found[place % tasks][place // tasks] for place in range(len(things))]
 
 
+@contextmanager
+def start_spark(settings: Mapping[str, str], lane: Lane = Lane.BETWEEN) -> Iterator[Spark]:
+    """Yield Spark without a session, with as many tasks as this machine or container can take.
+
+    Spark is killed when the block ends.
+    """
+    with make_directories() as directories:
+        spark = Spark({**limit_master(directories.files), **settings}, directories, lane=lane)
+        try:
+            yield spark
+        finally:
+            spark.kill()
+
+
 def _call_each(call: Callable[[S], T], things: Iterable[S]) -> Iterator[T]:
     return map(call, things)
 
@@ -191,11 +206,11 @@ def _call_once(call: Callable[[Iterable[S]], Iterable[T]], things: Iterable[S]) 
     return list(call(things))
 
 
-def _conf(settings: Mapping[str, str], directories: TemporaryDirectories) -> dict[str, str]:
+def _make_conf(settings: Mapping[str, str], directories: TemporaryDirectories) -> dict[str, str]:
     sockets = {"spark.python.unix.domain.socket.dir": str(directories.sockets)}  # other machines do not have it
     return {
         **DEFAULT_SETTINGS,
-        **(LOCAL_SETTINGS | sockets if is_local(settings) else cluster_settings(settings)),
+        **(LOCAL_SETTINGS | sockets if is_local(settings) else make_cluster_settings(settings)),
         "spark.local.dir": str(directories.files),
         **settings,
     }
@@ -204,7 +219,7 @@ def _conf(settings: Mapping[str, str], directories: TemporaryDirectories) -> dic
 def _connect(
     jvm: Jvm, client_is_loaded: Future[None], settings: Mapping[str, str], directories: TemporaryDirectories
 ) -> "SparkContext":
-    where_tasks_run(settings)  # to fail at once where they cannot
+    check_master(settings)  # to fail at once if it cannot be reached
     jvm.wait()
     client_is_loaded.result()
     from connector.spark.jvm.client import SparkConf, SparkContext
@@ -213,7 +228,7 @@ def _connect(
         gateway = jvm.connect()
         # PySpark would use the gateway and the context of an earlier JVM of this process, which has ended.
         SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
-        conf = SparkConf(loadDefaults=False).setAll([*_conf(settings, directories).items()])
+        conf = SparkConf(loadDefaults=False).setAll([*_make_conf(settings, directories).items()])
         context = SparkContext(gateway=gateway, conf=conf)
         if not is_local(settings):
             wait_for_executor(context, jvm)

@@ -1,7 +1,7 @@
 """Data files from sorted runs: one partition after the other, with one file open at a time."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import pyarrow as pa
@@ -9,16 +9,14 @@ from msgspec.structs import replace
 from pyiceberg.io import FileIO
 
 from connector.encoding.parquet.assembled_writer import AssembledWriter
-from connector.encoding.parquet.data_files import ROW_GROUP_SIZE
+from connector.encoding.parquet.data_files import ROW_GROUP_SIZE, DataFileWriter
 from connector.encoding.parquet.gathered_rows import GatheredRowGroup
 from connector.encoding.runs.run_merging import MergeRange, merge
 from connector.encoding.runs.sort_columns import SortColumns
 from connector.encoding.runs.sorted_runs import RunPart, read_encoded, read_part
 from connector.model.state import DataFile
-from connector.spark.blocks.block_transfer import Source, SpooledFile
 from connector.spark.blocks.table_layout import TableLayout
-from connector.spark.tasks.table_files import open_file_writer
-from connector.storage import storage_errors
+from connector.spark.blocks.temporary_files import TemporaryFile
 
 
 def find_sort_columns(layout: TableLayout) -> SortColumns:
@@ -26,14 +24,16 @@ def find_sort_columns(layout: TableLayout) -> SortColumns:
     return SortColumns(layout.binding.columns, layout.arrangement.sort)
 
 
-def write_merged(layout: TableLayout, ranges: Sequence[MergeRange], sources: Sequence[Source]) -> list[DataFile]:
-    """Merge these ranges of runs into data files, which are complete and durable. `sources` has the place of each run.
+def write_merged(
+    layout: TableLayout, ranges: Sequence[MergeRange], run_files: Sequence[TemporaryFile]
+) -> list[DataFile]:
+    """Merge these ranges of runs into data files, which are complete and durable. `run_files` has the file of each run.
 
     If this fails, no file stays, as far as possible.
     """
     io, sort_columns = layout.io, find_sort_columns(layout)
     written: list[DataFile] = []
-    with _Runs(sources, io, layout.schema) as runs:
+    with _Runs(run_files, io, layout.schema) as runs:
         try:
             for merged in ranges:
                 if merged.has_encoded:
@@ -50,7 +50,7 @@ def write_merged(layout: TableLayout, ranges: Sequence[MergeRange], sources: Seq
 
 
 def _write_rows(layout: TableLayout, batches: Iterator[pa.RecordBatch]) -> list[DataFile]:
-    writer = open_file_writer(layout, ROW_GROUP_SIZE, GatheredRowGroup)
+    writer = DataFileWriter(layout.new_files, GatheredRowGroup(ROW_GROUP_SIZE))
     with _abort_on_failure(writer):
         for rows in batches:
             writer.write(rows)
@@ -59,8 +59,7 @@ def _write_rows(layout: TableLayout, batches: Iterator[pa.RecordBatch]) -> list[
 
 def _copy_range(layout: TableLayout, merged: MergeRange, runs: "_Runs") -> list[DataFile]:
     """Copy the row groups that are encoded already. Only rows between them are encoded here."""
-    columns, schema = layout.binding.columns, layout.schema
-    writer = AssembledWriter(layout.io, layout.new_location, columns, schema, layout.options, ROW_GROUP_SIZE)
+    writer = AssembledWriter(layout.new_files, ROW_GROUP_SIZE)
     with _abort_on_failure(writer):
         for run, part in merged.parts:
             if part.encoded:
@@ -82,8 +81,8 @@ def _abort_on_failure(writer: Any) -> Iterator[None]:
 class _Runs:
     """Reads the parts of runs. A run is opened with the first of its parts that is read."""
 
-    def __init__(self, sources: Sequence[Source], io: FileIO, schema: pa.Schema) -> None:
-        self._sources, self._io, self._schema = sources, io, schema
+    def __init__(self, files: Sequence[TemporaryFile], io: FileIO, schema: pa.Schema) -> None:
+        self._files, self._io, self._schema = files, io, schema
         self._open: dict[int, Any] = {}
         self._opened = ExitStack()
 
@@ -105,13 +104,8 @@ class _Runs:
 
     @contextmanager
     def _open_run(self, run: int) -> Iterator[Any]:
-        source = self._sources[run]
-        with nullcontext() if isinstance(source, SpooledFile) else storage_errors.translate_errors(source.location):
+        file = self._files[run]
+        with file.translate_errors():
             if run not in self._open:
-                self._open[run] = self._opened.enter_context(self._open_source(source))
+                self._open[run] = self._opened.enter_context(file.open(self._io, seekable=True))
             yield self._open[run]
-
-    def _open_source(self, source: Source) -> Any:
-        if isinstance(source, SpooledFile):
-            return source.path.open("rb", buffering=0)
-        return self._io.new_input(source.location).open()

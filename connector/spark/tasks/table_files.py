@@ -1,18 +1,21 @@
-"""The data files that a task writes for one table, and for the table of its rejected rows."""
+"""What a task writes for one table, and for the table of its rejected rows."""
 
-from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import pyarrow as pa
 
 from connector.encoding.lines.decoder import Decoded
 from connector.encoding.lines.invalid_cells import make_batch
 from connector.encoding.parquet.data_files import ROW_GROUP_SIZE, DataFileWriter, RowGroup
-from connector.encoding.parquet.gathered_rows import GatheredRowGroup
 from connector.encoding.values.column_types import arrow_schema
 from connector.model.state import DataFile
+from connector.spark.blocks.block_transfer import StoredRun
 from connector.spark.blocks.table_layout import TableLayout
+from connector.spark.blocks.temporary_files import TemporaryFile
+
+if TYPE_CHECKING:
+    from connector.spark.tasks.run_writer import RunWriter
 
 # Both writers may be open at once: this one must not double the memory that is planned for the other.
 _REJECTED_ROW_GROUP_SIZE: Final = ROW_GROUP_SIZE // 4
@@ -35,19 +38,24 @@ class RowWriter(Protocol):
 
 
 class TableFiles:
-    """The data files that a task writes from consecutive blocks of one binding, those of its rejected rows included."""
+    """What a task writes from consecutive blocks of one binding, its rejected rows included.
 
-    runs: Final = ()  # rows go to data files at once
+    Rows go to data files, or to sorted runs if their table has partitions or a sort order.
+    """
 
-    def __init__(self, layout: TableLayout, open_writer: Callable[[TableLayout, int], RowWriter] | None = None) -> None:
-        """`open_writer` opens the writer of a table with row groups of this size, in bytes."""
-        self._layout = layout
-        self._open_writer = open_writer or open_file_writer
+    def __init__(self, layout: TableLayout, block: TemporaryFile) -> None:
+        """Runs go where the block is: to the same disk, or to the object store."""
+        self._layout, self._block = layout, block
+        self._first_line = 0
+        self._run_writers: dict[int, RunWriter] = {}  # by table: its binding's index
         self._rows = self._open_writer(layout, ROW_GROUP_SIZE)
         self._rejected: RowWriter | None = None
 
     def begin_block(self, first_line: int) -> None:
-        """Do nothing: blocks follow each other in the same files."""
+        """Expect the rows of a block that begins with this line of the input."""
+        self._first_line = first_line
+        for writer in self._run_writers.values():
+            writer.begin_block(first_line)
 
     def write(self, decoded: Decoded) -> None:
         """Write the rows of one batch, and its rejected rows."""
@@ -59,35 +67,35 @@ class TableFiles:
             self._rejected.write(make_batch(decoded.rejected, datetime.now(UTC), arrow_schema(rejected.binding)))
 
     def close(self) -> None:
-        """End the open files. Further rows go to new files."""
+        """Make the rows durable. Further rows go to new files."""
         self._rows.close_file()
         if self._rejected:
             self._rejected.close_file()
 
     def finish(self) -> list[tuple[int, tuple[DataFile, ...]]]:
-        """Return all files by table, complete and durable."""
+        """Return all data files by table, complete and durable. The other rows are in `runs`."""
         written = [(self._layout.binding.index, tuple(self._rows.finish()))]
         if self._rejected and self._layout.rejected:
             written.append((self._layout.rejected.binding.index, tuple(self._rejected.finish())))
         return [(table, files) for table, files in written if files]
 
+    @property
+    def runs(self) -> list[tuple[int, tuple[StoredRun, ...]]]:
+        """The sorted runs by table, when all is finished."""
+        return [(table, tuple(writer.runs)) for table, writer in self._run_writers.items() if writer.runs]
+
     def abort(self) -> None:
-        """Delete the files, as far as possible. Nothing refers to them."""
+        """Delete files and runs, as far as possible. Nothing refers to them."""
         self._rows.abort()
         if self._rejected:
             self._rejected.abort()
 
+    def _open_writer(self, layout: TableLayout, row_group_size: int) -> RowWriter:
+        if layout.arrangement.is_plain:
+            return DataFileWriter(layout.new_files, RowGroup(row_group_size))
+        from connector.spark.tasks.run_writer import RunWriter  # only for arranged tables
 
-def open_file_writer(
-    layout: TableLayout, row_group_size: int, gather: Callable[[int], RowGroup | GatheredRowGroup] = RowGroup
-) -> DataFileWriter:
-    """Return a writer of the table's data files, with row groups of this size in bytes."""
-    binding = layout.binding
-    return DataFileWriter(
-        layout.io,
-        layout.new_location,
-        binding.columns,
-        layout.schema,
-        layout.options,
-        gather(row_group_size),
-    )
+        writer = RunWriter(layout, row_group_size, lambda: self._block.new_run(layout.new_run_location))
+        writer.begin_block(self._first_line)
+        self._run_writers[layout.binding.index] = writer
+        return writer

@@ -4,33 +4,31 @@ import gc
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
 from multiprocessing.connection import Connection
 from operator import attrgetter
-from typing import Any, Final, Protocol
-
-from pyiceberg.io import FileIO
+from typing import Any, Final
 
 from connector.encoding.lines.decoder import Decoded, RowDecoder, Stray
 from connector.encoding.lines.key_digest import KeyDigest, sum_digests
 from connector.encoding.lines.row_lines import Lines
 from connector.host.errors import BrokenTaskError, ConnectorError, RetryableError
 from connector.model.invalid_values import Tally
-from connector.model.state import DataFile
-from connector.spark.blocks.block_transfer import StoredRun
 from connector.spark.blocks.claims import (
     Address,
     Claim,
+    ExistingKeys,
     Failed,
     Next,
     Noted,
-    StoredUpdates,
     Strays,
     TreatedValues,
     Wrote,
 )
 from connector.spark.blocks.spool import Block
+from connector.spark.blocks.table_layout import TableLayout
 from connector.spark.tasks.table_files import TableFiles
 from protocol.protocol_error import ProtocolError
 
@@ -40,30 +38,6 @@ WRITING_FAILED: Final = (
     "A task could not read its rows or write a data file: {}. Nothing of this transaction has become visible. Check "
     "the disk of the temporary directory (TMPDIR), and the storage of the tables."
 )
-
-
-class TaskFiles(Protocol):
-    """What a task writes from consecutive blocks of one binding, for its table and the table of its rejected rows."""
-
-    @property
-    def runs(self) -> Sequence[tuple[int, tuple[StoredRun, ...]]]:
-        """The sorted runs by table, when all is finished."""
-
-    def begin_block(self, first_line: int) -> None:
-        """Expect the rows of a block that begins with this line of the input."""
-
-    def write(self, decoded: Decoded) -> None:
-        """Write the rows of one batch, and its rejected rows."""
-
-    def close(self) -> None:
-        """Make the rows durable. Further rows go to new files."""
-
-    def finish(self) -> list[tuple[int, tuple[DataFile, ...]]]:
-        """Return all data files by table, complete and durable."""
-
-    def abort(self) -> None:
-        """Delete the files, as far as possible. Nothing refers to them."""
-
 
 decoder = lru_cache(maxsize=256)(RowDecoder)  # a worker serves the session's transactions one after the other
 
@@ -78,90 +52,96 @@ def write_files(address: Address, partition: Iterable[int]) -> Iterable[None]:
         pass
     gc.collect()  # the daemon has turned the automatic collection off
     # A failure is reported before the files are cleaned up: a store that has failed may not answer a deletion either.
-    with address.connect() as claims, ExitStack() as unfinished:
+    with address.connect() as driver, ExitStack() as unfinished:
         try:
-            _write_claims(claims, unfinished)
+            _write_claims(driver, unfinished)
         except (ConnectorError, ProtocolError) as error:
-            claims.send(Failed(error))
+            driver.send(Failed(error))
         except EOFError:
             raise  # the transaction or the network has failed: another task may go on
         except OSError as error:
-            claims.send(Failed(RetryableError(WRITING_FAILED.format(error))))
+            driver.send(Failed(RetryableError(WRITING_FAILED.format(error))))
         except Exception as error:  # noqa: BLE001 - the driver gets every failure of a task
             broken = BrokenTaskError(type(error).__name__, str(error))
-            claims.send(Failed(broken, "".join(traceback.format_exception(error))))
+            driver.send(Failed(broken, "".join(traceback.format_exception(error))))
     return ()
 
 
-def _write_claims(claims: "Connection[Any, Any]", unfinished: ExitStack) -> None:
+def _write_claims(driver: "Connection[Any, Any]", unfinished: ExitStack) -> None:
     """Write consecutive blocks of one binding to the same files, while the credentials are the same.
 
-    One table is written at a time: the memory is planned for one."""
-    claims.send(Next(None))
-    claim = _receive(claims)
+    One table is written at a time: the memory is planned for one.
+    """
+    driver.send(Next(None))
+    claim = _receive(driver)
     while claim:
         layout = claim.layout
-        files = _open_files(claim)
+        files = TableFiles(layout, claim.source)
         unfinished.callback(files.abort)
+        blocks = _BlockWriter(driver, layout, files)
         while claim and claim.block.binding == layout.binding.index and claim.layout.leases == layout.leases:
-            _write_block(claims, claim, files, layout.io)
-            claims.send(Next(layout.binding.index))
-            if not claims.poll(layout.seconds_left):
+            blocks.write(claim)
+            driver.send(Next(layout.binding.index))
+            if not driver.poll(layout.seconds_left):
                 files.close()  # the credentials may expire before the next block comes
-            claim = _receive(claims)
+            claim = _receive(driver)
         wrote = Wrote(files.finish(), files.runs)
         unfinished.pop_all()  # once this is sent, the files may count, even without an answer
-        claims.send(wrote)
-        noted = claims.recv()
+        driver.send(wrote)
+        noted = driver.recv()
         assert isinstance(noted, Noted)
 
 
-def _open_files(claim: Claim) -> TaskFiles:
-    layout = claim.layout
-    if layout.arrangement.is_plain and (layout.rejected is None or layout.rejected.arrangement.is_plain):
-        return TableFiles(layout)
-    from connector.spark.tasks.arranged_files import ArrangedFiles
-
-    return ArrangedFiles(layout, claim.source)
-
-
-def _receive(claims: "Connection[Any, Any]") -> Claim | None:
-    claim = claims.recv()
+def _receive(driver: "Connection[Any, Any]") -> Claim | None:
+    claim = driver.recv()
     assert claim is None or isinstance(claim, Claim)
     return claim
 
 
-def _write_block(claims: "Connection[Any, Any]", claim: Claim, files: TaskFiles, io: FileIO) -> None:
-    tally, updates = Tally(), list[KeyDigest]()
-    row = 0
-    files.begin_block(claim.block.line_of(0))
-    with claim.source.open(io) as stream:
-        for content in _batches(stream):
-            lines = Lines(content, _numbers_from(claim.block, row))
-            row += lines.count
-            decoded = _write_lines(claims, claim, files, lines)
-            tally.add_all(decoded.treated)
-            updates += [decoded.updates] if decoded.updates else []
-            del (
-                content,
-                lines,
-                decoded,
-            )  # before the next batch is read, or their memory would be scattered among its own
-    if tally:
-        claims.send(TreatedValues(claim.block.binding, tally))
-    if updates:
-        claims.send(StoredUpdates(claim.block.binding, sum_digests(updates)))
+@dataclass(frozen=True)
+class _BlockWriter:
+    """Writes blocks of one binding to the same files, and tells the driver what becomes of their lines."""
 
+    driver: "Connection[Any, Any]"
+    layout: TableLayout
+    files: TableFiles
 
-def _write_lines(claims: "Connection[Any, Any]", claim: Claim, files: TaskFiles, lines: Lines) -> Decoded:
-    decoded = decoder(claim.layout.binding).decode(lines)
-    _return_strays(claims, decoded.strays)
-    if claim.layout.row_ids:
-        from connector.spark.blocks.stored_keys import keep_row_ids
+    def write(self, claim: Claim) -> None:
+        """Write the rows of a block."""
+        tally, existing_keys = Tally(), list[KeyDigest]()
+        row = 0
+        self.files.begin_block(claim.block.line_of(0))
+        with claim.source.open(self.layout.io) as stream:
+            for content in _batches(stream):
+                lines = Lines(content, _numbers_from(claim.block, row))
+                row += lines.count
+                decoded = self._write_lines(lines)
+                tally.add_all(decoded.treated)
+                existing_keys += [decoded.existing_keys] if decoded.existing_keys else []
+                # Before the next batch is read, or their memory would be scattered among its own.
+                del content, lines, decoded
+        if tally:
+            self.driver.send(TreatedValues(claim.block.binding, tally))
+        if existing_keys:
+            self.driver.send(ExistingKeys(claim.block.binding, sum_digests(existing_keys)))
 
-        decoded = keep_row_ids(decoded, claim.layout)
-    files.write(decoded)
-    return decoded
+    def _write_lines(self, lines: Lines) -> Decoded:
+        decoded = decoder(self.layout.binding).decode(lines)
+        self._return_strays(decoded.strays)
+        if self.layout.row_ids:
+            from connector.spark.blocks.stored_keys import keep_row_ids
+
+            decoded = keep_row_ids(decoded, self.layout)
+        self.files.write(decoded)
+        return decoded
+
+    def _return_strays(self, strays: Sequence[Stray]) -> None:
+        by_binding = attrgetter("binding")
+        for binding, stray in groupby(sorted(strays, key=by_binding), key=by_binding):
+            lines = list(stray)
+            self.driver.send(
+                Strays(binding, [stray.line + b"\n" for stray in lines], [stray.number for stray in lines])
+            )
 
 
 def _numbers_from(block: Block, first: int) -> Callable[[int], int]:
@@ -187,10 +167,3 @@ def _batches(block: Any) -> Iterator[bytes]:
 def _read_into(block: Any, buffer: bytearray, held: int) -> int:
     with memoryview(buffer) as view:
         return int(block.readinto(view[held:]))
-
-
-def _return_strays(claims: "Connection[Any, Any]", strays: Sequence[Stray]) -> None:
-    by_binding = attrgetter("binding")
-    for binding, stray in groupby(sorted(strays, key=by_binding), key=by_binding):
-        lines = list(stray)
-        claims.send(Strays(binding, [stray.line + b"\n" for stray in lines], [stray.number for stray in lines]))

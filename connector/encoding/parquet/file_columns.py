@@ -1,0 +1,141 @@
+"""The columns of a Parquet file by their field ids, and their values at some positions of the file."""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from threading import Lock
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from cachetools import LRUCache, cached
+from pyiceberg.io import FileIO
+
+from connector.encoding.parquet import data_pages
+from connector.encoding.parquet.damaged_files import explain_damage, read_batches
+from connector.encoding.values.column_types import column_id, find_columns
+from connector.encoding.values.texts import Positions
+from connector.storage.storage_errors import translate_errors
+
+_TEXTS: Final = 1 << 20  # bytes of texts that are decoded at once: more would leave the processor's cache
+_MOST_TEXTS: Final = 1 << 16  # rows
+_FOOTERS: Final = 32 << 20  # bytes of footers that a process remembers
+
+
+@cached(
+    LRUCache(_FOOTERS, getsizeof=lambda footer: footer.serialized_size),
+    key=lambda _, path: path,
+    lock=Lock(),
+)
+def read_footer(io: FileIO, path: str) -> pq.FileMetaData:
+    """Return the footer of a Parquet file. A process remembers some of them.
+
+    Raises UnreadableFileError if the file is damaged.
+    """
+    with translate_errors(path), io.new_input(path).open() as stream, explain_damage(path):
+        return pq.read_metadata(stream)
+
+
+class FileColumns:
+    """The columns of a Parquet file, as its footer describes them. What reads values takes the open file."""
+
+    def __init__(self, path: str, footer: pq.FileMetaData) -> None:
+        """Raises UnreadableFileError if a column has no field id."""
+        self._path, self._footer = path, footer
+        schema = footer.schema.to_arrow_schema()
+        self.names = {number: str(schema.field(place).name) for number, place in find_columns(schema, path).items()}
+        self.row_groups = footer.num_row_groups
+        rows = [footer.row_group(group).num_rows for group in range(footer.num_row_groups)]
+        self._begins = np.cumsum([0, *rows])  # of the row groups
+
+    def find_row_groups(self, positions: Positions) -> Positions:
+        """Return the row group of each position."""
+        groups: Positions = np.searchsorted(self._begins, positions, side="right") - 1
+        return groups
+
+    def positions_in(self, groups: Sequence[int]) -> Positions:
+        """Return the positions of all rows of these row groups."""
+        return np.concatenate([np.arange(*self._begins[group : group + 2]) for group in groups])
+
+    def size_of(self, ids: Sequence[int], group: int) -> int:
+        """Return the bytes of some columns in a row group, uncompressed."""
+        size: int = sum(chunk.total_uncompressed_size for chunk in self._chunks(ids, group))
+        return size
+
+    def statistics_of(self, number: int, group: int) -> pq.Statistics | None:
+        """Return what a row group says of a column. None if it says nothing, or if the file lacks the column."""
+        chunks = self._chunks([number], group)
+        # Names are only for people, and two columns may have one.
+        return chunks[0].statistics if len(chunks) == 1 else None
+
+    def read_batches(
+        self, stream: Any, ids: Sequence[int], groups: Sequence[int], at_once: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of these row groups, so many at once, with the columns of these ids that the file has."""
+        batches = self._open(stream).iter_batches(at_once, groups, columns=self._select(ids), use_threads=False)
+        return read_batches(self._path, batches)
+
+    def read_values(self, stream: Any, number: int, group: int, positions: Positions) -> pa.ChunkedArray:
+        """Return the values of a column at these positions, which are in one row group."""
+        with explain_damage(self._path):
+            table = self._open(stream).read_row_group(group, columns=self._select([number]), use_threads=False)
+        return column_of(table, number).take(pa.array(positions - self._begins[group]))
+
+    def read_texts(
+        self, stream: Any, number: int, group: int, positions: Positions
+    ) -> Iterator[tuple[int, int, pa.StringArray]]:
+        """Yield the texts of a column at these positions, which are in one row group and in order, some at a time: from
+        the first to before the second.
+
+        Texts that are decoded one after the other are gathered: each part costs the same, however few it has.
+        """
+        rows, indices = self._footer.row_group(group).num_rows, positions - self._begins[group]
+        if (few := self._read_few(stream, number, group, indices)) is not None:
+            yield 0, len(positions), few
+            return
+        at_once = max(1, min(_MOST_TEXTS, _TEXTS * rows // max(self.size_of([number], group), 1)))
+        wanted: list[int] = indices.tolist()
+        gathered: list[pa.Array] = []
+        begin = end = decoded = 0
+        # What is read stays in memory until the file is closed, so each row group has its own.
+        for batch in self.read_batches(stream, [number], [group], at_once):
+            own, end = end, bisect_left(wanted, decoded + batch.num_rows, end)
+            if own < end:
+                texts = column_of(batch, number).cast(pa.string())
+                gathered.append(texts.take(pa.array(indices[own:end] - decoded)))
+            if gathered and (end - begin >= at_once or end == len(wanted)):
+                yield begin, end, pa.concat_arrays(gathered)
+                gathered, begin = [], end
+            if end == len(wanted):
+                return
+            decoded += batch.num_rows
+
+    def _read_few(self, stream: Any, number: int, group: int, rows: Positions) -> pa.StringArray | None:
+        """Return the texts of a few rows of a row group. None if there are many, or if Arrow has to read them."""
+        row_group, name = self._footer.row_group(group), self.names[number]
+        indices = [index for index in range(row_group.num_columns) if row_group.column(index).path_in_schema == name]
+        if len(indices) != 1:
+            return None
+        chunk = row_group.column(indices[0])
+        if not data_pages.are_few(rows, chunk):
+            return None
+        return data_pages.read_texts(stream, chunk, self._footer.schema.column(indices[0]), rows)
+
+    def _open(self, stream: Any) -> pq.ParquetFile:
+        return pq.ParquetFile(stream, metadata=self._footer, pre_buffer=True, coerce_int96_timestamp_unit="us")
+
+    def _select(self, ids: Sequence[int]) -> list[str]:
+        return list(dict.fromkeys(self.names[number] for number in ids if number in self.names))
+
+    def _chunks(self, ids: Sequence[int], group: int) -> list[pq.ColumnChunkMetaData]:
+        names, row_group = self._select(ids), self._footer.row_group(group)
+        chunks = map(row_group.column, range(row_group.num_columns))
+        return [chunk for chunk in chunks if chunk.path_in_schema in names]
+
+
+def column_of(rows: pa.RecordBatch | pa.Table, number: int) -> pa.Array | pa.ChunkedArray:
+    """Return the column with this field id, which was read by its name. Several columns may have the name."""
+    if rows.num_columns == 1:
+        return rows.column(0)
+    [index] = [index for index, field in enumerate(rows.schema) if column_id(field) == number]
+    return rows.column(index)
