@@ -134,7 +134,9 @@ def test_a_role_of_the_bucket_that_cannot_be_assumed_is_told_by_its_setting(
     refusal = "<ErrorResponse><Error><Code>AccessDenied</Code><Message>no</Message></Error></ErrorResponse>"
     with answering(403, refusal) as sts:
         monkeypatch.setenv("AWS_ENDPOINT_URL_STS", sts.uri)
-        with pytest.raises(UserError, match="The credentials in /storage/credentials need the permission"):
+        with pytest.raises(
+            UserError, match="The credentials in /storage/credentials must be correct and have the permission"
+        ):
             data_file_properties(endpoint)
 
 

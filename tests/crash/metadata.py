@@ -2,7 +2,7 @@
 looks at when it reads."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -73,7 +73,7 @@ def _problems_of_logs(metadata: Metadata) -> Iterator[str]:
 
 
 def _problems_of_manifests(table: Table, snapshot: Snapshot) -> Iterator[str]:
-    io = table.io
+    io, numbers = table.io, {_number(each) for each in table.snapshots()}
     for manifest in _manifests(io, snapshot):
         number = manifest.sequence_number
         name = f"manifest {manifest.manifest_path.rpartition('/')[2]} of snapshot {_number(snapshot)}"
@@ -92,13 +92,19 @@ def _problems_of_manifests(table: Table, snapshot: Snapshot) -> Iterator[str]:
             yield f"{name} has other files than its list says"
         for entry in entries:
             is_added = entry.status == ManifestEntryStatus.ADDED and not _replaces(table, manifest)
-            if is_added and entry.sequence_number != number:
+            if is_added and not _is_of_commit(entry.sequence_number or 0, number, numbers):
                 yield f"{name} adds a file under sequence number {entry.sequence_number}"
             if (
                 entry.status != ManifestEntryStatus.DELETED
                 and (entry.sequence_number or 0) < manifest.min_sequence_number
             ):
                 yield f"{name} has a file that is older than its list says"
+
+
+def _is_of_commit(own: int, number: int, numbers: Collection[int]) -> bool:
+    """Whether a file's sequence number is one of its commit. A commit of several transactions has a number for each,
+    of which its snapshot has the last. No other commit has a number between these."""
+    return own <= number and not any(own <= each < number for each in numbers)
 
 
 def _replaces(table: Table, manifest: ManifestFile) -> bool:

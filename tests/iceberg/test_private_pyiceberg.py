@@ -86,10 +86,10 @@ PARTS: Final = {
     "pyiceberg.manifest.ManifestWriterV2.version": "53974495f766",
     "pyiceberg.manifest.data_file_with_partition": "a441d2432c51",
     "pyiceberg.manifest.manifest_entry_schema_with_data_file": "7758923a7d2e",
-    "pyiceberg.table.metadata.TableMetadataV3.model_dump_json": "f151777083ef",
     "pyiceberg.table.metadata.new_table_metadata": "f3597be12b38",
     "pyiceberg.table.snapshots.update_snapshot_summaries": "d6ef18bed997",
     "pyiceberg.table.update.update_table_metadata": "cdfaa6553c2f",
+    "pyiceberg.typedef.IcebergBaseModel.model_dump_json": "32d8ee5c499a",
 }
 
 
