@@ -11,13 +11,12 @@ from pyiceberg.table.update import SetPropertiesUpdate
 
 from connector.evolution.table_change import StartBackfill
 from connector.iceberg import perform_changes
-from connector.iceberg.commits import backfill, commit
-from connector.iceberg.commits.snapshot import SnapshotWriter
-from connector.iceberg.metadata.table_properties import find_generation
+from connector.iceberg.commits import commit
 from connector.iceberg.metadata.table_updates import require_uuid
 from connector.model.owner import OWNER_PROPERTY
 from connector.model.state import StagedCommit
 from crash.faults import swap
+from support.broken_backfills import remove_rows_first, take_former_for_present
 
 
 def records_the_owner_before_the_backfill() -> None:
@@ -39,13 +38,9 @@ def removes_the_rows_before_it_adds_others() -> None:
     def remove_first(
         pending: commit._PendingCommits, loaded: commit._LoadedTable, staged: Sequence[StagedCommit]
     ) -> TableMetadata:
-        if not loaded.generation.is_awaited:
-            return send(pending, loaded, staged)
-        table, writer, snapshots = loaded.table, staged[0].writer, SnapshotWriter()
-        begun = backfill.begin_generation(table, loaded.generation, loaded.task_table.schema())
-        cleared = snapshots.clear(table, writer, backfill.remove_rows(table, writer, snapshots), {})
-        commit.commit_snapshot(pending.catalog, table, cleared, {}, begun)
-        return send(pending, commit._load(pending.catalog, staged), staged)
+        if loaded.generation.is_awaited:
+            loaded = remove_rows_first(pending, loaded, staged)
+        return send(pending, loaded, staged)
 
     swap(commit._PendingCommits, "_commit", remove_first)
 
@@ -55,12 +50,8 @@ def adds_what_was_staged_before() -> None:
     commit_pending = commit._PendingCommits.commit
 
     def commit_all(pending: commit._PendingCommits) -> Any:
-        staged = pending.staged
-        generation = find_generation(pending.catalog.load_table(staged[0].path), staged[0].writer.materialization)
-        if staged[0].table_uuid not in generation.former:
-            return commit_pending(pending)
-        taken = [replace(each, table_uuid=generation.uuid, is_recovered=True) for each in staged]
-        return replace(commit_pending(replace(pending, staged=taken)), staged=tuple(staged))
+        taken = take_former_for_present(pending, is_recovered=True)
+        return replace(commit_pending(taken), staged=tuple(pending.staged))
 
     swap(commit._PendingCommits, "commit", commit_all)
 

@@ -10,11 +10,11 @@ from pyiceberg.table.metadata import TableMetadata
 
 from connector.iceberg import table_view
 from connector.iceberg.commits import backfill, commit
-from connector.iceberg.commits.snapshot import RemovedFiles, SnapshotWriter
+from connector.iceberg.commits.snapshot import RemovedFiles
 from connector.iceberg.metadata.manifests import manifests_of
-from connector.iceberg.metadata.table_properties import find_generation
 from connector.model.state import StagedCommit
 from connector.model.table_identifier import Generation
+from support.broken_backfills import remove_rows_first, take_former_for_present
 
 
 def rows_of_before_stay(patch: pytest.MonkeyPatch) -> None:
@@ -31,11 +31,7 @@ def rows_of_before_go_in_a_commit_of_their_own(patch: pytest.MonkeyPatch) -> Non
         pending: commit._PendingCommits, loaded: commit._LoadedTable, staged: Sequence[StagedCommit]
     ) -> TableMetadata:
         if loaded.generation.is_awaited:
-            table, writer, snapshots = loaded.table, staged[0].writer, SnapshotWriter()
-            begun = backfill.begin_generation(table, loaded.generation, loaded.task_table.schema())
-            cleared = snapshots.clear(table, writer, backfill.remove_rows(table, writer, snapshots), {})
-            commit.commit_snapshot(pending.catalog, table, cleared, {}, begun)
-            loaded = commit._load(pending.catalog, staged)
+            loaded = remove_rows_first(pending, loaded, staged)
         return commit_rows(pending, loaded, staged)
 
     patch.setattr(commit._PendingCommits, "_commit", remove_first)
@@ -56,12 +52,7 @@ def what_was_staged_before_lands_after(patch: pytest.MonkeyPatch) -> None:
     commit_pending = commit._PendingCommits.commit
 
     def commit_all(pending: commit._PendingCommits) -> Any:
-        staged = pending.staged
-        generation = find_generation(pending.catalog.load_table(staged[0].path), staged[0].writer.materialization)
-        if staged[0].table_uuid not in generation.former:
-            return commit_pending(pending)
-        taken = [replace(each, table_uuid=generation.uuid) for each in staged]
-        return replace(commit_pending(replace(pending, staged=taken)), staged=tuple(staged))
+        return replace(commit_pending(take_former_for_present(pending)), staged=tuple(pending.staged))
 
     patch.setattr(commit._PendingCommits, "commit", commit_all)
 
