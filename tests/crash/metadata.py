@@ -92,7 +92,8 @@ def _problems_of_manifests(table: Table, snapshot: Snapshot) -> Iterator[str]:
             yield f"{name} has other files than its list says"
         for entry in entries:
             is_added = entry.status == ManifestEntryStatus.ADDED and not _replaces(table, manifest)
-            if is_added and not _is_of_commit(entry.sequence_number or 0, number, numbers):
+            own, is_data = entry.sequence_number or 0, entry.data_file.content is DataFileContent.DATA
+            if is_added and not (_is_of_commit(own, number, numbers) if is_data else own == number):
                 yield f"{name} adds a file under sequence number {entry.sequence_number}"
             if (
                 entry.status != ManifestEntryStatus.DELETED
@@ -104,7 +105,7 @@ def _problems_of_manifests(table: Table, snapshot: Snapshot) -> Iterator[str]:
 def _is_of_commit(own: int, number: int, numbers: Collection[int]) -> bool:
     """Whether a file's sequence number is one of its commit. A commit of several transactions has a number for each,
     of which its snapshot has the last. No other commit has a number between these."""
-    return own <= number and not any(own <= each < number for each in numbers)
+    return 0 < own <= number and not any(own <= each < number for each in numbers)
 
 
 def _replaces(table: Table, manifest: ManifestFile) -> bool:

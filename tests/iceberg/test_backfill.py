@@ -274,6 +274,19 @@ def test_of_two_shards_the_first_replaces_and_the_second_adds(catalog: Catalog) 
     assert rows(catalog) == NEW_ROWS
 
 
+def test_several_transactions_that_replace_the_rows_have_a_sequence_number_each(catalog: Catalog) -> None:
+    """The snapshot has the last of them: no file may be newer than the snapshot that adds it."""
+    backfill(catalog)
+    first = staged(catalog, *NEW_ROWS, writer=writer(1))
+    second = staged(catalog, {"id": 9, "note": None}, after=first, writer=writer(1))
+    before = catalog.load_table(PATH).metadata.last_sequence_number
+    land(catalog, first, second)
+    table = catalog.load_table(PATH)
+    assert rows(catalog) == [*NEW_ROWS, {"id": 9, "note": None}]
+    assert newest(catalog).sequence_number == table.metadata.last_sequence_number == before + 2
+    assert sorted(file.sequence_number for file in ManifestReader().list_files(table)) == [before + 1, before + 2]
+
+
 def test_a_commit_that_is_repeated_replaces_nothing_twice(catalog: Catalog) -> None:
     backfill(catalog)
     first = staged(catalog, *NEW_ROWS, writer=writer(1))

@@ -70,6 +70,8 @@ def _check_sequence_numbers(lake: Lake, path: Path) -> None:
             raise BrokenPromiseError(
                 f"{path[1]}: a manifest bears another sequence number than the snapshot that added it"
             )
+        if any((entry.sequence_number or 0) > manifest.sequence_number for entry in lake.entries([manifest])):
+            raise BrokenPromiseError(f"{path[1]}: a file is newer than the snapshot that added it")
 
 
 def _check_metadata(path: Path, metadata: Metadata) -> None:
