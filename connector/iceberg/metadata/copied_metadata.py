@@ -39,7 +39,7 @@ def _key_of(snapshot: Snapshot) -> tuple[int, str]:
     return snapshot.snapshot_id, snapshot.manifest_list
 
 
-_texts: Final = _SnapshotTexts()
+_written_snapshots: Final = _SnapshotTexts()
 
 
 class _Sharing(TableMetadataCommonFields):
@@ -49,10 +49,11 @@ class _Sharing(TableMetadataCommonFields):
     """
 
     def model_dump_json(self, *args: Any, **options: Any) -> str:
-        """Return the metadata as a file has it. PyIceberg refuses to write metadata of version 3."""
+        """Return the metadata as a file has it, also in version 3, which PyIceberg refuses to write."""
         others = self.model_copy(update={"snapshots": []})
-        text = IcebergBaseModel.model_dump_json(others, *args, **options)
-        return text.replace(_NO_SNAPSHOTS, f'"snapshots":[{_texts.join(self.snapshots)}]', 1)
+        before, found, after = IcebergBaseModel.model_dump_json(others, *args, **options).partition(_NO_SNAPSHOTS)
+        assert found, "a file without snapshots would lose the table's rows"
+        return f'{before}"snapshots":[{_written_snapshots.join(self.snapshots)}]{after}'
 
     def model_copy(
         self,
