@@ -220,7 +220,7 @@ DEMANDS: Final[Mapping[str, tuple[str, str]]] = {
 
 def check_name(catalog_type: Any, text: str) -> None:
     """Check the name of a namespace or a table. Raises a ValueError that says what it must be."""
-    name = text.lower()  # as the catalogs have it whose demands know letters
+    name = text.lower()  # the demands that name letters are of catalogs that have names in lower case only
     if not name.strip():
         raise ValueError("must not be blank")
     if len(name) > LONGEST_NAME:
