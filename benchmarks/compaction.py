@@ -29,6 +29,7 @@ from connector.encoding.live_rows.target_columns import TargetColumn
 from connector.encoding.rewriting.file_groups import Compact, CompactedGroup, Compaction, FileGroup
 from connector.host.refresh import Lease, Refreshed
 from connector.host.tempdirs import make_directories
+from connector.model.binding import PLAIN
 from connector.model.properties import Properties
 from connector.spark.jobs.compaction_job import compact_in
 from connector.spark.jvm.lanes import Lane
@@ -179,7 +180,7 @@ def _group(table: Table) -> FileGroup:
 
 def _measure_ours(table: Table, group: FileGroup) -> tuple[Cost, CompactedGroup]:
     columns = tuple(TargetColumn.of(column, column) for column in table.schema().fields)
-    compaction = Compaction(columns, (), table.location(), Properties(dict(table.properties)), "compact-bench")
+    compaction = Compaction(columns, PLAIN, table.location(), Properties(dict(table.properties)), "compact-bench")
     groups = [*_split(group, len(os.sched_getaffinity(0)))]
     with make_directories() as directories:
         spark = Spark({}, directories, lane=Lane.ALONE)

@@ -18,6 +18,11 @@ def add_maintain(maintain: argparse.ArgumentParser) -> None:
         "--max-bytes", metavar="N", type=_whole_number, help="write at most so many bytes of files again"
     )
     maintain.add_argument(
+        "--rearrange",
+        action="store_true",
+        help="compact: also rewrite data files that have an older partition spec or another sort order than the table",
+    )
+    maintain.add_argument(
         "--older-than",
         metavar="DAYS",
         nargs="?",
@@ -44,6 +49,8 @@ def check_maintain(parser: argparse.ArgumentParser, options: argparse.Namespace)
     """End the process with status 2 if arguments do not go together."""
     if options.action not in ("orphans", "all") and (options.older_than is not None or options.dropped_tables):
         parser.error(f"--older-than and --dropped-tables belong to `orphans` and `all`, not to `{options.action}`")
+    if options.action not in ("compact", "all") and options.rearrange:
+        parser.error(f"--rearrange belongs to `compact` and `all`, not to `{options.action}`")
     if options.older_than is not None and options.older_than < 1 and not options.allow_young_files:
         parser.error(
             "--older-than is less than a day: files that another engine is writing would be deleted. If no engine "

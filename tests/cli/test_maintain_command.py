@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
+from pyiceberg.transforms import TruncateTransform
 
 from connector.cli.arguments import parse_arguments
 from connector.cli.commands.maintain_command import maintain_tables, read_arguments
@@ -329,6 +330,7 @@ def test_young_unknown_files_need_a_word_more(lake: Lake, capsys: pytest.Capture
     [
         ["expire", "--older-than"],
         ["manifests", "--dropped-tables"],
+        ["orphans", "--rearrange"],
         ["all", "--spark", "local[2]"],
         ["all", "--task", "acme/lake"],
         ["compakt"],
@@ -434,6 +436,22 @@ def test_data_files_are_compacted_also_after_a_run_that_was_killed(lake: Lake, l
     assert ids_of(lake.catalog, ORDERS) == [1, 2, 3, 4, 5, 6, 7, 8]
     assert not place_of(left).exists()
     assert len([path for path in files_of(lake) if path.name.startswith("compact-") and path.suffix == ".parquet"]) == 2
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("left")
+def test_data_files_of_an_older_partition_spec_are_rewritten(lake: Lake) -> None:
+    with lake.table.update_spec() as update:
+        update.add_field("id", TruncateTransform(2), "pair")
+    assert find(lake.maintain("compact", "--dry-run"), "compact")["files"] == 0
+    planned = find(lake.maintain("compact", "--rearrange", "--dry-run"), "compact")
+    assert (planned["files"], planned["groups"], planned["rows"]) == (3, 1, 3)
+    done = run(lake, "compact", "--rearrange", "--json")
+    rearranged = find(json.loads(done.stdout), "compact")
+    assert (rearranged["files"], rearranged["newFiles"], rearranged["bytes"]) == (3, 2, planned["bytes"])
+    partitions = [file.file.partition[0] for file in lake.table.scan().plan_files()]
+    assert (sorted(partitions), ids_of(lake.catalog, ORDERS)) == ([0, 2], [1, 2, 3])
+    assert find(lake.maintain("compact", "--rearrange", "--dry-run"), "compact")["files"] == 0
 
 
 @pytest.mark.crash

@@ -42,13 +42,13 @@ from connector.encoding.parquet.assembled_files import AssembledFile, ColumnChun
 from connector.encoding.parquet.data_files import NewFiles
 from connector.encoding.parquet.file_options import FileOptions
 from connector.encoding.parquet.statistics import upper_bound_of_text
-from connector.encoding.rewriting import copied_row_groups, group_writer, sorted_compaction
+from connector.encoding.rewriting import arranged_compaction, copied_row_groups, group_writer
 from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction, FileGroup
 from connector.encoding.rewriting.group_compaction import compact_group
 from connector.encoding.rewriting.moved_rows import find_moved
 from connector.encoding.runs import sorted_runs
 from connector.host.errors import ConnectorError, RetryableError, UnreadableFileError, UserError
-from connector.model.binding import Column, SortField
+from connector.model.binding import Arrangement, Column, SortField
 from connector.model.properties import Properties
 from support.snapshots import check_text
 
@@ -169,8 +169,8 @@ def _small_steps() -> Iterator[None]:
         patch.setattr(source_rows, "_BATCH_SIZE", 200)
         patch.setattr(group_writer, "ROW_GROUP_SIZE", 700)
         patch.setattr(copied_row_groups, "LEAST_SIZE", 0)
-        patch.setattr(sorted_compaction, "RUN_SIZE", 400)
-        patch.setattr(sorted_compaction, "MOST_RUNS", 2)
+        patch.setattr(arranged_compaction, "RUN_SIZE", 400)
+        patch.setattr(arranged_compaction, "MOST_RUNS", 2)
         patch.setattr(sorted_runs, "PART_SIZE", 200)
         patch.setattr("connector.encoding.parquet.statistics._SAMPLE", 10)
         yield
@@ -192,7 +192,9 @@ def compact(
         (directory / name).mkdir()
     columns = tuple(TargetColumn(id_, name, type_, name in required, id_, type_) for id_, name, type_ in COLUMNS)
     properties = Properties({"write.target-file-size-bytes": str(target_size)})
-    return compact_group(IO, Compaction(columns, order, f"file://{directory}", properties, "compact-1"), group)
+    return compact_group(
+        IO, Compaction(columns, Arrangement(sort=order), f"file://{directory}", properties, "compact-1"), group
+    )
 
 
 def read(path: str) -> list[Row]:
@@ -363,7 +365,7 @@ def test_rows_that_are_older_than_a_column_get_its_default(tmp_path: Path, order
         TargetColumn(id_, name, type_, False, id_, type_, 0.5 if name == "number" else None)
         for id_, name, type_ in COLUMNS
     )
-    compaction = Compaction(columns, order, f"file://{tmp_path}", Properties({}), "compact-1")
+    compaction = Compaction(columns, Arrangement(sort=order), f"file://{tmp_path}", Properties({}), "compact-1")
     [file] = compact_group(IO, compaction, group).files
     assert [row[:2] for row in read(file.path)] == [(number, 0.5) for number in range(4)]
     assert (pages(file.path, "text") == pages(group.sources[0].path, "text")) is not bool(order)
@@ -522,7 +524,7 @@ def compact_nanoseconds(directory: Path, values: list[int | None], order: tuple[
     )
     types: list[tuple[int, str, IcebergType]] = [(1, "id", LongType()), (2, "at", TimestamptzType())]
     columns = tuple(TargetColumn(id_, name, type_, False, id_, type_) for id_, name, type_ in types)
-    compaction = Compaction(columns, order, f"file://{directory}", Properties({}), "compact-1")
+    compaction = Compaction(columns, Arrangement(sort=order), f"file://{directory}", Properties({}), "compact-1")
     [file] = compact_group(IO, compaction, FileGroup((SourceFile(f"file://{directory}/1", 100),))).files
     written = pq.read_table(file.path[7:])["at"]
     assert written.type == pa.timestamp("us", "UTC")
@@ -539,7 +541,7 @@ def test_rows_are_sorted_by_uuids(tmp_path: Path) -> None:
     (tmp_path / "metadata").mkdir()
     column = TargetColumn(1, "u", UUIDType(), False, 1, UUIDType())
     order = (SortField(1, "identity", False, True),)
-    compaction = Compaction((column,), order, f"file://{tmp_path}", Properties(), "compact-1")
+    compaction = Compaction((column,), Arrangement(sort=order), f"file://{tmp_path}", Properties(), "compact-1")
     [file] = compact_group(IO, compaction, FileGroup((SourceFile(f"file://{path}", path.stat().st_size),))).files
     written = pq.read_table(file.path.removeprefix("file://"))["u"].to_pylist()
     assert [each.int for each in written] == sorted(numbers)
@@ -579,7 +581,7 @@ from connector.encoding.rewriting.file_groups import Compaction, FileGroup
 from connector.encoding.rewriting.group_compaction import compact_group
 from connector.encoding.live_rows.source_rows import OpenSource, SourceFile
 from connector.encoding.live_rows.target_columns import TargetColumn
-from connector.model.binding import Column, SortField
+from connector.model.binding import Arrangement, Column, SortField
 from connector.model.properties import Properties
 
 directory, times, is_sorted = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "sorted"
@@ -588,10 +590,10 @@ columns = [TargetColumn(number, name, type_, False, number, type_) for number, n
 source = SourceFile(f"file://{directory}/source.parquet", 100)
 order = (SortField(1, "identity", True, False),) if is_sorted else ()
 properties = Properties({"write.parquet.compression-codec": "uncompressed"})
-compacted = compact_group(
-    PyArrowFileIO(), Compaction(tuple(columns), order, f"file://{directory}/table", properties, "compact-1"),
-    FileGroup((source,) * times),
+compaction = Compaction(
+    tuple(columns), Arrangement(sort=order), f"file://{directory}/table", properties, "compact-1"
 )
+compacted = compact_group(PyArrowFileIO(), compaction, FileGroup((source,) * times))
 print(sum(compacted.kept), pa.default_memory_pool().max_memory() >> 20)
 """
 

@@ -19,7 +19,7 @@ from connector.encoding.rewriting import copied_row_groups
 from connector.encoding.rewriting.converted_files import Rewriting
 from connector.encoding.rewriting.file_groups import Compaction, FileGroup
 from connector.encoding.rewriting.group_compaction import compact_group
-from connector.model.binding import SortField
+from connector.model.binding import Arrangement, SortField
 from connector.model.properties import Properties
 
 IO = PyArrowFileIO()
@@ -104,7 +104,7 @@ def compact(directory: Path, sources: Sequence[Source], *order: SortField) -> li
     for name in ("data", "metadata"):
         (directory / name).mkdir()
     columns = tuple(TargetColumn(number, name, type_, False, number, type_) for number, name, type_ in COLUMNS)
-    compaction = Compaction(columns, order, f"file://{directory}", Properties({}), "compact-1")
+    compaction = Compaction(columns, Arrangement(sort=order), f"file://{directory}", Properties({}), "compact-1")
     group = FileGroup(tuple(source.write(directory) for source in sources))
     return [pq.read_table(file.path[7:]) for file in compact_group(IO, compaction, group).files]
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import chain, repeat
 from pathlib import Path
 from typing import Final
@@ -21,6 +22,7 @@ from connector.iceberg.maintenance.action_outcomes import (
     Unfinished,
     is_finished,
 )
+from connector.iceberg.maintenance.compact_table import TableCompactor
 from connector.iceberg.maintenance.compaction_plan import CompactionPlan
 from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.maintenance.perform_actions import Budget, Maintainer, OrphanChoice
@@ -63,7 +65,8 @@ def perform(
         yield from list(compact_here(compaction, groups, access))
         meanwhile()
 
-    maintainer = Maintainer(catalog, compact, budget, OrphanChoice(), is_dry_run=is_dry_run)
+    new_compactor = partial(TableCompactor, catalog, compact)
+    maintainer = Maintainer(catalog, new_compactor, budget, OrphanChoice(), is_dry_run=is_dry_run)
     return maintainer.find(action)(PATH, OWNER)
 
 

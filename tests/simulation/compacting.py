@@ -1,18 +1,23 @@
 """Compaction without Spark and without Parquet: the shipped plan and commit, in files that hold rows' names."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from connector.encoding.live_rows.deleted_rows import find_deleted_rows
+from connector.encoding.rewriting import row_order
 from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction, FileGroup
+from connector.encoding.rewriting.row_order import RowOrderWriter
+from connector.encoding.runs.partition_values import Partition
 from connector.iceberg.commits import compaction_changes, compaction_commit
 from connector.iceberg.maintenance import compaction_plan, remove_task_orphans
 from connector.model.state import DataFile
 from connector.storage.storage_errors import translate_errors
 from simulation.actors import Actor
+from simulation.partitions import encoded, partition_of
 
 MAX_AGE: Final = 100_000  # milliseconds
 SKEW: Final = 7_200_000  # milliseconds between the clocks of two processes
@@ -22,41 +27,70 @@ WAITS: Final = (0.0, 0.0, 1.0, 20.0, LONG + 100)  # seconds, before new files ar
 EAGER: Final = {"flow.compaction.min-input-files": "2", "flow.compaction.delete-ratio-threshold": "0.01"}
 
 
+class _Row(NamedTuple):
+    """A live row of a source."""
+
+    name: str
+    source: int  # its place in the group
+    position: int
+
+
 def compact(
     wait_for_commit: Callable[[Actor], None], compaction: Compaction, groups: Iterable[FileGroup], _: Any
 ) -> Iterator[CompactedGroup]:
-    """Stands for Spark's tasks. A group makes one file or two. `wait_for_commit` waits until somebody has
-    committed."""
+    """Stands for Spark's tasks. A group makes one file or two, or one for each partition that its rows move to.
+    `wait_for_commit` waits until somebody has committed."""
     actor = Actor.present
     assert actor
     for group in groups:
-        rows: list[str] = []
+        rows: list[_Row] = []
         kept = []
-        for source in group.sources:
-            live = _read(actor, source.path, find_deleted_rows(actor.store, source.path, source.position_deletes))
+        for place, source in enumerate(group.sources):
+            deleted = find_deleted_rows(actor.store, source.path, source.position_deletes)
+            live = list(_read(actor, place, source.path, deleted))
             rows += live
             kept.append(len(live))
-        cut = actor.stage.random.choice((0, 0, len(rows) // 2))
-        files = [_write(actor, compaction, part) for part in (rows[:cut], rows[cut:]) if part]
-        yield CompactedGroup(group, tuple(files), tuple(kept))
+        if compaction.arrangement.partition:
+            files, order = _divide(actor, compaction, rows)
+        else:
+            cut = actor.stage.random.choice((0, 0, len(rows) // 2))
+            files, order = [_write(actor, compaction, part) for part in (rows[:cut], rows[cut:]) if part], None
+        yield CompactedGroup(group, tuple(files), tuple(kept), order)
     if actor.stage.chance(0.5):
         wait_for_commit(actor)
     else:
         actor.sleep(actor.stage.random.choice(WAITS))
 
 
-def _read(actor: Actor, path: str, deleted: Any) -> list[str]:
+def _read(actor: Actor, source: int, path: str, deleted: Any) -> Iterator[_Row]:
     with translate_errors(path), actor.store.new_input(path).open() as stream:
         names = stream.read().decode().split()
-    return [names[position] for position in np.setdiff1d(np.arange(len(names)), deleted)]
+    for position in np.setdiff1d(np.arange(len(names)), deleted):
+        yield _Row(names[position], source, int(position))
 
 
-def _write(actor: Actor, compaction: Compaction, rows: Sequence[str]) -> DataFile:
+def _divide(actor: Actor, compaction: Compaction, rows: Iterable[_Row]) -> tuple[list[DataFile], str]:
+    """Write a file for each partition, and the order of the rows."""
+    by_partition: dict[Partition, list[_Row]] = {}
+    for row in rows:
+        partition = encoded(compaction.arrangement.spec_id, partition_of(row.name))
+        by_partition.setdefault(partition, []).append(row)
+    location = f"{compaction.location}/metadata/{compaction.file_prefix}-{actor.stage.uuid()}{row_order.SUFFIX}"
+    order = RowOrderWriter(actor.store, location)
+    files = []
+    for partition, its in by_partition.items():
+        files.append(_write(actor, compaction, its, partition))
+        sources, positions = [row.source for row in its], [row.position for row in its]
+        order.write(pa.array(sources, pa.int32()), pa.array(positions, pa.int64()))
+    return files, order.finish()
+
+
+def _write(actor: Actor, compaction: Compaction, rows: Sequence[_Row], partition: Partition = ()) -> DataFile:
     location = f"{compaction.location}/data/{compaction.file_prefix}-{actor.stage.uuid()}.parquet"
-    content = "\n".join(rows).encode()
+    content = "\n".join(row.name for row in rows).encode()
     with translate_errors(location), actor.store.new_output(location).create() as file:
         file.write(content)
-    return DataFile(location, len(rows), len(content), (4,), ())
+    return DataFile(location, len(rows), len(content), (4,), (), partition)
 
 
 def compact_names(patch: pytest.MonkeyPatch) -> None:

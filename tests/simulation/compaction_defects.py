@@ -1,6 +1,7 @@
 """Defects of compaction that the simulation has to find, each planted in the shipped code from outside."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -13,9 +14,12 @@ from connector.encoding.live_rows.position_deletes import Positions
 from connector.encoding.rewriting.file_groups import CompactedGroup
 from connector.encoding.rewriting.moved_rows import MovedRows, find_moved
 from connector.iceberg.commits import compaction_changes, compaction_commit
+from connector.iceberg.commits.compaction_changes import CompactionChanges
 from connector.iceberg.commits.compaction_commit import CompactionCommit
 from connector.iceberg.maintenance import remove_task_orphans
+from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.manifests import manifests_of
+from connector.iceberg.metadata.partitions import Partition
 
 
 def deletes_are_not_carried_over(patch: pytest.MonkeyPatch) -> None:
@@ -81,11 +85,35 @@ def new_files_have_only_what_the_plan_knew_of_deletes(patch: pytest.MonkeyPatch)
     patch.setattr(compaction_changes._Table, "_find_new_deletes", lambda *_: np.empty(0, np.int64))
 
 
+def deletes_are_carried_over_to_the_partition_of_the_sources(patch: pytest.MonkeyPatch) -> None:
+    """A rearrangement moves rows to other partitions. Deletes of another partition do not apply to them."""
+    decide, list_added = compaction_changes.decide_changes, CompactionCommit._list_added
+    new: dict[str, Partition] = {}
+
+    def keep_partitions(
+        io: FileIO, listed: Sequence[ListedFile], groups: Sequence[CompactedGroup], *what: Any
+    ) -> CompactionChanges:
+        changes = decide(io, listed, groups, *what)
+        new.update(changes.partitions)
+        live = {file.path: file.partition for file in listed}
+        of_groups = (
+            (next(live[source.path] for source in group.group.sources if source.path in live), group.files)
+            for group in changes.groups
+        )
+        return replace(changes, partitions={file.path: old for old, files in of_groups for file in files})
+
+    patch.setattr(compaction_commit, "decide_changes", keep_partitions)
+    patch.setattr(
+        CompactionCommit, "_list_added", lambda self, changes: list_added(self, replace(changes, partitions=new))
+    )
+
+
 COMPACTION_DEFECTS: Final[Mapping[str, Callable[[pytest.MonkeyPatch], None]]] = {
     plant.__name__: plant
     for plant in (
         deletes_are_not_carried_over,
         deletes_are_carried_over_to_their_old_positions,
+        deletes_are_carried_over_to_the_partition_of_the_sources,
         rows_of_a_source_that_is_gone_come_back,
         files_that_came_meanwhile_are_dropped,
         files_of_a_lost_answer_are_deleted,

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import cycle, islice
 from typing import Final
 
 from pyiceberg.exceptions import NoSuchTableError, RESTError
@@ -14,7 +15,9 @@ from connector.iceberg.commits import commit
 from connector.iceberg.commits.outcomes import Outcome
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.maintenance.compact_table import TableCompactor
+from connector.iceberg.maintenance.compaction_plan import plan_compaction
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
+from connector.iceberg.maintenance.rearrangement_plan import plan_rearrangement
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.metadata.references import InterruptedMaintenanceError
@@ -175,8 +178,10 @@ class Instance:
     def _compact(self, owner: Actor, new_writer: Callable[[], SnapshotWriter], actor: Actor) -> None:
         catalog = SimulatedCatalog(actor, self.network, self.author)
         actor.store = self.network.store_of(actor)
-        compactor = TableCompactor(catalog, partial(compact, partial(self._wait_for_commit, owner)), new_writer)
-        for _ in range(COMPACTIONS):
+        write = partial(compact, partial(self._wait_for_commit, owner))
+        plans = (plan_compaction, plan_rearrangement)
+        compactors = [TableCompactor(catalog, write, new_writer, plan=plan) for plan in plans]
+        for compactor in islice(cycle(compactors), COMPACTIONS):
             self._wait_for_commit(owner, actor)
             for table in self._tables:
                 with suppress(InterruptedMaintenanceError, NoSuchTableError, ConnectorError, RESTError, OSError):

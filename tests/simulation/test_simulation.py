@@ -39,6 +39,7 @@ NEEDED: Final[Mapping[str, Callable[[Outline], bool]]] = {  # of a schedule, to 
     **dict.fromkeys(COMPACTION_DEFECTS, lambda outline: outline.has_compactions),
     **dict.fromkeys(
         (
+            "deletes_are_carried_over_to_the_partition_of_the_sources",
             "deletes_are_carried_over_to_their_old_positions",
             "deletes_are_not_carried_over",
             "new_files_have_only_what_the_plan_knew_of_deletes",

@@ -22,6 +22,7 @@ from connector.encoding.live_rows.target_columns import TargetColumn
 from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction, FailedGroup, FileGroup
 from connector.host.refresh import Lease, Refreshed
 from connector.host.tempdirs import make_directories
+from connector.model.binding import PLAIN
 from connector.model.properties import Properties
 from connector.spark.jobs.compaction_job import compact_in, compaction_jobs
 from connector.spark.jvm.lanes import Lane
@@ -101,7 +102,7 @@ def access() -> Refreshed[Properties]:
 
 def compaction(directory: Path) -> Compaction:
     column = TargetColumn(1, "id", LongType(), True, 1, LongType())
-    return Compaction((column,), (), f"file://{directory}", Properties(), "compact-1")
+    return Compaction((column,), PLAIN, f"file://{directory}", Properties(), "compact-1")
 
 
 def make_group(directory: Path, *files: list[int]) -> FileGroup:

@@ -18,6 +18,7 @@ from connector.encoding.live_rows.source_rows import SourceFile
 from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction, FailedGroup, FileGroup
 from connector.host.errors import ConnectorError, RetryableError, UserError
 from connector.host.refresh import Lease, Refreshed
+from connector.model.binding import PLAIN
 from connector.model.properties import Properties
 from connector.spark.jobs.compaction_job import compact_in
 from connector.spark.jvm.lanes import Lane, choose_lane
@@ -26,7 +27,7 @@ from support.snapshots import check_text
 
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "spark_errors.json"
 SCENARIOS = Path(__file__).with_name("lane_scenarios.py")
-COMPACTION = Compaction((), (), "file:///table", Properties(), "compact-1")
+COMPACTION = Compaction((), PLAIN, "file:///table", Properties(), "compact-1")
 GROUPS = [FileGroup((SourceFile(f"file:///{number}", 1),)) for number in range(5)]
 
 

@@ -10,7 +10,7 @@ from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction,
 from connector.encoding.rewriting.group_compaction import compact_group
 from connector.host.errors import ConnectorError
 from connector.host.refresh import Refreshed
-from connector.iceberg.maintenance.compact_table import CompactionBudget, TableCompactor
+from connector.iceberg.maintenance.compact_table import CompactionBudget, PlanTable, TableCompactor
 from connector.iceberg.maintenance.compaction_plan import plan_compaction
 from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.metadata.listed_files import ManifestReader
@@ -40,8 +40,10 @@ def _compact_one(io: FileIO, compaction: Compaction, group: FileGroup) -> Compac
         return FailedGroup(group, error)
 
 
-def compact(catalog: Catalog, path: TableIdentifier, *meanwhile: Callable[[], object]) -> CompactionResult:
-    """Compact what is there now. When the new files are written, and before the commit, something happens."""
+def compact(
+    catalog: Catalog, path: TableIdentifier, *meanwhile: Callable[[], object], plan: PlanTable = plan_compaction
+) -> CompactionResult:
+    """Compact what is planned now. When the new files are written, and before the commit, something happens."""
 
     def compact_then(
         compaction: Compaction, groups: Iterable[FileGroup], access: Refreshed[Properties]
@@ -51,5 +53,5 @@ def compact(catalog: Catalog, path: TableIdentifier, *meanwhile: Callable[[], ob
             happen()
 
     table = catalog.load_table(path)
-    size = plan_compaction(table, ManifestReader().list_files(table)).size
-    return TableCompactor(catalog, compact_then).compact(path, CompactionBudget(size=size))
+    size = plan(table, ManifestReader().list_files(table)).size
+    return TableCompactor(catalog, compact_then, plan=plan).compact(path, CompactionBudget(size=size))

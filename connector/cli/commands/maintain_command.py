@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final
 
 from pyiceberg.table import Table
@@ -29,7 +29,10 @@ from connector.iceberg.maintenance.action_outcomes import (
     MaintainedTables,
     is_finished,
 )
+from connector.iceberg.maintenance.compact_table import PlanTable, TableCompactor
+from connector.iceberg.maintenance.compaction_plan import plan_compaction
 from connector.iceberg.maintenance.perform_actions import OLDER_THAN, Budget, Maintainer, OrphanChoice
+from connector.iceberg.maintenance.rearrangement_plan import plan_rearrangement
 from connector.iceberg.metadata.stored_files import is_in_table_bucket
 from connector.iceberg.metadata.table_properties import name_table_in_errors
 from connector.model.owner import Owner
@@ -52,6 +55,7 @@ class MaintainArguments:
     is_dry_run: bool = False
     max_seconds: float | None = None
     max_bytes: int | None = None
+    plan: PlanTable = plan_compaction
     orphans: OrphanChoice = field(default_factory=OrphanChoice)
     spark: Mapping[str, str] = field(default_factory=dict)
 
@@ -66,6 +70,7 @@ def read_arguments(options: Namespace, source: ConfigFile | FlowFile) -> Maintai
         options.dry_run,
         options.max_seconds,
         options.max_bytes,
+        plan_rearrangement if options.rearrange else plan_compaction,
         OrphanChoice(OLDER_THAN if days is None else timedelta(days=days), days is not None, options.dropped_tables),
         dict(map(_parse_setting, options.spark)),
     )
@@ -85,7 +90,8 @@ def maintain_tables(arguments: MaintainArguments, waiting: WaitingLine) -> Maint
     namespaces = {resource_path(endpoint, each).namespace for each in resources} or {endpoint.own_namespace}
     budget = Budget(arguments.max_seconds, arguments.max_bytes)
     with closing(open_catalog(endpoint)) as catalog, _start_when_needed(endpoint.advanced.spark) as compact:
-        maintainer = Maintainer(catalog, compact, budget, arguments.orphans, is_dry_run=arguments.is_dry_run)
+        new_compactor = partial(TableCompactor, catalog, compact, plan=arguments.plan)
+        maintainer = Maintainer(catalog, new_compactor, budget, arguments.orphans, is_dry_run=arguments.is_dry_run)
         run = _Run(endpoint, maintainer, arguments.actions, waiting)
         with translate_errors(endpoint):
             if arguments.tables:

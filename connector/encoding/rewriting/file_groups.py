@@ -9,7 +9,7 @@ from connector.encoding.live_rows.source_rows import SourceFile
 from connector.encoding.live_rows.target_columns import TargetColumn
 from connector.host.errors import ConnectorError, UnreadableFileError
 from connector.host.refresh import Refreshed
-from connector.model.binding import SortField
+from connector.model.binding import Arrangement
 from connector.model.properties import Properties
 from connector.model.state import DataFile
 
@@ -38,7 +38,9 @@ class Compaction:
     """How the new files of one table are written, and where to."""
 
     columns: tuple[TargetColumn, ...]  # of the current schema; none is converted
-    sort_fields: tuple[SortField, ...]  # the order of the rows in the new files; none: the order of the sources
+    # Of the rows in the new files. Without partition fields, all rows of a group stay in one partition. Without sort
+    # fields, they keep the order of the sources.
+    arrangement: Arrangement
     location: str  # the table's
     properties: Properties  # those of the table that say how it is written
     file_prefix: str

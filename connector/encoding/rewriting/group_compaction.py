@@ -17,17 +17,17 @@ from connector.encoding.rewriting.group_writer import GroupWriter
 def compact_group(io: FileIO, compaction: Compaction, group: FileGroup) -> CompactedGroup:
     """Write the live rows of a group's sources to new files. If this fails, no file stays, as far as possible.
 
-    Without a sort order, the rows keep the order of the sources.
+    Without an arrangement, the rows keep the order of the sources.
     """
     compaction = replace(compaction, columns=group.add_defaults(compaction.columns))
     writer = GroupWriter(io, compaction, group)
     try:
-        if compaction.sort_fields:
-            from connector.encoding.rewriting.sorted_compaction import write_sorted
-
-            kept = write_sorted(io, compaction, group, writer)
-        else:
+        if compaction.arrangement.is_plain:
             kept = [_copy(io, compaction, source, writer) for source in group.sources]
+        else:
+            from connector.encoding.rewriting.arranged_compaction import write_arranged
+
+            kept = write_arranged(io, compaction, group, writer)
         written, order = writer.finish()
     except BaseException:
         writer.abort()

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
+from msgspec import structs
 from pyiceberg.io import FileIO
 from pyiceberg.table.locations import load_location_provider
 
@@ -15,6 +16,7 @@ from connector.encoding.parquet.file_options import FileOptions
 from connector.encoding.rewriting.file_groups import Compaction, FileGroup
 from connector.encoding.rewriting.group_schemas import GroupSchema
 from connector.encoding.rewriting.row_order import SUFFIX, RowOrderWriter
+from connector.encoding.runs.partition_values import Partition
 from connector.model.state import DataFile
 
 _MARGIN: Final = 1.1  # of a file's size, so that no small file is left in the end
@@ -31,6 +33,7 @@ class GroupWriter:
         self._schema: GroupSchema | None = None
         self._writer: AssembledWriter | None = None
         self._order: RowOrderWriter | None = None
+        self._partition: Partition = ()
         self._files: list[DataFile] = []
 
     def write(self, schema: GroupSchema, batch: pa.RecordBatch) -> None:
@@ -41,10 +44,10 @@ class GroupWriter:
         """Add the rows of a row group with these columns."""
         self._writer_for(schema).copy(group)
 
-    def end_file(self) -> None:
-        """Write further rows to another file."""
-        if self._writer:
-            self._writer.close_file()
+    def begin_file(self, partition: Partition) -> None:
+        """Write further rows to another file, of this partition."""
+        self._finish_writer()
+        self._partition = partition
 
     def write_order(self, sources: pa.Array, positions: pa.Array) -> None:
         """Add where the rows that were written last come from."""
@@ -76,7 +79,7 @@ class GroupWriter:
 
     def _finish_writer(self) -> None:
         if self._writer:
-            self._files += self._writer.finish()
+            self._files += [structs.replace(file, partition=self._partition) for file in self._writer.finish()]
             self._writer = None
 
     def _new_location(self) -> str:

@@ -22,7 +22,7 @@ from connector.encoding.rewriting.file_groups import CompactedGroup
 from connector.encoding.rewriting.moved_rows import find_moved
 from connector.host.errors import RetryableError
 from connector.iceberg.metadata.listed_files import EqualityDeletes, ListedFile, PositionDeletes, find_range
-from connector.iceberg.metadata.partitions import Partition
+from connector.iceberg.metadata.partitions import Partition, PartitionReader
 
 REPLACED: Final = "another writer has replaced or removed its files"
 _MOST_LOST: Final = 0.3  # of the rows of new files; a file of which more is deleted would be rewritten again soon
@@ -41,15 +41,11 @@ class DroppedGroup:
 class CompactionChanges:
     """What one commit changes."""
 
-    groups: tuple[tuple[Partition, CompactedGroup], ...]
+    groups: tuple[CompactedGroup, ...]
+    partitions: Mapping[str, Partition]  # of each new file
     removed: tuple[ListedFile, ...]  # sources, and delete files that delete nothing without them
     positions: Mapping[str, Positions] = field(default_factory=dict)  # of carried-over deletes, by new file
     dropped: tuple[DroppedGroup, ...] = ()
-
-    @property
-    def partitions(self) -> dict[str, Partition]:
-        """The partition of each new file."""
-        return {file.path: partition for partition, group in self.groups for file in group.files}
 
 
 class _DroppedError(Exception):
@@ -57,24 +53,31 @@ class _DroppedError(Exception):
 
 
 def decide_changes(
-    io: FileIO, listed: Sequence[ListedFile], groups: Iterable[CompactedGroup], rows: Mapping[str, int]
+    io: FileIO,
+    listed: Sequence[ListedFile],
+    groups: Iterable[CompactedGroup],
+    rows: Mapping[str, int],
+    spec: PartitionReader | None = None,
 ) -> CompactionChanges:
     """Return what the commit of these groups changes.
 
-    `listed` are all live files of the table as it is now. `rows` has the number of rows of each source, by path.
+    `listed` are all live files of the table as it is now. `rows` has the number of rows of each source, by path. `spec`
+    reads the partitions of the new files. Without it, they are those of the sources.
     """
     table = _Table(io, listed, rows)
     kept, dropped = [], []
+    partitions: dict[str, Partition] = {}
     positions: dict[str, Positions] = {}
     for compacted in groups:
         try:
             partition = table.check(compacted)
             positions |= table.carry_over(compacted)
-            kept.append((partition, compacted))
+            partitions |= {file.path: spec.read(file) if spec else partition for file in compacted.files}
+            kept.append(compacted)
         except _DroppedError as error:
             dropped.append(DroppedGroup(compacted, str(error)))
-    gone = {source.path for _, compacted in kept for source in compacted.group.sources}
-    return CompactionChanges(tuple(kept), tuple(table.list_removed(gone)), positions, tuple(dropped))
+    gone = {source.path for compacted in kept for source in compacted.group.sources}
+    return CompactionChanges(tuple(kept), partitions, tuple(table.list_removed(gone)), positions, tuple(dropped))
 
 
 class _Table:
@@ -88,7 +91,7 @@ class _Table:
         self._deletes = PositionDeletes(listed)
 
     def check(self, compacted: CompactedGroup) -> Partition:
-        """Return the partition of a group. _DroppedError if its new files cannot take the place of its sources."""
+        """Return the partition of a group's sources. _DroppedError if the new files cannot take the place of these."""
         sources = compacted.group.sources
         files = [self._live[source.path] for source in sources if source.path in self._live]
         lost = sum(kept for source, kept in zip(sources, compacted.kept, strict=True) if source.path not in self._live)

@@ -33,7 +33,7 @@ from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.manifest_rewriting import find_small, remove_files
 from connector.iceberg.metadata.manifests import make_added_entry, manifests_of
-from connector.iceberg.metadata.partitions import Partition
+from connector.iceberg.metadata.partitions import PartitionReader
 from connector.iceberg.metadata.stored_files import delete_all
 from connector.iceberg.metadata.table_properties import check_properties, name_table_in_errors
 from connector.iceberg.metadata.table_updates import new_snapshot, require_unchanged
@@ -61,6 +61,7 @@ class CompactionBase:
 
     table: Table
     sequence_number: int  # of the snapshot; the new files get it
+    spec_id: int | None  # of the new files; None: they are in the partitions of their sources
     sort_order_id: int
     origin: CompactionOrigin
     rows: Mapping[str, int]  # of each source, by path; deleted ones included
@@ -72,12 +73,13 @@ class CompactionBase:
 
     def no_longer_fits(self, table: Table) -> bool:
         """Whether the new files cannot get into the table: another table has the name, or this one has been upgraded,
-        or its rows or columns replaced."""
+        or its rows or columns replaced, or the partition spec was removed."""
         return (
             table.metadata.table_uuid != self.table.metadata.table_uuid
             or table.metadata.format_version != self.table.metadata.format_version
             or table.metadata.current_schema_id != self.table.metadata.current_schema_id
             or table.properties.get(GENERATION_PROPERTY) != self.table.properties.get(GENERATION_PROPERTY)
+            or not (self.spec_id is None or self.spec_id in table.specs())
         )
 
 
@@ -151,7 +153,8 @@ class CompactionCommit:
             check_properties(table.properties)
         snapshots = self._new_writer()
         with storage_errors.translate_errors(table.location()):
-            changes = decide_changes(table.io, snapshots.manifests.list_files(table), groups, self._base.rows)
+            spec = None if self._base.spec_id is None else PartitionReader(table, self._base.spec_id)
+            changes = decide_changes(table.io, snapshots.manifests.list_files(table), groups, self._base.rows, spec)
             self._dropped = list(changes.dropped)
             if not changes.groups:
                 return None
@@ -176,7 +179,7 @@ class CompactionCommit:
 
     def _delete_unused(self, groups: Iterable[CompactedGroup]) -> None:
         """Delete the files that no sent commit names. `remove_task_orphans` deletes what is left of them."""
-        sent = {id(group) for changes in self._sent.values() for _, group in changes.groups}
+        sent = {id(group) for changes in self._sent.values() for group in changes.groups}
         unused = [file.path for group in groups if id(group) not in sent for file in group.files]
         orders = [group.order for group in groups if group.order]
         with suppress(ConnectorError, OSError):
@@ -185,9 +188,7 @@ class CompactionCommit:
     def _describe(self, landed: CompactionChanges | None, attempts: int) -> CommittedCompaction:
         if landed is None:
             return CommittedCompaction(dropped=tuple(self._dropped), attempts=attempts)
-        return CommittedCompaction(
-            tuple(group for _, group in landed.groups), tuple(self._dropped), landed.removed, attempts
-        )
+        return CommittedCompaction(landed.groups, tuple(self._dropped), landed.removed, attempts)
 
     def _write(self, table: Table, changes: CompactionChanges, snapshots: SnapshotWriter) -> Snapshot:
         prefix = self._base.origin.file_prefix
@@ -205,7 +206,8 @@ class CompactionCommit:
     def _list_added(self, changes: CompactionChanges) -> dict[int, list[ManifestEntry]]:
         """Return the entries of the new data files, by their partition spec."""
         by_spec: dict[int, list[ManifestEntry]] = {}
-        for partition, file in _list_new_files(changes):
+        for file in _list_new_files(changes):
+            partition = changes.partitions[file.path]
             # They are as old as the snapshot that they were made from: later deletes of other engines apply to them.
             entry = make_added_entry(
                 file,
@@ -218,14 +220,14 @@ class CompactionCommit:
         return by_spec
 
 
-def _list_new_files(changes: CompactionChanges) -> Iterator[tuple[Partition, DataFile]]:
-    for partition, compacted in changes.groups:
-        yield from ((partition, file) for file in compacted.files)
+def _list_new_files(changes: CompactionChanges) -> Iterator[DataFile]:
+    for compacted in changes.groups:
+        yield from compacted.files
 
 
 def _summarize(changes: CompactionChanges, carried: Sequence[WrittenDeletes]) -> dict[str, str]:
     """Count files and rows. Rows that are deleted by position are counted in both."""
-    new = [file for _, file in _list_new_files(changes)]
+    new = [*_list_new_files(changes)]
     sources = [file for file in changes.removed if file.content is DataFileContent.DATA]
     counts = {
         "added-data-files": len(new),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
@@ -33,6 +33,7 @@ from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
 from connector.iceberg.metadata.references import InterruptedMaintenanceError
 from connector.iceberg.metadata.table_arrangement import find_arrangement
 from connector.iceberg.metadata.written_snapshots import WrittenSnapshots
+from connector.model.binding import Arrangement
 from connector.model.properties import Properties
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.storage_errors import translate_errors
@@ -51,6 +52,9 @@ class CompactionBudget:
 
 NO_LIMIT: Final = CompactionBudget()
 
+# Plans which of these files of a table are rewritten.
+PlanTable: TypeAlias = Callable[[Table, Sequence[ListedFile]], CompactionPlan]
+
 
 class TableCompactor:
     """Compacts tables. In a session, it shares the writers of snapshots and the locks with the transactions."""
@@ -61,12 +65,14 @@ class TableCompactor:
         compact: Compact,
         new_writer: Callable[[], SnapshotWriter] | None = None,
         locks: TableLocks | None = None,
+        plan: PlanTable = plan_compaction,
     ) -> None:
         written = WrittenSnapshots()
         self._catalog = catalog
         self._compact = compact
         self._new_writer = new_writer or partial(SnapshotWriter, written, ManifestReader(written))
         self._locks = locks or TableLocks()
+        self._plan = plan
         self._unreadable: set[str] = set()  # data files. Files do not change, so they are left out from then on
 
     def compact(
@@ -93,7 +99,7 @@ class TableCompactor:
             seconds = budget.seconds - result.seconds
             if not groups or seconds <= 0:
                 break
-            done = self._perform(table, groups, min(seconds, COMMIT_SECONDS), is_interrupted)
+            done = self._perform(table, plan.arrangement, groups, min(seconds, COMMIT_SECONDS), is_interrupted)
             result = replace(done.add_to(result), debt=plan.size - done.dropped_size)
             unreadable = {path for each in done.failed for path in each.unreadable}
             self._unreadable |= unreadable
@@ -107,15 +113,21 @@ class TableCompactor:
     def plan(self, table: Table) -> CompactionPlan:
         """Return the groups of a table that can be compacted. UserError if a property of it is invalid."""
         if not is_compacted_here(table):  # then its files need not be listed
-            return CompactionPlan(None)
+            return CompactionPlan()
         check_table_properties(table)
-        return plan_compaction(table, [file for file in self._list_files(table) if file.path not in self._unreadable])
+        listed = [file for file in self._list_files(table) if file.path not in self._unreadable]
+        return self._plan(table, listed)
 
     def _perform(
-        self, table: Table, groups: Sequence[GroupPlan], seconds: float, is_interrupted: Callable[[], bool]
+        self,
+        table: Table,
+        arrangement: Arrangement | None,
+        groups: Sequence[GroupPlan],
+        seconds: float,
+        is_interrupted: Callable[[], bool],
     ) -> PerformedGroups:
         began = time.monotonic()
-        base, compaction = _describe(table, groups)
+        base, compaction = _describe(table, arrangement, groups)
         commit = CompactionCommit(self._catalog, base, self._new_writer, self._locks)
         compacted: list[CompactedGroup] = []
         failed: list[FailedGroup] = []
@@ -157,12 +169,12 @@ class TableCompactor:
             return self._new_writer().manifests.list_files(table)
 
 
-def _describe(table: Table, groups: Sequence[GroupPlan]) -> tuple[CompactionBase, Compaction]:
-    """Return how the new files of a table are written and committed."""
+def _describe(table: Table, new: Arrangement | None, groups: Sequence[GroupPlan]) -> tuple[CompactionBase, Compaction]:
+    """Return how the new files of a table are written and committed. `new` is as in CompactionPlan."""
     snapshot = table.current_snapshot()
     assert snapshot is not None, "a table without a snapshot has no groups"
     columns = tuple(TargetColumn.of(column, column) for column in table.schema().fields)
-    arrangement = find_arrangement(table, {column.id for column in columns})
+    arrangement = new or replace(find_arrangement(table, {column.id for column in columns}), partition=())
     origin = CompactionOrigin(time.time_ns() // 1_000_000, str(table.metadata.table_uuid))
     rows = {
         source.path: count
@@ -170,11 +182,13 @@ def _describe(table: Table, groups: Sequence[GroupPlan]) -> tuple[CompactionBase
         for source, count in zip(each.group.sources, each.source_rows, strict=True)
     }
     properties = {name: value for name, value in table.properties.items() if name.startswith("write.")}
-    # A group has about the target size. It becomes one file, also if that is somewhat larger.
-    properties[TARGET_SIZE] = str(CompactionThresholds.of(table.properties).max_size)
+    if new is None:  # then a group has about the target size. It becomes one file, also if that is somewhat larger
+        properties[TARGET_SIZE] = str(CompactionThresholds.of(table.properties).max_size)
     return (
-        CompactionBase(table, snapshot.sequence_number or 0, arrangement.sort_order_id, origin, rows),
-        Compaction(columns, arrangement.sort, table.location(), Properties(properties), origin.file_prefix),
+        CompactionBase(
+            table, snapshot.sequence_number or 0, new.spec_id if new else None, arrangement.sort_order_id, origin, rows
+        ),
+        Compaction(columns, arrangement, table.location(), Properties(properties), origin.file_prefix),
     )
 
 

@@ -31,6 +31,7 @@ from connector.iceberg.metadata.partitions import Partition, read_identity_value
 from connector.iceberg.metadata.row_lineage import can_keep_lineage
 from connector.iceberg.metadata.stored_files import is_in_table_bucket
 from connector.iceberg.metadata.table_properties import name_table_in_errors
+from connector.model.binding import Arrangement
 from connector.model.table_identifier import Generation
 
 GROWTH: Final = 3  # a new file that is below the target size is so many times as large as its largest source
@@ -59,10 +60,11 @@ class GroupPlan:
 
 @dataclass(frozen=True)
 class CompactionPlan:
-    """The groups of one table, those with the best gain first, and the snapshot that they were planned from."""
+    """The groups of one table, those with the best gain first."""
 
-    snapshot_id: int | None
     groups: tuple[GroupPlan, ...] = ()
+    # Of the new files. None: they are in the partitions of their sources, in the table's sort order.
+    arrangement: Arrangement | None = None
 
     @property
     def files(self) -> int:
@@ -85,29 +87,41 @@ def is_compacted_here(table: Table) -> bool:
     return not is_in_table_bucket(table.location()) and can_keep_lineage(table)
 
 
-def plan_compaction(table: Table, listed: Sequence[ListedFile]) -> CompactionPlan:
-    """Plan the groups of a table. `listed` are all live files of its current snapshot.
-
-    Nothing is planned if the connector does not compact the table, nor while a backfill waits for its first rows, which
-    replace all others. UserError if a property is invalid.
-    """
+def has_compactable_rows(table: Table) -> bool:
+    """Whether the table has rows, and the connector compacts them: not while a backfill waits for its first rows, which
+    replace all others. UserError if a property is invalid."""
     with name_table_in_errors(table):
-        thresholds = CompactionThresholds.of(table.properties)
         generation = Generation.recorded(table.properties)
-    snapshot = table.current_snapshot()
-    if snapshot is None or not is_compacted_here(table) or (generation and generation.is_awaited):
-        return CompactionPlan(snapshot.snapshot_id if snapshot else None)
+    is_replaced = generation is not None and generation.is_awaited
+    return table.current_snapshot() is not None and is_compacted_here(table) and not is_replaced
+
+
+def plan_compaction(table: Table, listed: Sequence[ListedFile]) -> CompactionPlan:
+    """Plan the groups of a table. `listed` are all live files of its current snapshot. UserError if a property is
+    invalid."""
+    thresholds = read_thresholds(table)
+    groups = plan_groups(listed, thresholds) if has_compactable_rows(table) else []
+    return CompactionPlan(add_partition_values(table, listed, groups))
+
+
+def read_thresholds(table: Table) -> CompactionThresholds:
+    """Return the thresholds of a table. UserError if a property is invalid."""
+    with name_table_in_errors(table):
+        return CompactionThresholds.of(table.properties)
+
+
+def add_partition_values(
+    table: Table, listed: Iterable[ListedFile], groups: Iterable[GroupPlan]
+) -> tuple[GroupPlan, ...]:
+    """Return the groups with the values of their partitions."""
     partitions = {file.path: file.partition for file in listed}
-    return CompactionPlan(
-        snapshot.snapshot_id,
-        tuple(_add_partition_values(table, each, partitions) for each in plan_groups(listed, thresholds)),
-    )
 
+    def add(plan: GroupPlan) -> GroupPlan:
+        partition = partitions[plan.group.sources[0].path]
+        values = read_identity_values(table.specs()[partition.spec_id], partition)
+        return replace(plan, group=replace(plan.group, partition_values=tuple(values.items())))
 
-def _add_partition_values(table: Table, plan: GroupPlan, partitions: Mapping[str, Partition]) -> GroupPlan:
-    partition = partitions[plan.group.sources[0].path]
-    values = read_identity_values(table.specs()[partition.spec_id], partition)
-    return replace(plan, group=replace(plan.group, partition_values=tuple(values.items())))
+    return tuple(map(add, groups))
 
 
 def plan_groups(listed: Sequence[ListedFile], thresholds: CompactionThresholds) -> list[GroupPlan]:
@@ -118,12 +132,18 @@ def plan_groups(listed: Sequence[ListedFile], thresholds: CompactionThresholds) 
         partition_scoped.setdefault(delete.partition, []).append(delete)
     old = _find_old(listed, thresholds)
     chosen: list[list[ListedFile]] = []
-    for partition, files in _group_by_partition(_list_candidates(listed)).items():
+    for partition, files in group_by_partition(list_candidates(listed)).items():
         named_by = partition_scoped.get(partition, ())
         heavy = find_heavy(files, deletes.file_scoped, named_by, old, thresholds.delete_ratio)
         chosen += _Partition(files, heavy, old, thresholds).divide()
+    return sorted(make_groups(deletes, chosen), key=lambda group: group.cost)
+
+
+def make_groups(deletes: PositionDeletes, chosen: Sequence[Sequence[ListedFile]]) -> Iterator[GroupPlan]:
+    """Yield a group for each of these lists of data files."""
     applied = deletes.find_all(file for files in chosen for file in files)
-    return sorted((_make_group(files, applied) for files in chosen), key=lambda group: group.cost)
+    for files in chosen:
+        yield _make_group(files, applied)
 
 
 def _find_old(listed: Sequence[ListedFile], thresholds: CompactionThresholds) -> set[str]:
@@ -141,7 +161,7 @@ def _find_old(listed: Sequence[ListedFile], thresholds: CompactionThresholds) ->
     return {file.path for file in data if newest - file.file_sequence_number >= age}
 
 
-def _list_candidates(listed: Iterable[ListedFile]) -> Iterator[ListedFile]:
+def list_candidates(listed: Iterable[ListedFile]) -> Iterator[ListedFile]:
     """Yield the data files that can be rewritten: Parquet files without deletes by value and with known deletes."""
     files = list(listed)
     by_value = EqualityDeletes(files)
@@ -158,7 +178,8 @@ def _list_candidates(listed: Iterable[ListedFile]) -> Iterator[ListedFile]:
             yield file
 
 
-def _group_by_partition(files: Iterable[ListedFile]) -> dict[Partition, list[ListedFile]]:
+def group_by_partition(files: Iterable[ListedFile]) -> dict[Partition, list[ListedFile]]:
+    """Return the files of each partition, in their order."""
     by_partition: dict[Partition, list[ListedFile]] = {}
     for file in files:
         by_partition.setdefault(file.partition, []).append(file)

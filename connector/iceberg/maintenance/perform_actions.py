@@ -11,7 +11,6 @@ from typing import Final, TypeAlias
 from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO
 
-from connector.encoding.rewriting.file_groups import Compact
 from connector.iceberg.maintenance.action_outcomes import Action, ActionOutcome, Expiry, Removal, Unfinished
 from connector.iceberg.maintenance.compact_table import CompactionBudget, TableCompactor, take_groups
 from connector.iceberg.maintenance.dropped_tables import DroppedTables
@@ -72,11 +71,17 @@ class Maintainer:
     """Performs actions on the tables of a catalog, or finds out what they would do."""
 
     def __init__(
-        self, catalog: Catalog, compact: Compact, budget: Budget, orphans: OrphanChoice, *, is_dry_run: bool
+        self,
+        catalog: Catalog,
+        new_compactor: Callable[[], TableCompactor],
+        budget: Budget,
+        orphans: OrphanChoice,
+        *,
+        is_dry_run: bool,
     ) -> None:
-        """`compact` rewrites data files."""
+        """Each table has a compactor of its own, which remembers what the table's manifests list."""
         self._catalog = catalog
-        self._perform_groups = compact
+        self._new_compactor = new_compactor
         self._budget = budget
         self.is_dry_run = is_dry_run
         self._orphans = OrphanOptions(
@@ -108,7 +113,7 @@ class Maintainer:
         left = self._budget.bytes_left
         if left == 0:
             return Unfinished()
-        compactor = TableCompactor(self._catalog, self._perform_groups)
+        compactor = self._new_compactor()
         if self.is_dry_run:
             plan = compactor.plan(self._catalog.load_table(path))
             planned = replace(plan, groups=tuple(take_groups(plan.groups, math.inf if left is None else left)))

@@ -50,6 +50,7 @@ class ListedFile:
     bounds: tuple[bytes, bytes] | None  # of a position delete file: the paths that it may name, both included
     vector: DeletionVector | None = None
     first_row_id: int | None = None  # None: its rows have no ids
+    sort_order_id: int | None = None  # of its rows; None: not known
 
     @classmethod
     def of(cls, manifest: str, entry: ManifestEntry) -> "ListedFile":
@@ -70,6 +71,7 @@ class ListedFile:
             _path_bounds(file) if file.content is DataFileContent.POSITION_DELETES else None,
             vector,
             first_row_id_of(file),
+            file.sort_order_id,
         )
 
     @property

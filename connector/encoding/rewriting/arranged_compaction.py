@@ -1,4 +1,4 @@
-"""Compacts a file group of a table with a sort order: gathers its rows in sorted runs on the disk, and merges these."""
+"""Compacts a file group by partition and sort order: gathers its rows in sorted runs on the disk, and merges these."""
 
 import tempfile
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from connector.encoding.runs.run_merging import merge
 from connector.encoding.runs.sorted_runs import RowArrangement, RunPart, SortedRun, read_part
 from connector.host.errors import RetryableError
 from connector.host.tempdirs import translate_disk_errors
-from connector.model.binding import Arrangement, SortField
+from connector.model.binding import Arrangement
 
 RUN_SIZE: Final = 24 << 20  # bytes of Arrow data that are sorted together
 # A merge holds a part of each run. The order is one of the rows of a file, so a larger group is sorted in pieces.
@@ -32,13 +32,13 @@ MOST_RUNS: Final = 96
 _ORIGIN: Final = (pa.field("source", pa.int32(), nullable=False), pa.field("position", pa.int64(), nullable=False))
 
 
-def write_sorted(io: FileIO, compaction: Compaction, group: FileGroup, writer: GroupWriter) -> list[int]:
-    """Write the live rows of the sources by the table's sort order. Return how many rows of each source they are."""
+def write_arranged(io: FileIO, compaction: Compaction, group: FileGroup, writer: GroupWriter) -> list[int]:
+    """Write the live rows of the sources by the arrangement. Return how many rows of each source they are."""
     kept = []
     with ExitStack() as resources:
         with translate_disk_errors("file"):
             runs = resources.enter_context(tempfile.TemporaryFile(buffering=0))
-        sorter = _Sorter(writer, compaction.sort_fields, runs)
+        sorter = _Sorter(writer, compaction.arrangement, runs)
         for place, source in enumerate(group.sources):
             kept.append(0)
             with open_source(io, source, len(compaction.columns)) as opened:
@@ -56,10 +56,10 @@ def write_sorted(io: FileIO, compaction: Compaction, group: FileGroup, writer: G
 class _Sorter:
     """Sorts rows: those of one schema together, as far as a merge can hold a part of each run."""
 
-    def __init__(self, writer: GroupWriter, fields: tuple[SortField, ...], runs: Any) -> None:
+    def __init__(self, writer: GroupWriter, arrangement: Arrangement, runs: Any) -> None:
         """`runs` is an empty file, for one run after the other."""
         self._writer = writer
-        self._fields = fields
+        self._arrangement = arrangement
         self._file = runs
         self._gathered = GatheredRowGroup(RUN_SIZE)
         self._runs: list[SortedRun] = []
@@ -71,7 +71,7 @@ class _Sorter:
             self.finish()
             self._group_schema = schema
             self._schema = pa.schema([*schema.schema, *_ORIGIN])
-            self._arrangement = RowArrangement(schema.with_statistics, Arrangement(sort=self._fields))
+            self._rows = RowArrangement(schema.with_statistics, self._arrangement)
 
     def add(self, batch: pa.RecordBatch, source: int, positions: Positions) -> None:
         """Add rows of a source, with their positions in it."""
@@ -93,21 +93,21 @@ class _Sorter:
         if len(self._runs) == MOST_RUNS:
             self._merge()
         with _translate_errors():
-            self._runs.append(self._arrangement.write_run(self._file, batches, len(self._runs)))
+            self._runs.append(self._rows.write_run(self._file, batches, len(self._runs)))
 
     def _merge(self) -> None:
         if not self._runs:
             return
         assert self._group_schema is not None
-        order = self._arrangement.sort_columns
+        order = self._rows.sort_columns
         for merged in plan_merge(self._runs, order, tasks=1):
+            self._writer.begin_file(merged.partition)
             for rows in merge(merged, order, self._read):
                 *columns, sources, positions = rows.columns
                 self._writer.write(
                     self._group_schema, pa.RecordBatch.from_arrays(columns, schema=self._group_schema.schema)
                 )
                 self._writer.write_order(sources, positions)
-        self._writer.end_file()
         self._runs = []
         with _translate_errors():
             self._file.seek(0)
