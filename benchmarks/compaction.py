@@ -1,5 +1,5 @@
-"""Compaction: many small files, and files with deleted rows, against Spark's own `rewrite_data_files`, warm and on the
-same files. What counts is the processor time of all processes of each."""
+"""Compaction: many small files, files with deleted rows, and files of an older partition spec, against Spark's own
+`rewrite_data_files`, warm and on the same files. What counts is the processor time of all processes of each."""
 
 import argparse
 import os
@@ -29,7 +29,7 @@ from connector.encoding.live_rows.target_columns import TargetColumn
 from connector.encoding.rewriting.file_groups import Compact, CompactedGroup, Compaction, FileGroup
 from connector.host.refresh import Lease, Refreshed
 from connector.host.tempdirs import make_directories
-from connector.model.binding import PLAIN
+from connector.iceberg.metadata.table_arrangement import find_arrangement_of_all
 from connector.model.properties import Properties
 from connector.spark.jobs.compaction_job import compact_in
 from connector.spark.jvm.lanes import Lane
@@ -47,7 +47,12 @@ SPARK_WARM: Final = 6  # until the JVM has compiled nearly all
 # With its best compiler, unlike in the tests.
 COMPILED: Final = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=4"}
 TABLE: Final = "shop.measurements"
-DELETED: Final = 4  # one of so many rows
+# What another engine does before: every fourth row is deleted, or the table is partitioned.
+DELETE: Final = (
+    f"ALTER TABLE local.{TABLE} SET TBLPROPERTIES ('write.delete.mode'='merge-on-read')",
+    f"DELETE FROM local.{TABLE} WHERE account % 4 = 0",
+)
+PARTITION: Final = (f"ALTER TABLE local.{TABLE} ADD PARTITION FIELD hours(created_at)",)
 
 
 @dataclass(frozen=True)
@@ -90,24 +95,22 @@ def main() -> int:
     before = conditions()
     CACHE.mkdir(parents=True, exist_ok=True)
     measured = [
-        measure("small", arguments.rows, arguments.files, delete=False),
-        measure("with deletes", arguments.rows, max(arguments.files // 10, 1), delete=True),
+        measure("small", arguments.rows, arguments.files),
+        measure("with deletes", arguments.rows, max(arguments.files // 10, 1), DELETE),
+        measure("of an older partition spec", arguments.rows, max(arguments.files // 10, 1), PARTITION),
     ]
     publish("compaction", before, measured)
     return 0
 
 
-def measure(name: str, count: int, files: int, *, delete: bool) -> Measurement:
-    """Compact a table that so many transactions have written."""
+def measure(name: str, count: int, files: int, statements: Sequence[str] = ()) -> Measurement:
+    """Compact a table that so many transactions have written, and that these statements have changed."""
     with tempfile.TemporaryDirectory(dir=CACHE, prefix="run-") as place:
         directory = Path(place)
         _fill(directory, count, files)
-        if delete:
+        if statements:
             with _spark(directory) as spark:
-                spark.rows(
-                    f"ALTER TABLE local.{TABLE} SET TBLPROPERTIES ('write.delete.mode'='merge-on-read')",
-                    f"DELETE FROM local.{TABLE} WHERE account % {DELETED} = 0",
-                )
+                spark.rows(*statements)
         table = local_catalog(directory / "warehouse").load_table(TABLE)
         group = _group(table)
         ours, compacted = _measure_ours(table, group)
@@ -180,7 +183,8 @@ def _group(table: Table) -> FileGroup:
 
 def _measure_ours(table: Table, group: FileGroup) -> tuple[Cost, CompactedGroup]:
     columns = tuple(TargetColumn.of(column, column) for column in table.schema().fields)
-    compaction = Compaction(columns, PLAIN, table.location(), Properties(dict(table.properties)), "compact-bench")
+    arrangement, properties = find_arrangement_of_all(table), Properties(dict(table.properties))
+    compaction = Compaction(columns, arrangement, table.location(), properties, "compact-bench")
     groups = [*_split(group, len(os.sched_getaffinity(0)))]
     with make_directories() as directories:
         spark = Spark({}, directories, lane=Lane.ALONE)
@@ -297,7 +301,7 @@ def _spark(directory: Path) -> Iterator[SparkSql]:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench compaction", description=__doc__)
     parser.add_argument("--rows", type=int, default=400_000, help="of the table")
-    parser.add_argument("--files", type=int, default=80, help="small ones; a tenth of them with deleted rows")
+    parser.add_argument("--files", type=int, default=80, help="small ones; a tenth of them in the other cases")
     return parser.parse_args()
 
 

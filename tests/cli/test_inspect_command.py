@@ -212,6 +212,17 @@ def test_the_health_of_a_table_is_shown(lake: Lake) -> None:
     assert any(re.fullmatch(metadata, line) for line in lines)
 
 
+def test_files_of_an_older_partition_spec_are_shown(lake: Lake) -> None:
+    staged = lake.commit(1, 2)
+    assert not any("old files" in line for line in lake.describe())
+    with lake.catalog.load_table(ORDERS).update_spec() as update:
+        update.add_field("id", IdentityTransform(), "id_as_it_is")
+    (table,) = lake.inspect()["tables"]
+    assert table["health"]["oldFiles"] == {"files": 1, "bytes": staged.size}
+    old = r"  old files    1 data file with another partition spec or sort order, \d+ bytes"
+    assert any(re.fullmatch(old, line) for line in lake.describe())
+
+
 def test_the_last_compaction_and_what_it_saved_are_shown(lake: Lake) -> None:
     value = fence.NONE
     for number in range(6):

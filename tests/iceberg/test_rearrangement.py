@@ -19,6 +19,7 @@ from connector.encoding.rewriting import arranged_compaction
 from connector.host.errors import UserError
 from connector.iceberg.maintenance.compaction_plan import plan_compaction
 from connector.iceberg.maintenance.rearrangement_plan import plan_rearrangement
+from connector.iceberg.maintenance.table_health import FileCount, read_health
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
 from connector.model.table_identifier import Generation
 from support import compacting
@@ -89,12 +90,14 @@ def check(catalog: Catalog, expected: dict[int, Any]) -> None:
 def test_each_row_gets_into_its_partition(catalog: Catalog, duckdb_reader: duckdb.DuckDBPyConnection) -> None:
     partition_by_part(catalog)
     assert plan_compaction(*loaded(catalog)).groups == (), "a compaction leaves the file as it is"
+    assert read_health(*loaded(catalog)).old == FileCount(1, data_files(catalog)[0].size)
     result = rearrange(catalog, PATH)
     assert (result.commits, result.files_before, result.files_after, result.rows, result.debt) == (1, 1, 2, 12, 0)
     assert ids_by_partition(catalog) == {"['a']": [*range(6)], "['b']": [*range(6, 12)]}
     check(catalog, FIRST)
     location = catalog.load_table(PATH).metadata_location
     assert duckdb_reader.sql(f"SELECT count(*) FROM iceberg_scan('{location}') WHERE part = 'b'").fetchall() == [(6,)]
+    assert read_health(*loaded(catalog)).old == FileCount(0, 0)
     assert rearrange(catalog, PATH).commits == 0, "nothing is left to do"
 
 
@@ -247,3 +250,4 @@ def test_partitions_of_values_within_structs_are_left_to_other_engines(tmp_path:
     with pytest.raises(UserError) as raised:
         plan_rearrangement(*loaded(catalog))
     check_text(ERRORS, "a partition of a value within a struct", str(raised.value), {})
+    assert read_health(*loaded(catalog)).old.files == 1, "another engine can rewrite it"

@@ -21,8 +21,11 @@ def describe_rows(rows: int, delete_files: int, health: TableHealth | None) -> s
 def describe_health(health: TableHealth) -> Iterator[str]:
     """Describe what readers pay for, in several lines."""
     yield f"  small files  {health.small_files:,} below half of the target size, {format_bytes(health.target_size)}"
-    debt, metadata = health.debt, health.metadata
+    debt, old, metadata = health.debt, health.old, health.metadata
     yield f"  debt         {_describe_debt(debt.size, debt.files)}"
+    if old.files:
+        count = format_count(old.files, "data file")
+        yield f"  old files    {count} with another partition spec or sort order, {format_bytes(old.size)}"
     yield f"  compacted    {_describe_compaction(health.last_compaction) if health.last_compaction else 'not lately'}"
     manifests = f"{format_count(metadata.manifests, 'manifest')}, {format_bytes(metadata.manifest_bytes)}"
     yield f"  metadata     {manifests}, and a metadata file of {format_bytes(metadata.metadata_bytes)}"
@@ -47,6 +50,7 @@ def encode_health(health: TableHealth) -> dict[str, Any]:
         "targetBytes": health.target_size,
         "smallFiles": health.small_files,
         "debt": {"files": health.debt.files, "rows": health.debt.rows, "bytes": health.debt.size},
+        "oldFiles": {"files": health.old.files, "bytes": health.old.size},
         "lastCompaction": last
         and {
             "at": last.at.isoformat(),

@@ -31,7 +31,7 @@ from connector.iceberg.maintenance.compaction_result import CompactionResult, Pe
 from connector.iceberg.maintenance.compaction_thresholds import CompactionThresholds
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
 from connector.iceberg.metadata.references import InterruptedMaintenanceError
-from connector.iceberg.metadata.table_arrangement import find_arrangement
+from connector.iceberg.metadata.table_arrangement import find_arrangement_of_all
 from connector.iceberg.metadata.written_snapshots import WrittenSnapshots
 from connector.model.binding import Arrangement
 from connector.model.properties import Properties
@@ -174,7 +174,7 @@ def _describe(table: Table, new: Arrangement | None, groups: Sequence[GroupPlan]
     snapshot = table.current_snapshot()
     assert snapshot is not None, "a table without a snapshot has no groups"
     columns = tuple(TargetColumn.of(column, column) for column in table.schema().fields)
-    arrangement = new or replace(find_arrangement(table, {column.id for column in columns}), partition=())
+    arrangement = new or replace(find_arrangement_of_all(table), partition=())
     origin = CompactionOrigin(time.time_ns() // 1_000_000, str(table.metadata.table_uuid))
     rows = {
         source.path: count

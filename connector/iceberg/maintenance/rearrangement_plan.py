@@ -24,7 +24,7 @@ from connector.iceberg.maintenance.compaction_plan import (
 )
 from connector.iceberg.metadata.listed_files import ListedFile, PositionDeletes
 from connector.iceberg.metadata.manifest_rewriting import divide
-from connector.iceberg.metadata.table_arrangement import find_arrangement
+from connector.iceberg.metadata.table_arrangement import find_arrangement_of_all
 from connector.model.binding import Arrangement
 from connector.model.written_types import is_written
 
@@ -40,11 +40,11 @@ def plan_rearrangement(table: Table, listed: Sequence[ListedFile]) -> Compaction
     """
     if not has_compactable_rows(table):
         return CompactionPlan()
-    arrangement = find_arrangement(table, {column.field_id for column in table.schema().fields})
+    arrangement = find_arrangement_of_all(table)
     size = _LARGER * read_thresholds(table).target_size
     chosen = [
         together
-        for files in group_by_partition(_list_old(listed, arrangement)).values()
+        for files in group_by_partition(list_old_files(listed, arrangement)).values()
         for together in divide(sorted(files, key=_get_age), _get_size, size)
     ]
     if not chosen:
@@ -54,8 +54,8 @@ def plan_rearrangement(table: Table, listed: Sequence[ListedFile]) -> Compaction
     return CompactionPlan(groups, arrangement)
 
 
-def _list_old(listed: Sequence[ListedFile], arrangement: Arrangement) -> Iterator[ListedFile]:
-    """Yield the files that can be rewritten and are arranged in another way."""
+def list_old_files(listed: Sequence[ListedFile], arrangement: Arrangement) -> Iterator[ListedFile]:
+    """Yield the data files that have another arrangement and can be rewritten."""
     for file in list_candidates(listed):
         is_sorted = not arrangement.sort or file.sort_order_id == arrangement.sort_order_id
         if file.partition.spec_id != arrangement.spec_id or not is_sorted:

@@ -1,6 +1,7 @@
 """The health of a table, as `inspect` shows it: what readers pay for its files, and what a compaction would rewrite."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -9,11 +10,14 @@ from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Snapshot
 
+from connector.host.errors import UserError
 from connector.iceberg.alteration import SUMMARY_CONVERTED
 from connector.iceberg.maintenance.compaction_plan import CompactionPlan, plan_compaction
 from connector.iceberg.maintenance.compaction_thresholds import CompactionThresholds
+from connector.iceberg.maintenance.rearrangement_plan import list_old_files
 from connector.iceberg.metadata.listed_files import ListedFile, PositionDeletes
 from connector.iceberg.metadata.manifests import manifests_of
+from connector.iceberg.metadata.table_arrangement import find_arrangement_of_all
 from connector.iceberg.metadata.table_properties import name_table_in_errors
 from connector.storage.storage_errors import translate_errors
 
@@ -46,6 +50,14 @@ class MetadataSize:
 
 
 @dataclass(frozen=True)
+class FileCount:
+    """A number of files, and their bytes."""
+
+    files: int
+    size: int
+
+
+@dataclass(frozen=True)
 class TableHealth:
     """What a reader of the table pays for."""
 
@@ -54,6 +66,7 @@ class TableHealth:
     deleted_rows: int  # by position, in the data files; as many as the delete files say, at most
     visible_rows: int | None  # without deleted ones; None if rows are deleted by value, because they are not counted
     debt: CompactionPlan
+    old: FileCount  # data files that have an older partition spec or another sort order than the table
     last_compaction: LastCompaction | None  # None if no snapshot of one is left
     metadata: MetadataSize
 
@@ -74,6 +87,7 @@ def read_health(table: Table, listed: Sequence[ListedFile]) -> TableHealth:
         deleted,
         None if has_others else sum(file.rows for file in data) - deleted,
         plan_compaction(table, listed),
+        _count_old(table, listed),
         next(_find_compactions(table), None),
         _measure_metadata(table),
     )
@@ -90,6 +104,14 @@ def _count_deleted(listed: Sequence[ListedFile]) -> int:
     )
     shared = {id(each): each.rows for files in applied.values() for each in files if id(each) not in file_scoped}
     return min(sum(rows.values()), alone + sum(shared.values()))
+
+
+def _count_old(table: Table, listed: Sequence[ListedFile]) -> FileCount:
+    """Count the files that a rearrangement would rewrite: none if the connector cannot make the table's partitions."""
+    old: list[ListedFile] = []
+    with suppress(UserError):
+        old += list_old_files(listed, find_arrangement_of_all(table))
+    return FileCount(len(old), sum(file.size for file in old))
 
 
 def _find_compactions(table: Table) -> Iterator[LastCompaction]:

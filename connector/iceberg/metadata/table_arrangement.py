@@ -101,6 +101,11 @@ def find_arrangement(table: Table, written: Collection[int]) -> model.Arrangemen
     return replace(arrangement, sort=tuple(field for field in arrangement.sort if field.source_id in written))
 
 
+def find_arrangement_of_all(table: Table) -> model.Arrangement:
+    """Return how rows with all columns of the table are arranged. UserError as in `find_arrangement`."""
+    return find_arrangement(table, {column.field_id for column in table.schema().fields})
+
+
 def _check_defaults(table: Table, written: Collection[int]) -> None:
     """Raise UserError if rows would be in the partition of null, but readers would see another value: a default."""
     columns = {column.field_id: column for column in table.schema().fields if column.field_id not in written}
