@@ -213,6 +213,11 @@ def test_a_person_reads_what_a_compaction_did() -> None:
         "             2 groups of files failed: the log says why",
         "             1.0 kB are left",
     ]
+    too_small = replace(maintained, tables=[MaintainedTable(ORDERS, [(Action.COMPACT, CompactionResult(debt=1_000))])])
+    assert read(describe_maintenance(too_small)) == [
+        "  compact    0 data files compacted",
+        "             1.0 kB are left: each group of files is larger than the budget",
+    ]
     done = replace(maintained, tables=[MaintainedTable(ORDERS, [(Action.COMPACT, replace(result, failed=0))])])
     assert not done.has_failed
     assert describe_maintenance(done).endswith("1.0 kB are left. Repeat the command to continue")

@@ -36,6 +36,7 @@ from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.compaction_commit import SUMMARY_COMPACTION
 from connector.iceberg.commits.file_names import CompactionOrigin
 from connector.iceberg.maintenance import compact_table as compact_table_module
+from connector.iceberg.maintenance.background_compaction import RUN
 from connector.iceberg.maintenance.compact_table import CompactionBudget, TableCompactor
 from connector.iceberg.maintenance.compaction_thresholds import check_compaction
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
@@ -533,6 +534,15 @@ def test_a_budget_of_bytes_takes_the_best_groups(catalog: Catalog) -> None:
     assert (result.commits, len(files(catalog))) == (0, 3)
     assert result.debt > 10
     assert TableCompactor(catalog, compact_here).compact(PATH, CompactionBudget(seconds=0)).commits == 0
+
+
+def test_a_budget_may_allow_a_larger_group(catalog: Catalog) -> None:
+    """In a session, no file is too large to get rid of its deleted rows."""
+    for number in range(3):
+        land(catalog, {number: "a"})
+    budget = replace(RUN, size=10)
+    assert TableCompactor(catalog, compact_here).compact(PATH, budget).commits == 1
+    assert len(files(catalog)) == 1
 
 
 def test_a_group_that_fails_leaves_the_others(catalog: Catalog, caplog: pytest.LogCaptureFixture) -> None:

@@ -95,7 +95,9 @@ def _describe_compaction(result: CompactionResult) -> Iterator[str]:
         yield f"{format_count(result.dropped, 'group')} of files left, because another writer has changed them"
     if result.failed:
         yield f"{format_count(result.failed, 'group')} of files failed: the log says why"
-    if result.debt:
+    if result.debt and result.groups + result.dropped + result.failed == 0:
+        yield f"{format_bytes(result.debt)} are left: each group of files is larger than the budget"
+    elif result.debt:
         yield f"{format_bytes(result.debt)} are left{'' if result.failed else '. Repeat the command to continue'}"
 
 

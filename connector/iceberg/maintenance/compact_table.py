@@ -48,6 +48,7 @@ class CompactionBudget:
 
     seconds: float = math.inf
     size: float = math.inf  # bytes of data files that are rewritten
+    least_groups: int = 0  # that are rewritten even if they are larger
 
 
 NO_LIMIT: Final = CompactionBudget()
@@ -93,9 +94,10 @@ class TableCompactor:
             table = self._catalog.load_table(path)
             plan = self.plan(table)
             result = replace(result, debt=plan.size, seconds=time.monotonic() - began)
-            groups = take_groups(
-                [each for each in plan.groups if tried.isdisjoint(_paths(each))], min(left, COMMIT_SIZE)
-            )
+            possible = [each for each in plan.groups if tried.isdisjoint(_paths(each))]
+            groups = take_groups(possible, min(left, COMMIT_SIZE))
+            if not groups and not tried:
+                groups = possible[: budget.least_groups]
             seconds = budget.seconds - result.seconds
             if not groups or seconds <= 0:
                 break
