@@ -13,6 +13,7 @@ from connector.encoding.live_rows.deleted_rows import find_deleted_rows
 from connector.encoding.live_rows.lineage_columns import fill_lineage, lineage_columns
 from connector.encoding.live_rows.position_deletes import Positions
 from connector.encoding.live_rows.source_rows import open_source, read_live_rows
+from connector.encoding.parquet.data_files import DataFileWriter
 from connector.encoding.parquet.gathered_rows import GatheredRowGroup
 from connector.encoding.rewriting.file_groups import Compaction, FileGroup
 from connector.encoding.rewriting.group_schemas import GroupSchema
@@ -32,7 +33,9 @@ MOST_RUNS: Final = 96
 _ORIGIN: Final = (pa.field("source", pa.int32(), nullable=False), pa.field("position", pa.int64(), nullable=False))
 
 
-def write_arranged(io: FileIO, compaction: Compaction, group: FileGroup, writer: GroupWriter) -> list[int]:
+def write_arranged(
+    io: FileIO, compaction: Compaction, group: FileGroup, writer: GroupWriter[DataFileWriter]
+) -> list[int]:
     """Write the live rows of the sources by the arrangement. Return how many rows of each source they are."""
     kept = []
     with ExitStack() as resources:
@@ -56,7 +59,7 @@ def write_arranged(io: FileIO, compaction: Compaction, group: FileGroup, writer:
 class _Sorter:
     """Sorts rows: those of one schema together, as far as a merge can hold a part of each run."""
 
-    def __init__(self, writer: GroupWriter, arrangement: Arrangement, runs: Any) -> None:
+    def __init__(self, writer: GroupWriter[DataFileWriter], arrangement: Arrangement, runs: Any) -> None:
         """`runs` is an empty file, for one run after the other."""
         self._writer = writer
         self._arrangement = arrangement
@@ -104,9 +107,8 @@ class _Sorter:
             self._writer.begin_file(merged.partition)
             for rows in merge(merged, order, self._read):
                 *columns, sources, positions = rows.columns
-                self._writer.write(
-                    self._group_schema, pa.RecordBatch.from_arrays(columns, schema=self._group_schema.schema)
-                )
+                batch = pa.RecordBatch.from_arrays(columns, schema=self._group_schema.schema)
+                self._writer.find_writer(self._group_schema).write(batch)
                 self._writer.write_order(sources, positions)
         self._runs = []
         with _translate_errors():

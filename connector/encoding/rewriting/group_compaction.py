@@ -1,6 +1,9 @@
 """Compacts a file group: writes the live rows of its sources to new files, in bounded memory."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 from pyiceberg.io import FileIO
@@ -8,6 +11,9 @@ from pyiceberg.io import FileIO
 from connector.encoding.live_rows.deleted_rows import find_deleted_rows
 from connector.encoding.live_rows.lineage_columns import fill_lineage, lineage_columns
 from connector.encoding.live_rows.source_rows import SourceFile, open_source, read_live_rows_of
+from connector.encoding.parquet.assembled_writer import AssembledWriter
+from connector.encoding.parquet.data_files import ROW_GROUP_SIZE, DataFileWriter
+from connector.encoding.parquet.gathered_rows import GatheredRowGroup
 from connector.encoding.rewriting.copied_row_groups import copy_row_group
 from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction, FileGroup
 from connector.encoding.rewriting.group_schemas import GroupSchema
@@ -20,14 +26,19 @@ def compact_group(io: FileIO, compaction: Compaction, group: FileGroup) -> Compa
     Without an arrangement, the rows keep the order of the sources.
     """
     compaction = replace(compaction, columns=group.add_defaults(compaction.columns))
-    writer = GroupWriter(io, compaction, group)
-    try:
-        if compaction.arrangement.is_plain:
-            kept = [_copy(io, compaction, source, writer) for source in group.sources]
-        else:
-            from connector.encoding.rewriting.arranged_compaction import write_arranged
+    if compaction.arrangement.is_plain:
+        copying = GroupWriter(io, compaction, group, partial(AssembledWriter, row_group_size=ROW_GROUP_SIZE))
+        return _write(copying, group, lambda: [_copy(io, compaction, source, copying) for source in group.sources])
+    from connector.encoding.rewriting.arranged_compaction import write_arranged
 
-            kept = write_arranged(io, compaction, group, writer)
+    arranging = GroupWriter(io, compaction, group, partial(DataFileWriter, row_group=GatheredRowGroup(ROW_GROUP_SIZE)))
+    return _write(arranging, group, lambda: write_arranged(io, compaction, group, arranging))
+
+
+def _write(writer: GroupWriter[Any], group: FileGroup, write: Callable[[], Sequence[int]]) -> CompactedGroup:
+    """Write the rows of a group. `write` returns how many rows of each source they are."""
+    try:
+        kept = write()
         written, order = writer.finish()
     except BaseException:
         writer.abort()
@@ -35,7 +46,7 @@ def compact_group(io: FileIO, compaction: Compaction, group: FileGroup) -> Compa
     return CompactedGroup(group, written, tuple(kept), order)
 
 
-def _copy(io: FileIO, compaction: Compaction, source: SourceFile, writer: GroupWriter) -> int:
+def _copy(io: FileIO, compaction: Compaction, source: SourceFile, writer: GroupWriter[AssembledWriter]) -> int:
     """Write the live rows of a source, and return their number."""
     kept = first = 0
     deleted = find_deleted_rows(io, source.path, source.position_deletes)
@@ -48,12 +59,12 @@ def _copy(io: FileIO, compaction: Compaction, source: SourceFile, writer: GroupW
             copied = copy_row_group(opened, schema, group, writer.options) if begin == end else None
             if copied:
                 numbered = fill_lineage(copied.rows, source.lineage, np.arange(first, first + count))
-                writer.copy(schema, replace(copied, rows=numbered))
+                writer.find_writer(schema).copy(replace(copied, rows=numbered))
             else:
                 for rows in read_live_rows_of(opened, group, first, deleted):
                     if rows.batch.num_rows:
                         converted = schema.convert(rows.batch)
-                        writer.write(schema, fill_lineage(converted, source.lineage, rows.positions))
+                        writer.find_writer(schema).write(fill_lineage(converted, source.lineage, rows.positions))
             kept += count - int(end - begin)
             first += count
     return kept

@@ -1,17 +1,17 @@
 """The new files of a file group: one file after the other, each with one schema."""
 
 import uuid
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final, Generic, TypeVar
 
 import pyarrow as pa
 from msgspec import structs
 from pyiceberg.io import FileIO
 from pyiceberg.table.locations import load_location_provider
 
-from connector.encoding.parquet.assembled_writer import AssembledWriter, CopiedRowGroup
-from connector.encoding.parquet.data_files import ROW_GROUP_SIZE, NewFiles
+from connector.encoding.parquet.data_files import FileWriter, NewFiles
 from connector.encoding.parquet.file_options import FileOptions
 from connector.encoding.rewriting.file_groups import Compaction, FileGroup
 from connector.encoding.rewriting.group_schemas import GroupSchema
@@ -19,30 +19,37 @@ from connector.encoding.rewriting.row_order import SUFFIX, RowOrderWriter
 from connector.encoding.runs.partition_values import Partition
 from connector.model.state import DataFile
 
+Writer = TypeVar("Writer", bound=FileWriter[Any])
+
 _MARGIN: Final = 1.1  # of a file's size, so that no small file is left in the end
 
 
-class GroupWriter:
+class GroupWriter(Generic[Writer]):
     """Writes the new files of a group. If the columns change, another file begins."""
 
-    def __init__(self, io: FileIO, compaction: Compaction, group: FileGroup) -> None:
+    def __init__(
+        self, io: FileIO, compaction: Compaction, group: FileGroup, new_writer: Callable[[NewFiles], Writer]
+    ) -> None:
+        """`new_writer` makes a writer of files with the same columns."""
         self._io = io
         self._compaction = compaction
         self._locations = load_location_provider(compaction.location, dict(compaction.properties))
         self.options = _divide(FileOptions.of_table(compaction.properties), sum(each.size for each in group.sources))
+        self._new_writer = new_writer
         self._schema: GroupSchema | None = None
-        self._writer: AssembledWriter | None = None
+        self._writer: Writer | None = None
         self._order: RowOrderWriter | None = None
         self._partition: Partition = ()
         self._files: list[DataFile] = []
 
-    def write(self, schema: GroupSchema, batch: pa.RecordBatch) -> None:
-        """Add rows with these columns."""
-        self._writer_for(schema).write(batch)
-
-    def copy(self, schema: GroupSchema, group: CopiedRowGroup) -> None:
-        """Add the rows of a row group with these columns."""
-        self._writer_for(schema).copy(group)
+    def find_writer(self, schema: GroupSchema) -> Writer:
+        """Return the writer of rows with these columns, until the next call."""
+        if self._writer is None or self._schema is None or not self._schema.is_same(schema):
+            self._finish_writer()
+            self._schema = schema
+            files = NewFiles(self._io, self._new_location, schema.with_statistics, schema.schema, self.options)
+            self._writer = self._new_writer(files)
+        return self._writer
 
     def begin_file(self, partition: Partition) -> None:
         """Write further rows to another file, of this partition."""
@@ -68,14 +75,6 @@ class GroupWriter:
         for location in [*(file.path for file in self._files), *([self._order.location] if self._order else [])]:
             with suppress(OSError):
                 self._io.delete(location)
-
-    def _writer_for(self, schema: GroupSchema) -> AssembledWriter:
-        if self._writer is None or self._schema is None or not self._schema.is_same(schema):
-            self._finish_writer()
-            self._schema = schema
-            files = NewFiles(self._io, self._new_location, schema.with_statistics, schema.schema, self.options)
-            self._writer = AssembledWriter(files, ROW_GROUP_SIZE)
-        return self._writer
 
     def _finish_writer(self) -> None:
         if self._writer:
