@@ -66,7 +66,8 @@ def main() -> int:
 
 
 def _mean(one: Baseline, other: Baseline) -> Baseline:
-    return Baseline(one.rows, one.megabytes, (one.seconds + other.seconds) / 2)
+    seconds, cpu_seconds = one.seconds + other.seconds, one.cpu_seconds + other.cpu_seconds
+    return Baseline(one.rows, one.megabytes, seconds / 2, cpu_seconds / 2)
 
 
 def _report(before: Mapping[str, Any], figures: Figures, baselines: Sequence[Baseline], is_written: bool) -> None:
@@ -87,7 +88,7 @@ def _report(before: Mapping[str, Any], figures: Figures, baselines: Sequence[Bas
 
 def _line(line: targets.Line, measured: Measured) -> Line:
     target, (catalog, form) = line
-    seconds = measured.figure if target.unit is Unit.TIME else None
+    seconds = measured.figure if target.unit in (Unit.TIME, Unit.PROCESSOR_TIME) else None
     reached = measured.express(target.unit)
     unit = target.unit.value
     return Line(target.work, target.limit, unit, catalog, form, reached, seconds, measured.baseline.seconds)

@@ -217,8 +217,8 @@ def measure_baseline(plain: Path, count: int) -> Baseline:
     """Measure R with a file of this many plain rows."""
     with tempfile.TemporaryDirectory(dir=CACHE, prefix="baseline-") as directory:
         command = [sys.executable, "-m", "benchmarks.conversion", str(plain), str(Path(directory) / "stores.parquet")]
-        seconds = float(subprocess.run(command, check=True, capture_output=True).stdout)
-    return Baseline(count, plain.stat().st_size / MB, seconds)
+        seconds, cpu_seconds = map(float, subprocess.run(command, check=True, capture_output=True).stdout.split())
+    return Baseline(count, plain.stat().st_size / MB, seconds, cpu_seconds)
 
 
 def _landed(catalog: Catalog, transactions: int) -> list[tuple[int, list[bool]]]:

@@ -1,6 +1,7 @@
 """What the connector must reach, line by line, and the table that says what it reaches.
 
-Times and speeds are ratios to R, the baseline that was measured beside them. So a slower machine changes nothing.
+Times and speeds are ratios to R, the baseline that was measured beside them. So a slower machine changes little. On a
+busy machine R takes longer, but hardly more processor time, so processor time is compared with R's own.
 """
 
 import sys
@@ -22,6 +23,7 @@ class Unit(Enum):
 
     SPEED = "times R's speed"  # measured in rows/s
     TIME = "times R's time"  # measured in seconds
+    PROCESSOR_TIME = "times R's processor time"  # measured in processor seconds
     MEGABYTES = "MB"
     TIMES = "times"
     FILES = "files"
@@ -34,6 +36,7 @@ class Baseline:
     rows: int
     megabytes: float
     seconds: float
+    cpu_seconds: float
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,8 @@ class Measured:
                 return self.figure / (self.baseline.rows / self.baseline.seconds)
             case Unit.TIME:
                 return self.figure / self.baseline.seconds
+            case Unit.PROCESSOR_TIME:
+                return self.figure / self.baseline.cpu_seconds
             case _:
                 return self.figure
 
@@ -74,8 +79,8 @@ COLD: Final = Target("1 GB: first store byte → startedCommit, Spark started du
 WARM: Final = Target("the same, Spark already up", 1.5, Unit.SPEED)
 TEN_GIGABYTES: Final = Target("10 GB in one transaction", 1.5, Unit.SPEED)
 TEN_GIGABYTES_MEMORY: Final = Target("the same: peak memory over that of 1 GB", 1.05, Unit.TIMES)
-PROCESSOR: Final = Target("processor time of the process tree, 1M rows", 1.2, Unit.TIME)
-PROCESSOR_OF_SERVERS: Final = Target("beside it, that of the servers", None, Unit.TIME)
+PROCESSOR: Final = Target("processor time of the process tree, 1M rows", 1.2, Unit.PROCESSOR_TIME)
+PROCESSOR_OF_SERVERS: Final = Target("beside it, that of the servers", None, Unit.PROCESSOR_TIME)
 MEMORY: Final = Target("peak memory (sum of PSS), 1 GB", 650, Unit.MEGABYTES)
 EIGHT: Final = Target("8 tables of 1,000 rows: first store byte → startedCommit, median of 30", 0.012, Unit.TIME)
 EIGHT_OWN: Final = Target("8 tables: startedCommit without the servers' part", 0.012, Unit.TIME)

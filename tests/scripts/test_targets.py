@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks import targets
 
-BASELINE = targets.Baseline(rows=1000, megabytes=1000.0, seconds=12.5)
+BASELINE = targets.Baseline(rows=1000, megabytes=1000.0, seconds=12.5, cpu_seconds=10.0)
 RAW = {
     (targets.COLD, ("local", "plain")): 108.8,  # rows/s, where R has 80
     (targets.COLD, ("rest", "packed")): 88.0,
@@ -41,8 +41,8 @@ def test_seconds_become_multiples_of_the_time_of_the_baseline() -> None:
 
 
 def test_a_machine_that_is_half_as_fast_for_one_column_has_the_same_line() -> None:
-    slow = replace(BASELINE, seconds=BASELINE.seconds * 2)
-    factors = {targets.Unit.TIME: 2.0, targets.Unit.SPEED: 0.5}
+    slow = replace(BASELINE, seconds=BASELINE.seconds * 2, cpu_seconds=BASELINE.cpu_seconds * 2)
+    factors = {targets.Unit.TIME: 2.0, targets.Unit.PROCESSOR_TIME: 2.0, targets.Unit.SPEED: 0.5}
     figures = {
         line: targets.Measured(measured.figure * factors.get(line[0].unit, 1), slow)
         if line[1] == ("local", "plain")
@@ -58,8 +58,13 @@ def test_a_limit_says_which_ratio_it_is() -> None:
     assert limits[f"| {targets.OPENED.work}"] == "0.06 times R's time"
 
 
+def test_processor_time_is_compared_with_that_of_the_baseline() -> None:
+    busy = {(targets.PROCESSOR, ("local", "plain")): targets.Measured(11.0, replace(BASELINE, seconds=40.0))}
+    assert line_of(targets.PROCESSOR, busy) == ["1.1", "", "", "", "met"]
+
+
 def test_what_explains_another_line_is_neither_met_nor_red() -> None:
-    assert line_of(targets.PROCESSOR_OF_SERVERS) == ["", "", "0.0928", "", ""]
+    assert line_of(targets.PROCESSOR_OF_SERVERS) == ["", "", "0.116", "", ""]
 
 
 def test_what_was_not_measured_is_said_so() -> None:
