@@ -1,7 +1,7 @@
 """What the connector must reach, line by line, and the table that says what it reaches.
 
 Times and speeds are ratios to R, the baseline that was measured beside them. So a slower machine changes little. On a
-busy machine R takes longer, but hardly more processor time, so processor time is compared with R's own.
+busy machine, R's time grows more than its processor time. So processor time is compared with R's processor time.
 """
 
 import sys
