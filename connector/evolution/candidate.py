@@ -35,6 +35,7 @@ class Candidate:
     former_names: Mapping[str, str] = field(
         default_factory=dict
     )  # of the columns when the binding was last applied, by field
+    former_keys: tuple[str, ...] = ()  # the fields that were selected as the key then
     one_line_names: bool = False  # its catalog refuses line breaks in names
     arrangement: ArrangementTerms = NO_TERMS
     field_name_case: NameCase = NameCase.PRESERVE
@@ -151,5 +152,14 @@ class Candidate:
             doc="",
             is_indispensable=self.is_indispensable(projection),
             former=former,
-            is_key=projection.field in self.group_by if self.group_by else projection.ptr in self.collection.key,
+            is_key=self._is_selected_as_key(projection),
         )
+
+    def _is_selected_as_key(self, projection: Projection) -> bool:
+        """Whether the field will be selected as a part of the key, and not as a value. The runtime selects one field of
+        each location of the key, and always the same one. Before it has selected any, each may be the one."""
+        if self.group_by:
+            return projection.field in self.group_by
+        siblings = {each.field for each in self.collection.projections if each.ptr == projection.ptr}
+        may_be_chosen = projection.field in self.former_keys or siblings.isdisjoint(self.former_keys)
+        return projection.ptr in self.collection.key and may_be_chosen

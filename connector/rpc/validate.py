@@ -74,13 +74,15 @@ def _answer(
     found = all_found[proposal.path]
     if isinstance(found, UserError):
         raise found
+    last = proposal.last.field_selection if proposal.last else None
     candidate = Candidate(
         proposal.collection,
         parse_field_configs(binding.field_config),
         proposal.resource.delta_updates,
         _evolution(proposal, found),
         binding.group_by,
-        name_former_columns(proposal.last.field_selection if proposal.last else None),
+        name_former_columns(last),
+        last.keys if last else (),
         one_line_names=isinstance(endpoint.catalog, GlueCatalog),
         arrangement=proposal.settings.arrangement,
         field_name_case=endpoint.advanced.field_name_case,

@@ -23,7 +23,7 @@ from connector.evolution.changes import name_former_columns, plan_changes, plan_
 from connector.evolution.columns import Evolution
 from connector.evolution.constraints import find_problems, list_constraints
 from connector.evolution.field_config import parse_field_config, parse_field_configs
-from connector.evolution.table_change import ExistingTable, Found, TableChange, Target
+from connector.evolution.table_change import AddColumn, ConvertColumn, ExistingTable, Found, TableChange, Target
 from connector.evolution.type_mapping import find_decimal_problem
 from connector.host.errors import UserError
 from connector.model.owner import Owner
@@ -161,3 +161,42 @@ def test_a_column_that_cannot_hold_the_document_of_standard_updates_is_refused_b
     wanted = plan_columns(bound, FieldSelection(("id",), (), "flow_document"), delta_updates=False)
     with pytest.raises(UserError, match=re.escape(refusal)):
         plan_changes(Found(True, evolution.table), Target(PATH, OWNER, wanted, {}, replaces=False, settings=settings))
+
+
+ALIAS = projection("alias", "integer", ptr="/id")
+TEXT = {"alias": {"castToString": True}}
+
+
+@pytest.mark.parametrize(
+    ("columns", "config", "expected"),
+    [
+        ([], {}, AddColumn),  # another program has dropped the alias's column
+        ([NestedField(2, "alias", LongType())], TEXT, ConvertColumn),
+    ],
+    ids=["added", "converted"],
+)
+def test_a_second_field_of_the_keys_location_is_no_part_of_the_key_for_both(
+    columns: list[NestedField], config: dict[str, Json], expected: type[TableChange]
+) -> None:
+    """Rows are found by the field that is selected as the key. Its column is there, with its values."""
+    bound, last = collection(ID, ALIAS, DOCUMENT), FieldSelection(("id",), ("alias",), "flow_document")
+    document = NestedField(3, "flow_document", StringType(), required=True)
+    schema = Schema(NestedField(1, "id", LongType(), required=True), *columns, document, identifier_field_ids=[1])
+    table = ExistingTable(schema, "uuid-1", OWNER, has_snapshot=True)
+    settings = BindingSettings(identifier_fields=IdentifierFields.KEY)
+    candidate = Candidate(
+        bound,
+        parse_field_configs(config),
+        delta_updates=False,
+        evolution=Evolution(table, PATH, MATERIALIZATION, settings),
+        former_names=name_former_columns(last),
+        former_keys=last.keys,
+    )
+    assert find_problems(candidate) == []
+    assert REFUSALS.isdisjoint(each.constraint.type for each in list_constraints(candidate))
+    wanted = plan_columns(
+        bound, FieldSelection(("id",), ("alias",), "flow_document", config), last, delta_updates=False
+    )
+    target = Target(PATH, OWNER, wanted, {}, replaces=False, settings=settings)
+    [change] = plan_changes(Found(True, table), target)
+    assert isinstance(change, expected)

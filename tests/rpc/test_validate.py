@@ -12,7 +12,15 @@ from connector.model.owner import OWNER_PROPERTY, Owner
 from connector.model.table_identifier import TableIdentifier
 from connector.rpc.validate import validate
 from protocol import request, response
-from protocol.flow import Collection, ConstraintType, Json, Materialization, MaterializationBinding, ValidateBinding
+from protocol.flow import (
+    Collection,
+    ConstraintType,
+    FieldSelection,
+    Json,
+    Materialization,
+    MaterializationBinding,
+    ValidateBinding,
+)
 from support.bindings import DOCUMENT, ID, MATERIALIZATION, collection, local_config, projection
 from support.tables import foreign_table, local_catalog, turn_tables_into_views
 
@@ -335,3 +343,19 @@ def test_a_column_that_is_in_a_sort_order_may_change_if_the_binding_sets_the_ord
     [replaced] = validated(tmp_path, binding(PARTITIONED, sort_by="amount"), last=last())
     assert constraint_types(kept, "amount") == [ConstraintType.INCOMPATIBLE]
     assert constraint_types(replaced, "amount") == [ConstraintType.FIELD_REQUIRED]
+
+
+def test_a_second_field_at_the_location_of_the_key_is_a_value(tmp_path: Path) -> None:
+    bound = collection(ID, DOCUMENT, projection("alias", "integer", ptr="/id"))
+    columns = (NestedField(2, "alias", LongType()), NestedField(3, "flow_document", StringType(), required=True))
+    schema = Schema(NestedField(1, "id", LongType(), required=True), *columns, identifier_field_ids=[1])
+    owner = Owner(MATERIALIZATION, "shop%2Forders.v0").encode()
+    foreign_table(local_catalog(tmp_path), PATH, schema, properties={OWNER_PROPERTY: owner})
+    before = msgspec.structs.replace(
+        last(delta_updates=False).bindings[0], field_selection=FieldSelection(("id",), ("alias",), "flow_document")
+    )
+    as_text = msgspec.structs.replace(
+        binding(bound, delta_updates=False), field_config={"alias": {"castToString": True}}
+    )
+    [answer] = validated(tmp_path, as_text, last=Materialization(bindings=(before,)))
+    assert constraint_types(answer, "alias") == [ConstraintType.FIELD_REQUIRED]
