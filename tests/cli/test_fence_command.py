@@ -19,6 +19,7 @@ from pyiceberg.exceptions import CommitStateUnknownException
 
 from connector.cli.commands.fence_command import Place, reset, show
 from connector.cli.flow.flow_files import ConfigFile
+from connector.cli.texts.table_texts import NO_STATE
 from connector.host.errors import CommitUnknownError, FencedError, RetryableError, UserError
 from connector.iceberg.commits import commit, fence
 from connector.iceberg.commits.reset import Decision, perform_reset, plan_reset
@@ -345,6 +346,13 @@ def test_every_staged_commit_is_shown_with_what_would_become_of_it(fenced: Fence
     assert verdicts(last, pending, elsewhere) == [(1, "committed"), (2, "will be committed")]
     assert verdicts(fenced.lost) == [(1, "fenced")]
     assert verdicts(replaced) == [(1, "other_table")]
+
+
+def test_without_the_state_nobody_is_told_that_nothing_is_staged(fenced: Fenced) -> None:
+    known, unknown = fenced.place(), replace(fenced.place(), state=None)
+    assert (shown(known)["staged"], shown(unknown)["staged"]) == ([], None)
+    lines = [show(place, as_json=False).splitlines()[-1] for place in (known, unknown)]
+    assert lines == ["staged in the state: none", f"staged in the state: {NO_STATE}"]
 
 
 def test_a_commit_that_was_staged_before_a_backfill_is_shown_as_superseded(fenced: Fenced) -> None:

@@ -8,7 +8,13 @@ from pyiceberg.table import Table
 
 from connector.cli.flow.flow_files import ConfigFile, FlowFile
 from connector.cli.staged_state import parse_table, read_staged
-from connector.cli.texts.table_texts import describe_staged, describe_writers, encode_staged, encode_writers
+from connector.cli.texts.table_texts import (
+    NO_STATE,
+    describe_staged,
+    describe_writers,
+    encode_staged,
+    encode_writers,
+)
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.settings import parse
 from connector.host.errors import UserError
@@ -30,23 +36,26 @@ class Place:
     materialization: str | None = None
     state: str | None = None
 
-    def read(self) -> tuple[Table, list[StagedCommit]]:
-        """Read the table, and its staged commits from the state. Raises UserError if one of them cannot be read."""
+    def read(self) -> tuple[Table, list[StagedCommit] | None]:
+        """Read the table, and its staged commits from the state: None without a state. Raises UserError if one of them
+        cannot be read."""
         task = self.source.read()
         endpoint, _ = parse(task.config, [])
         path = parse_table(self.table, endpoint)
-        staged = read_staged(self.state, self.materialization or task.name) if self.state else []
-        return _load(endpoint, path), [commit for commit in staged if commit.path == path]
+        staged = read_staged(self.state, self.materialization or task.name) if self.state else None
+        table = _load(endpoint, path)
+        return table, None if staged is None else [commit for commit in staged if commit.path == path]
 
 
 def show(place: Place, *, as_json: bool) -> str:
     """Show every writer of the table, and what happens to each staged commit when the task opens."""
     table, staged = place.read()
-    writers, verdicts = list_recorded_writers(table), judge_commits(table, staged)
+    writers = list_recorded_writers(table)
+    verdicts = None if staged is None else judge_commits(table, staged)
     uuid = str(table.metadata.table_uuid)
     if as_json:
-        shown = {"tableUuid": uuid, "writers": encode_writers(writers), "staged": encode_staged(verdicts)}
-        return json.dumps(shown, indent=2)
+        known = None if verdicts is None else encode_staged(verdicts)
+        return json.dumps({"tableUuid": uuid, "writers": encode_writers(writers), "staged": known}, indent=2)
     return "\n".join(_format_text(f"table {place.table}, uuid {uuid}", writers, verdicts))
 
 
@@ -61,7 +70,7 @@ def reset(
     table, staged = place.read()
     stuck = [
         verdict.staged
-        for verdict in judge_commits(table, staged)
+        for verdict in judge_commits(table, staged or ())
         if verdict.verdict in (Verdict.FENCED, Verdict.FILES_MISSING)
         and (verdict.staged.writer.state_key, verdict.staged.writer.key_range) == writer
     ]
@@ -93,10 +102,13 @@ def _describe_outcome(planned: Reset, *, is_confirmed: bool) -> str:
     return "Nothing was changed. Stop the task, and repeat the command with --yes."
 
 
-def _format_text(title: str, writers: Sequence[RecordedWriter], verdicts: Sequence[JudgedCommit]) -> Iterator[str]:
+def _format_text(
+    title: str, writers: Sequence[RecordedWriter], verdicts: Sequence[JudgedCommit] | None
+) -> Iterator[str]:
     yield title
     yield from describe_writers(writers)
-    if verdicts:
-        yield "staged in the state"
-    for line in describe_staged(verdicts):
-        yield f"  {line}"
+    if verdicts is None:
+        yield f"staged in the state: {NO_STATE}"
+        return
+    yield f"staged in the state{'' if verdicts else ': none'}"
+    yield from (f"  {line}" for line in describe_staged(verdicts))
