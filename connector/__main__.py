@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from connector.cli.flow.flow_files import ConfigFile, FlowFile
+    from connector.model.table_identifier import TableIdentifier
 
 log = logging.getLogger("connector")
 
@@ -137,7 +138,7 @@ def _inspect(options: "Namespace") -> int:
     )
     inspected = on_stderr().show("inspect", lambda: inspect_command.inspect_tables(inspection))
     encode = inspect_command.encode_tables if options.json else inspect_command.describe_tables
-    _show(encode(inspected))
+    _show_tables(encode(inspected), inspected.errors)
     return FAILED if inspected.errors else 0
 
 
@@ -150,7 +151,7 @@ def _maintain(options: "Namespace") -> int:
         maintain_command.read_arguments(options, _find_source(options)), on_stderr()
     )
     encode = maintain_texts.encode_maintenance if options.json else maintain_texts.describe_maintenance
-    _show(encode(maintained))
+    _show_tables(encode(maintained), maintained.errors)
     return FAILED if maintained.has_failed else 0
 
 
@@ -194,6 +195,14 @@ def _find_source(options: "Namespace") -> "ConfigFile | FlowFile":
     from connector.cli.flow.flow_files import ConfigFile, FlowFile
 
     return FlowFile(options.flow, options.task) if options.flow else ConfigFile(options.config)
+
+
+def _show_tables(text: str, errors: "Sequence[tuple[TableIdentifier, str]]") -> None:
+    """Print what is known of tables. The errors are logged last, since the end of the log says what to change."""
+    if text:
+        _show(text)
+    for path, error in errors:
+        log.error("table %s: %s", path, error)
 
 
 def _show(text: str) -> None:

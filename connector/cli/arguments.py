@@ -28,7 +28,7 @@ examples:
 
 exit status:
   0     the command did its work, and each check passed
-  1     a check failed, or an error: the last line on stderr says what to change
+  1     an error: the last line on stderr says what to change; or a check failed
   2     the arguments are wrong
   70    a defect of the connector
   128+n the process was ended by signal n, or nothing reads its output (141)

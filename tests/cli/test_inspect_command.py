@@ -356,4 +356,6 @@ def test_the_command_prints_tables_for_people_and_its_exit_status_says_that_one_
     said = run(lake, "--table", "shop.orders", "--table", "shop.missing")
     assert said.returncode == 1
     assert said.stdout.startswith("table shop.orders\n  rows         2\n")
-    assert "table shop.missing: the table does not exist." in said.stdout
+    assert "missing" not in said.stdout
+    assert said.stderr.splitlines()[-1].endswith("error table shop.missing: the table does not exist.")
+    assert run(lake, "--table", "shop.missing").stdout == ""

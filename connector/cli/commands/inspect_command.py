@@ -94,10 +94,10 @@ def _read(
 
 
 def describe_tables(inspected: InspectedTables) -> str:
-    """Describe the tables for a person."""
+    """Describe for a person the tables that can be read."""
     lines = [line for each in inspected.found for line in (*describe_status(each.status, each.health), "")]
-    lines += (f"table {path}: {error}" for path, error in inspected.errors)
-    return "\n".join(lines).strip() or "The connector has created no table here."
+    nothing = "" if inspected.errors else "The connector has created no table here."
+    return "\n".join(lines).strip() or nothing
 
 
 def encode_tables(inspected: InspectedTables) -> str:

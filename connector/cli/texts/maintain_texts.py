@@ -28,12 +28,12 @@ NOTHING_CHANGED: Final = "Nothing was changed. Repeat the command without --dry-
 
 
 def describe_maintenance(maintained: MaintainedTables) -> str:
-    """Describe for a person what was done, or would be."""
+    """Describe for a person what was done, or would be, without the errors."""
     lines = [line for table in maintained.tables for line in _describe_table(table, is_dry_run=maintained.is_dry_run)]
-    lines += (f"table {path}: {error}" for path, error in maintained.errors)
     if maintained.is_dry_run and maintained.tables:
         lines.append(NOTHING_CHANGED)
-    return "\n".join(lines) or "The connector has created no table here."
+    nothing = "" if maintained.errors else "The connector has created no table here."
+    return "\n".join(lines) or nothing
 
 
 def encode_maintenance(maintained: MaintainedTables) -> str:
