@@ -10,7 +10,7 @@ from io import TextIOWrapper
 from typing import TYPE_CHECKING, Final
 
 from connector.host import logs, machine, signals
-from connector.host.errors import ConnectorError, UserError
+from connector.host.errors import ArgumentError, ConnectorError, UserError
 from connector.host.redaction import redact
 from connector.rpc import spec
 from protocol import stdio
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("connector")
 
 FAILED = 1
+WRONG_ARGUMENTS = 2  # argparse's status
 BROKEN = 70  # EX_SOFTWARE: a defect of the connector
 INTERRUPTED = 130  # by Ctrl-C, which is signal 2
 
@@ -64,7 +65,7 @@ def _run_to_exit_status(work: Callable[[], int | None]) -> int:
         return INTERRUPTED
     except (ConnectorError, ProtocolError) as error:
         log.error("%s", error)
-        return FAILED
+        return WRONG_ARGUMENTS if isinstance(error, ArgumentError) else FAILED
     except Exception as error:
         log.debug("the traceback of what follows", exc_info=True)
         log.error("Internal error: %s: %s. Run with LOG_LEVEL=debug for a traceback.", type(error).__name__, error)

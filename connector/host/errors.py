@@ -19,6 +19,10 @@ class UserError(ConnectorError):
     """The user must change a setting, a permission or the data."""
 
 
+class ArgumentError(UserError):
+    """The arguments of a command are wrong, or do not go together."""
+
+
 class UnreadableFileError(UserError):
     """A file of a table cannot be read. `path` is that of the file, or of the data file whose deleted rows it names."""
 

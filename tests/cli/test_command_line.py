@@ -108,11 +108,33 @@ def test_a_config_and_a_specification_cannot_both_be_given() -> None:
         (["plan", "--flow", "-", "--state", "-"], "only one of --config, --flow and --state can be -"),
         (["plan", "--task", "acme/lake"], "--task needs --flow"),
         (["plan", "--state", "state.json"], "--state of `plan` needs --flow"),
+        (["demo", "orders.jsonl"], "--key is missing"),
+        (["demo", "--key", "id"], "--key needs a file of documents"),
     ],
     ids=lambda part: " ".join(part) if isinstance(part, list) else "",
 )
 def test_arguments_that_do_not_go_together_are_wrong(arguments: list[str], problem: str) -> None:
     said = run(*arguments)
+    assert (said.returncode, said.stdout) == (2, "")
+    assert problem in said.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["inspect", "--table", "orders"], "--table orders: give the namespace and the table"),
+        (["maintain", "all", "--table", "shop."], "--table shop.: give the namespace and the table"),
+        (["fence", "show", "--table", ".orders"], "--table .orders: give the namespace and the table"),
+        (["inspect", "--state", "state.json"], "--state needs --materialization"),
+    ],
+    ids=lambda part: " ".join(part) if isinstance(part, list) else "",
+)
+def test_arguments_that_need_the_config_have_the_same_status(
+    arguments: list[str], problem: str, tmp_path: Path
+) -> None:
+    config = {"namespace": "shop", "catalog": {"catalog_type": LOCAL, "warehouse": str(tmp_path)}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    said = run(*arguments, "--config", str(tmp_path / "config.json"))
     assert (said.returncode, said.stdout) == (2, "")
     assert problem in said.stderr
 

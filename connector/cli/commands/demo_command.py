@@ -22,7 +22,7 @@ from connector.cli.flow.documents import DocumentFile, open_documents
 from connector.cli.flow.projections import make_collection
 from connector.cli.texts.table_lines import count_rows, describe_table, explain_opening
 from connector.config.settings import parse
-from connector.host.errors import UserError
+from connector.host.errors import ArgumentError, UserError
 from connector.host.signals import Stopped
 from connector.host.tempdirs import temporary_directory, translate_disk_errors
 from connector.iceberg.catalogs.local import CATALOG_FILE
@@ -130,11 +130,11 @@ def _encode(table: Table, warehouse: Path, stored: Stored, repeated: int) -> str
 def _open_documents(demo: Demo) -> Iterator[DocumentFile]:
     if demo.file is None:
         if demo.key:
-            raise UserError("--key needs a file of documents: the sample has its own key.")
+            raise ArgumentError("--key needs a file of documents: the sample has its own key.")
         yield DocumentFile("the sample", BytesIO(SAMPLE_ORDERS))
         return
     if not demo.key:
-        raise UserError(
+        raise ArgumentError(
             f"--key is missing: name the field that identifies a document of {demo.file}, such as --key id. Repeat it "
             "for a key of several fields."
         )
