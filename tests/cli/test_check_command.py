@@ -15,12 +15,15 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
 
 from connector.cli.commands.check_command import check
 from connector.cli.flow.flow_files import ConfigFile, FlowFile
 from connector.cli.waiting import WaitingLine
 from connector.config.catalog import LOCAL
 from connector.iceberg.catalogs import local as local_catalog
+from connector.model.owner import OWNER_PROPERTY, Owner
 from support.endpoint_configs import aws_keys, glue, on_s3, rest
 from support.fault_proxy import GENUINE, Fault, Request, fault_proxy
 from support.jars import REPOSITORY
@@ -29,6 +32,7 @@ from support.rest_catalog import RestCatalogOnS3
 from support.s3_server import S3Server
 from support.server_process import free_address
 from support.snapshots import check_text
+from support.tables import foreign_table
 from support.tables import local_catalog as open_local_catalog
 
 Json: TypeAlias = Any
@@ -264,8 +268,8 @@ def test_a_temporary_directory_that_cannot_be_used_fails(tmp_path: Path, monkeyp
 # A Flow specification
 
 
-def specification(directory: Path, schema: Json) -> FlowFile:
-    binding = {"source": "acme/orders", "resource": {"table": "Orders"}}
+def specification(directory: Path, schema: Json, **binding: Json) -> FlowFile:
+    binding = {"source": "acme/orders", "resource": {"table": "Orders"}, **binding}
     file = directory / "flow.yaml"
     file.write_text(
         json.dumps(
@@ -302,6 +306,32 @@ def test_a_binding_that_cannot_be_materialized_is_found(tmp_path: Path) -> None:
     step = check_task(specification(tmp_path, {"type": "object"}))["bindings"]
     assert step["outcome"] == FAILED
     assert "bindings[0] (acme/orders): field 'id' at /id is part of the key" in step["message"]
+
+
+WITH_ID: Final = {"type": "object", "required": ["id"], "properties": {"id": {"type": "integer"}}}
+
+
+@pytest.mark.parametrize(
+    ("columns", "resource", "refusal"),
+    [
+        ([], {"delta_updates": False}, "`delta_updates` cannot become false without a backfill"),
+        (["gone"], {"schema_evolution": "strict"}, "Column 'gone' is NOT NULL, and cannot go without values"),
+    ],
+    ids=["updates", "columns"],
+)
+def test_bindings_are_validated_after_what_the_table_says_of_the_task(
+    tmp_path: Path, columns: list[str], resource: Json, refusal: str
+) -> None:
+    """The table refuses a binding that begins no backfill, as publishing does, and no other one."""
+    fields = [NestedField(i, name, LongType(), required=True) for i, name in enumerate(["id", *columns], start=1)]
+    owner = Owner("acme/lake", "shop%2Forders.v0").encode()
+    with open_local_catalog(tmp_path / "warehouse") as catalog:
+        foreign_table(catalog, ("shop", "orders"), Schema(*fields), properties={OWNER_PROPERTY: owner})
+    resource = {"table": "orders", **resource}
+    step = check_task(specification(tmp_path, WITH_ID, resource=resource))["bindings"]
+    assert step["outcome"] == FAILED
+    assert refusal in step["message"]
+    assert check_task(specification(tmp_path, WITH_ID, resource=resource, backfill=1))["bindings"]["outcome"] == OK
 
 
 def test_bindings_are_not_validated_where_the_catalog_cannot_be_used(tmp_path: Path) -> None:

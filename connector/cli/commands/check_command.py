@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -19,11 +19,12 @@ from connector.checks.endpoint import (
 from connector.checks.spark_installation import SparkInstallation
 from connector.checks.steps import Skipped, Step, attempt
 from connector.cli.flow.flow_files import ConfigFile, FlowFile, Task
-from connector.cli.flow.task_requests import make_validate
+from connector.cli.flow.task_requests import find_last, make_validate
 from connector.cli.waiting import WaitingLine
 from connector.config.catalog import GlueCatalog, HiveCatalog, LocalCatalog, RestCatalog, S3TablesCatalog, SqlCatalog
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.metrics_options import MetricsOptions
+from connector.config.resource_config import ResourceConfig
 from connector.config.settings import parse
 from connector.host.errors import ConnectorError
 from connector.host.tempdirs import make_directories
@@ -44,6 +45,7 @@ class ParsedTask:
 
     task: Task
     endpoint: EndpointConfig
+    resources: Sequence[ResourceConfig]
 
 
 def check(source: ConfigFile | FlowFile, say: Callable[[str], None], waiting: WaitingLine, *, as_json: bool) -> bool:
@@ -94,14 +96,14 @@ def _run_steps(source: ConfigFile | FlowFile, waiting: WaitingLine) -> Iterator[
 
 def _parse(source: ConfigFile | FlowFile) -> ParsedTask:
     task = source.read()
-    endpoint, _ = parse(task.config, [binding.resource for binding in task.bindings])
-    return ParsedTask(task, endpoint)
+    return ParsedTask(task, *parse(task.config, [binding.resource for binding in task.bindings]))
 
 
 def _validate(parsed: Step[ParsedTask]) -> list[str]:
-    """Validate the bindings, and return their tables."""
+    """Validate the bindings after what the tables say of the task, as publishing it does. Return their tables."""
     assert parsed.found, "its catalog was opened"
-    answers = validate(make_validate(parsed.found.task))
+    last = find_last(parsed.found.task, parsed.found.endpoint, parsed.found.resources)
+    answers = validate(make_validate(parsed.found.task, last))
     return [".".join(binding.resource_path) for binding in answers.bindings]
 
 
