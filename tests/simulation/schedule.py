@@ -4,6 +4,7 @@ last session is well."""
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import partial
 from itertools import chain
 from random import Random
@@ -58,12 +59,21 @@ class Result:
     events: list[str] = field(repr=False)
 
 
+class Versions(Enum):
+    """The format versions that the tables of a task have."""
+
+    TWO = "2"
+    UPGRADED = "2, until another engine upgrades them"
+    THREE = "3"
+
+
 @dataclass(frozen=True)
 class Outline:
     """What a schedule can have."""
 
     weather: Weather
     kinds: Sequence[Kind]
+    versions: Versions
 
     @property
     def has_updates(self) -> bool:
@@ -80,7 +90,14 @@ class Outline:
 
 
 def outline(random: Random) -> Outline:
-    return Outline(weather(random), random.choice(BINDINGS))
+    drawn, kinds = weather(random), random.choice(BINDINGS)
+    return Outline(drawn, kinds, _choose_versions(random) if Kind.UPDATES in kinds else Versions.TWO)
+
+
+def _choose_versions(random: Random) -> Versions:
+    if random.random() < VERSION_3:
+        return Versions.THREE
+    return Versions.UPGRADED if random.random() < UPGRADED else Versions.TWO
 
 
 def outline_of(seed: int) -> Outline:
@@ -124,18 +141,12 @@ class Schedule:
         self._sessions = 0
         self._topology = random.choice(self._weather.topologies)
         self._crew: dict[Actor, RuntimeSession | None] = {}  # None: a person's
-        self._is_upgrading = False
-        if drawn.has_updates:
-            self._choose_versions(bound)
-
-    def _choose_versions(self, bound: Sequence[BoundTable]) -> None:
-        if self._stage.chance(VERSION_3):
+        self._is_upgrading = drawn.versions is Versions.UPGRADED
+        if drawn.versions is Versions.THREE:
             for table in bound:
                 table.format_version = 3
             for path in self._lake.tables:
                 self._lake.upgrade(path)
-        else:
-            self._is_upgrading = self._stage.chance(UPGRADED)
 
     def run(self) -> None:
         for _ in range(self._weather.sessions):

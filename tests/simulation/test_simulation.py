@@ -20,7 +20,7 @@ from simulation.compaction_defects import COMPACTION_DEFECTS
 from simulation.conftest import ENOUGH
 from simulation.defects import DEFECTS
 from simulation.environment import simulated
-from simulation.schedule import Outline, Result
+from simulation.schedule import Outline, Result, Versions
 from simulation.update_defects import UPDATE_DEFECTS
 from simulation.vector_defects import VECTOR_DEFECTS
 from simulation.weather import Climate
@@ -48,9 +48,23 @@ NEEDED: Final[Mapping[str, Callable[[Outline], bool]]] = {  # of a schedule, to 
         lambda outline: outline.has_compactions and outline.has_updates,
     ),
     "loads_see_what_waiting_commits_delete": lambda outline: outline.has_refusals and outline.has_updates,
+    "loads_see_rows_of_a_former_key_range_in_any_order": lambda outline: (
+        outline.has_refusals and outline.has_updates and outline.weather.sessions > 1  # no table refuses the last one
+    ),
     **dict.fromkeys(
         ("a_session_does_not_wait_for_what_was_staged_before", "files_that_wait_are_orphans"),
         lambda outline: outline.weather.climate is Climate.REFUSALS,  # where the many coincidences are frequent
+    ),
+}
+# Of these, the schedules that are searched first: those of most sessions, for a defect that takes several transactions
+# of one table to show, or transactions on both sides of an upgrade.
+SEARCHED_FIRST: Final[Mapping[str, Callable[[Outline], bool]]] = {
+    **dict.fromkeys(
+        ("loads_see_what_a_delete_file_of_several_data_files_deletes", "loads_see_what_waiting_commits_delete"),
+        lambda outline: outline.weather.sessions > 3 and len(outline.kinds) == 1,
+    ),
+    "position_deletes_of_one_file_are_not_taken_over": lambda outline: (
+        outline.weather.climate is Climate.REFUSALS and outline.versions is Versions.UPGRADED
     ),
 }
 
@@ -107,9 +121,17 @@ def _assert_kept(seeds: range) -> None:
 
 
 def _seeds_of(defect: str) -> Iterable[int]:
-    """Those of schedules that can have what the defect breaks."""
-    needed = NEEDED.get(defect)
-    return (seed for seed in range(ENOUGH) if needed is None or needed(schedule.outline_of(seed)))
+    """Those of schedules that can have what the defect breaks, the likely ones first."""
+    needed, first = NEEDED.get(defect, _any), SEARCHED_FIRST.get(defect, _any)
+    for is_first in (True, False):
+        for seed in range(ENOUGH):
+            outline = schedule.outline_of(seed)
+            if needed(outline) and first(outline) is is_first:
+                yield seed
+
+
+def _any(_: Outline) -> bool:
+    return True
 
 
 def _violations(seeds: Iterable[int]) -> Iterator[Result]:
