@@ -23,8 +23,7 @@ def table(directory: Path) -> Any:
 
 def test_a_transaction_makes_one_sorted_file_for_each_partition(tmp_path: Path) -> None:
     runtime = Runtime(tmp_path, [ARRANGED])
-    runtime.apply()
-    with runtime.open() as session:
+    with runtime.open(publish=True) as session:
         for first in (0, 250):
             session.transaction(*({"id": n, "note": f"{n * 7919 % 1000:04}"} for n in range(first, first + 250)))
         assert session.finish().status == 0

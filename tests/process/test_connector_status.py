@@ -31,8 +31,7 @@ def stage(session: Session, *rows: Row) -> None:
 
 def test_it_says_what_the_task_does(tmp_path: Path) -> None:
     runtime = Runtime(tmp_path, [UPDATED], environment={"LOG_FORMAT": "json"})
-    runtime.apply()
-    with runtime.open() as session:
+    with runtime.open(publish=True) as session:
         stage(session, Row(0, {"id": 1}))
         session.acknowledge()
         stage(session, Row(0, {"id": 1}, exists=True), Row(0, {"id": 2}))
@@ -53,13 +52,11 @@ def test_it_says_what_the_task_does(tmp_path: Path) -> None:
 
 def test_it_says_that_a_backfill_awaits_its_first_rows(tmp_path: Path) -> None:
     runtime = Runtime(tmp_path, environment={"LOG_FORMAT": "json"})
-    runtime.apply()
-    with runtime.open() as session:
+    with runtime.open(publish=True) as session:
         session.transaction({"id": 1})
         assert session.finish().status == 0
     runtime.backfill()
-    runtime.apply()
-    with runtime.open() as session:
+    with runtime.open(publish=True) as session:
         session.transaction({"id": 1})
         assert session.finish().status == 0
     opened = "1 table(s) are open. A backfill replaces the rows of shop.ledger when the first new ones come"

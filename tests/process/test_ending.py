@@ -28,15 +28,13 @@ def mark() -> dict[str, str]:
 
 @pytest.fixture
 def runtime(tmp_path: Path, mark: dict[str, str]) -> Runtime:
-    runtime = Runtime(tmp_path, environment={**mark, "TMPDIR": str(tmp_path)})
-    runtime.apply()
-    return runtime
+    return Runtime(tmp_path, environment={**mark, "TMPDIR": str(tmp_path)})
 
 
 @pytest.fixture
 def session(runtime: Runtime, mark: dict[str, str]) -> Iterator[Session]:
     """A session whose JVM and workers are up."""
-    with runtime.open() as session:
+    with runtime.open(publish=True) as session:
         session.transaction({"id": 1})
         assert any("pyspark.worker" in command for command in marked(mark).values())
         yield session
@@ -173,8 +171,10 @@ def kill(mark: dict[str, str], victim: str) -> None:
 
 def test_a_signal_ends_a_session_whose_catalog_does_not_answer(tmp_path: Path) -> None:
     runtime = Runtime(tmp_path, environment={"LOG_LEVEL": "debug"})
-    runtime.apply()
-    with runtime.open() as session, closing(sqlite3.connect(tmp_path / "warehouse" / "catalog.db")) as catalog:
+    with (
+        runtime.open(publish=True) as session,
+        closing(sqlite3.connect(tmp_path / "warehouse" / "catalog.db")) as catalog,
+    ):
         session.flush()
         session.store({"id": 2})
         session.start_commit()

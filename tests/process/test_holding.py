@@ -28,8 +28,7 @@ INTERVAL: Mapping[str, Any] = {"upload_interval": "PT4H"}
 def open_session(directory: Path, advanced: Mapping[str, Any], interval: Mapping[str, Any] = INTERVAL) -> Session:
     """A session that holds acknowledgements for four hours from its next transaction on."""
     runtime = Runtime(directory, config={**CONFIG, **interval, "advanced": advanced})
-    runtime.apply()
-    session = runtime.open()
+    session = runtime.open(publish=True)
     for number in range(QUICK_TRANSACTIONS):
         session.transaction({"id": number})
     return session

@@ -45,8 +45,7 @@ def test_two_shards_append_to_one_table_side_by_side(tmp_path: Path) -> None:
 
 def test_a_child_finishes_what_its_parent_staged(tmp_path: Path) -> None:
     runtime = Runtime(tmp_path, shards_share_state=True)
-    runtime.apply()
-    with runtime.open() as parent:
+    with runtime.open(publish=True) as parent:
         parent.stage_and_die({"id": 1})
     with runtime.open(LEFT) as left, runtime.open(RIGHT) as right:
         left.transaction({"id": 2})

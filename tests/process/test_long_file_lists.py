@@ -42,8 +42,7 @@ def wide_row(number: int) -> dict[str, int]:
 
 def test_a_list_too_long_for_the_state_is_followed_by_the_successor_and_then_deleted(tmp_path: Path) -> None:
     runtime = Runtime(tmp_path, [WIDE])
-    runtime.apply()
-    with runtime.open() as session:
+    with runtime.open(publish=True) as session:
         session.stage_and_die(wide_row(1), wide_row(2))
     assert len(orjson.dumps(runtime.log)) < 1000 < LONGEST_IN_STATE < lists(tmp_path)[0].stat().st_size
     assert ids(tmp_path) == []

@@ -79,12 +79,11 @@ def test_maintenance_keeps_the_files_of_many_small_transactions_few(tmp_path: Pa
     metrics, random = tmp_path / "flow.prom", Random(11)
     config = {**CONFIG, "advanced": {"metrics": {"file": str(metrics)}}}
     runtime = Runtime(tmp_path, (USERS, ENTRIES), config, {"LOG_FORMAT": "json"})
-    runtime.apply()
     users, entries = (
         UpdatingSource(collection, make_document, random, binding)
         for binding, collection in enumerate((USERS, ENTRIES))
     )
-    with runtime.open() as session:
+    with runtime.open(publish=True) as session:
         users.transact(session, [[n] for n in range(KEYS)])
         for _ in range(ROUNDS):
             hold_round(session, users, entries)

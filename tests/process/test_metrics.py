@@ -43,8 +43,7 @@ def config(**metrics: str) -> Mapping[str, Any]:
 def test_the_numbers_of_a_session_are_those_of_its_conversation(tmp_path: Path) -> None:
     address, file = free_address(), tmp_path / "flow.prom"
     runtime = Runtime(tmp_path, [LEDGER, OTHER], config(listen=address, file=str(file)))
-    runtime.apply()
-    with runtime.open() as session:
+    with runtime.open(publish=True) as session:
         assert scrape(address).value("rows_received_total") == 0
         session.flush()
         session.store({"id": 1, "note": "a value"}, {"id": 2}, {"id": 3})
@@ -71,8 +70,7 @@ def test_the_numbers_of_a_session_are_those_of_its_conversation(tmp_path: Path) 
 def test_loads_deletes_and_rejected_rows_are_counted_while_many_scrape(tmp_path: Path) -> None:
     address = free_address()
     runtime = Runtime(tmp_path, [AMOUNTS], config(listen=address))
-    runtime.apply()
-    with runtime.open() as session, scraping_all_the_time(address):
+    with runtime.open(publish=True) as session, scraping_all_the_time(address):
         session.flush()
         session.store({"id": 1, "amount": 1}, {"id": 2, "amount": 2}, {"id": 3, "amount": "3 pounds"})
         session.start_commit()

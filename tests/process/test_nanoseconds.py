@@ -34,8 +34,7 @@ TIMES = {
 
 def test_nine_digits_are_kept_and_read_by_pyiceberg_and_polars(tmp_path: Path) -> None:
     runtime = Runtime(tmp_path, [EVENTS], {**CONFIG, "advanced": {"nanosecond_timestamps": True}})
-    runtime.apply()
-    with runtime.open() as session:
+    with runtime.open(publish=True) as session:
         session.transaction(*({"id": number, "at": text} for number, (text, _) in TIMES.items()))
         assert session.finish().status == 0
 

@@ -33,9 +33,8 @@ def numbers(server: WebhookServer) -> list[int]:
 def test_a_successor_tells_what_a_killed_process_did_not(tmp_path: Path, server: WebhookServer) -> None:
     notify: Any = {"url": server.url, "secret": SECRET}
     runtime = Runtime(tmp_path, config={**CONFIG, "notify": notify})
-    runtime.apply()
     hangs = threading.Event()
-    with runtime.open() as session:
+    with runtime.open(publish=True) as session:
         session.transaction({"id": 1})
         server.wait_for_accepted(1)
         server.answers.append(Answer(after=hangs))

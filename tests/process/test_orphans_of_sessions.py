@@ -13,8 +13,7 @@ pytestmark = pytest.mark.spark
 
 def test_what_was_staged_and_never_committed_is_deleted_once_the_table_has_moved_on(tmp_path: Path) -> None:
     runtime = Runtime(tmp_path)
-    runtime.apply()
-    with runtime.open() as session:
+    with runtime.open(publish=True) as session:
         session.stage_and_die({"id": 1}, commits=False)
     [left] = data_files(tmp_path)
     with runtime.open() as session:

@@ -57,10 +57,9 @@ def test_rows_go_to_the_partitions_of_each_publication(tmp_path: Path, delta_upd
     for version, published in enumerate(publications):
         if version:
             runtime.change([published])
-        runtime.apply()
         events = [make_event(number, version) for number in range(version * 5, version * 5 + 20)]
         known = set() if delta_updates else {event["id"] for event in events} & {number for number, _ in expected}
-        assert store_events(runtime, events, with_loads=not delta_updates) == known
+        assert store_events(runtime, events, with_loads=not delta_updates, publish=True) == known
         expected = [row for row in expected if row[0] not in known]
         expected += [(event["id"], event["note"]) for event in events]
         assert rows(load_events(tmp_path)) == sorted(expected)

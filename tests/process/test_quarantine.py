@@ -26,9 +26,7 @@ AMOUNTS = replace(
 
 @pytest.fixture
 def runtime(tmp_path: Path) -> Runtime:
-    runtime = Runtime(tmp_path, [AMOUNTS], environment={"LOG_FORMAT": "json"})
-    runtime.apply()
-    return runtime
+    return Runtime(tmp_path, [AMOUNTS], environment={"LOG_FORMAT": "json"})
 
 
 def good(key: int) -> Any:
@@ -51,7 +49,7 @@ def keys(directory: Path) -> tuple[list[int], list[int]]:
 
 
 def test_a_transaction_lands_in_both_tables_and_says_so(runtime: Runtime, tmp_path: Path) -> None:
-    with runtime.open() as session:
+    with runtime.open(publish=True) as session:
         session.flush()
         session.store(good(1), bad(2), good(3), bad(4))
         session.start_commit()
@@ -77,7 +75,7 @@ def test_a_transaction_lands_in_both_tables_and_says_so(runtime: Runtime, tmp_pa
 def test_too_many_rejected_rows_stop_the_task_and_none_of_the_transaction_lands(
     runtime: Runtime, tmp_path: Path
 ) -> None:
-    with runtime.open() as session:
+    with runtime.open(publish=True) as session:
         session.transaction(*map(good, range(50)), *map(bad, range(50, 100)))
         session.flush()
         session.store(good(100), *map(bad, range(101, 160)))
@@ -90,7 +88,7 @@ def test_too_many_rejected_rows_stop_the_task_and_none_of_the_transaction_lands(
 
 
 def test_what_was_staged_before_a_crash_lands_in_both_tables_once(runtime: Runtime, tmp_path: Path) -> None:
-    with runtime.open() as session:
+    with runtime.open(publish=True) as session:
         session.stage_and_die(good(1), bad(2))
     log = runtime.log
     with runtime.open() as session:
@@ -103,7 +101,7 @@ def test_what_was_staged_before_a_crash_lands_in_both_tables_once(runtime: Runti
 
 
 def test_what_the_log_never_committed_shows_in_neither_table(runtime: Runtime, tmp_path: Path) -> None:
-    with runtime.open() as session:
+    with runtime.open(publish=True) as session:
         session.stage_and_die(good(1), bad(2), commits=False)
     with runtime.open() as session:
         session.transaction(good(1), bad(2))
@@ -111,7 +109,7 @@ def test_what_the_log_never_committed_shows_in_neither_table(runtime: Runtime, t
 
 
 def test_an_older_process_adds_no_rejected_rows_once_its_successor_has(runtime: Runtime, tmp_path: Path) -> None:
-    with runtime.open() as older, runtime.open() as successor:
+    with runtime.open(publish=True) as older, runtime.open() as successor:
         older.flush()
         older.store(bad(1))
         older.start_commit(commits=False)
@@ -125,8 +123,7 @@ def test_an_older_process_adds_no_rejected_rows_once_its_successor_has(runtime: 
 
 def test_shards_reject_side_by_side_and_a_child_finishes_what_its_parent_rejected(tmp_path: Path) -> None:
     runtime = Runtime(tmp_path, [AMOUNTS], shards_share_state=True)
-    runtime.apply()
-    with runtime.open() as parent:
+    with runtime.open(publish=True) as parent:
         parent.stage_and_die(good(1), bad(2))
     with runtime.open(LEFT) as left, runtime.open(RIGHT) as right:
         left.transaction(good(3), bad(4))
@@ -135,7 +132,7 @@ def test_shards_reject_side_by_side_and_a_child_finishes_what_its_parent_rejecte
 
 
 def test_what_was_staged_lands_though_quarantine_has_been_turned_off(runtime: Runtime, tmp_path: Path) -> None:
-    with runtime.open() as session:
+    with runtime.open(publish=True) as session:
         session.stage_and_die(good(1), bad(2))
     stopping = Runtime(tmp_path, [replace(AMOUNTS, settings={})])
     stopping.log = runtime.log
@@ -160,8 +157,7 @@ def test_a_rejected_version_of_an_updated_row_deletes_the_version_before(tmp_pat
 
     source = UpdatingSource(updated, make, Random(1), is_rejected=is_rejected)
     runtime = Runtime(tmp_path, [updated])
-    runtime.apply()
-    with runtime.open() as session:
+    with runtime.open(publish=True) as session:
         for _ in range(5):
             source.transact(session, [[key] for key in source.random.sample(range(40), 25)], deleted=0.2)
             found = sorted((row["id"], row["amount"]) for row in rows(tmp_path, "ledger"))

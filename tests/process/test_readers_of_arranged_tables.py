@@ -31,11 +31,6 @@ def spark(spark_reader_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> 
         yield MetadataFiles(running, "scratch", directory, None)
 
 
-def publish(runtime: Runtime, partition_by: str, sort_by: str) -> None:
-    runtime.change([arranged(partition_by, sort_by, delta_updates=False)])
-    runtime.apply()
-
-
 def read(directory: Path, condition: str, spark: MetadataFiles) -> Iterator[tuple[str, list[Read]]]:
     """Yield each reader, and the rows that it finds with this filter."""
     table = load_events(directory)
@@ -67,9 +62,9 @@ def test_every_engine_reads_partitions_that_have_changed_and_a_backfill(tmp_path
     runtime = Runtime(tmp_path, [arranged(*ARRANGEMENTS[0], delta_updates=False)])
     documents: dict[int, Any] = {}
     for version, (partition_by, sort_by) in enumerate(ARRANGEMENTS):
-        publish(runtime, partition_by, sort_by)
+        runtime.change([arranged(partition_by, sort_by, delta_updates=False)])
         events = make_version(version)
-        store_events(runtime, [*events.values()], with_loads=True)
+        store_events(runtime, [*events.values()], with_loads=True, publish=True)
         documents |= events
     check(tmp_path, documents, spark)
     before = load_events(tmp_path)
@@ -95,9 +90,8 @@ def test_every_engine_reads_partitions_that_have_changed_and_a_backfill(tmp_path
 def test_every_engine_reads_a_compacted_table_whose_rows_are_updated(tmp_path: Path, spark: MetadataFiles) -> None:
     """Updates move rows to the other partition, before the compaction and after it. The session goes on meanwhile."""
     runtime = Runtime(tmp_path, [make_compactable(*ARRANGEMENTS[0])])
-    runtime.apply()
     documents: dict[int, Any] = {}
-    with runtime.open() as session:
+    with runtime.open(publish=True) as session:
         for version in range(3):
             events = make_version(version)
             transact(session, [*events.values()], with_loads=True)

@@ -37,8 +37,7 @@ def table(directory: Path, name: str) -> Table:
 
 def test_each_row_has_one_id_and_is_there_once(tmp_path: Path, duckdb_reader: duckdb.DuckDBPyConnection) -> None:
     runtime = Runtime(tmp_path, LEDGERS, {**CONFIG, "advanced": {"format_version": 3}})
-    runtime.apply()
-    with runtime.open() as session:
+    with runtime.open(publish=True) as session:
         session.transaction(*({"id": number, "note": "a"} for number in range(250)))
         session.stage_and_die(*({"id": number, "note": "b"} for number in range(250, 300)))
     with runtime.open() as session:
@@ -115,7 +114,6 @@ def test_updated_rows_keep_their_ids(tmp_path: Path, duckdb_reader: duckdb.DuckD
     transaction."""
     random = Random(3)
     runtime = Runtime(tmp_path, UPDATED, {**CONFIG, "hard_delete": True, "advanced": {"format_version": 3}})
-    runtime.apply()
     sources = [
         UpdatingSource(collection, make_document, random, binding, hard_delete=True)
         for binding, collection in enumerate(UPDATED)
@@ -130,7 +128,7 @@ def test_updated_rows_keep_their_ids(tmp_path: Path, duckdb_reader: duckdb.DuckD
         for each, (_, keys) in zip(tables, changes, strict=True):
             each.check(keys)
 
-    with runtime.open() as session:
+    with runtime.open(publish=True) as session:
         for _ in range(4):
             change(session)
         for each in tables:

@@ -68,9 +68,8 @@ def test_keys_are_searched_for_on_a_cluster(
     """Keys, documents and the ids of rows go through the object store, and nothing of them stays there."""
     users = replace(LEDGER, settings={"delta_updates": False, "format_version": 3})
     runtime = Runtime(tmp_path, (users,), on(cluster, CONFIG))
-    runtime.apply()
     source = UpdatingSource(users, lambda key, version: {"id": key[0], "note": f"{version}"}, Random(3))
-    with runtime.open() as session:
+    with runtime.open(publish=True) as session:
         for first in range(0, 40, 10):
             source.transact(session, [[number] for number in range(first, first + 20)])
         assert session.finish().status == 0
@@ -143,8 +142,7 @@ def test_a_cluster_that_runs_nothing_of_ours_is_told_with_where_to_look(name: st
 def test_values_are_converted_on_a_cluster(cluster: SparkCluster, tmp_path: Path) -> None:
     key, note = LEDGER.fields
     before = Runtime(tmp_path, [replace(LEDGER, fields=(key, replace(note, types=("integer",))))])
-    before.apply()
-    with before.open() as session:
+    with before.open(publish=True) as session:
         session.transaction({"id": 1, "note": 10}, {"id": 2})
     Runtime(tmp_path, [LEDGER], on(cluster, CONFIG)).apply()
     rows = local_catalog(tmp_path / "warehouse").load_table((NAMESPACE, LEDGER.table)).scan().to_arrow()
@@ -167,8 +165,7 @@ def test_what_a_killed_process_was_writing_is_written_by_another(
     collection = replace(LEDGER, table=f"killed_{killed.lower().replace('.', '_')}")
     endpoint = on_s3(rest_on_s3.s3, rest_on_s3.bucket, NAMESPACE, rest(rest_on_s3.uri))
     runtime = Runtime(tmp_path, [collection], on(cluster, endpoint, spark_cores_max="1"))
-    runtime.apply()
-    with runtime.open() as session, rest_on_s3.client() as catalog:
+    with runtime.open(publish=True) as session, rest_on_s3.client() as catalog:
         session.transaction({"id": 0})
         session.flush()
         session.store(*({"id": number, "note": "x" * 1_000_000} for number in range(1, MORE_THAN_A_BLOCK)))

@@ -22,8 +22,7 @@ pytestmark = pytest.mark.spark
 )
 def test_the_last_record_names_the_cause(setting: str, value: str, cause: str, tmp_path: Path) -> None:
     runtime = Runtime(tmp_path, config={**CONFIG, "advanced": {"spark": {setting: value}}})
-    runtime.apply()
-    with runtime.open() as session:
+    with runtime.open(publish=True) as session:
         session.flush()
         session.store({"id": 1})
         session.send_start_commit()
@@ -38,8 +37,7 @@ def test_an_error_after_opened_ends_the_process_without_another_request(tmp_path
     # Open has been answered before the session finds that it cannot listen there.
     settings = {"spark.master": "yarn", "spark.driver.bindAddress": "192.0.2.1"}
     runtime = Runtime(tmp_path, config={**CONFIG, "advanced": {"spark": settings}})
-    runtime.apply()
-    with runtime.start() as session:
+    with runtime.start(publish=True) as session:
         session.opened()
         outcome = session.connector.wait()
     assert outcome.status == 1

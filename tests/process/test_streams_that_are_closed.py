@@ -101,8 +101,7 @@ def test_a_reader_who_has_seen_enough_ends_the_command_quietly() -> None:
 @pytest.mark.spark
 def test_a_session_without_stderr_runs_without_logs(tmp_path: Path) -> None:
     runtime = Runtime(tmp_path, launch=launch_without_stderr)
-    runtime.apply()
-    with runtime.open() as session:
+    with runtime.open(publish=True) as session:
         session.transaction({"id": 1})
         assert session.finish().status == 0
     rows = local_catalog(tmp_path / "warehouse").load_table("shop.ledger").scan().to_arrow()

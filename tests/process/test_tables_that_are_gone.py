@@ -19,10 +19,9 @@ class Shop:
     def __init__(self, directory: Path, *, tells_apply_state: bool) -> None:
         self.runtime = Runtime(directory)
         self.runtime.tells_apply_state = tells_apply_state
-        self.runtime.apply()
-        self.catalog = local_catalog(directory / "warehouse")
-        with self.runtime.open() as session:
+        with self.runtime.open(publish=True) as session:
             session.stage_and_die({"id": 1}, {"id": 2})
+        self.catalog = local_catalog(directory / "warehouse")
 
     def refuses_to_open(self, message: str) -> None:
         outcome = self.runtime.open_and_fail()

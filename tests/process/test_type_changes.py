@@ -32,8 +32,7 @@ INTEGER, TEXT = replace(NOTE, types=("integer",)), NOTE
 
 def test_the_rows_that_are_there_and_those_that_were_staged_keep_their_values(tmp_path: Path) -> None:
     before = task(tmp_path, INTEGER)
-    before.apply()
-    with before.open() as session:
+    with before.open(publish=True) as session:
         session.transaction({"id": 1, "note": 10})
         session.transaction({"id": 2, "note": -20}, {"id": 3})
         session.stage_and_die({"id": 4, "note": 40})
@@ -54,8 +53,7 @@ def test_the_rows_that_are_there_and_those_that_were_staged_keep_their_values(tm
 
 def test_what_cannot_be_converted_goes_on_under_another_name(tmp_path: Path) -> None:
     before = task(tmp_path, TEXT)
-    before.apply()
-    with before.open() as session:
+    with before.open(publish=True) as session:
         session.transaction({"id": 1, "note": "ten"})
     after = task(tmp_path, INTEGER, before.log)
     answer = after.apply()

@@ -179,9 +179,8 @@ def test_the_key_columns_are_the_identifier_fields(tmp_path: Path) -> None:
 
 def test_a_transaction_that_was_staged_is_finished_by_the_next_process(tmp_path: Path, spark: MetadataFiles) -> None:
     runtime = Runtime(tmp_path, (USERS,))
-    runtime.apply()
     users = UpdatingSource(USERS, make_user, Random(1))
-    with runtime.open() as session:
+    with runtime.open(publish=True) as session:
         users.transact(session, [[n] for n in range(10)])
     with runtime.open() as session:
         users.stage(session, [[n] for n in range(5, 15)])
@@ -205,10 +204,9 @@ def test_rows_of_other_writers_are_updated_and_a_key_with_several_gets_one(tmp_p
     runtime = Runtime(
         tmp_path, (USERS,), {**CONFIG, "advanced": {"feature_flags": "allow_existing_tables_for_new_bindings"}}
     )
-    runtime.apply()
     users = UpdatingSource(USERS, make_user, Random(1))
     users.documents = {encode_key([n]): {"id": n, "old": n} for n in (1, 2, 3)}
-    with runtime.start() as session:
+    with runtime.start(publish=True) as session:
         assert session.opened() == SEARCH_ALL
         session.acknowledge()
         users.transact(session, [[1], [4]])
@@ -224,9 +222,8 @@ def test_rows_of_other_writers_are_updated_and_a_key_with_several_gets_one(tmp_p
 
 def test_loads_of_many_keys_wait_for_an_acknowledgement_that_is_held_back(tmp_path: Path) -> None:
     runtime = Runtime(tmp_path, (USERS,), {**CONFIG, "upload_interval": "PT4H"})
-    runtime.apply()
     users = UpdatingSource(USERS, make_user, Random(1))
-    with runtime.open() as session:
+    with runtime.open(publish=True) as session:
         for _ in range(QUICK_TRANSACTIONS):
             users.transact(session, [[0]])
         users.stage(session, [[n] for n in range(30_000)])
@@ -245,16 +242,14 @@ def test_loads_of_many_keys_wait_for_an_acknowledgement_that_is_held_back(tmp_pa
 def test_a_table_whose_state_key_began_with_rows_is_searched_for_all_keys(tmp_path: Path) -> None:
     flags = {"advanced": {"feature_flags": "retain_existing_data_on_backfill"}}
     runtime = Runtime(tmp_path, (USERS,), {**CONFIG, **flags})
-    runtime.apply()
     users = UpdatingSource(USERS, make_user, Random(1))
-    with runtime.start() as session:
+    with runtime.start(publish=True) as session:
         assert session.opened() == {}
         session.acknowledge()
         users.transact(session, [[1], [2]])
         assert session.finish().status == 0
     runtime.backfill()
-    runtime.apply()
-    with runtime.start() as session:
+    with runtime.start(publish=True) as session:
         assert session.opened() == SEARCH_ALL
         session.acknowledge()
         users.transact(session, [[2], [3]])
@@ -270,9 +265,8 @@ OTHER: Final = "another key stored than was loaded"
 @pytest.mark.parametrize("wrong", [UNLOADED, UNSTORED, OTHER])
 def test_stores_that_do_not_replace_what_was_loaded_are_an_error_and_change_nothing(tmp_path: Path, wrong: str) -> None:
     runtime = Runtime(tmp_path, (USERS,))
-    runtime.apply()
     users = UpdatingSource(USERS, make_user, Random(1))
-    with runtime.open() as session:
+    with runtime.open(publish=True) as session:
         users.transact(session, [[1], [2]])
         before = documents_of(tmp_path)
         session.load(*([] if wrong == UNLOADED else [[1]]))
@@ -287,11 +281,10 @@ def test_stores_that_do_not_replace_what_was_loaded_are_an_error_and_change_noth
 
 def test_a_key_that_fits_no_column_has_no_row_and_others_are_found(tmp_path: Path) -> None:
     runtime = Runtime(tmp_path, (PLACE,))
-    runtime.apply()
     places = UpdatingSource(PLACE, make_place, Random(1))
     good = list_places(Random(1))[0]
     unfit = [[*good[:3], "yesterday", *good[4:]], [*good[:1], msgspec.Raw(b'"\\ud800"'), *good[2:]]]
-    with runtime.open() as session:
+    with runtime.open(publish=True) as session:
         places.transact(session, [good])
         session.load(*unfit, good)
         assert [document for _, document in session.flush()] == [*places.documents.values()]
@@ -339,9 +332,8 @@ def test_key_columns_may_be_renamed_while_the_task_runs_and_documents_may_not_be
 
 def test_rows_that_another_engine_rewrites_without_their_key_are_an_error(tmp_path: Path) -> None:
     runtime = Runtime(tmp_path, (USERS,))
-    runtime.apply()
     users = UpdatingSource(USERS, make_user, Random(1))
-    with runtime.open() as session:
+    with runtime.open(publish=True) as session:
         users.transact(session, [[1], [2]])
         theirs = local_catalog(tmp_path / "warehouse").load_table("shop.users")
         with theirs.update_schema(allow_incompatible_changes=True) as update:

@@ -26,8 +26,7 @@ def records(directory: Path) -> list[Any]:
 
 def test_they_are_null_counted_in_every_transaction_and_said_once_a_session(tmp_path: Path) -> None:
     runtime = Runtime(tmp_path, [AMOUNTS], environment={"LOG_FORMAT": "json"})
-    runtime.apply()
-    with runtime.open() as session:
+    with runtime.open(publish=True) as session:
         session.transaction({"id": 1, "amount": 5}, {"id": 2, "amount": "five"}, {"id": 3, "amount": 2**63})
         session.transaction({"id": 4, "amount": 1.5, "paid": 1}, {"id": 5, "amount": 6, "paid": []})
         assert session.finish().status == 0
@@ -53,8 +52,7 @@ def test_they_are_null_counted_in_every_transaction_and_said_once_a_session(tmp_
 
 def test_a_key_is_never_null(tmp_path: Path) -> None:
     runtime = Runtime(tmp_path, [AMOUNTS])
-    runtime.apply()
-    with runtime.open() as session:
+    with runtime.open(publish=True) as session:
         session.flush()
         session.store({"id": "x", "amount": 5})
         session.send_start_commit()

@@ -20,14 +20,12 @@ SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "commit_errors.json"
 
 @pytest.fixture
 def runtime(tmp_path: Path) -> Runtime:
-    runtime = Runtime(tmp_path)
-    runtime.apply()
-    return runtime
+    return Runtime(tmp_path)
 
 
 @pytest.fixture
 def session(runtime: Runtime) -> Iterator[Session]:
-    with runtime.open() as session:
+    with runtime.open(publish=True) as session:
         session.transaction({"id": 1})
         yield session
 

@@ -44,9 +44,9 @@ def load_events(directory: Path) -> Table:
     return local_catalog(directory / "warehouse").load_table(("shop", "events"))
 
 
-def store_events(runtime: Runtime, events: Sequence[Any], *, with_loads: bool) -> set[int]:
+def store_events(runtime: Runtime, events: Sequence[Any], *, with_loads: bool, publish: bool = False) -> set[int]:
     """Store the events in a session of one transaction. Return the keys of those that were loaded."""
-    with runtime.open() as session:
+    with runtime.open(publish=publish) as session:
         loaded = transact(session, events, with_loads=with_loads)
         ended = session.finish()
         assert ended.status == 0, ended.log

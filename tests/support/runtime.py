@@ -76,8 +76,7 @@ class Runtime:
             connector.send(self._apply())
             answer = connector.receive()
             assert connector.finish().status == 0, connector.log
-        self.record(answer.body)
-        self._last = None
+        self.applied(answer.body)
         return answer
 
     def change(self, collections: Sequence[Collection]) -> None:
@@ -101,15 +100,15 @@ class Runtime:
             connector.send(self._apply())
             return connector.finish()
 
-    def open(self, key_range: Json = WHOLE_RANGE) -> "Session":
-        """Start a process and open a session on what the log holds."""
-        session = self.start(key_range)
+    def open(self, key_range: Json = WHOLE_RANGE, *, publish: bool = False) -> "Session":
+        """Start a process and open a session on what the log holds; with `publish` the process first applies."""
+        session = self.start(key_range, publish=publish)
         session.opened()
         session.acknowledge()
         return session
 
     def start(self, key_range: Json = WHOLE_RANGE, *, publish: bool = False) -> "Session":
-        """The same without waiting for any answer; with `publish` the process is first asked to apply."""
+        """The same without waiting for any answer. `publish` saves a test of sessions the process of the apply."""
         connector = self._process()
         requests = ([self._apply()] if publish else []) + [self._open(key_range)]
         return Session(self, connector, requests)
@@ -126,6 +125,11 @@ class Runtime:
             self.log = merged(self.log, patch)
         if checkpoint is not None:
             self.checkpoint = checkpoint
+
+    def applied(self, answer: Json) -> None:
+        """The task is published as it is now."""
+        self.record(answer)
+        self._last = None
 
     def _process(self) -> ConnectorProcess:
         return ConnectorProcess(self.directory, self._environment, self._module, self._launch)
@@ -169,7 +173,7 @@ class Session:
 
     def opened(self) -> Json:
         if self._is_published:
-            self.connector.expect("applied")
+            self._runtime.applied(self.connector.expect("applied"))
         return self.connector.expect("opened")
 
     def load(self, *keys: Sequence[Json], binding: int = 0, packed: bool = False) -> None:
