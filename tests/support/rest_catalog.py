@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.io import GCS_TOKEN
@@ -13,6 +14,8 @@ from support.azure import ACCOUNT, AzureStore
 from support.google import GoogleStore
 from support.s3_server import S3Server
 from support.server_process import free_address, running
+
+JAVA_OPTIONS: Final = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
 @dataclass(frozen=True)
@@ -110,6 +113,6 @@ def _serving(jars: Path, directory: Path, settings: Mapping[str, str]) -> Iterat
         "CATALOG_URI": f"jdbc:sqlite:{directory}/catalog.db",
         **settings,
     }
-    command = [str(find_java()), "-Xmx512m", "-cp", f"{jars}/*", "org.apache.iceberg.rest.RESTCatalogServer"]
+    command = [str(find_java()), *JAVA_OPTIONS, "-cp", f"{jars}/*", "org.apache.iceberg.rest.RESTCatalogServer"]
     with running(command, environment, f"http://{address}/v1/config", directory / "server.log"):
         yield f"http://{address}"
