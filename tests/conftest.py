@@ -22,6 +22,7 @@ from support.postgres import Postgres, postgres_programs, postgres_server
 from support.readers import duckdb_connection, let_duckdb_read
 from support.rest_catalog import RestCatalogOnS3, RestCatalogServer, rest_catalog_on_s3, rest_catalog_server
 from support.s3_server import S3Server, versitygw, versitygw_server
+from support.spark_sql import MetadataFiles, SparkSql, spark_sql
 
 pytest.register_assert_rewrite("support.snapshots")
 
@@ -145,6 +146,22 @@ def image() -> Iterator[Image]:
 def spark_reader_jars() -> Path:
     """What `support.spark_sql` needs."""
     return jars("spark-reader")
+
+
+@pytest.fixture(scope="session")
+def spark_reader(spark_reader_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSql]:
+    """Spark with Iceberg's own runtime for all tests: each takes a session of its own, or tables of `spark_files`.
+
+    It starts while the first test that wants it goes on.
+    """
+    with spark_sql(spark_reader_jars, {}, tmp_path_factory.mktemp("spark-reader")) as spark:
+        yield spark
+
+
+@pytest.fixture(scope="session")
+def spark_files(spark_reader: SparkSql, tmp_path_factory: pytest.TempPathFactory) -> MetadataFiles:
+    """The same for tables on a disk that it knows by their metadata files alone."""
+    return MetadataFiles(spark_reader, "files", tmp_path_factory.mktemp("spark-files"), None)
 
 
 @pytest.fixture(scope="session")

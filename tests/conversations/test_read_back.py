@@ -2,10 +2,8 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -26,6 +24,7 @@ from support.canonical_rows import (
 )
 from support.conversations import Conversation
 from support.expected_rows import ExpectedTable, Row, expected_tables
+from support.spark_sql import SparkSql
 
 pytestmark = [
     pytest.mark.spark,
@@ -126,17 +125,16 @@ def test_polars_reads_every_row(
 
 @pytest.fixture(scope="module")
 def spark_reads(
-    fixture_conversations: dict[str, Conversation], expected: Expected, spark_reader_jars: Path
+    fixture_conversations: dict[str, Conversation], expected: Expected, spark_reader: SparkSql
 ) -> dict[str, list[list[Row]]]:
-    """Every table as Spark reads it. A warehouse needs a JVM of its own: they run side by side."""
+    """Every table as Spark reads it."""
 
     def read(name: str) -> list[list[Row]]:
         conversation = fixture_conversations[name]
         tables = [conversation.table(*path) for path in expected[name]]
-        return read_by_spark(spark_reader_jars, conversation.warehouse, tables)
+        return read_by_spark(spark_reader, conversation.warehouse, tables)
 
-    with ThreadPoolExecutor() as pool:
-        return dict(zip(READ_BY_SPARK, pool.map(read, READ_BY_SPARK), strict=True))
+    return {name: read(name) for name in READ_BY_SPARK}
 
 
 @pytest.mark.parametrize("name", READ_BY_SPARK)

@@ -1,15 +1,12 @@
 """What scenarios share: servers, each started when it is wanted first, and other engines."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import duckdb
 import pytest
 
 from crash.engines import Engines
 from crash.lakes import Servers
 from support.s3_server import S3Server
-from support.spark_sql import spark_sql
+from support.spark_sql import SparkSql
 
 
 @pytest.fixture(scope="session")
@@ -30,9 +27,7 @@ def bucket(s3_server: S3Server) -> str:
 
 @pytest.fixture(scope="session")
 def engines(
-    duckdb_reader: duckdb.DuckDBPyConnection, spark_reader_jars: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Engines]:
-    """One Spark for all scenarios; it starts while the first of them is under way."""
-    directory = tmp_path_factory.mktemp("spark-sql")
-    with spark_sql(spark_reader_jars, {}, directory) as spark:
-        yield Engines(duckdb_reader, spark, directory)
+    duckdb_reader: duckdb.DuckDBPyConnection, spark_reader: SparkSql, tmp_path_factory: pytest.TempPathFactory
+) -> Engines:
+    """The same for all scenarios."""
+    return Engines(duckdb_reader, spark_reader, tmp_path_factory.mktemp("engines"))

@@ -19,7 +19,7 @@ from support.altered_tables import PATH, append, entries
 from support.delete_partitions import find_misplaced
 from support.foreign_deletes import delete_position
 from support.readers import duckdb_rows
-from support.spark_sql import spark_rows
+from support.spark_sql import SparkSql, spark_rows
 from support.tables import local_catalog
 from support.updated_rows import BY_PART, land, make_table, row, stage_updates, values_of
 
@@ -187,10 +187,10 @@ def test_duckdb_finds_the_rows_of_a_partition(catalog: Catalog, duckdb_reader: d
 
 
 @pytest.mark.spark
-def test_java_finds_the_rows_of_a_partition(catalog: Catalog, tmp_path: Path, spark_reader_jars: Path) -> None:
+def test_java_finds_the_rows_of_a_partition(catalog: Catalog, tmp_path: Path, spark_reader: SparkSql) -> None:
     values = evolved(catalog)
     everything, of_c, partitions = spark_rows(
-        spark_reader_jars,
+        spark_reader,
         tmp_path,
         "SELECT id, part FROM local.shop.orders",
         "SELECT id FROM local.shop.orders WHERE part = 'c'",

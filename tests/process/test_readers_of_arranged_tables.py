@@ -14,7 +14,7 @@ from support.arranged_events import ARRANGEMENTS, DAYS, arranged, load_events, m
 from support.compacting import EAGER, compact
 from support.readers import duckdb_connection, local_catalog, polars_table
 from support.runtime import Runtime
-from support.spark_sql import MetadataFiles, spark_sql
+from support.spark_sql import MetadataFiles
 
 pytestmark = pytest.mark.spark
 
@@ -23,15 +23,7 @@ Read = tuple[int, str]
 ON_THE_SECOND_DAY: Final = "happened >= '2024-03-01T00:00:00+00:00'"
 
 
-@pytest.fixture(scope="module")
-def spark(spark_reader_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MetadataFiles]:
-    """One JVM for all tables."""
-    directory = tmp_path_factory.mktemp("spark")
-    with spark_sql(spark_reader_jars, {}, directory) as running:
-        yield MetadataFiles(running, "scratch", directory, None)
-
-
-def read(directory: Path, condition: str, spark: MetadataFiles) -> Iterator[tuple[str, list[Read]]]:
+def read(directory: Path, condition: str, spark_files: MetadataFiles) -> Iterator[tuple[str, list[Read]]]:
     """Yield each reader, and the rows that it finds with this filter."""
     table = load_events(directory)
     location = table.metadata_location
@@ -40,25 +32,27 @@ def read(directory: Path, condition: str, spark: MetadataFiles) -> Iterator[tupl
     yield "PyIceberg", [(row["id"], row["note"]) for row in found]
     with duckdb_connection(directory / "extensions") as duckdb:
         yield "DuckDB", duckdb.execute(query.format(f"iceberg_scan('{location}')")).fetchall()
-    with spark.table(location) as registered:
-        [rows] = spark.spark.rows(query.format(registered))
+    with spark_files.table(location) as registered:
+        [rows] = spark_files.spark.rows(query.format(registered))
     yield "Spark", [(row["id"], row["note"]) for row in rows]
 
 
-def check(directory: Path, documents: dict[int, Any], spark: MetadataFiles) -> None:
+def check(directory: Path, documents: dict[int, Any], spark_files: MetadataFiles) -> None:
     for condition, days in (("id >= 0", DAYS), (ON_THE_SECOND_DAY, DAYS[1:]), ("id = 7", DAYS)):
         expected = [
             (number, event["note"])
             for number, event in sorted(documents.items())
             if event["happened"].startswith(days) and (condition != "id = 7" or number == 7)
         ]
-        for reader, rows in read(directory, condition, spark):
+        for reader, rows in read(directory, condition, spark_files):
             assert sorted(rows) == expected, (reader, condition)
     by_polars = polars_table(load_events(directory).metadata_location, {}, reader=None)
     assert sorted(by_polars["note"].to_pylist()) == sorted(event["note"] for event in documents.values())
 
 
-def test_every_engine_reads_partitions_that_have_changed_and_a_backfill(tmp_path: Path, spark: MetadataFiles) -> None:
+def test_every_engine_reads_partitions_that_have_changed_and_a_backfill(
+    tmp_path: Path, spark_files: MetadataFiles
+) -> None:
     runtime = Runtime(tmp_path, [arranged(*ARRANGEMENTS[0], delta_updates=False)])
     documents: dict[int, Any] = {}
     for version, (partition_by, sort_by) in enumerate(ARRANGEMENTS):
@@ -66,28 +60,32 @@ def test_every_engine_reads_partitions_that_have_changed_and_a_backfill(tmp_path
         events = make_version(version)
         store_events(runtime, [*events.values()], with_loads=True, publish=True)
         documents |= events
-    check(tmp_path, documents, spark)
+    check(tmp_path, documents, spark_files)
     before = load_events(tmp_path)
     snapshot = before.current_snapshot()
     assert snapshot
     before.manage_snapshots().create_tag(snapshot.snapshot_id, "before_backfill").commit()
     runtime.backfill()
     runtime.apply()
-    check(tmp_path, documents, spark)  # the rows of before, until the first commit
+    check(tmp_path, documents, spark_files)  # the rows of before, until the first commit
     again = {number: make_event(number, 9) for number in range(10)}
     store_events(runtime, [*again.values()], with_loads=True)
-    check(tmp_path, again, spark)
+    check(tmp_path, again, spark_files)
     after = load_events(tmp_path)
     assert (after.metadata.table_uuid, after.location()) == (before.metadata.table_uuid, before.location())
     notes = sorted(event["note"] for event in documents.values())
     of_before = after.scan(snapshot_id=snapshot.snapshot_id, selected_fields=("note",)).to_arrow()
     assert sorted(of_before["note"].to_pylist()) == notes
-    with spark.table(after.metadata_location) as registered:
-        [tagged] = spark.spark.rows(f"SELECT note FROM {registered} VERSION AS OF 'before_backfill' ORDER BY note")
+    with spark_files.table(after.metadata_location) as registered:
+        [tagged] = spark_files.spark.rows(
+            f"SELECT note FROM {registered} VERSION AS OF 'before_backfill' ORDER BY note"
+        )
     assert [row["note"] for row in tagged] == notes
 
 
-def test_every_engine_reads_a_compacted_table_whose_rows_are_updated(tmp_path: Path, spark: MetadataFiles) -> None:
+def test_every_engine_reads_a_compacted_table_whose_rows_are_updated(
+    tmp_path: Path, spark_files: MetadataFiles
+) -> None:
     """Updates move rows to the other partition, before the compaction and after it. The session goes on meanwhile."""
     runtime = Runtime(tmp_path, [make_compactable(*ARRANGEMENTS[0])])
     documents: dict[int, Any] = {}
@@ -96,17 +94,17 @@ def test_every_engine_reads_a_compacted_table_whose_rows_are_updated(tmp_path: P
             events = make_version(version)
             transact(session, [*events.values()], with_loads=True)
             documents |= events
-        check(tmp_path, documents, spark)
+        check(tmp_path, documents, spark_files)
         result = compact(local_catalog(tmp_path / "warehouse"), TableIdentifier("shop", "events"))
         assert result.deleted_rows > 0 < result.delete_files
         assert result.files_before > result.files_after == len(DAYS)
         files = [Path(task.file.file_path).name for task in load_events(tmp_path).scan().plan_files()]
         assert len([name for name in files if name.startswith("compact-")]) == len(DAYS)
-        check(tmp_path, documents, spark)
+        check(tmp_path, documents, spark_files)
         events = make_version(3)
         assert transact(session, [*events.values()], with_loads=True) == documents.keys() & events.keys()
         documents |= events
-        check(tmp_path, documents, spark)
+        check(tmp_path, documents, spark_files)
         assert session.finish().status == 0
 
 

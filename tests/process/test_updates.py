@@ -19,7 +19,7 @@ from support.processes import wait_until
 from support.readers import duckdb_connection, local_catalog, polars_table
 from support.runtime import LEDGER, Runtime
 from support.snapshots import check_text
-from support.spark_sql import MetadataFiles, spark_sql
+from support.spark_sql import MetadataFiles
 from support.updating_source import UpdatingSource, encode_key, hold_transactions
 
 pytestmark = pytest.mark.spark
@@ -98,15 +98,7 @@ def list_places(random: Random) -> list[Any]:
     return [*{encode_key(key): key for key in (first, *near, *others)}.values()]
 
 
-@pytest.fixture(scope="module")
-def spark(spark_reader_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MetadataFiles]:
-    """One JVM for all tables."""
-    directory = tmp_path_factory.mktemp("spark")
-    with spark_sql(spark_reader_jars, {}, directory) as running:
-        yield MetadataFiles(running, "scratch", directory, None)
-
-
-def read_documents(directory: Path, name: str, spark: MetadataFiles) -> Iterator[tuple[str, list[Any]]]:
+def read_documents(directory: Path, name: str, spark_files: MetadataFiles) -> Iterator[tuple[str, list[Any]]]:
     """Yield each reader, and the documents of a table as it reads them."""
     table = local_catalog(directory / "warehouse").load_table(f"shop.{name}")
     yield "PyIceberg", table.scan(selected_fields=("flow_document",)).to_arrow()["flow_document"].to_pylist()
@@ -114,14 +106,14 @@ def read_documents(directory: Path, name: str, spark: MetadataFiles) -> Iterator
     with duckdb_connection(directory / "extensions") as duckdb:
         rows = duckdb.execute(f"SELECT flow_document FROM iceberg_scan('{table.metadata_location}')").fetchall()
         yield "DuckDB", [document for (document,) in rows]
-    with spark.table(table.metadata_location) as registered:
-        [found] = spark.spark.rows(f"SELECT flow_document FROM {registered}")
+    with spark_files.table(table.metadata_location) as registered:
+        [found] = spark_files.spark.rows(f"SELECT flow_document FROM {registered}")
     yield "Spark", [row["flow_document"] for row in found]
 
 
-def assert_table_is(directory: Path, source: UpdatingSource, spark: MetadataFiles) -> None:
+def assert_table_is(directory: Path, source: UpdatingSource, spark_files: MetadataFiles) -> None:
     expected = sorted(map(encode_key, source.documents.values()))
-    for reader, documents in read_documents(directory, source.collection.table, spark):
+    for reader, documents in read_documents(directory, source.collection.table, spark_files):
         assert sorted(encode_key(json.loads(document)) for document in documents) == expected, reader
 
 
@@ -142,7 +134,7 @@ def documents_of(directory: Path) -> list[Any]:
     ],
 )
 def test_random_updates_leave_one_row_for_each_key(
-    tmp_path: Path, spark: MetadataFiles, packed: bool, hard_delete: bool, transactions: int
+    tmp_path: Path, spark_files: MetadataFiles, packed: bool, hard_delete: bool, transactions: int
 ) -> None:
     random = Random(7)
     runtime = Runtime(tmp_path, (USERS, LEDGER, PLACE), {**CONFIG, "hard_delete": hard_delete})
@@ -165,7 +157,7 @@ def test_random_updates_leave_one_row_for_each_key(
             hold_transactions(session, [change() for _ in range(transactions // 2)], deleted=0.2)
             assert session.finish().status == 0
     for source in (users, entries, places):
-        assert_table_is(tmp_path, source, spark)
+        assert_table_is(tmp_path, source, spark_files)
 
 
 def test_the_key_columns_are_the_identifier_fields(tmp_path: Path) -> None:
@@ -177,7 +169,9 @@ def test_the_key_columns_are_the_identifier_fields(tmp_path: Path) -> None:
     assert catalog.load_table("shop.ledger").schema().identifier_field_names() == set()
 
 
-def test_a_transaction_that_was_staged_is_finished_by_the_next_process(tmp_path: Path, spark: MetadataFiles) -> None:
+def test_a_transaction_that_was_staged_is_finished_by_the_next_process(
+    tmp_path: Path, spark_files: MetadataFiles
+) -> None:
     runtime = Runtime(tmp_path, (USERS,))
     users = UpdatingSource(USERS, make_user, Random(1))
     with runtime.open(publish=True) as session:
@@ -189,7 +183,7 @@ def test_a_transaction_that_was_staged_is_finished_by_the_next_process(tmp_path:
     with runtime.open() as session:
         users.transact(session, [[n] for n in range(8, 20)])
         assert session.finish().status == 0
-    assert_table_is(tmp_path, users, spark)
+    assert_table_is(tmp_path, users, spark_files)
 
 
 def test_rows_of_other_writers_are_updated_and_a_key_with_several_gets_one(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""Reads tables with Spark and Iceberg's own runtime: lines of queries in, lines of rows out, all of it JSON.
+"""Reads tables with Spark and Iceberg's own runtime: lines of a session's name and queries in, lines of rows out, all
+of it JSON.
 
 A process of its own: one Python process has one Spark JVM, and the connector's is another.
 """
@@ -31,10 +32,14 @@ def main(settings: dict[str, str]) -> None:
     builder = SparkSession.builder.master("local[1]")
     for name, value in (SETTINGS | settings).items():
         builder = builder.config(name, value)
-    session = builder.getOrCreate()
+    first = builder.getOrCreate()
+    sessions = {"": first}
     for line in sys.stdin:
-        print(json.dumps(answer(session, json.loads(line))), file=answers, flush=True)
-    session.stop()
+        name, queries = json.loads(line)
+        if name not in sessions:
+            sessions[name] = first.newSession()
+        print(json.dumps(answer(sessions[name], queries)), file=answers, flush=True)
+    first.stop()
 
 
 def answer(session: SparkSession, queries: list[str]) -> Any:

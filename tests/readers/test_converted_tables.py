@@ -13,7 +13,7 @@ from connector.evolution.table_change import NewColumn
 from support.altered_tables import ID, PATH, append, fit, table_of, wanted
 from support.foreign_deletes import delete_equal, delete_position
 from support.readers import duckdb_rows
-from support.spark_sql import spark_rows
+from support.spark_sql import SparkSql, spark_rows
 from support.tables import local_catalog
 
 AT = "2024-01-02T03:04:05Z"
@@ -72,10 +72,10 @@ def test_duckdb_reads_a_converted_table(catalog: Catalog, duckdb_reader: duckdb.
 
 
 @pytest.mark.spark
-def test_java_reads_a_converted_table(catalog: Catalog, tmp_path: Path, spark_reader_jars: Path) -> None:
+def test_java_reads_a_converted_table(catalog: Catalog, tmp_path: Path, spark_reader: SparkSql) -> None:
     _, second, *_ = catalog.load_table(PATH).snapshots()
     rows, decimals, pruned, before, columns = spark_rows(
-        spark_reader_jars,
+        spark_reader,
         tmp_path,
         "SELECT id, qty, cost FROM local.shop.orders ORDER BY coalesce(day_before_date, 9)",
         "SELECT id, string(fee), string(tax), string(total) FROM local.shop.orders "

@@ -12,7 +12,7 @@ from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
 from support.foreign_deletes import delete_equal, delete_position
 from support.readers import duckdb_rows
-from support.spark_sql import spark_rows
+from support.spark_sql import SparkSql, spark_rows
 from support.staged_files import stage
 from support.tables import foreign_table, local_catalog
 
@@ -53,10 +53,10 @@ def test_duckdb_applies_deletes_to_folded_files(catalog: Catalog, duckdb_reader:
 
 
 @pytest.mark.spark
-def test_java_applies_deletes_to_folded_files(catalog: Catalog, tmp_path: Path, spark_reader_jars: Path) -> None:
+def test_java_applies_deletes_to_folded_files(catalog: Catalog, tmp_path: Path, spark_reader: SparkSql) -> None:
     snapshots = [snapshot.snapshot_id for snapshot in catalog.load_table(PATH).snapshots()]
     rows, before, entries, appended = spark_rows(
-        spark_reader_jars,
+        spark_reader,
         tmp_path,
         "SELECT id FROM local.shop.orders ORDER BY id",
         f"SELECT id FROM local.shop.orders VERSION AS OF {snapshots[3]} ORDER BY id",

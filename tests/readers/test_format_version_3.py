@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -31,7 +31,7 @@ from support import spark_catalogs
 from support.compacting import EAGER, compact
 from support.readers import polars_table
 from support.rest_catalog import RestCatalogServer
-from support.spark_sql import SparkSql, UnreadableError, spark_sql
+from support.spark_sql import SparkSql, UnreadableError
 from support.staged_files import stage
 from support.tables import alterer, local_catalog
 from support.updated_rows import stage_updates, values_of
@@ -53,16 +53,12 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
 
 
 @pytest.fixture(scope="module")
-def spark(
-    rest_catalog: RestCatalogServer, local: Catalog, spark_reader_jars: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[SparkSql]:
+def spark(rest_catalog: RestCatalogServer, local: Catalog, spark_reader: SparkSql) -> SparkSql:
     warehouse = Path(local.properties["warehouse"].removeprefix("file://"))
-    settings = {
-        **spark_catalogs.settings("rest", spark_catalogs.rest(rest_catalog.uri)),
-        **spark_catalogs.settings("local", spark_catalogs.sqlite(warehouse, "catalog.db")),
-    }
-    with spark_sql(spark_reader_jars, settings, tmp_path_factory.mktemp("spark")) as running:
-        yield running
+    session = spark_reader.new_session()
+    session.add_catalog("rest", spark_catalogs.rest(rest_catalog.uri))
+    session.add_catalog("local", spark_catalogs.sqlite(warehouse, "catalog.db"))
+    return session
 
 
 @pytest.fixture(params=["rest", "local"])

@@ -16,7 +16,7 @@ from connector.iceberg.commits.commit import commit_all_or_raise
 from support.altered_tables import PATH
 from support.pages import freshness_queries
 from support.readers import local_catalog
-from support.spark_sql import spark_rows
+from support.spark_sql import SparkSql, spark_rows
 from support.staged_rows import staged
 
 SCHEMA: Final = Schema(
@@ -55,12 +55,12 @@ def test_duckdb_finds_the_freshness(catalog: Catalog, duckdb_reader: duckdb.Duck
 
 
 @pytest.mark.spark
-def test_spark_finds_the_freshness(catalog: Catalog, tmp_path: Path, spark_reader_jars: Path) -> None:
+def test_spark_finds_the_freshness(catalog: Catalog, tmp_path: Path, spark_reader: SparkSql) -> None:
     assert catalog.table_exists(PATH)
     newest, commits = (each.replace("lake.shop.orders", f"local.{PATH}") for each in freshness_queries("Spark"))
     first: list[Any]
     first, found = spark_rows(
-        spark_reader_jars, tmp_path, f"SELECT newest, age > INTERVAL '0' SECOND AS aged FROM ({newest})", commits
+        spark_reader, tmp_path, f"SELECT newest, age > INTERVAL '0' SECOND AS aged FROM ({newest})", commits
     )
     assert first == [{"newest": NEWEST, "aged": True}]
     columns = ("upserted", "deleted", "first_published", "last_published", "offsets")

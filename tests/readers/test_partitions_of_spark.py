@@ -31,7 +31,7 @@ from connector.encoding.values.column_types import arrow_type_of
 from connector.model import binding
 from connector.model.binding import Column
 from support.readers import local_catalog
-from support.spark_sql import spark_rows
+from support.spark_sql import SparkSql, spark_rows
 
 pytestmark = pytest.mark.spark
 
@@ -69,7 +69,7 @@ IDS: Final = {name: number for number, name in enumerate(TYPES, start=1)}
 COLUMNS: Final = [Column(name, name, IDS[name], type_, False) for name, type_ in TYPES.items()]
 
 
-def test_spark_and_the_connector_agree_on_the_partition_of_each_row(tmp_path: Path, spark_reader_jars: Path) -> None:
+def test_spark_and_the_connector_agree_on_the_partition_of_each_row(tmp_path: Path, spark_reader: SparkSql) -> None:
     catalog = local_catalog(tmp_path)
     catalog.create_namespace("shop")
     schema = Schema(*(NestedField(IDS[name], name, type_, required=False) for name, type_ in TYPES.items()))
@@ -77,9 +77,7 @@ def test_spark_and_the_connector_agree_on_the_partition_of_each_row(tmp_path: Pa
     for transform, name in tables.items():
         catalog.create_table(("shop", name), schema, partition_spec=spec_of(transform))
     values = ", ".join(f"({row})" for row in ROWS)
-    spark_rows(
-        spark_reader_jars, tmp_path, *(f"INSERT INTO local.shop.{name} VALUES {values}" for name in tables.values())
-    )
+    spark_rows(spark_reader, tmp_path, *(f"INSERT INTO local.shop.{name} VALUES {values}" for name in tables.values()))
 
     for transform, name in tables.items():
         by_spark, by_connector = partitions(catalog.load_table(("shop", name)), transform)

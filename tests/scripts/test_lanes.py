@@ -10,8 +10,8 @@ import pytest
 from support.lanes import MARKERS, SERVERS, reason_to_leave_out
 
 TESTS: Final = Path(__file__).resolve().parents[1]
-# They start nothing, but for the image, whose tests are marked.
-OTHERS: Final = {"duckdb_reader", "image", "spark_reader_jars"}
+# They start nothing themselves, but for the image, whose tests are marked.
+OTHERS: Final = {"duckdb_reader", "image", "spark_files", "spark_reader_jars"}
 
 
 def test_every_server_that_tests_share_is_known() -> None:

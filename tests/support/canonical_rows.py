@@ -11,7 +11,7 @@ from pyiceberg.table import Table
 
 from support.expected_rows import Row
 from support.readers import polars_table
-from support.spark_sql import spark_rows
+from support.spark_sql import SparkSql, spark_rows
 
 # How each engine writes a column's values as text: binary as hexadecimal digits, instants as microseconds since 1970.
 DUCKDB_TEXT: Final[Mapping[str, str]] = {"binary": "lower(hex({}))", "timestamptz": "epoch_us({})::VARCHAR"}
@@ -32,8 +32,8 @@ def count_in_duckdb(connection: duckdb.DuckDBPyConnection, table: Table, conditi
     return int(count)
 
 
-def read_by_spark(jars: Path, warehouse: Path, tables: list[Table]) -> list[list[Row]]:
-    answers = spark_rows(jars, warehouse, *map(_spark_query, tables))
+def read_by_spark(spark: SparkSql, warehouse: Path, tables: list[Table]) -> list[list[Row]]:
+    answers = spark_rows(spark, warehouse, *map(_spark_query, tables))
     return [
         [_row(column_types(table), row.values()) for row in rows] for table, rows in zip(tables, answers, strict=True)
     ]

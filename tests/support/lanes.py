@@ -18,7 +18,7 @@ MARKERS: Final = {
 }
 NEED_SERVERS: Final = "start a server: scripts/test runs them"
 SERVERS: Final = frozenset(
-    {"azure", "glue_uri", "google", "metastore", "postgres", "rest_catalog", "rest_on_s3", "s3_server"}
+    {"azure", "glue_uri", "google", "metastore", "postgres", "rest_catalog", "rest_on_s3", "s3_server", "spark_reader"}
 )
 
 

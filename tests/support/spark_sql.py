@@ -7,8 +7,9 @@ import sys
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from connector.spark.jvm.java import find_java
 from support import spark_catalogs
@@ -41,6 +42,13 @@ class SparkSql:
                 env={**os.environ, "JAVA_HOME": home, "JDK_JAVA_OPTIONS": QUICK_START},
             )
         self._log = log
+        self._session = ""
+
+    def new_session(self) -> Self:
+        """The same process without the catalogs that were added so far: Spark keeps the first one of each name."""
+        other = copy(self)
+        other._session = uuid.uuid4().hex
+        return other
 
     @property
     def pid(self) -> int:
@@ -51,7 +59,7 @@ class SparkSql:
         """What each query answers, rows as `as_json` has them."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        print(json.dumps(queries), file=self._process.stdin, flush=True)
+        print(json.dumps([self._session, queries]), file=self._process.stdin, flush=True)
         answer = self._process.stdout.readline()
         assert answer, self._log.read_text()[-QUOTED_CHARACTERS:]
         found = json.loads(answer)
@@ -79,12 +87,11 @@ def spark_sql(jars: Path, settings: Mapping[str, str], directory: Path) -> Itera
         spark.kill()
 
 
-def spark_rows(jars: Path, warehouse: Path, *queries: str) -> list[list[Row]]:
-    """What Spark answers where the tables of a warehouse are `local.<namespace>.<table>`. What is asked together costs
-    one JVM."""
-    local = spark_catalogs.settings("local", spark_catalogs.sqlite(warehouse, "catalog.db"))
-    with spark_sql(jars, local, warehouse) as spark:
-        return spark.rows(*queries)
+def spark_rows(spark: SparkSql, warehouse: Path, *queries: str) -> list[list[Row]]:
+    """What Spark answers where the tables of a warehouse are `local.<namespace>.<table>`."""
+    session = spark.new_session()
+    session.add_catalog("local", spark_catalogs.sqlite(warehouse, "catalog.db"))
+    return session.rows(*queries)
 
 
 class MetadataFiles:
