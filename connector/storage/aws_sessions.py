@@ -112,7 +112,8 @@ STS_ERRORS: Final[ErrorTable] = (
         "AWS STS in {region} is not able to answer now: {answer}.",
     ),
     Entry(
-        has_code("SignatureDoesNotMatch"),
+        # MinIO says it in the message only: its code is AccessDenied.
+        is_a(ClientError, saying=("SignatureDoesNotMatch", "request signature we calculated does not match")),
         UserError,
         "AWS STS in {region} says that the secret access key does not belong to the access key id ({answer}). Check "
         "both in {of}/credentials.",

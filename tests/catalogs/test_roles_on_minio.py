@@ -176,9 +176,11 @@ def test_a_role_that_lacks_one_of_the_actions_is_told_which(
 def test_a_role_whose_user_has_another_secret_is_not_assumed(config: Mapping[str, Json]) -> None:
     wrong = {**config["credentials"], "awsSecretAccessKey": "planted-and-wrong"}
     endpoint = parse({**config, "credentials": wrong}, [])[0]
-    with pytest.raises(
-        UserError, match=r"request signature we calculated does not match .* Check /credentials"
-    ) as raised:
+    told = (
+        r"the secret access key does not belong to the access key id \(.* request signature we calculated does not "
+        r"match .*\)\. Check both in /credentials"
+    )
+    with pytest.raises(UserError, match=told) as raised:
         data_file_properties(endpoint)
     assert "planted" not in str(raised.value)
 

@@ -392,6 +392,11 @@ def test_a_token_service_of_aws_that_is_busy_is_named_at_validate(
 STS_ANSWERS: Final[Mapping[str, str]] = {
     "unknown key": sts_error("InvalidClientTokenId", "The security token included in the request is invalid."),
     "late session": sts_error("ExpiredToken", "The security token included in the request is expired"),
+    "wrong secret at MinIO": sts_error(
+        "AccessDenied",
+        "The request signature we calculated does not match the signature you provided. Check your key and signing "
+        "method.",
+    ),
 }
 
 
