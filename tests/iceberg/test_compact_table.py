@@ -24,7 +24,7 @@ from pyiceberg.exceptions import (
 from pyiceberg.manifest import DataFileContent, FileFormat, ManifestContent
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table
-from pyiceberg.table.snapshots import Operation
+from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.table.update import AddSnapshotUpdate
 from pyiceberg.types import LongType, StringType
 
@@ -33,7 +33,7 @@ from connector.host.errors import CommitUnknownError, RetryableError, SignInErro
 from connector.host.logs import FIELDS
 from connector.iceberg.commits import compaction_commit
 from connector.iceberg.commits.commit import commit_all_or_raise
-from connector.iceberg.commits.compaction_commit import SUMMARY_COMPACTION
+from connector.iceberg.commits.compaction_commit import SUMMARY_COMPACTION, CompactionCommit
 from connector.iceberg.commits.file_names import CompactionOrigin
 from connector.iceberg.maintenance import compact_table as compact_table_module
 from connector.iceberg.maintenance.background_compaction import RUN
@@ -54,6 +54,7 @@ pytestmark = pytest.mark.long
 
 SOME_UUID: Final = "6b1f1c1e-93d5-4d0e-8b7e-0f5b6a3c2d10"
 SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "compaction_errors.json"
+IN_AN_HOUR: Final = SimpleNamespace(time_ns=lambda: time.time_ns() + 3_601 * 10**9, monotonic=time.monotonic)
 
 
 @pytest.fixture
@@ -444,10 +445,26 @@ def test_an_old_compaction_is_not_committed(catalog: Catalog, monkeypatch: pytes
     """Its files may be taken for orphans soon."""
     for number in range(3):
         land(catalog, {number: "a"})
-    later = SimpleNamespace(time_ns=lambda: time.time_ns() + 3_601 * 10**9, monotonic=time.monotonic)
     with pytest.raises(RetryableError) as caught:
-        compact(catalog, PATH, lambda: monkeypatch.setattr(compaction_commit, "time", later))
+        compact(catalog, PATH, lambda: monkeypatch.setattr(compaction_commit, "time", IN_AN_HOUR))
     check_text(SNAPSHOTS, "too old", str(caught.value), {})
+    assert len(files(catalog)) == 3
+
+
+def test_a_compaction_that_becomes_old_during_an_attempt_is_not_committed(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        land(catalog, {number: "a"})
+    write = CompactionCommit._write
+
+    def write_slowly(commit: CompactionCommit, *what: Any) -> Snapshot:
+        monkeypatch.setattr(compaction_commit, "time", IN_AN_HOUR)
+        return write(commit, *what)
+
+    monkeypatch.setattr(CompactionCommit, "_write", write_slowly)
+    with pytest.raises(RetryableError, match="more than 60 minutes"):
+        compact(catalog, PATH)
     assert len(files(catalog)) == 3
 
 

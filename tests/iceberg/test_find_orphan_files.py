@@ -239,7 +239,7 @@ def test_a_table_with_a_young_file_does_not_count_as_dropped(catalog: Catalog, r
     assert first.exists()
 
 
-@pytest.mark.parametrize("namespace", ["shop", "archive"])
+@pytest.mark.parametrize("namespace", ["shop", "archive", "archive.within"])
 def test_a_table_that_was_renamed_keeps_its_files(catalog: Catalog, namespace: str) -> None:
     land(catalog, 1, 2)
     renamed = TableIdentifier(namespace, "former_orders")

@@ -84,6 +84,16 @@ def test_a_clock_that_was_days_ahead_makes_no_file_old(catalog: Catalog, monkeyp
     assert exists(catalog, left)
 
 
+def test_a_clock_that_is_days_ahead_makes_no_file_old_without_a_younger_snapshot(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = leave_behind(catalog, NOW)
+    land(catalog, 1)
+    set_clock(monkeypatch, NOW + 48 * HOUR)
+    assert collect(catalog) == 0
+    assert exists(catalog, left)
+
+
 def test_files_that_a_snapshot_refers_to_are_kept(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(4):
         land(catalog, number)
