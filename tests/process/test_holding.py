@@ -62,10 +62,14 @@ def held(tmp_path: Path, address: str) -> Iterator[Session]:
         yield session
 
 
-@pytest.mark.usefixtures("held")
-def test_the_rows_are_visible_while_the_acknowledgement_is_held(tmp_path: Path, address: str) -> None:
+def test_the_rows_are_visible_while_the_acknowledgement_is_held_until_a_flush_comes(
+    held: Session, tmp_path: Path, address: str
+) -> None:
     assert local_catalog(tmp_path / "warehouse").load_table("shop.ledger").scan().to_arrow().num_rows == ROWS
     assert not scrape(address).values("oldest_waiting_row_timestamp_seconds")
+    held.connector.send(line("flush", {}))
+    held.connector.expect("acknowledged")
+    held.connector.expect("flushed")
 
 
 def test_the_acknowledgement_of_rows_that_their_table_refuses_is_held_too(tmp_path: Path) -> None:
@@ -84,12 +88,6 @@ def test_a_schedule_holds_acknowledgements_too(tmp_path: Path) -> None:
         stage(session, rows=1)
         check_held(session)
         assert session.finish().status == 0
-
-
-def test_a_flush_that_is_there_already_ends_the_wait(held: Session) -> None:
-    held.connector.send(line("flush", {}))
-    held.connector.expect("acknowledged")
-    held.connector.expect("flushed")
 
 
 def test_the_end_of_the_input_ends_the_wait(held: Session) -> None:
