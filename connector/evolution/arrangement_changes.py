@@ -22,7 +22,7 @@ class SetPartitionSpec:
         effect = (
             f"partition new rows by {', '.join(map(str, self.terms))}" if self.terms else "do not partition new rows"
         )
-        return f"alter table {'.'.join(self.path)}: {effect}"
+        return f"alter table {self.path}: {effect}"
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class SetSortOrder:
         effect = (
             f"sort new data files by {', '.join(map(str, self.terms))}" if self.terms else "do not sort new data files"
         )
-        return f"alter table {'.'.join(self.path)}: {effect}"
+        return f"alter table {self.path}: {effect}"
 
 
 ArrangementChange: TypeAlias = SetPartitionSpec | SetSortOrder

@@ -132,7 +132,7 @@ def plan_changes(found: Found, target: Target) -> list[TableChange]:
     reserved = (column for column in target.columns if is_reserved(column.name, table.schema if table else None))
     _refuse(target, (f"field {column.field!r}: {explain_reserved(column.name)}" for column in reserved))
     if table is None:
-        namespace = [] if found.namespace_exists else [CreateNamespace(target.path[0])]
+        namespace = [] if found.namespace_exists else [CreateNamespace(target.path.namespace)]
         return [*namespace, _plan_creation(target)]
     if target.replaces and table.owner != target.owner:
         return _plan_backfill(table, target)
@@ -167,7 +167,7 @@ def refuse_backfill(table: ExistingTable, path: TableIdentifier, materialization
     if table.owner is None or table.is_of(materialization):
         return ""
     return (
-        f"The backfill needs to replace table {'.'.join(path)}, but materialization {table.owner.materialization} "
+        f"The backfill needs to replace table {path}, but materialization {table.owner.materialization} "
         "created it, and its rows would be lost. Choose another table name for the binding, or drop the table "
         "yourself."
     )

@@ -45,7 +45,7 @@ class SetTableProperties:
 
     @property
     def description(self) -> str:
-        return f"alter table {'.'.join(self.path)}: {self.effect}"
+        return f"alter table {self.path}: {self.effect}"
 
     @property
     def effect(self) -> str:

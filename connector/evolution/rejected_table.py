@@ -32,7 +32,7 @@ COLUMNS: Final = (
 
 def has_possible_name(path: TableIdentifier) -> bool:
     """Whether a table can have this name."""
-    return len(path[1]) <= LONGEST_NAME
+    return len(path.name) <= LONGEST_NAME
 
 
 def find_table_problems(path: TableIdentifier, materialization: str, found: Found | UserError | None) -> Iterator[str]:
@@ -40,14 +40,14 @@ def find_table_problems(path: TableIdentifier, materialization: str, found: Foun
     table = found.table if isinstance(found, Found) else None
     if not has_possible_name(path):
         yield (
-            f"the table of rejected rows would have a name of {len(path[1])} characters, {path[1]}, but the limit is "
-            f"{LONGEST_NAME}: give the binding's table a shorter name."
+            f"the table of rejected rows would have a name of {len(path.name)} characters, {path.name}, but the limit "
+            f"is {LONGEST_NAME}: give the binding's table a shorter name."
         )
     elif isinstance(found, UserError):
         yield str(found)
     elif table and not _is_for_rejected_rows(table, materialization):
         yield (
-            f"rejected rows need the table {'.'.join(path)}, but a table of that name exists that was not created for "
+            f"rejected rows need the table {path}, but a table of that name exists that was not created for "
             "them. Drop or rename it, or choose another table name for the binding."
         )
 

@@ -97,7 +97,7 @@ class Target:
     @property
     def table(self) -> str:
         """The name for errors: namespace.table."""
-        return ".".join(self.path)
+        return str(self.path)
 
     @property
     def identifier(self) -> tuple[str, ...]:
@@ -140,7 +140,7 @@ class CreateTable:
         order = f", sorted by {', '.join(map(str, self.sort_by))}" if self.sort_by else ""
         version = f", format version {self.format_version}" if self.format_version != FORMAT_VERSIONS[0] else ""
         columns = _describe_columns(self.columns, self.identifier)
-        return f"create table {'.'.join(self.path)} {columns}{partitions}{order}{version}"
+        return f"create table {self.path} {columns}{partitions}{order}{version}"
 
 
 def _describe_columns(columns: Iterable[NewColumn], identifier: Iterable[str]) -> str:
@@ -160,7 +160,7 @@ class DropTable:
 
     @property
     def description(self) -> str:
-        table = f"{'.'.join(self.path)} with uuid {self.uuid}"
+        table = f"{self.path} with uuid {self.uuid}"
         return f"drop table {table} for a backfill, because {self.reason}; its files stay"
 
 
@@ -200,7 +200,7 @@ class RecordExistingRows:
 
     @property
     def description(self) -> str:
-        return f"alter table {'.'.join(self.path)}: record that it has rows from before the task"
+        return f"alter table {self.path}: record that it has rows from before the task"
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ class RenameColumn:
 
     @property
     def description(self) -> str:
-        return f"alter table {'.'.join(self.path)}: rename column {self.name!r} to {self.new_name!r}"
+        return f"alter table {self.path}: rename column {self.name!r} to {self.new_name!r}"
 
 
 @dataclass(frozen=True)
@@ -223,7 +223,7 @@ class WidenColumn:
 
     @property
     def description(self) -> str:
-        return f"alter table {'.'.join(self.path)}: widen column {self.name!r} from {self.old_type} to {self.new_type}"
+        return f"alter table {self.path}: widen column {self.name!r} from {self.old_type} to {self.new_type}"
 
 
 @dataclass(frozen=True)
@@ -238,7 +238,7 @@ class ConvertColumn:
     @property
     def description(self) -> str:
         return (
-            f"alter table {'.'.join(self.path)}: convert column {self.name!r} from {self.old_type} to "
+            f"alter table {self.path}: convert column {self.name!r} from {self.old_type} to "
             f"{self.column.type}, in new data files"
         )
 
@@ -256,7 +256,7 @@ class SetAsideColumn:
     @property
     def description(self) -> str:
         return (
-            f"alter table {'.'.join(self.path)}: keep column {self.name!r} {self.old_type} as {self.kept_as!r}, "
+            f"alter table {self.path}: keep column {self.name!r} {self.old_type} as {self.kept_as!r}, "
             f"and add column {self.column}"
         )
 
@@ -268,7 +268,7 @@ class AddColumn:
 
     @property
     def description(self) -> str:
-        return f"alter table {'.'.join(self.path)}: add column {self.column}"
+        return f"alter table {self.path}: add column {self.column}"
 
 
 @dataclass(frozen=True)
@@ -278,7 +278,7 @@ class MakeOptional:
 
     @property
     def description(self) -> str:
-        return f"alter table {'.'.join(self.path)}: drop not null of column {self.name!r}"
+        return f"alter table {self.path}: drop not null of column {self.name!r}"
 
 
 @dataclass(frozen=True)
@@ -291,7 +291,7 @@ class SetIdentifierFields:
     @property
     def description(self) -> str:
         effect = _describe_identifier(self.names) or "no identifier fields any more"
-        return f"alter table {'.'.join(self.path)}: {effect}"
+        return f"alter table {self.path}: {effect}"
 
 
 # In the order in which they are performed: renames first, so that the others use the new names.

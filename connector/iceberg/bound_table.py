@@ -19,7 +19,7 @@ from connector.iceberg.metadata.table_properties import find_generation, restric
 from connector.model.binding import Arrangement, Binding, Column, KeyPart, Policy, UpdateMode, Updates
 from connector.model.invalid_values import OnInvalid, name_rejected_table
 from connector.model.properties import Properties
-from connector.model.state import WriterId
+from connector.model.state import TableId, WriterId
 from connector.model.table_identifier import Generation, TableIdentifier
 from connector.model.written_types import is_written
 from connector.storage.file_access import FileAccess, access_to
@@ -53,6 +53,11 @@ class BoundTable:
     access: FileAccess
     quarantine: Quarantine | None = None
     published_column_id: int | None = None  # of the column with the publication times of documents
+
+    @property
+    def table_id(self) -> TableId:
+        """The table by path and UUID, as staged commits name it."""
+        return self.binding.path, self.table_uuid
 
     @property
     def awaits_backfill(self) -> bool:

@@ -51,7 +51,7 @@ def describe_found(
     `unconvertible` are the ids of columns with a value that has no equivalent.
     """
     if table is None:
-        return Found(catalog.namespace_exists(path[0]), None)
+        return Found(catalog.namespace_exists(path.namespace), None)
     check_table_properties(table)
     owner = Owner.of(table.properties)
     generation = find_generation(table, owner.materialization if owner else "")

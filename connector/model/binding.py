@@ -85,7 +85,7 @@ class Binding:
     @property
     def table(self) -> str:
         """The name for errors: namespace.table."""
-        return ".".join(self.path)
+        return str(self.path)
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ class Proposal:
     @property
     def table(self) -> str:
         """The name for errors: namespace.table."""
-        return ".".join(self.path)
+        return str(self.path)
 
     @property
     def rejected_path(self) -> TableIdentifier | None:
@@ -100,14 +100,14 @@ def find_shared_tables(
         table = looked_up.table if isinstance(looked_up, Found) else None
         if (other := first.setdefault(path, proposal)) is not proposal:
             yield (
-                f"{other.place} and {proposal.place} have the same table {'.'.join(path)}: give one of them another "
+                f"{other.place} and {proposal.place} have the same table {path}: give one of them another "
                 "table name or namespace (they are the same in upper and lower case)."
                 f"{rejected_table.HINT if (path, proposal) in rejected else ''}"
             )
         elif table and (name := names.setdefault(table.uuid, path)) != path:
             yield (
                 f"{first[name].place} and {proposal.place} have the same table: the catalog has it under the names "
-                f"{'.'.join(name)} and {'.'.join(path)}. Give one of them another table name or namespace."
+                f"{name} and {path}. Give one of them another table name or namespace."
             )
 
 

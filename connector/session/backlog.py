@@ -155,7 +155,7 @@ class Backlog:
         """Return a summary of each chain."""
         return [
             WaitingTable(
-                table=".".join(path),
+                table=str(path),
                 transactions=len(chain.commits),
                 rows=sum(commit.rows for commit in chain.commits),
                 size=sum(commit.size for commit in chain.commits),

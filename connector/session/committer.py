@@ -215,7 +215,7 @@ def _explain_pending(left: Iterable[WaitingTable]) -> RetryableError:
 
 
 def _log_commit(committed: Committed) -> None:
-    table = ".".join(committed.staged[0].path)
+    table = str(committed.staged[0].path)
     event = Event.RECOVERED if committed.staged[0].is_recovered else Event.COMMITTED
     rows, files = sum(commit.rows for commit in committed.staged), sum(commit.file_count for commit in committed.staged)
     log.info(

@@ -46,7 +46,7 @@ def recover(
         raise
     # A table's commits of other key ranges and of older state keys come before all commits of this session.
     state_keys = {(table.binding.path, table.writer.state_key) for table in tables}
-    uuids = {(table.binding.path, table.table_uuid) for table in tables}
+    uuids = {table.table_id for table in tables}
     _check_recovered(state_keys | uuids, staged, committer)
     for table in tables:
         _check_predecessors(table, committer)
@@ -75,7 +75,7 @@ def _check_predecessors(table: BoundTable, committer: "Committer") -> None:
     """
     if table.binding.updates is None:
         return
-    for commit in committer.find_pending((table.binding.path, table.table_uuid), table.writer.key_range):
+    for commit in committer.find_pending(table.table_id, table.writer.key_range):
         if commit.writer != table.writer:
             raise RetryableError(
                 f"table {table.binding.table}: rows that an earlier session staged (state key "

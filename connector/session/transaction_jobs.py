@@ -60,7 +60,7 @@ class TransactionJobs:
             index: SearchedTable(
                 table.binding,
                 new_layouts[index],
-                partial(views.find, (table.binding.path, table.table_uuid), table.writer, table.binding.keys),
+                partial(views.find, table.table_id, table.writer, table.binding.keys),
             )
             for index, table in enumerate(self._tables)
             if table.binding.updates

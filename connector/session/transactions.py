@@ -198,5 +198,5 @@ class OpenTransaction:
 
 
 def _begin_fence(table: BoundTable, committer: Committer) -> WriterFence:
-    pending = committer.find_pending((table.binding.path, table.table_uuid), table.writer.key_range)
+    pending = committer.find_pending(table.table_id, table.writer.key_range)
     return WriterFence.begin(table.properties, table.writer, pending)

@@ -85,7 +85,7 @@ class _HiveCatalog(RegisteredTables, HiveCatalog, FixedColumns):
         with self._connections as client, hold_lock(self._connections, client, path):
             current = self._get_hive_table(client, *path)
             if current.parameters.get(METADATA_LOCATION) != base.metadata_location:
-                raise CommitFailedException(f"table {'.'.join(path)} has been changed since it was loaded")
+                raise CommitFailedException(f"table {path} has been changed since it was loaded")
             self._demand_comparison(client, current)
             removed = base.properties.keys() - staged.properties.keys()
             others = {name: value for name, value in current.parameters.items() if name not in removed}

@@ -76,7 +76,7 @@ def _wait(client: Any, lock_id: int, path: TableIdentifier) -> None:
         if lock.agentInfo == AGENT and lock.lockid in first:
             log.warning(
                 "table %s: releasing lock %d, which a process on %s left behind",
-                ".".join(path),
+                path,
                 lock.lockid,
                 lock.hostname,
             )

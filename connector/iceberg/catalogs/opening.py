@@ -114,7 +114,7 @@ def keep_access_fresh(
         except NoSuchTableError:
             raise explain_dropped_table(path) from None
 
-    return Refreshed(f"the credentials for the files of table {'.'.join(path)}", load, first)
+    return Refreshed(f"the credentials for the files of table {path}", load, first)
 
 
 def table_location(config: EndpointConfig, path: TableIdentifier) -> str | None:

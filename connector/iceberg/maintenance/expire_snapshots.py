@@ -177,7 +177,7 @@ class _Expiry:
 
 def log_expiry(path: TableIdentifier, expired: ExpiredSnapshots) -> None:
     """Log that snapshots were expired and their files deleted."""
-    table = ".".join(path)
+    table = str(path)
     if facts.observe:
         facts.observe(MaintainedFiles(table, EXPIRE_SNAPSHOTS, len(expired.locations)))
     log.info(

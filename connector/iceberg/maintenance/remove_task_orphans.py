@@ -65,7 +65,7 @@ def remove_task_orphans(
     orphans = find_unreferenced(table, locations, is_interrupted)
     delete_all(table.io, [locations[name] for name in orphans], is_interrupted)
     if orphans:
-        of_table = ".".join(path)
+        of_table = str(path)
         if facts.observe:
             facts.observe(MaintainedFiles(of_table, REMOVE_ORPHAN_FILES, len(orphans)))
         log.info(
