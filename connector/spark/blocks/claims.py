@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener, answer_challenge, deliver_challenge
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias, assert_never
 
 from connector.encoding.lines.key_digest import KeyDigest
 from connector.host import machine
@@ -101,6 +101,14 @@ class Failed:
     traceback: str = ""  # of an unexpected exception
 
 
+# What a task sends, and what the driver answers: None if no more blocks come.
+TaskMessage: TypeAlias = Next | Strays | TreatedValues | ExistingKeys | Wrote | Failed
+Answer: TypeAlias = Claim | Noted | None
+
+# The two ends of a connection.
+ToDriver: TypeAlias = "Connection[TaskMessage, Answer]"
+ToTask: TypeAlias = "Connection[Answer, TaskMessage]"
+
 SocketAddress: TypeAlias = str | tuple[str, int]  # a path, or host and port
 
 
@@ -112,7 +120,7 @@ class Address:
     secret: bytes = field(repr=False)
 
     @contextmanager
-    def connect(self) -> Iterator["Connection[Any, Any]"]:
+    def connect(self) -> Iterator[ToDriver]:
         """Open an authenticated connection to the driver."""
         with Client(self.socket, authkey=self.secret) as connection:
             yield connection
@@ -175,7 +183,7 @@ class ClaimServer:
                 )
             )
 
-    def _serve(self, connection: "Connection[Any, Any]") -> None:
+    def _serve(self, connection: ToTask) -> None:
         with connection:
             try:
                 _keep_alive(connection)
@@ -196,7 +204,7 @@ class TaskClaims:
     new_layouts: Sequence[NewLayout]
     transfer: BlockTransfer
 
-    def answer(self, connection: "Connection[Any, Any]") -> None:
+    def answer(self, connection: ToTask) -> None:
         """Answer one task until it ends. An error fails the transaction."""
         task = self.ledger.begin_task()
         try:
@@ -211,7 +219,7 @@ class TaskClaims:
             self.ledger.fail(error)
             raise
 
-    def _answer(self, connection: "Connection[Any, Any]", task: TaskAccount, message: object) -> None:
+    def _answer(self, connection: ToTask, task: TaskAccount, message: TaskMessage) -> None:
         match message:
             case Next(binding):
                 block = self.ledger.claim(task, binding, connection.poll)  # a waiting task sends only that it gives up
@@ -231,7 +239,7 @@ class TaskClaims:
                     log.debug("the traceback of what follows:\n%s", traceback)
                 raise error
             case _:
-                raise AssertionError(message)
+                assert_never(message)
 
     def _claim_of(self, block: Block) -> Claim:
         if not 0 <= block.binding < len(self.new_layouts):
@@ -243,7 +251,7 @@ class TaskClaims:
         return Claim(block, self.transfer.source(block, layout), layout)
 
 
-def _keep_alive(connection: "Connection[Any, Any]") -> None:
+def _keep_alive(connection: ToTask) -> None:
     same = socket.socket(fileno=connection.fileno())
     try:
         if same.family != socket.AF_UNIX:
@@ -253,14 +261,13 @@ def _keep_alive(connection: "Connection[Any, Any]") -> None:
         same.detach()  # the connection closes the descriptor
 
 
-def _send(connection: "Connection[Any, Any]", answer: Claim | Noted | None) -> None:
+def _send(connection: ToTask, answer: Answer) -> None:
     with suppress(ConnectionError):  # the task has given up, and its last message says why: it is received next
         connection.send(answer)
 
 
-def _receive(connection: "Connection[Any, Any]") -> object | None:
+def _receive(connection: ToTask) -> TaskMessage | None:
     try:
-        received: object = connection.recv()
-        return received
+        return connection.recv()
     except (EOFError, OSError):
         return None  # the task has ended

@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
-from multiprocessing.connection import Connection
 from operator import attrgetter
 from typing import Any, Final
 
@@ -24,6 +23,7 @@ from connector.spark.blocks.claims import (
     Next,
     Noted,
     Strays,
+    ToDriver,
     TreatedValues,
     Wrote,
 )
@@ -67,7 +67,7 @@ def write_files(address: Address, partition: Iterable[int]) -> Iterable[None]:
     return ()
 
 
-def _write_claims(driver: "Connection[Any, Any]", unfinished: ExitStack) -> None:
+def _write_claims(driver: ToDriver, unfinished: ExitStack) -> None:
     """Write consecutive blocks of one binding to the same files, while the credentials are the same.
 
     One table is written at a time: the memory is planned for one.
@@ -92,9 +92,9 @@ def _write_claims(driver: "Connection[Any, Any]", unfinished: ExitStack) -> None
         assert isinstance(noted, Noted)
 
 
-def _receive(driver: "Connection[Any, Any]") -> Claim | None:
+def _receive(driver: ToDriver) -> Claim | None:
     claim = driver.recv()
-    assert claim is None or isinstance(claim, Claim)
+    assert not isinstance(claim, Noted)
     return claim
 
 
@@ -102,7 +102,7 @@ def _receive(driver: "Connection[Any, Any]") -> Claim | None:
 class _BlockWriter:
     """Writes blocks of one binding to the same files, and tells the driver what becomes of their lines."""
 
-    driver: "Connection[Any, Any]"
+    driver: ToDriver
     layout: TableLayout
     files: TableFiles
 
