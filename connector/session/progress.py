@@ -1,29 +1,27 @@
-"""Reports progress to a person: one log record when a transaction is staged, and one every few seconds until then."""
+"""Reports the progress of transactions.
+
+A person gets one log record when a transaction is staged, and one every few seconds until then. The metrics get the
+received rows every second.
+"""
 
 import logging
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from connector.host import facts
-from connector.host.facts import EndedTransaction, LoadedTransaction
+from connector.host.facts import EndedTransaction, LoadedTransaction, ReceivedRows
 from connector.host.logs import Event, fields, name_some
 from connector.model.invalid_values import Tally, Treatment
 from connector.model.state import StagedCommit
-from connector.session.received_rows import ReceivedTotals
 from protocol.request import BackfillComplete, Store
 
 log = logging.getLogger(__name__)
 
 REPORT_EVERY: Final = 10.0  # seconds, in the log
 REDRAW_EVERY: Final = 0.2  # seconds, on a terminal
-
-WARNINGS: Final = {
-    Treatment.CLAMPED: "{0.count} date(s) outside the years 1 to 9999 were clamped to the nearest of these years",
-    Treatment.NULLED: "{0.count} value(s) that do not fit the column became null, such as that of {0.example}",
-    Treatment.REJECTED: "{0.count} row(s) go to the table of rejected rows, such as that of {0.example}",
-}
+METRICS_EVERY: Final = 1.0  # seconds
 
 
 class TransactionProgress:
@@ -33,7 +31,7 @@ class TransactionProgress:
         """`tables` has the table of each binding."""
         self._number = number
         self._tables = tables
-        self._received = ReceivedTotals(tables) if facts.observe else None
+        self._received = _ReceivedTotals(tables) if facts.observe else None
         self._began: float | None = None
         self._reported = self._drawn = 0.0
         self._rows = self._size = 0
@@ -160,6 +158,39 @@ class TransactionProgress:
             print("\r\x1b[2K", end="", file=self._terminal, flush=True)
 
 
+class _ReceivedTotals:
+    """The rows that metrics do not know yet. It is made only for a session with metrics."""
+
+    def __init__(self, tables: Sequence[str]) -> None:
+        """`tables` has the table of each binding."""
+        self._tables = tables
+        self._since: float | None = None  # of the first row, in seconds since the epoch
+        self._reported = 0.0
+        self._pending: dict[int, list[int]] = {}  # by binding: rows and bytes
+
+    def add(self, binding: int, rows: int, size: int, now: float) -> None:
+        """Count a run of rows. `now` is monotonic."""
+        pending = self._pending.get(binding)
+        if pending is None:
+            self._pending[binding] = [rows, size]
+        else:
+            pending[0] += rows
+            pending[1] += size
+        if now - self._reported >= METRICS_EVERY:
+            self._reported = now
+            self.report()
+
+    def report(self) -> None:
+        """Report all rows that were not reported yet. A binding that does not exist is an error of the protocol, which
+        is found when the rows are decoded."""
+        if self._since is None:
+            self._since = time.time()
+        for binding, (rows, size) in self._pending.items():
+            if facts.observe and 0 <= binding < len(self._tables):
+                facts.observe(ReceivedRows(self._tables[binding], rows, size, self._since))
+        self._pending.clear()
+
+
 def log_opened(tables: Sequence[str], backfilled: Sequence[str]) -> None:
     """Log that a session has these tables. The next commit of those that are backfilled replaces all of their rows."""
     log.info(
@@ -168,29 +199,6 @@ def log_opened(tables: Sequence[str], backfilled: Sequence[str]) -> None:
         f". A backfill replaces the rows of {name_some(backfilled)} when the first new ones come" if backfilled else "",
         extra=fields(Event.OPENED, tables=len(tables), backfills=len(backfilled)),
     )
-
-
-class TreatmentWarnings:
-    """Warns of values that were changed or rejected, once for each field and session."""
-
-    def __init__(self, tables: Sequence[str]) -> None:
-        self._tables = tables
-        self._said: set[tuple[int, str, Treatment]] = set()
-
-    def warn(self, treated: Mapping[int, Tally]) -> None:
-        """Log new kinds of treatment. `treated` has the tally of a transaction for each binding's index."""
-        for index, tally in treated.items():
-            for field, treatment, values in tally:
-                if (index, field, treatment) not in self._said:
-                    self._said.add((index, field, treatment))
-                    what = WARNINGS[treatment].format(values)
-                    log.warning(
-                        "table %s, field %r: %s; this warning appears once for each session",
-                        self._tables[index],
-                        field,
-                        what,
-                        extra=fields(Event(treatment), table=self._tables[index], field=field, count=values.count),
-                    )
 
 
 def _sum_treatments(treated: Iterable[Tally]) -> dict[str, int]:

@@ -20,8 +20,8 @@ from connector.model.invalid_values import Tally
 from connector.model.state import DataFile, FileList, ReportedCommits, StagedCommit, StagedTransaction
 from connector.session.commit_facts import report_staged
 from connector.session.committer import Committer, run_retries
-from connector.session.progress import TransactionProgress, TreatmentWarnings
-from connector.session.rejection_limit import RejectionLimit
+from connector.session.progress import TransactionProgress
+from connector.session.treatments import RejectionLimit, TreatmentWarnings
 from connector.spark.blocks.temporary_files import TemporaryFile
 from connector.spark.jobs.write_job import WriteJob, Written
 from protocol import request
@@ -105,7 +105,8 @@ class Session:
         for index, limit in self._limits.items():
             accepted = commits[index].rows if index in commits else 0
             limit.check(accepted, written.treated.get(index, Tally()))
-        self._warnings.warn(written.treated)
+        if written.treated:
+            self._warnings.warn(written.treated)
         if facts.observe:
             report_staged(commits.values(), written.treated, self._names)
         return StagedTransaction(tuple(commits.values()))

@@ -12,7 +12,7 @@ from connector.model.invalid_values import Tally, Treated, Treatment
 from connector.model.state import DataFile, StagedCommit, StagedTransaction, WriterId
 from connector.model.table_identifier import TableIdentifier
 from connector.session import progress
-from connector.session.progress import TransactionProgress, TreatmentWarnings
+from connector.session.progress import TransactionProgress
 from connector.session.transactions import OpenTransaction
 from protocol.request import BackfillComplete, Flush, Store
 
@@ -128,19 +128,6 @@ def test_a_long_transaction_is_told_of_meanwhile(
         "bytes": 1_000_000,
         "seconds": 0,
     }
-
-
-def test_a_value_that_does_not_land_as_it_was_sent_is_told_once_a_session_and_field(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    warnings = TreatmentWarnings(["shop.a"])
-    for _ in range(2):
-        warnings.warn({0: NULLED})
-    [record] = caplog.records
-    assert record.getMessage().startswith(
-        "table shop.a, field 'note': 4 value(s) that do not fit the column became null"
-    )
-    assert fields_of(record) == {"event": "nulled", "table": "shop.a", "field": "note", "count": 4}
 
 
 def test_a_capture_that_has_read_its_source_again_is_told_of(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,12 +1,13 @@
-"""Few rejected rows pass, many stop the task, and how many that is does not hang on how transactions are cut."""
+"""A person is warned of treated values. Few rejected rows pass, many stop the task, however transactions are cut."""
 
 from pathlib import Path
 
 import pytest
 
 from connector.host.errors import TooManyRejectedError
+from connector.host.logs import FIELDS
 from connector.model.invalid_values import Tally, Treated, Treatment
-from connector.session.rejection_limit import RejectionLimit
+from connector.session.treatments import RejectionLimit, TreatmentWarnings
 from support.snapshots import check_text
 
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "value_errors.json"
@@ -73,3 +74,18 @@ def test_the_error_says_which_fields_and_what_to_do() -> None:
         RejectionLimit("shop.orders", 0.25).check(500, tally)
 
     check_text(SNAPSHOTS, "too many rejected rows", str(raised.value), {})
+
+
+def test_a_value_that_does_not_land_as_it_was_sent_is_told_once_a_session_and_field(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    nulled = Tally()
+    nulled.add("note", Treatment.NULLED, Treated(4, "line 3"))
+    warnings = TreatmentWarnings(["shop.a"])
+    for _ in range(2):
+        warnings.warn({0: nulled})
+    [record] = caplog.records
+    assert record.getMessage().startswith(
+        "table shop.a, field 'note': 4 value(s) that do not fit the column became null"
+    )
+    assert getattr(record, FIELDS) == {"event": "nulled", "table": "shop.a", "field": "note", "count": 4}
