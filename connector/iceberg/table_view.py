@@ -15,8 +15,8 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.table import Table
 
-from connector.encoding.live_rows.position_deletes import Positions
 from connector.encoding.search.row_search import SearchedFile
+from connector.encoding.values.arrays import Positions
 from connector.host.errors import LostColumnError, RetryableError, UserError
 from connector.iceberg.catalog_messages import explain_dropped_table
 from connector.iceberg.commits import commit_errors, fence

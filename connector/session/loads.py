@@ -26,7 +26,8 @@ from connector.encoding.lines.row_lines import Lines
 from connector.encoding.live_rows.lineage_columns import NO_ROW_ID, ROW_ID_FIELD
 from connector.encoding.search.last_changes import find_last_changes
 from connector.encoding.search.located_rows import write_located
-from connector.encoding.search.rows_of_keys import Mask, RowsOfKeys, choose_newest
+from connector.encoding.search.rows_of_keys import RowsOfKeys, choose_newest
+from connector.encoding.values.arrays import Mask
 from connector.host import facts
 from connector.host.errors import ConnectorError
 from connector.host.facts import AnsweredLoads

@@ -7,7 +7,7 @@ from typing import Any
 from pyiceberg.manifest import ManifestContent
 from pyiceberg.table.snapshots import Snapshot
 
-from connector.encoding.live_rows.position_deletes import Positions
+from connector.encoding.values.arrays import Positions
 from connector.iceberg import table_view
 from connector.iceberg.commits import delete_files, fence, snapshot
 from connector.iceberg.commits.row_deletes import RowDeletes

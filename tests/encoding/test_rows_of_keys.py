@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connector.encoding.search.rows_of_keys import Numbers, RowsOfKeys, choose_newest
+from connector.encoding.search.rows_of_keys import RowsOfKeys, choose_newest
+from connector.encoding.values.arrays import Numbers
 
 KEYS = 6
 Row = tuple[int, int, int, int]  # the file's place, the key's, the position, the row id

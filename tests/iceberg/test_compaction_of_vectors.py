@@ -8,7 +8,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFileContent
 
-from connector.encoding.live_rows.position_deletes import Positions
+from connector.encoding.values.arrays import Positions
 from connector.iceberg.commits import delete_files
 from connector.iceberg.commits.compaction_changes import _Table
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader

@@ -10,9 +10,9 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 
-from connector.encoding.live_rows.position_deletes import Positions
 from connector.encoding.rewriting.file_groups import CompactedGroup
 from connector.encoding.rewriting.moved_rows import MovedRows, find_moved
+from connector.encoding.values.arrays import Positions
 from connector.iceberg.commits import compaction_changes, compaction_commit
 from connector.iceberg.commits.compaction_changes import CompactionChanges
 from connector.iceberg.commits.compaction_commit import CompactionCommit

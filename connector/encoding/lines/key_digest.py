@@ -8,16 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from connector.encoding.lines.key_tables import KEY
-from connector.encoding.lines.packed import Words
-
-Sizes: TypeAlias = npt.NDArray[np.int64]
+from connector.encoding.values.arrays import Indices, Words
 
 _BITS: Final = 64
 _WORD: Final = 8  # bytes
@@ -106,7 +103,7 @@ def _sum_even(data: bytes, rows: int, size: int) -> Words:
     return sums
 
 
-def _sum_uneven(data: bytes, begins: Sizes, sizes: Sizes) -> Words:
+def _sum_uneven(data: bytes, begins: Indices, sizes: Indices) -> Words:
     """Return the sums of values of any sizes."""
     counts = -(-sizes // _WORD)  # of words; the last one of a value may have bytes of the next, which are removed
     ends = np.cumsum(counts)

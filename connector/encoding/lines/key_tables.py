@@ -5,15 +5,15 @@ converted by the functions that write the columns. So a row of a key always has 
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyiceberg.types import PrimitiveType
 
 from connector.encoding.lines.tuple_columns import ColumnInput, PlainCells, check_column
+from connector.encoding.values.arrays import Numbers
 from connector.encoding.values.column_types import arrow_type_of
 from connector.model.binding import KeyPart
 from protocol.json_parts import parse_items
@@ -21,7 +21,6 @@ from protocol.json_parts import parse_items
 KEY: Final = "key"  # the column with the whole key, a JSON array
 
 Items: TypeAlias = Sequence[msgspec.Raw]
-Places: TypeAlias = npt.NDArray[np.integer[Any]]  # of keys in a table
 
 _decode_arrays = msgspec.json.Decoder(list[list[msgspec.Raw]]).decode
 
@@ -73,7 +72,7 @@ def _parse_arrays(texts: Sequence[str]) -> Sequence[Items]:
         return [[msgspec.Raw(item) for item in parse_items(text.encode())] for text in texts]
 
 
-def take_keys(keys: pa.Table, places: Places) -> pa.Table:
+def take_keys(keys: pa.Table, places: Numbers) -> pa.Table:
     """Return the rows at these places of a keys table, or of some of its columns, each column in one chunk.
 
     Arrow's function first copies all rows of a table with several chunks, as that of a large transaction is.

@@ -6,17 +6,15 @@ A cursor per row walks one buffer that holds every row's tuple; the code byte un
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connector.encoding.values.texts import Bytes, Mask, Positions, Texts, as_strings, contains, gather, replace_values
-
-Words: TypeAlias = npt.NDArray[np.uint64]
+from connector.encoding.values.arrays import Bytes, Mask, Positions, Words
+from connector.encoding.values.texts import Texts, as_strings, contains, gather, replace_values
 
 NULL: Final = 0x00
 JSON: Final = 0x01
@@ -100,7 +98,7 @@ class PackedRows:
         return Elements(self, at, codes, present, ends, nexts)
 
     @staticmethod
-    def _refuse(wrong: np.ndarray[tuple[int], np.dtype[np.bool_]], reason: str) -> None:
+    def _refuse(wrong: Mask, reason: str) -> None:
         if wrong.any():
             raise PackedTupleError(int(np.argmax(wrong)), reason)
 

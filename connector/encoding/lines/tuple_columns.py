@@ -38,16 +38,9 @@ from connector.encoding.lines.packed import (
     PackedTupleError,
 )
 from connector.encoding.lines.row_lines import KeyRow, LooseKeyRow
+from connector.encoding.values.arrays import NO_ROWS, Positions
 from connector.encoding.values.column_types import arrow_type_of, find_rule
-from connector.encoding.values.texts import (
-    NO_ROWS,
-    InvalidCellsError,
-    Positions,
-    Texts,
-    double_texts,
-    find_valid,
-    of_json,
-)
+from connector.encoding.values.texts import InvalidCellsError, Texts, double_texts, find_valid, of_json
 from connector.model.binding import Column
 
 # What msgspec decodes the usual values of a column to. Values of other kinds, and columns of other types, for which

@@ -4,21 +4,15 @@ from collections.abc import Collection, Mapping
 from threading import Lock
 from typing import Final
 
-import numpy as np
 from cachetools import LRUCache, cached
 from pyiceberg.io import FileIO
 
 from connector.encoding.live_rows.deletion_vectors import DeletionVector, FileId, read_deletion_vector
-from connector.encoding.live_rows.position_deletes import (
-    Positions,
-    group_by_file,
-    join_positions,
-    read_position_deletes,
-)
+from connector.encoding.live_rows.position_deletes import group_by_file, join_positions, read_position_deletes
+from connector.encoding.values.arrays import NO_ROWS, Positions
 
 _REMEMBERED: Final = 32 << 20  # bytes in each process
 _PATH_SIZE: Final = 256  # bytes of memory that the path of a data file takes with its place, about
-_NONE: Final = np.empty(0, np.int64)
 
 
 def _size_of(rows: Mapping[str, Positions]) -> int:
@@ -38,13 +32,13 @@ def _deleted_by(io: FileIO, delete_file: FileId) -> Mapping[str, Positions]:
 
 
 def find_deleted_rows(
-    io: FileIO, path: str, delete_files: tuple[FileId, ...] = (), pending: Positions = _NONE
+    io: FileIO, path: str, delete_files: tuple[FileId, ...] = (), pending: Positions = NO_ROWS
 ) -> Positions:
     """Return the positions of a data file's deleted rows, in order and without duplicates.
 
     `pending` are the positions in this file that pending commits delete.
     """
-    return join_positions([pending, *(_deleted_by(io, each).get(path, _NONE) for each in delete_files)])
+    return join_positions([pending, *(_deleted_by(io, each).get(path, NO_ROWS) for each in delete_files)])
 
 
 def list_data_files(io: FileIO, delete_file: str) -> Collection[str]:

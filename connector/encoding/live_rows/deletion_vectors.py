@@ -16,7 +16,7 @@ import numpy as np
 from pyiceberg.io import FileIO
 from pyroaring import BitMap64
 
-from connector.encoding.live_rows.position_deletes import Positions
+from connector.encoding.values.arrays import Positions
 from connector.host.errors import UnreadableFileError
 from connector.storage.file_io import write_small_file
 from connector.storage.storage_errors import translate_errors

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import LongType
 
-from connector.encoding.live_rows.position_deletes import Positions
 from connector.encoding.live_rows.source_rows import RowLineage
 from connector.encoding.live_rows.target_columns import TargetColumn, arrow_field
+from connector.encoding.values.arrays import Positions
 from connector.encoding.values.column_types import column_id
 
 # Iceberg reserves these ids. The columns are in no schema of a table.

@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -15,13 +14,12 @@ from pyiceberg.types import LongType, StringType
 
 from connector.encoding.parquet.damaged_files import explain_damage
 from connector.encoding.parquet.statistics import split_offsets
+from connector.encoding.values.arrays import Positions
 from connector.encoding.values.column_types import FIELD_ID, NO_ID, column_id
 from connector.host.errors import UnreadableFileError
 from connector.model.state import ColumnStatistics, DataFile
 from connector.storage.file_io import create_file
 from connector.storage.storage_errors import translate_errors
-
-Positions: TypeAlias = npt.NDArray[np.int64]  # of rows in a data file
 
 # The ids are Iceberg's. Readers find the columns by them.
 PATH_ID: Final = 2147483546

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 
 from connector.encoding.live_rows.deletion_vectors import FileId
-from connector.encoding.live_rows.position_deletes import Positions
 from connector.encoding.parquet.damaged_files import explain_damage, quote_error, read_batches
+from connector.encoding.values.arrays import Mask, Positions
 from connector.host.errors import UnreadableFileError
 from connector.storage.storage_errors import translate_errors
 
@@ -78,7 +77,7 @@ class LiveRows:
 
     batch: pa.RecordBatch
     first: int  # the position of the first row, also if it is deleted
-    kept: npt.NDArray[np.bool_] | None  # for each row before the deletion, whether it is kept; None: all are
+    kept: Mask | None  # for each row before the deletion, whether it is kept; None: all are
 
     @property
     def positions(self) -> Positions:

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from connector.encoding.parquet import thrift_structs as thrift
 from connector.encoding.parquet.thrift_structs import Struct, read_struct, read_varint
-from connector.encoding.values.texts import Positions
+from connector.encoding.values.arrays import Positions
 
 _PAGE_SIZE: Final = 1 << 20  # bytes of a page before compression: the default of Arrow and of Parquet's Java library
 # Parquet's names of codecs, and PyArrow's. Parquet has two kinds of LZ4.

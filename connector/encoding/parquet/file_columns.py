@@ -13,8 +13,8 @@ from pyiceberg.io import FileIO
 
 from connector.encoding.parquet import data_pages
 from connector.encoding.parquet.damaged_files import explain_damage, read_batches
+from connector.encoding.values.arrays import Positions
 from connector.encoding.values.column_types import column_id, find_columns
-from connector.encoding.values.texts import Positions
 from connector.storage.storage_errors import translate_errors
 
 _TEXTS: Final = 1 << 20  # bytes of texts that are decoded at once: more would leave the processor's cache

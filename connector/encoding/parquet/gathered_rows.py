@@ -1,13 +1,11 @@
 """Rows in several batches, kept as they are: until they are a row group, or to be taken in another order."""
 
 from collections.abc import Sequence
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-Indices: TypeAlias = npt.NDArray[np.int64]
+from connector.encoding.values.arrays import Indices
 
 
 class GatheredRowGroup:

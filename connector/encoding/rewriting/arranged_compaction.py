@@ -11,7 +11,6 @@ from pyiceberg.io import FileIO
 
 from connector.encoding.live_rows.deleted_rows import find_deleted_rows
 from connector.encoding.live_rows.lineage_columns import fill_lineage, lineage_columns
-from connector.encoding.live_rows.position_deletes import Positions
 from connector.encoding.live_rows.source_rows import open_source, read_live_rows
 from connector.encoding.parquet.data_files import DataFileWriter
 from connector.encoding.parquet.gathered_rows import GatheredRowGroup
@@ -21,6 +20,7 @@ from connector.encoding.rewriting.group_writer import GroupWriter
 from connector.encoding.runs.merge_plan import plan_merge
 from connector.encoding.runs.run_merging import merge
 from connector.encoding.runs.sorted_runs import RowArrangement, RunPart, SortedRun, read_part
+from connector.encoding.values.arrays import Positions
 from connector.host.errors import RetryableError
 from connector.host.tempdirs import translate_disk_errors
 from connector.model.binding import Arrangement

@@ -2,21 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 from pyiceberg.io import FileIO
 
 from connector.encoding.live_rows.deleted_rows import find_deleted_rows
-from connector.encoding.live_rows.position_deletes import Positions
 from connector.encoding.rewriting.file_groups import CompactedGroup
 from connector.encoding.rewriting.row_order import join_place, read_row_order
-
-Indices: TypeAlias = npt.NDArray[np.int64]
+from connector.encoding.values.arrays import NO_ROWS, Indices, Mask, Positions
 
 _DELETED: Final = -1
-_NONE: Final = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -27,9 +23,9 @@ class MovedRows:
     positions: Positions  # within the file; -1 likewise
 
     @property
-    def are_kept(self) -> npt.NDArray[np.bool_]:
+    def are_kept(self) -> Mask:
         """For each row, whether a new file has it."""
-        kept: npt.NDArray[np.bool_] = self.files != _DELETED
+        kept: Mask = self.files != _DELETED
         return kept
 
 
@@ -79,7 +75,7 @@ def _find_in_order(io: FileIO, compacted: CompactedGroup, rows: Mapping[int, Pos
     for joined in read_row_order(io, compacted.order):
         nearest = np.searchsorted(distinct, joined)
         nearest[nearest == len(distinct)] = 0
-        hits = np.flatnonzero(distinct[nearest] == joined) if len(distinct) else _NONE
+        hits = np.flatnonzero(distinct[nearest] == joined) if len(distinct) else NO_ROWS
         indices[nearest[hits]] = begin + hits
         begin += len(joined)
     of_sources = np.split(indices[asked], np.cumsum([len(positions) for positions in rows.values()])[:-1])

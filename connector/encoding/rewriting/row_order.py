@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 
-from connector.encoding.live_rows.position_deletes import Positions
+from connector.encoding.values.arrays import Positions
 from connector.storage.storage_errors import translate_errors
 
 SUFFIX: Final = "-order.parquet"

@@ -4,13 +4,13 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from connector.encoding.runs.partition_values import Partition
 from connector.encoding.runs.run_merging import MergeRange
 from connector.encoding.runs.sort_columns import SortColumns
 from connector.encoding.runs.sorted_runs import RunPart, SortedRun
+from connector.encoding.values.arrays import Indices
 
 # A partition is only split between tasks if each of them gets so many bytes of Arrow data.
 LEAST_SPLIT: Final = 128 << 20
@@ -60,7 +60,7 @@ class _Parts:
     def range(
         self,
         partition: Partition,
-        places: npt.NDArray[np.int64],
+        places: Indices,
         after: pa.RecordBatch | None = None,
         until: pa.RecordBatch | None = None,
     ) -> MergeRange:
@@ -92,14 +92,14 @@ def _plan_partition(
         yield parts.range(partition, order[has_rows[order]], _row(parts, after), _row(parts, until))
 
 
-def _split(sizes: npt.NDArray[np.int64], pieces: int) -> list[npt.NDArray[np.int64]]:
+def _split(sizes: Indices, pieces: int) -> list[Indices]:
     """Split places into consecutive pieces of similar size. None of them is empty."""
     ends = np.cumsum(sizes)
     cuts = np.searchsorted(ends, [ends[-1] * piece // pieces for piece in range(1, pieces)]) + 1
     return [piece for piece in np.split(np.arange(len(sizes)), cuts) if len(piece)]
 
 
-def _following_ranks(runs: npt.NDArray[np.int64], ranks: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _following_ranks(runs: Indices, ranks: Indices) -> Indices:
     """Return the rank of the row that follows each part in its run: no row of the part comes after it."""
     following = np.append(ranks[1:], 0)
     following[np.append(runs[1:] != runs[:-1], True)] = np.iinfo(np.int64).max

@@ -6,12 +6,12 @@ from decimal import Decimal
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyiceberg.conversions import to_bytes
 from pyiceberg.types import PrimitiveType
 from pyiceberg.utils.decimal import decimal_to_bytes
 
+from connector.encoding.values.arrays import Indices
 from connector.encoding.values.transformed_columns import comparable, find_transformed
 from connector.model.binding import Column, PartitionField
 
@@ -23,7 +23,7 @@ Partition: TypeAlias = tuple[bytes | None, ...]
 class Partitions:
     """Which row is in which partition."""
 
-    places: npt.NDArray[np.int64]  # for each row, the place of its partition in `values`
+    places: Indices  # for each row, the place of its partition in `values`
     values: tuple[Partition, ...]
 
 
@@ -54,7 +54,7 @@ class PartitionValues:
         return Partitions(places.astype(np.int64), partitions)
 
 
-def _encode(values: pa.Array) -> tuple[int, npt.NDArray[np.int64]]:
+def _encode(values: pa.Array) -> tuple[int, Indices]:
     """Return the number of distinct values, and for each value the number that stands for it."""
     nulls = values.is_null().to_numpy(zero_copy_only=False)
     encoded = comparable(values).dictionary_encode(null_encoding="encode")

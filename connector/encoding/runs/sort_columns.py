@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connector.encoding.values.arrays import Indices
 from connector.encoding.values.transformed_columns import TransformedColumn, comparable, find_transformed
 from connector.model.binding import Column, SortField
 
@@ -46,7 +46,7 @@ class SortColumns:
         """Return the places of rows in their order, given their sort columns. Equal rows keep their order."""
         return pc.sort_indices(keys, sort_keys=self._directions)
 
-    def rank(self, keys: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    def rank(self, keys: pa.RecordBatch) -> Indices:
         """Return the rank of each row, given their sort columns. Equal rows have the same rank."""
         order = self.sort(keys)
         ordered = keys.take(order)

@@ -8,18 +8,17 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 
 from connector.encoding.live_rows.lineage_columns import SEQUENCE_NUMBER
-from connector.encoding.live_rows.position_deletes import Positions
 from connector.encoding.parquet.damaged_files import explain_damage
 from connector.encoding.parquet.file_columns import column_of, read_footer
 from connector.encoding.search.row_search import SearchedFile
-from connector.encoding.search.rows_of_keys import Numbers, RowsOfKeys
+from connector.encoding.search.rows_of_keys import RowsOfKeys
+from connector.encoding.values.arrays import Numbers, Positions
 from connector.encoding.values.column_types import find_columns
 from connector.host.signals import map_in_threads
 from connector.storage.storage_errors import translate_errors
@@ -29,7 +28,7 @@ _ROWS: Final = 1 << 16  # that are decoded at once
 _FILES_AT_ONCE: Final = 8
 
 
-def find_last_changes(io: FileIO, files: Sequence[SearchedFile], rows: RowsOfKeys) -> npt.NDArray[np.int64]:
+def find_last_changes(io: FileIO, files: Sequence[SearchedFile], rows: RowsOfKeys) -> Numbers:
     """Return the sequence number of the commit that last changed each row; PENDING if its commit is still to come.
 
     `files` are those of the view. Only the files that have the column are read.
@@ -37,7 +36,7 @@ def find_last_changes(io: FileIO, files: Sequence[SearchedFile], rows: RowsOfKey
     order = np.argsort(rows.files, kind="stable")
     ends = np.flatnonzero(np.diff(rows.files[order].astype(np.int64))) + 1
 
-    def read(places: Positions) -> npt.NDArray[np.int64]:
+    def read(places: Positions) -> Numbers:
         return _read(io, files[int(rows.files[places[0]])], rows.positions[places])
 
     changes = np.empty(len(rows), np.int64)
@@ -45,7 +44,7 @@ def find_last_changes(io: FileIO, files: Sequence[SearchedFile], rows: RowsOfKey
     return changes
 
 
-def _read(io: FileIO, file: SearchedFile, positions: Numbers) -> npt.NDArray[np.int64]:
+def _read(io: FileIO, file: SearchedFile, positions: Numbers) -> Numbers:
     if file.lineage is None:
         return np.full(len(positions), PENDING)
     inherited = np.full(len(positions), file.lineage.sequence_number)

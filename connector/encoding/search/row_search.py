@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.io import FileIO
@@ -13,11 +12,11 @@ from pyiceberg.io import FileIO
 from connector.encoding.live_rows.deleted_rows import find_deleted_rows
 from connector.encoding.live_rows.deletion_vectors import FileId
 from connector.encoding.live_rows.lineage_columns import NO_ROW_ID, ROW_ID
-from connector.encoding.live_rows.position_deletes import Positions
 from connector.encoding.live_rows.source_rows import RowLineage, cast_values
 from connector.encoding.parquet.file_columns import FileColumns, read_footer
 from connector.encoding.search.document_keys import Key, MalformedDocumentError, document_key, find_malformed
-from connector.encoding.search.searched_keys import Bounds, Indices, Keys
+from connector.encoding.search.searched_keys import Bounds, Keys
+from connector.encoding.values.arrays import NO_ROWS, Indices, Mask, Numbers, Positions, join_arrays
 from connector.encoding.values.column_types import column_id
 from connector.host.errors import UserError
 from connector.storage.storage_errors import translate_errors
@@ -37,7 +36,7 @@ class SearchedFile:
     position_deletes: tuple[FileId, ...] = ()  # the table's delete files that may apply
     # Positions that pending commits delete. A search does not read their located rows: a commit may land in the
     # meantime, and then these objects are deleted.
-    pending_deletes: Positions = field(default_factory=lambda: np.empty(0, np.int64), compare=False)
+    pending_deletes: Positions = field(default_factory=lambda: NO_ROWS, compare=False)
     lineage: RowLineage | None = None  # None: the file waits for its commit
     missing_values: tuple[tuple[int, Any], ...] = ()  # of columns that the file may lack, by field id; else null
     keeps_ids: bool = False  # whether the next versions of its rows get their ids, so that a search returns these
@@ -50,7 +49,7 @@ class FoundRows:
     keys: Indices  # in the keys table
     positions: Positions  # within the file, in order
     documents: pa.StringArray | None
-    row_ids: npt.NDArray[np.int64] | None = None  # None: the rows have none, or do not keep them
+    row_ids: Numbers | None = None  # None: the rows have none, or do not keep them
 
 
 def search(io: FileIO, file: SearchedFile, keys: Keys, *, with_documents: bool) -> Iterator[FoundRows]:
@@ -113,7 +112,7 @@ class _Candidates:
         lives = deleted[nearest] != self.positions
         return self.slice(lives)
 
-    def slice(self, some: slice | npt.NDArray[np.bool_]) -> "_Candidates":
+    def slice(self, some: slice | Mask) -> "_Candidates":
         return _Candidates(self.positions[some], self.keys[some])
 
 
@@ -134,7 +133,7 @@ class _OpenFile:
             rows, keys = self.keys.find(self._key_columns(batch))
             found.append(_Candidates(positions[rows], keys))
             positions = positions[batch.num_rows :]
-        return _Candidates(_join([each.positions for each in found]), _join([each.keys for each in found]))
+        return _Candidates(join_arrays([each.positions for each in found]), join_arrays([each.keys for each in found]))
 
     def read_documents(self, found: _Candidates, *, with_documents: bool) -> Iterator[FoundRows]:
         """Yield the candidates whose documents have the keys, and these documents if they are wanted."""
@@ -197,7 +196,3 @@ class _OpenFile:
             "Another program has changed the table. Restore the column of documents, or backfill the binding, which "
             "replaces all rows."
         )
-
-
-def _join(arrays: Sequence[Indices]) -> Indices:
-    return np.concatenate([np.empty(0, np.int64), *arrays])

@@ -2,14 +2,12 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-Numbers: TypeAlias = npt.NDArray[np.integer[Any]]
-Mask: TypeAlias = npt.NDArray[np.bool_]
+from connector.encoding.values.arrays import Mask, Numbers
 
 _AT_ONCE: Final = 1 << 16  # rows
 

@@ -6,10 +6,9 @@ Rows with the hash of a key are compared with it, value by value.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -17,9 +16,8 @@ import pyarrow.parquet as pq
 from connector.encoding.lines.key_digest import hash_keys
 from connector.encoding.lines.key_tables import KEY, part_name, take_keys
 from connector.encoding.search.document_keys import Key, parse_key
+from connector.encoding.values.arrays import Indices, Mask, join_arrays
 from connector.model.binding import Updates
-
-Indices: TypeAlias = npt.NDArray[np.int64]
 
 _AT_ONCE: Final = 1 << 16  # keys, or rows: what is computed of them stays in the processor's cache
 _FILTER: Final = 3  # bits: the filter has so many more than a number of keys has, so it lets one row of eight pass
@@ -39,13 +37,13 @@ class Bounds:
         has_nulls = statistics is None or not statistics.has_null_count or statistics.null_count > 0
         return cls(_extremes(statistics, arrow_type), has_nulls)
 
-    def allow(self, values: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+    def allow(self, values: pa.ChunkedArray) -> Mask:
         """Return which of these values the row group may have."""
         if self.extremes is None:
             return np.ones(len(values), np.bool_)
         lowest, highest = self.extremes
         is_between = pc.and_(pc.greater_equal(values, lowest), pc.less_equal(values, highest))
-        may: npt.NDArray[np.bool_] = is_between.fill_null(self.has_nulls).to_numpy()
+        may: Mask = is_between.fill_null(self.has_nulls).to_numpy()
         return may
 
     def overlap(self, values: pa.ChunkedArray) -> bool:
@@ -91,9 +89,9 @@ class Keys:
             for begin in range(0, len(columns[0]), _AT_ONCE)
         ]
         rows = [found + begin for begin, (found, _) in parts]
-        return _join(rows), _join([indices for _, (_, indices) in parts])
+        return join_arrays(rows), join_arrays([indices for _, (_, indices) in parts])
 
-    def match_documents(self, indices: Indices, documents: Sequence[Key]) -> npt.NDArray[np.bool_]:
+    def match_documents(self, indices: Indices, documents: Sequence[Key]) -> Mask:
         """Return which keys, by their indices, are equal to the keys of these documents."""
         texts = take_keys(self._texts, indices)[KEY].to_pylist()
         pairs = zip(texts, documents, strict=True)
@@ -150,13 +148,7 @@ def _comparable(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     return numbers.view(pa.int64())
 
 
-def _are_equal(values: pa.Array, others: pa.Array) -> npt.NDArray[np.bool_]:
+def _are_equal(values: pa.Array, others: pa.Array) -> Mask:
     are_null = pc.and_(values.is_null(), others.is_null())
-    equal: npt.NDArray[np.bool_] = pc.or_(pc.equal(values, others).fill_null(False), are_null).to_numpy(
-        zero_copy_only=False
-    )
+    equal: Mask = pc.or_(pc.equal(values, others).fill_null(False), are_null).to_numpy(zero_copy_only=False)
     return equal
-
-
-def _join(arrays: Sequence[Indices]) -> Indices:
-    return np.concatenate([np.empty(0, np.int64), *arrays])

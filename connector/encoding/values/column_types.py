@@ -24,9 +24,10 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from connector.encoding.values.arrays import NO_ROWS, Positions
 from connector.encoding.values.decimals import NUMBER, arrow_decimal, decimals
 from connector.encoding.values.temporal import NANOSECONDS, dates, instants, nanosecond_instants
-from connector.encoding.values.texts import NO_ROWS, InvalidCellsError, Parser, Positions, Texts, find_valid
+from connector.encoding.values.texts import InvalidCellsError, Parser, Texts, find_valid
 from connector.host.errors import UnreadableFileError
 from connector.model.binding import Binding
 

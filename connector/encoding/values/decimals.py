@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import DecimalType
 
-from connector.encoding.values.texts import NO_ROWS, Parser, Positions, Texts
+from connector.encoding.values.arrays import NO_ROWS, Positions
+from connector.encoding.values.texts import Parser, Texts
 
 NUMBER: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _SAFE_DIGITS: Final = len(str(2**127)) - 1  # any so many fit into 128 bits with a sign

@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connector.encoding.values.texts import NO_ROWS, Parser, Positions, Texts
+from connector.encoding.values.arrays import NO_ROWS, Positions
+from connector.encoding.values.texts import Parser, Texts
 
 _EPOCH: Final = date(1970, 1, 1).toordinal()
 _FIRST_DAY: Final = date.min.toordinal() - _EPOCH

@@ -6,22 +6,17 @@ from typing import Final
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Positions = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
-Bytes = npt.NDArray[np.uint8]
+from connector.encoding.values.arrays import Mask, Positions
 
 _QUOTE: Final = ord('"')
 _NULL: Final = ord("n")
 # Texts, or fewer: so many are parsed one by one.
 _FASTER_BY_VALUE: Final = 16
 _decode_string = msgspec.json.Decoder(str).decode
-
-NO_ROWS: Final = np.empty(0, np.int64)
 
 
 class InvalidCellsError(Exception):

@@ -16,10 +16,11 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFileContent, FileFormat
 
 from connector.encoding.live_rows.deleted_rows import find_deleted_rows, list_data_files
-from connector.encoding.live_rows.position_deletes import Positions, join_positions
+from connector.encoding.live_rows.position_deletes import join_positions
 from connector.encoding.live_rows.source_rows import SourceFile
 from connector.encoding.rewriting.file_groups import CompactedGroup
 from connector.encoding.rewriting.moved_rows import find_moved
+from connector.encoding.values.arrays import Positions
 from connector.host.errors import RetryableError
 from connector.iceberg.metadata.listed_files import EqualityDeletes, ListedFile, PositionDeletes, find_range
 from connector.iceberg.metadata.partitions import Partition, PartitionReader

@@ -18,12 +18,12 @@ from pyiceberg.table import Table
 
 from connector.encoding.live_rows.deletion_vectors import read_deletion_vector, write_deletion_vectors
 from connector.encoding.live_rows.position_deletes import (
-    Positions,
     group_by_file,
     join_positions,
     read_position_deletes,
     write_position_deletes,
 )
+from connector.encoding.values.arrays import Positions
 from connector.host.errors import UserError
 from connector.host.signals import map_in_threads
 from connector.iceberg.commits.delete_manifests import WrittenDeletes, count_deletes

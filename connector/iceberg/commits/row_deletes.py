@@ -9,17 +9,17 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-import numpy as np
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import ancestors_of
 from pyiceberg.types import PrimitiveType
 
-from connector.encoding.live_rows.position_deletes import Positions, group_by_file, join_positions
+from connector.encoding.live_rows.position_deletes import group_by_file, join_positions
 from connector.encoding.search.located_rows import Located, read_located
 from connector.encoding.search.row_search import SearchedFile, search
 from connector.encoding.search.searched_keys import Keys
+from connector.encoding.values.arrays import Positions, join_arrays
 from connector.host.errors import UserError
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.file_names import FileOrigin
@@ -113,7 +113,7 @@ class RowDeletes:
             if key not in self._found:
                 keys = keys or Keys(replace(rows, updates=updates).keys(_column_types(table)), updates)
                 found = [each.positions for each in search(table.io, file, keys, with_documents=False)]
-                self._found[key] = np.concatenate([np.empty(0, np.int64), *found])
+                self._found[key] = join_arrays(found)
             yield file.path, self._found[key]
 
 
