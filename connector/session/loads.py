@@ -18,6 +18,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 from pyiceberg.io import FileIO
+from pyiceberg.utils.bin_packing import PackingIterator
 
 from connector.encoding.lines.key_digest import KeyDigest, digest_keys_table, sum_digests
 from connector.encoding.lines.key_tables import KEY, take_keys
@@ -140,7 +141,9 @@ class TransactionLoads:
     def answer(self) -> Iterator[bytes]:
         """Yield the text of the answers: finished lines, one for each key that has a document. A part may end within a
         line."""
-        for indexes in self._divide_tables():
+        # One job searches the tables of some bindings.
+        bindings = sorted(self._keys)
+        for indexes in PackingIterator(bindings, KEYS_AT_ONCE, lookback=1, weight_func=self._count_keys):
             yield from self._answer(indexes)
 
     def close(self) -> None:
@@ -165,17 +168,8 @@ class TransactionLoads:
             )
         return self._tables[index].binding
 
-    def _divide_tables(self) -> Iterator[list[int]]:
-        """Yield the bindings whose tables are searched by one job."""
-        together, keys = list[int](), 0
-        for index in sorted(self._keys):
-            keys += self._keys[index].count
-            if together and keys > KEYS_AT_ONCE:
-                yield together
-                together, keys = [], self._keys[index].count
-            together.append(index)
-        if together:
-            yield together
+    def _count_keys(self, index: int) -> int:
+        return self._keys[index].count
 
     def _answer(self, indexes: Sequence[int]) -> Iterator[bytes]:
         gathered = {index: self._keys.pop(index) for index in indexes}

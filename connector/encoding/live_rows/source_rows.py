@@ -3,12 +3,14 @@
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
+from pyiceberg.utils.bin_packing import PackingIterator
 
 from connector.encoding.live_rows.deletion_vectors import FileId
 from connector.encoding.parquet.damaged_files import explain_damage, quote_error, read_batches
@@ -119,21 +121,9 @@ def _rows_at_once(group: pq.RowGroupMetaData) -> int:
 
 def _join(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the same rows in batches of a few megabytes, because each batch costs the same."""
-    for joined in _divide(map(_without_views, batches)):
+    plain = map(_without_views, batches)
+    for joined in PackingIterator(plain, _BATCH_SIZE, lookback=1, weight_func=attrgetter("nbytes")):
         yield joined[0] if len(joined) == 1 else pa.concat_batches(joined)
-
-
-def _divide(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
-    joined: list[pa.RecordBatch] = []
-    size = 0
-    for batch in batches:
-        if joined and size + batch.nbytes > _BATCH_SIZE:
-            yield joined
-            joined, size = [], 0
-        joined.append(batch)
-        size += batch.nbytes
-    if joined:
-        yield joined
 
 
 def plain_type(arrow_type: pa.DataType) -> pa.DataType:

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.io import FileIO
+from pyiceberg.utils.bin_packing import PackingIterator
 
 from connector.encoding.live_rows.deleted_rows import find_deleted_rows
 from connector.encoding.live_rows.deletion_vectors import FileId
@@ -64,7 +66,8 @@ def search(io: FileIO, file: SearchedFile, keys: Keys, *, with_documents: bool) 
         return
     with translate_errors(file.path), io.new_input(file.path).open() as stream:
         opened = _OpenFile(file, columns, keys, stream)
-        for some in _divide(columns, groups, keys):
+        size_of = partial(columns.size_of, keys.column_ids)
+        for some in PackingIterator(groups, _KEY_COLUMNS, lookback=1, weight_func=size_of):
             found = opened.find(some)
             if len(found.positions):
                 found = found.without(find_deleted_rows(io, file.path, file.position_deletes, file.pending_deletes))
@@ -81,21 +84,6 @@ def _may_have_keys(columns: FileColumns, group: int, keys: Keys) -> bool:
     return keys.may_be_within(
         [Bounds.of_statistics(columns.statistics_of(number, group), arrow_type) for number, arrow_type in types]
     )
-
-
-def _divide(columns: FileColumns, groups: Sequence[int], keys: Keys) -> Iterator[list[int]]:
-    """Divide row groups into parts whose key columns are read at once."""
-    some: list[int] = []
-    size = 0
-    for group in groups:
-        own = columns.size_of(keys.column_ids, group)
-        if some and size + own > _KEY_COLUMNS:
-            yield some
-            some, size = [], 0
-        some.append(group)
-        size += own
-    if some:
-        yield some
 
 
 @dataclass(frozen=True)

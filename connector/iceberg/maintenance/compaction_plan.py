@@ -19,6 +19,7 @@ from typing import Final
 
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.table import Table
+from pyiceberg.utils.bin_packing import PackingIterator
 
 from connector.encoding.live_rows.deletion_vectors import FileId
 from connector.encoding.live_rows.source_rows import SourceFile
@@ -26,7 +27,6 @@ from connector.encoding.rewriting.file_groups import FileGroup
 from connector.iceberg.maintenance.compaction_thresholds import CompactionThresholds
 from connector.iceberg.maintenance.delete_ratio import find_heavy
 from connector.iceberg.metadata.listed_files import EqualityDeletes, ListedFile, PositionDeletes
-from connector.iceberg.metadata.manifest_rewriting import divide
 from connector.iceberg.metadata.partitions import Partition, read_identity_values
 from connector.iceberg.metadata.row_lineage import can_keep_lineage
 from connector.iceberg.metadata.stored_files import is_in_table_bucket
@@ -213,18 +213,22 @@ class _Partition:
         largest = max(old_small, default=0)
         along = [file for file in small if file.size <= largest]
         small = [file for file in small if file.size > largest]
-        for files in divide(self._sort_by_age([*heavy, *along]), _size, self._thresholds.target_size):
+        for files in self._pack(self._sort_by_age([*heavy, *along])):
             if any(file.path in self._heavy for file in files):
                 yield files
             else:
                 small += files
         rest = []
-        for files in divide(self._sort_by_age(small), _size, self._thresholds.target_size):
+        for files in self._pack(self._sort_by_age(small)):
             if self._is_full(files):
                 yield files
             else:
                 rest += files
         yield from self._merge_by_size(rest)
+
+    def _pack(self, files: Iterable[ListedFile]) -> Iterator[list[ListedFile]]:
+        """Yield the files, in their order, in groups of at most the target size. A larger file is alone."""
+        return PackingIterator(files, self._thresholds.target_size, lookback=1, weight_func=_size)
 
     def _sort_by_age(self, files: Iterable[ListedFile]) -> list[ListedFile]:
         return sorted(files, key=lambda file: self._places[file.path])
@@ -236,7 +240,7 @@ class _Partition:
         """Yield files of similar sizes, smallest first, as long as they make a file that is large enough."""
         by_size = sorted(files, key=lambda file: file.size)  # stable: files of one size stay in their order
         left: list[ListedFile] = []
-        for together in divide(by_size, _size, self._thresholds.target_size):
+        for together in self._pack(by_size):
             if self._is_full(together):
                 yield self._sort_by_age(together)
             else:

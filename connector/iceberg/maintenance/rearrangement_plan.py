@@ -10,6 +10,7 @@ from typing import Final
 from pyiceberg.table import Table
 from pyiceberg.transforms import VoidTransform
 from pyiceberg.types import PrimitiveType
+from pyiceberg.utils.bin_packing import PackingIterator
 
 from connector.host.errors import UserError
 from connector.iceberg.maintenance.compaction_plan import (
@@ -23,7 +24,6 @@ from connector.iceberg.maintenance.compaction_plan import (
     read_thresholds,
 )
 from connector.iceberg.metadata.listed_files import ListedFile, PositionDeletes
-from connector.iceberg.metadata.manifest_rewriting import divide
 from connector.iceberg.metadata.table_arrangement import find_arrangement_of_all
 from connector.model.binding import Arrangement
 from connector.model.written_types import is_written
@@ -45,7 +45,7 @@ def plan_rearrangement(table: Table, listed: Sequence[ListedFile]) -> Compaction
     chosen = [
         together
         for files in group_by_partition(list_old_files(listed, arrangement)).values()
-        for together in divide(sorted(files, key=_get_age), _get_size, size)
+        for together in PackingIterator(sorted(files, key=_get_age), size, lookback=1, weight_func=_get_size)
     ]
     if not chosen:
         return plan_compaction(table, listed)

@@ -13,12 +13,13 @@ from typing import Final
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
+from pyiceberg.utils.bin_packing import PackingIterator
 
 from connector.iceberg.commits.file_names import find_file_prefix
 from connector.iceberg.commits.retry_commits import ActionText, retry_commit
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.commits.summaries import SUMMARY_MATERIALIZATION
-from connector.iceberg.metadata.manifest_rewriting import divide, lists_files, size_of
+from connector.iceberg.metadata.manifest_rewriting import lists_files, size_of
 from connector.iceberg.metadata.manifests import ManifestMerger, Thresholds, manifests_of
 from connector.iceberg.metadata.references import InterruptedMaintenanceError
 from connector.iceberg.metadata.table_properties import name_table_in_errors
@@ -64,7 +65,7 @@ def plan_manifests(table: Table, max_bytes: int | None = None) -> ManifestPlan:
     groups, size, has_more = list[Sequence[ManifestFile]](), 0, False
     small = sorted((each for each in manifests if size_of(each) < target or not lists_files(each)), key=_kind)
     for _, of_kind in groupby(small, key=_kind):
-        for group in divide(of_kind, size_of, target):
+        for group in PackingIterator(of_kind, target, lookback=1, weight_func=size_of):
             if len(group) == 1 and lists_files(group[0]):
                 continue
             size += sum(map(size_of, group))

@@ -5,20 +5,19 @@ Each of these could be written again, but then a table would keep as many manife
 are written as one, as far as it has the size of a manifest.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Final, TypeVar
+from typing import Final
 
 from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.table import Table
+from pyiceberg.utils.bin_packing import PackingIterator
 
 from connector.encoding.live_rows.deletion_vectors import FileId
 from connector.iceberg.metadata.avro_files import read_entries
 from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.manifests import ManifestFactory, Thresholds, find_mergeable
-
-T = TypeVar("T")
 
 _FEW_FILES: Final = 32  # that are listed again in some milliseconds
 
@@ -41,7 +40,7 @@ def remove_files(
     written = [
         _write(factory, together, gone, new)
         for of_kind in _group_by_kind(each for each in existing if each.manifest_path in changed)
-        for together in divide(of_kind, size_of, Thresholds.size)
+        for together in PackingIterator(of_kind, Thresholds.size, lookback=1, weight_func=size_of)
     ]
     written += [factory.write_added(spec_id, entries) for spec_id, entries in new.items()]
     return [each for each in existing if each.manifest_path not in changed and lists_files(each)], written
@@ -78,20 +77,6 @@ def size_of(manifest: ManifestFile) -> int:
 def lists_files(manifest: ManifestFile) -> bool:
     """Whether the manifest lists more than deleted files. A later snapshot does not need the others."""
     return manifest.has_added_files() or manifest.has_existing_files()
-
-
-def divide(items: Iterable[T], measure: Callable[[T], int], most: int) -> Iterator[list[T]]:
-    """Divide items, in their order, so that each part has at most so many bytes, or is one item."""
-    part: list[T] = []
-    size = 0
-    for item in items:
-        if part and size + measure(item) > most:
-            yield part
-            part, size = [], 0
-        part.append(item)
-        size += measure(item)
-    if part:
-        yield part
 
 
 def _write(

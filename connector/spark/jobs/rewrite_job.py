@@ -5,8 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
+from operator import attrgetter
 from threading import Lock
 from typing import Final, TypeAlias
+
+from pyiceberg.utils.bin_packing import PackingIterator
 
 from connector.encoding.live_rows.source_rows import SourceFile
 from connector.encoding.rewriting.converted_files import Rewrite, Rewriting, UnconvertibleError
@@ -57,22 +60,11 @@ def rewrite_jobs(settings: Mapping[str, str]) -> Iterator[Rewrite]:
             with turn:
                 return [
                     files
-                    for job in _jobs(sources)
+                    for job in PackingIterator(sources, JOB_SIZE, lookback=1, weight_func=attrgetter("size"))
                     for files in _check(spark().map(partial(_rewrite, rewriting, access.current().value), job).result())
                 ]
 
         yield rewrite
-
-
-def _jobs(sources: Sequence[SourceFile]) -> Iterator[list[SourceFile]]:
-    job: list[SourceFile] = []
-    for source in sources:
-        if job and sum(each.size for each in job) + source.size > JOB_SIZE:
-            yield job
-            job = []
-        job.append(source)
-    if job:
-        yield job
 
 
 def _rewrite(rewriting: Rewriting, file_properties: Properties, source: SourceFile) -> Outcome:
