@@ -159,27 +159,29 @@ class Spark:
         for executor in (self._executor, self._maintenance):
             executor.shutdown(wait=False, cancel_futures=True)
 
-    def _run(self, task: Callable[[Iterable[int]], Iterable[T]]) -> list[T]:
+    @contextmanager
+    def _begin_job(self, pool: str) -> "Iterator[SparkContext]":
+        """Yield the context for one job, when Spark has started, and translate the job's errors."""
         context = self._context.result()
         with translate_errors(self._jvm, "A Spark job failed"):
-            context.setLocalProperty(POOL, TRANSACTIONS)
+            context.setLocalProperty(POOL, pool)
+            yield context
+
+    def _run(self, task: Callable[[Iterable[int]], Iterable[T]]) -> list[T]:
+        with self._begin_job(TRANSACTIONS) as context:
             tasks = context.defaultParallelism
             return context.parallelize(range(tasks), tasks).mapPartitions(task).collect()
 
     def _run_one(self, task: Callable[[Iterable[int]], Iterable[T]]) -> list[T]:
-        context = self._context.result()
-        with translate_errors(self._jvm, "A Spark job failed"):
-            context.setLocalProperty(POOL, MAINTENANCE)
+        with self._begin_job(MAINTENANCE) as context:
             return context.parallelize([0], 1).mapPartitions(task).collect()
 
     def _map_shares(self, call: Callable[[Iterable[S]], Iterable[T]], things: Sequence[S]) -> list[T]:
-        context = self._context.result()
         # Spark would run a further task in the slot beside them, with a worker that the memory is not planned for.
         tasks_per_core = 1 if self._lane is Lane.BESIDE else TASKS_PER_CORE
-        tasks = min(len(things), tasks_per_core * context.defaultParallelism)
-        shares = [things[first::tasks] for first in range(tasks)]  # neighbours are alike, and go to different tasks
-        with translate_errors(self._jvm, "A Spark job failed"):
-            context.setLocalProperty(POOL, TRANSACTIONS)
+        with self._begin_job(TRANSACTIONS) as context:
+            tasks = min(len(things), tasks_per_core * context.defaultParallelism)
+            shares = [things[first::tasks] for first in range(tasks)]  # neighbours are alike, and go to different tasks
             found = context.parallelize(shares, tasks).map(partial(_call_once, call)).collect()
         return [found[place % tasks][place // tasks] for place in range(len(things))]
 
