@@ -9,7 +9,7 @@ is dropped.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 from pyiceberg.io import FileIO
@@ -19,7 +19,7 @@ from connector.encoding.live_rows.deleted_rows import find_deleted_rows, list_da
 from connector.encoding.live_rows.position_deletes import join_positions
 from connector.encoding.live_rows.source_rows import SourceFile
 from connector.encoding.rewriting.file_groups import CompactedGroup
-from connector.encoding.rewriting.moved_rows import find_moved
+from connector.encoding.rewriting.moved_rows import MovedRows, find_moved
 from connector.encoding.values.arrays import Positions
 from connector.host.errors import RetryableError
 from connector.iceberg.metadata.listed_files import EqualityDeletes, ListedFile, PositionDeletes, find_range
@@ -28,6 +28,9 @@ from connector.iceberg.metadata.partitions import Partition, PartitionReader
 REPLACED: Final = "another writer has replaced or removed its files"
 _MOST_LOST: Final = 0.3  # of the rows of new files; a file of which more is deleted would be rewritten again soon
 _MOST_READ: Final = 256  # partition-scoped delete files that are read to find out if they still delete anything
+
+# The delete files and the deletion vectors that apply to live sources, by their paths.
+_Applying: TypeAlias = Mapping[str, Sequence[ListedFile]]
 
 
 @dataclass(frozen=True)
@@ -109,30 +112,44 @@ class _Table:
 
         _DroppedError if a row that the new files do not have is no longer deleted in its source.
         """
-        sources = [source for source in compacted.group.sources if source.path in self._live]
-        applying = self._deletes.find_all(self._live[source.path] for source in sources)
-        gone = {source.path for source in compacted.group.sources} - applying.keys()
-        deleted = {path: np.arange(self._rows[path], dtype=np.int64) for path in gone}
-        deleted |= {source.path: self._find_new_deletes(source, applying[source.path]) for source in sources}
-        try:
-            moved = find_moved(self._io, compacted, {path: rows for path, rows in deleted.items() if len(rows)})
-        except RetryableError as error:
-            if isinstance(error.__cause__, FileNotFoundError):  # of a snapshot that has expired since
-                raise _DroppedError(REPLACED) from error
-            raise
-        for source, kept in zip(compacted.group.sources, compacted.kept, strict=True):
-            # A commit of ours merges older delete files into new ones, so other files may have the same deletes.
-            now = {delete.id for delete in applying.get(source.path, ())}
-            if source.path in gone or now.issuperset(source.position_deletes):
-                continue
-            still_deleted = int((~moved[source.path].are_kept).sum()) if source.path in moved else 0
-            if still_deleted != self._rows[source.path] - kept:
-                raise _DroppedError("another writer has restored deleted rows of it")
+        live = (self._live[source.path] for source in compacted.group.sources if source.path in self._live)
+        applying = self._deletes.find_all(live)
+        moved = self._find_moved(compacted, applying)
+        self._check_restored(compacted, applying, moved)
         carried: dict[str, list[Positions]] = {}
         for rows in moved.values():
             for place in np.unique(rows.files[rows.are_kept]):
                 carried.setdefault(compacted.files[place].path, []).append(rows.positions[rows.files == place])
         return {path: join_positions(rows) for path, rows in carried.items()}
+
+    def _find_moved(self, compacted: CompactedGroup, applying: _Applying) -> dict[str, MovedRows]:
+        """Return where the rows are that were deleted since the compaction has read them: all those of a source that is
+        gone."""
+        deleted = {
+            source.path: self._find_new_deletes(source, applying[source.path])
+            if source.path in applying
+            else np.arange(self._rows[source.path], dtype=np.int64)
+            for source in compacted.group.sources
+        }
+        try:
+            return find_moved(self._io, compacted, {path: rows for path, rows in deleted.items() if len(rows)})
+        except RetryableError as error:
+            if isinstance(error.__cause__, FileNotFoundError):  # of a snapshot that has expired since
+                raise _DroppedError(REPLACED) from error
+            raise
+
+    def _check_restored(self, compacted: CompactedGroup, applying: _Applying, moved: Mapping[str, MovedRows]) -> None:
+        """Raise _DroppedError if a row that the new files do not have is no longer deleted in its source."""
+        for source, kept in zip(compacted.group.sources, compacted.kept, strict=True):
+            if source.path not in applying:
+                continue
+            # A commit of ours merges older delete files into new ones, so other files may have the same deletes.
+            now = {delete.id for delete in applying[source.path]}
+            if now.issuperset(source.position_deletes):
+                continue
+            still_deleted = int((~moved[source.path].are_kept).sum()) if source.path in moved else 0
+            if still_deleted != self._rows[source.path] - kept:
+                raise _DroppedError("another writer has restored deleted rows of it")
 
     def _find_new_deletes(self, source: SourceFile, deletes: Sequence[ListedFile]) -> Positions:
         """Return the rows that are deleted by files which the compaction has not applied."""
