@@ -1,4 +1,4 @@
-"""A binding before its fields are selected, and the column that each field would have."""
+"""A binding, and the column that each of its fields would have."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -25,16 +25,19 @@ from protocol.flow import Collection, Projection
 
 @dataclass(frozen=True)
 class Candidate:
-    """A binding whose fields are not selected yet. `evolution` is None if apply will create its table."""
+    """A binding whose fields are to be selected. Apply asks it for the columns of those that are.
+
+    `evolution` is None if apply will create its table. `group_by` are the fields of the key; without them, it has the
+    collection's.
+    """
 
     collection: Collection
     field_configs: Mapping[str, FieldConfig]
     delta_updates: bool
     evolution: Evolution | None = None
     group_by: tuple[str, ...] = ()
-    former_names: Mapping[str, str] = field(
-        default_factory=dict
-    )  # of the columns when the binding was last applied, by field
+    # Of the columns when the binding was last applied, by field.
+    former_names: Mapping[str, str] = field(default_factory=dict)
     former_keys: tuple[str, ...] = ()  # the fields that were selected as the key then
     one_line_names: bool = False  # its catalog refuses line breaks in names
     arrangement: ArrangementTerms = NO_TERMS

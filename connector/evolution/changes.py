@@ -11,11 +11,10 @@ from connector.evolution.altered_schema import find_usable_ids, name_kept_option
 from connector.evolution.arrangement_changes import plan_arrangement
 from connector.evolution.arrangement_terms import ResolvedTerms, Source, resolve_terms
 from connector.evolution.binding_settings import IdentifierFields
+from connector.evolution.candidate import Candidate
 from connector.evolution.columns import Evolution
 from connector.evolution.field_config import (
     MAX_NAME,
-    NO_CONFIG,
-    FieldConfig,
     explain_reserved,
     fold_case,
     is_reserved,
@@ -38,7 +37,7 @@ from connector.evolution.table_change import (
     TableChange,
     Target,
 )
-from connector.evolution.type_mapping import choose_type, find_decimal_problem, is_indispensable, is_key, is_required
+from connector.evolution.type_mapping import choose_type, find_decimal_problem
 from connector.host.errors import UserError
 from connector.model.owner import OWNER_PROPERTY
 from connector.model.table_identifier import TableIdentifier
@@ -85,19 +84,15 @@ def plan_columns(
         if field not in projections:
             raise ProtocolError(f"field {field!r} is selected, but collection {collection.name} has no such projection")
     _check_names(collection, name_columns(selection))
-    configs, former = parse_field_configs(selection.field_config), name_former_columns(last)
-    return tuple(
-        _column(
-            projections[field],
-            collection,
-            selection.keys,
-            configs.get(field, NO_CONFIG),
-            former.get(field, ""),
-            field_name_case,
-            delta_updates=delta_updates,
-        )
-        for field in fields
+    candidate = Candidate(
+        collection,
+        parse_field_configs(selection.field_config),
+        delta_updates,
+        group_by=selection.keys,
+        former_names=name_former_columns(last),
+        field_name_case=field_name_case,
     )
+    return tuple(_make_column(candidate, projections[field]) for field in fields)
 
 
 def name_former_columns(last: FieldSelection | None) -> dict[str, str]:
@@ -179,20 +174,11 @@ def find_last_bindings(last: Materialization | None) -> dict[tuple[str, ...], Ma
     return {binding.resource_path: binding for binding in bindings}
 
 
-def _column(
-    projection: Projection,
-    collection: Collection,
-    keys: tuple[str, ...],
-    config: FieldConfig,
-    former: str,
-    field_name_case: NameCase,
-    *,
-    delta_updates: bool,
-) -> NewColumn:
-    is_of_key = is_key(projection, collection, keys)
-    if problem := find_decimal_problem(projection, config, is_of_key):
+def _make_column(candidate: Candidate, projection: Projection) -> NewColumn:
+    config, is_key, collection = candidate.config(projection), candidate.is_key(projection), candidate.collection
+    if problem := find_decimal_problem(projection, config, is_key):
         raise UserError(f"collection {collection.name}: {problem}")
-    type_ = choose_type(projection, config, is_of_key)
+    type_ = choose_type(projection, config, is_key)
     if type_ is None:
         raise UserError(
             f"Field {projection.field!r} of collection {collection.name} is selected, but its schema allows only null, "
@@ -200,17 +186,7 @@ def _column(
         )
     inference = projection.inference
     doc = ": ".join(" ".join(text.split()) for text in (inference.title, inference.description) if text)
-    name = config.column_name(projection.field, field_name_case)
-    return NewColumn(
-        projection.field,
-        name,
-        type_,
-        is_required(projection),
-        doc[:MAX_DOC],
-        is_indispensable=is_indispensable(projection, collection, keys, delta_updates=delta_updates),
-        former=former,
-        is_key=projection.field in keys,
-    )
+    return replace(candidate.make_column(projection, type_), doc=doc[:MAX_DOC])
 
 
 def _plan_creation(target: Target) -> CreateTable:
