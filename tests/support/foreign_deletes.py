@@ -56,7 +56,7 @@ def delete_equal(table: Table, value: int, name: str = "id") -> None:
     column_id = table.schema().find_field(name).field_id
     column = pa.field(name, pa.int64(), nullable=False, metadata={"PARQUET:field_id": str(column_id)})
     rows = pa.table({name: [value]}, schema=pa.schema([column]))
-    _commit(table, rows, content=DataFileContent.EQUALITY_DELETES, equality_ids=[column_id])
+    _commit(table, _write(table, rows, equality_ids=[column_id]))
 
 
 def delete_position(table: Table, file: str, position: int, file_format: FileFormat = FileFormat.PARQUET) -> None:
@@ -67,14 +67,7 @@ def delete_position(table: Table, file: str, position: int, file_format: FileFor
         pa.field("pos", pa.int64(), nullable=False, metadata={"PARQUET:field_id": "2147483545"}),
     ]
     rows = pa.table({"file_path": [file], "pos": [position]}, schema=pa.schema(columns))
-    _commit(
-        table,
-        rows,
-        content=DataFileContent.POSITION_DELETES,
-        equality_ids=None,
-        of=_find(table, file),
-        file_format=file_format,
-    )
+    _commit(table, _write(table, rows, of=_find(table, file), file_format=file_format))
 
 
 def _find(table: Table, path: str) -> DataFile | None:
@@ -84,21 +77,21 @@ def _find(table: Table, path: str) -> DataFile | None:
     return next((entry.data_file for entry in entries if entry.data_file.file_path == path), None)
 
 
-def _commit(
+def _write(
     table: Table,
     rows: pa.Table,
-    content: DataFileContent,
-    equality_ids: list[int] | None,
+    equality_ids: list[int] | None = None,
     of: DataFile | None = None,
     file_format: FileFormat = FileFormat.PARQUET,
-) -> None:
-    metadata, snapshot_id = table.metadata, uuid.uuid4().int >> 65
+) -> DataFile:
+    """Write a delete file: of equality deletes if there are `equality_ids`, else of position deletes. It gets the
+    partition of the data file `of`."""
     location = f"{table.location()}/data/{uuid.uuid4()}-deletes.{file_format.value.lower()}"
     write = {FileFormat.PARQUET: pq.write_table, FileFormat.ORC: orc.write_table}[file_format]
     with table.io.new_output(location).create() as stream:
         write(rows, stream)
     file = DataFile.from_args(
-        content=content,
+        content=DataFileContent.EQUALITY_DELETES if equality_ids else DataFileContent.POSITION_DELETES,
         file_path=location,
         file_format=file_format,
         partition=of.partition if of else Record(),
@@ -107,6 +100,12 @@ def _commit(
         equality_ids=equality_ids,
     )
     file.spec_id = of.spec_id if of else GLOBAL_SPEC
+    return file
+
+
+def _commit(table: Table, file: DataFile) -> None:
+    """Commit a delete file."""
+    metadata, snapshot_id = table.metadata, uuid.uuid4().int >> 65
     parent = table.current_snapshot()
     assert parent is not None
     assert not isinstance(metadata, TableMetadataV1)

@@ -44,7 +44,26 @@ def staged(
     table = restrict_to_generation(loaded, generation)
     writer_fence = WriterFence.begin(table.properties, writer, [])
     prev = after.next if after else writer_fence.prev
-    prefix = file_prefix(writer, generation.uuid, prev)
+    new_files = _make_new_files(table, file_prefix(writer, generation.uuid, prev))
+    return StagedCommit(
+        writer=writer,
+        prev=prev,
+        next=new_value(prev),
+        path=path,
+        table_uuid=generation.uuid,
+        spec_id=table.spec().spec_id,
+        schema_id=table.metadata.current_schema_id,
+        files=tuple(
+            msgspec.structs.replace(file, partition=partition)
+            for partition, of_partition in divide(table, rows)
+            for file in _write(new_files, of_partition)
+        ),
+        sort_order_id=table.sort_order().order_id,
+        known=writer_fence.known,
+    )
+
+
+def _make_new_files(table: Table, prefix: str) -> NewFiles:
     columns = [
         Column(each.name, each.name, each.field_id, each.field_type, each.required)
         for each in table.schema().fields
@@ -54,35 +73,20 @@ def staged(
         pa.field(each.name, arrow_type_of(each.type), not each.required, {"PARQUET:field_id": str(each.id)})
         for each in columns
     )
-
-    def write(of_file: Sequence[Any]) -> Sequence[DataFile]:
-        files = NewFiles(
-            table.io,
-            lambda: f"{table.location()}/data/{prefix}-{uuid4()}.parquet",
-            columns,
-            schema,
-            FileOptions.of_table({}),
-        )
-        writer = DataFileWriter(files)
-        for batch in pa.Table.from_pylist(list(of_file), schema=schema).to_batches():
-            writer.write(batch)
-        return writer.finish()
-
-    files: list[DataFile] = []
-    for partition, of_partition in divide(table, rows):
-        files += (msgspec.structs.replace(file, partition=partition) for file in write(of_partition))
-    return StagedCommit(
-        writer=writer,
-        prev=prev,
-        next=new_value(prev),
-        path=path,
-        table_uuid=generation.uuid,
-        spec_id=table.spec().spec_id,
-        schema_id=table.metadata.current_schema_id,
-        files=tuple(files),
-        sort_order_id=table.sort_order().order_id,
-        known=writer_fence.known,
+    return NewFiles(
+        table.io,
+        lambda: f"{table.location()}/data/{prefix}-{uuid4()}.parquet",
+        columns,
+        schema,
+        FileOptions.of_table({}),
     )
+
+
+def _write(files: NewFiles, rows: Sequence[Any]) -> list[DataFile]:
+    writer = DataFileWriter(files)
+    for batch in pa.Table.from_pylist(list(rows), schema=files.schema).to_batches():
+        writer.write(batch)
+    return writer.finish()
 
 
 def divide(table: Table, rows: Sequence[Any]) -> list[tuple[tuple[bytes | None, ...], list[Any]]]:
