@@ -1,7 +1,7 @@
 """The keys of a search, indexed by hashes of the values that rows have in the key columns.
 
-The hash index has 20 bytes for each key. The keys table itself may stay on the disk.
-Rows with the hash of a key are compared with it, value by value.
+The hash index has 20 bytes for each key. The keys table itself may stay on the disk. Rows with the hash of a key are
+compared with it, value by value. Loads find rows in data files like this, and Stores find the ids that their rows keep.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,8 +15,10 @@ import pyarrow.parquet as pq
 
 from connector.encoding.lines.key_digest import hash_keys
 from connector.encoding.lines.key_tables import KEY, part_name, take_keys
-from connector.encoding.search.document_keys import Key, parse_key
+from connector.encoding.live_rows.lineage_columns import NO_ROW_ID, ROW_ID_FIELD
+from connector.encoding.search.document_keys import Key, document_key, parse_key
 from connector.encoding.values.arrays import Indices, Mask, join_arrays
+from connector.encoding.values.column_types import column_id
 from connector.model.binding import Updates
 
 _AT_ONCE: Final = 1 << 16  # keys, or rows: what is computed of them stays in the processor's cache
@@ -126,6 +128,37 @@ class Keys:
         for column, of_keys in zip(values, take_keys(self._values, indices).columns, strict=True):
             is_equal &= _are_equal(column.take(pa.array(rows)), _comparable(of_keys))
         return rows[is_equal], indices[is_equal]
+
+
+class RowIdsOfKeys:
+    """The row ids of all loaded keys of one binding and one transaction. The Stores of these keys get them.
+
+    A table with the keys and the ids goes from the driver to the tasks. Rows without an id there inherit new ones from
+    the table's metadata, like all new rows.
+    """
+
+    def __init__(self, table: pa.Table, updates: Updates) -> None:
+        """`table` is a keys table with a column of ids, which may be NO_ROW_ID."""
+        self._ids = table[ROW_ID_FIELD.name].to_numpy()
+        self._keys = Keys(table, updates)
+        self.size: int = table.nbytes + self._keys.size  # in memory
+
+    def add_to(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return decoded rows with a column of ids, which is null for new rows."""
+        updates = self._keys.updates
+        places = {column_id(field): place for place, field in enumerate(batch.schema)}
+        columns = [
+            batch.column(places[part.column_id]).cast(arrow_type)
+            for part, arrow_type in zip(updates.parts, self._keys.types, strict=True)
+        ]
+        rows, keys = self._keys.find(columns)
+        if not updates.is_exact:
+            documents = batch.column(places[updates.document_id]).take(pa.array(rows)).to_pylist()
+            are_equal = self._keys.match_documents(keys, [document_key(each, updates.parts) for each in documents])
+            rows, keys = rows[are_equal], keys[are_equal]
+        ids = np.full(batch.num_rows, NO_ROW_ID, np.int64)
+        ids[rows] = self._ids[keys]
+        return batch.append_column(ROW_ID_FIELD, pa.array(ids, mask=ids == NO_ROW_ID))
 
 
 def _extremes(statistics: pq.Statistics | None, arrow_type: pa.DataType) -> pa.Array | None:

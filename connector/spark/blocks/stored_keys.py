@@ -16,7 +16,7 @@ from cachetools import LRUCache, cached
 
 from connector.encoding.lines.decoder import Decoded
 from connector.encoding.lines.key_tables import read_keys, write_keys
-from connector.encoding.search.row_ids_of_keys import RowIdsOfKeys
+from connector.encoding.search.searched_keys import RowIdsOfKeys
 from connector.host.tempdirs import translate_disk_errors
 from connector.model.binding import Updates
 from connector.model.properties import Properties
