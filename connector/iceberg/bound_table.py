@@ -18,6 +18,7 @@ from connector.iceberg.metadata.table_arrangement import find_arrangement
 from connector.iceberg.metadata.table_properties import find_generation, restrict_to_generation
 from connector.model.binding import Arrangement, Binding, Column, KeyPart, Policy, UpdateMode, Updates
 from connector.model.invalid_values import OnInvalid, name_rejected_table
+from connector.model.owner import Owner
 from connector.model.properties import Properties
 from connector.model.state import TableId, WriterId
 from connector.model.table_identifier import Generation, TableIdentifier
@@ -58,6 +59,12 @@ class BoundTable:
     def table_id(self) -> TableId:
         """The table by path and UUID, as staged commits name it."""
         return self.binding.path, self.table_uuid
+
+    @property
+    def may_have_other_rows(self) -> bool:
+        """Whether the table is updated by keys, and may have rows of keys that its binding has never stored."""
+        owner = Owner(self.writer.materialization, self.writer.state_key)
+        return self.binding.updates is not None and Owner.of(self.properties) != owner
 
     @property
     def awaits_backfill(self) -> bool:

@@ -4,7 +4,7 @@ The answer to Open waits for this, and imports take most of the time. So this im
 that writes or searches. What commits is imported here only if there is something to commit.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
@@ -17,7 +17,6 @@ from connector.host.garbage import pause_garbage_collection
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.catalogs.opening import OpenedCatalog, open_catalog, translate_errors
 from connector.model.binding import Policy, UpdateMode
-from connector.model.owner import Owner
 from connector.model.state import StagedCommit
 from connector.model.state_reader import check_estuary_staged_nothing, read_state
 from connector.session.recovery import Recovered, select_overlapping_commits
@@ -50,8 +49,8 @@ class OpenedTables:
 
     @property
     def may_have_other_rows(self) -> bool:
-        """Whether Loads must be sent for all keys; see the function."""
-        return may_have_other_rows(self.tables)
+        """Whether Loads must be sent for all keys: a table may have rows of keys that its binding has never stored."""
+        return any(table.may_have_other_rows for table in self.tables)
 
 
 @contextmanager
@@ -78,15 +77,6 @@ def open_tables(
         with translate_errors(config):
             recovered = start_committing().recover(staged, bind) if staged else Recovered((), bind())
         yield OpenedTables(config, engine, catalog, staged, recovered, len(task.bindings), start_committing)
-
-
-def may_have_other_rows(tables: Iterable[BoundTable]) -> bool:
-    """Whether a table may have rows of keys that its binding has never stored. Loads must be sent for all keys then."""
-    return any(
-        table.binding.updates is not None
-        and Owner.of(table.properties) != Owner(table.writer.materialization, table.writer.state_key)
-        for table in tables
-    )
 
 
 def _make_policy(resource: ResourceConfig, config: EndpointConfig) -> Policy:

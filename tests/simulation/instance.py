@@ -28,7 +28,7 @@ from connector.model.binding import Policy, UpdateMode
 from connector.model.invalid_values import OnInvalid
 from connector.model.state import ChainId, StagedCommit, StagedTransaction
 from connector.model.state_reader import read_state
-from connector.session import open_tables, recovery, transactions
+from connector.session import recovery, transactions
 from connector.session.backlog import Limit
 from connector.session.committer import Committer
 from connector.spark.jobs.write_job import WriteJob
@@ -220,7 +220,7 @@ class Instance:
         source = Source(actor, self.network, self.session, self._tables, f"{actor.name}-{number}")
         transaction = session.begin()
         bindings = len(self.message.materialization.bindings)
-        rows = source.send(transaction, bindings, loads_all=open_tables.may_have_other_rows(self._tables))
+        rows = source.send(transaction, bindings, loads_all=any(table.may_have_other_rows for table in self._tables))
         staged = transaction.start_commit(StartCommit({"at": number}))
         self.network.takeovers.stages(self.author, staged.commits)
         self.network.staged |= {

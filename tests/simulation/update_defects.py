@@ -10,6 +10,7 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 
 from connector.iceberg import table_view
+from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits import delete_files, row_deletes
 from connector.iceberg.commits.delete_files import DeleteChanges, DeleteFiles
 from connector.iceberg.commits.row_deletes import DeletedRows, RowDeletes
@@ -19,7 +20,7 @@ from connector.iceberg.table_view import SessionViews, TableView
 from connector.model import state
 from connector.model.binding import Column
 from connector.model.state import StagedCommit, TableId, WriterId
-from connector.session import open_tables, recovery
+from connector.session import recovery
 from connector.storage.file_io import files_of
 
 
@@ -122,7 +123,7 @@ def loads_see_rows_of_a_former_key_range_in_any_order(patch: pytest.MonkeyPatch)
 
 
 def rows_of_a_former_backfill_are_not_looked_for(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(open_tables, "may_have_other_rows", lambda _: False)
+    patch.setattr(BoundTable, "may_have_other_rows", False)
 
 
 def a_delete_file_has_the_partition_of_other_data_files(patch: pytest.MonkeyPatch) -> None:
