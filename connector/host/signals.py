@@ -64,10 +64,8 @@ def raise_again() -> None:
 
 
 def _stop(number: int, _frame: object) -> None:
-    for ignored in STOPPING:
-        signal.signal(
-            ignored, signal.SIG_IGN
-        )  # only the first one counts: nothing may interrupt the end of the process
+    for ignored in STOPPING:  # only the first one counts: nothing may interrupt the end of the process
+        signal.signal(ignored, signal.SIG_IGN)
     _taken.append(number)
     raise Stopped(number)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import (
@@ -38,10 +38,7 @@ from connector.model.table_identifier import TableIdentifier
 ATTEMPTS: Final = 8
 
 
-class Alter(Protocol):
-    """Makes all changes in one commit; see `Alterer.alter`."""
-
-    def __call__(self, catalog: Catalog, table: Table, changes: Sequence[Alteration]) -> None: ...
+Alter: TypeAlias = Callable[[Catalog, Table, Sequence[Alteration]], None]  # makes all changes; see `Alterer.alter`
 
 
 def evolve(

@@ -67,11 +67,9 @@ class ColumnInput(Protocol):
 
     def array(self) -> tuple[pa.Array, Positions]:
         """Return the column, and the rows whose values were clamped. Raises InvalidCellsError if a value is invalid."""
-        ...
 
     def without(self, rows: Positions) -> "ColumnInput":
         """Return the same values, with null in these rows."""
-        ...
 
 
 MISSING: Final = "is null or missing in the document, and the column is required"

@@ -57,9 +57,8 @@ class TableLayout:
         """The schema of the data files."""
         schema = arrow_schema(self.binding)
         if self.row_ids:
-            from connector.encoding.live_rows.lineage_columns import (
-                ROW_ID_FIELD,  # only for tables whose rows keep their ids
-            )
+            # Imported here: only some tables have rows that keep their ids.
+            from connector.encoding.live_rows.lineage_columns import ROW_ID_FIELD
 
             return schema.append(ROW_ID_FIELD)
         return schema
