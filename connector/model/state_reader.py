@@ -54,7 +54,7 @@ def read_state(materialization: str, state: Json) -> list[StagedCommit]:
 
     Raises UserError if any part of the state is not in the connector's form.
     """
-    staged = list(_staged(materialization, state))
+    staged = list(_read_staged(materialization, state))
     pending: dict[ChainId, list[StagedCommit]] = {}
     for commit in staged:
         pending.setdefault(commit.chain_id, []).append(commit)
@@ -81,19 +81,19 @@ def check_estuary_staged_nothing(state: Json, state_keys: Iterable[str]) -> None
             )
 
 
-def _staged(materialization: str, state: Json) -> Iterator[StagedCommit]:
+def _read_staged(materialization: str, state: Json) -> Iterator[StagedCommit]:
     if state is None:
         return
     for state_key, ranges in (_read(_STATE, state, _State).binding_states or {}).items():
-        of_key = f"{_STATE}, state key {_quoted(state_key)}"
+        of_key = f"{_STATE}, state key {_quote(state_key)}"
         by_name = {} if ranges is None else _read(of_key, ranges, dict[str, Json])
         for key_range, entries in _own_ranges(by_name).items():
-            of_range = f"{of_key}, key range {_quoted(key_range)}"
+            of_range = f"{of_key}, key range {_quote(key_range)}"
             _check_key_range(of_range, key_range)
             writer = WriterId(materialization, state_key, key_range)
             by_fence = {} if entries is None else _read(of_range, entries, dict[str, Json])
             for fence, entry in by_fence.items():
-                yield _staged_commit(f"{of_range}, entry {_quoted(fence)}", writer, fence, entry)
+                yield _read_staged_commit(f"{of_range}, entry {_quote(fence)}", writer, fence, entry)
 
 
 def _own_ranges(kept: Mapping[str, Json]) -> dict[str, Json]:
@@ -104,17 +104,17 @@ def _own_ranges(kept: Mapping[str, Json]) -> dict[str, Json]:
 def _check_key_range(place: str, key_range: str) -> None:
     begin, _, end = key_range.partition("-")
     if not _RANGE.fullmatch(key_range) or begin > end:
-        raise _garbled(place, "a key range has the form 00000000-ffffffff, and does not end before it begins")
+        raise _explain_garbled(place, "a key range has the form 00000000-ffffffff, and does not end before it begins")
 
 
-def _staged_commit(place: str, writer: WriterId, fence: str, kept: Json) -> StagedCommit:
+def _read_staged_commit(place: str, writer: WriterId, fence: str, kept: Json) -> StagedCommit:
     if not _FENCE.fullmatch(fence):
-        raise _garbled(place, "the name of an entry is a fence value, 32 hexadecimal digits")
+        raise _explain_garbled(place, "the name of an entry is a fence value, 32 hexadecimal digits")
     entry = _read_entry(place, _read(place, kept, dict[str, Json]))
     if entry.files and entry.file_list:
-        raise _garbled(place, "an entry has either `files` or `fileList`")
+        raise _explain_garbled(place, "an entry has either `files` or `fileList`")
     if not (entry.files or entry.file_list or entry.located):
-        raise _garbled(place, "an entry has `files`, `fileList` or `located`")
+        raise _explain_garbled(place, "an entry has `files`, `fileList` or `located`")
     return StagedCommit(
         writer=writer,
         prev=entry.prev,
@@ -140,7 +140,7 @@ def _read_entry(place: str, kept: Mapping[str, Json]) -> Entry:
     if type(version) is int and version in _OLDER:
         return convert_entry(_read(place, kept, _OLDER[version]))
     if type(version) is int and version > VERSION:
-        raise _newer(place, f"it has version {version}, and this image reads up to version {VERSION}")
+        raise _explain_newer(place, f"it has version {version}, and this image reads up to version {VERSION}")
     return _read(place, kept, Entry)
 
 
@@ -150,16 +150,18 @@ def _check_order(staged: Sequence[StagedCommit]) -> None:
     for commit in staged:
         other = followers.setdefault(commit.follows, commit)
         if other is not commit:
-            raise _garbled(_place(commit), f"entry {other.next} follows the same value, {commit.follows or 'none'}")
+            raise _explain_garbled(
+                _place(commit), f"entry {other.next} follows the same value, {commit.follows or 'none'}"
+            )
     nexts = {commit.next for commit in staged}
     first = [commit for commit in staged if commit.follows not in nexts]
     for commit in first[1:]:
-        raise _garbled(_place(commit), f"no entry has the value that it follows, {commit.follows or 'none'}")
+        raise _explain_garbled(_place(commit), f"no entry has the value that it follows, {commit.follows or 'none'}")
     value = first[0].follows if first else None
     while value in followers:
         value = followers.pop(value).next
     for commit in followers.values():
-        raise _garbled(_place(commit), "it follows itself, directly or by way of other entries")
+        raise _explain_garbled(_place(commit), "it follows itself, directly or by way of other entries")
 
 
 def _read(place: str, kept: Json, form: type[T]) -> T:
@@ -167,17 +169,17 @@ def _read(place: str, kept: Json, form: type[T]) -> T:
         return msgspec.convert(kept, form)
     except msgspec.ValidationError as error:
         problem = str(error)
-        raise (_newer if problem.startswith(_UNKNOWN) else _garbled)(place, problem) from error
+        raise (_explain_newer if problem.startswith(_UNKNOWN) else _explain_garbled)(place, problem) from error
 
 
-def _garbled(place: str, problem: str) -> UserError:
+def _explain_garbled(place: str, problem: str) -> UserError:
     return UserError(
         f"{place}: {problem}. This connector does not write this: another connector wrote it, or it was changed by "
         "hand. Nothing was committed, and the state was not changed. Restore the state from before the change."
     )
 
 
-def _newer(place: str, problem: str) -> UserError:
+def _explain_newer(place: str, problem: str) -> UserError:
     return UserError(
         f"{place}: {problem}. A newer version of this connector wrote it, or it was changed by hand. Nothing was "
         "committed, and the state was not changed. Run the task with the newer image."
@@ -186,10 +188,10 @@ def _newer(place: str, problem: str) -> UserError:
 
 def _place(commit: StagedCommit) -> str:
     writer = commit.writer
-    of_range = f"{_STATE}, state key {_quoted(writer.state_key)}, key range {_quoted(writer.key_range)}"
-    return f"{of_range}, entry {_quoted(commit.next)}"
+    of_range = f"{_STATE}, state key {_quote(writer.state_key)}, key range {_quote(writer.key_range)}"
+    return f"{of_range}, entry {_quote(commit.next)}"
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     """Quote a name that may be any text, and shorten it."""
     return repr(name if len(name) <= _LONGEST else f"{name[:_LONGEST]}…")

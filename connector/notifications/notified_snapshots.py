@@ -34,20 +34,20 @@ def mark_commit(materialization: str, table: Table, notified: int = 0) -> dict[s
 
 def find_mark(metadata: TableMetadata, materialization: str) -> int | None:
     """Return the newest mark of a task, or None if it has none."""
-    return next((mark for _, mark in _marked(metadata, materialization)), None)
+    return next((mark for _, mark in _list_marked(metadata, materialization)), None)
 
 
 def find_newer(metadata: TableMetadata, materialization: str, sequence_number: int) -> list[Snapshot]:
     """Return the snapshots to be told that are newer than this one, the oldest first."""
     newer: list[Snapshot] = []
-    for snapshot, _ in _marked(metadata, materialization):
+    for snapshot, _ in _list_marked(metadata, materialization):
         if (snapshot.sequence_number or 0) <= sequence_number:
             break
         newer.append(snapshot)
     return newer[::-1]
 
 
-def _marked(metadata: TableMetadata, materialization: str) -> Iterator[tuple[Snapshot, int]]:
+def _list_marked(metadata: TableMetadata, materialization: str) -> Iterator[tuple[Snapshot, int]]:
     """Yield the task's snapshots with a mark, the newest first. Snapshots that another engine has rolled back count."""
     for snapshot in list_newest_first(metadata):
         summary = read_summary(snapshot)

@@ -151,7 +151,7 @@ def test_converted_files_have_the_same(tmp_path: Path, source: Source) -> None:
 
 def rewrite(directory: Path, source: Source, *columns: TargetColumn) -> list[pa.Table]:
     rewriting = Rewriting(columns, f"file://{directory}", Properties({}), "convert-1")
-    files = rewriting.rewritten(IO, source.write(directory))
+    files = rewriting.rewrite(IO, source.write(directory))
     assert files is not None
     return [pq.read_table(file.path[7:]) for file in files]
 

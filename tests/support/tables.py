@@ -113,7 +113,7 @@ def rewrite_here(
 ) -> list[tuple[DataFile, ...] | None]:
     """What Spark's tasks do, in this process."""
     io = load_file_io(dict(access.current().value), rewriting.location)
-    return [rewriting.rewritten(io, source) for source in sources]
+    return [rewriting.rewrite(io, source) for source in sources]
 
 
 def alterer(rewrite: Rewrite = rewrite_here) -> Alterer:

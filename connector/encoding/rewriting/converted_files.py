@@ -60,7 +60,7 @@ class Rewriting:
         writing = Properties({name: value for name, value in table.properties.items() if name.startswith("write.")})
         return cls(columns, table.location(), writing, file_prefix)
 
-    def rewritten(self, io: FileIO, source: SourceFile) -> tuple[DataFile, ...] | None:
+    def rewrite(self, io: FileIO, source: SourceFile) -> tuple[DataFile, ...] | None:
         """Write the files that take the place of a source, and return them: no files if all of its rows are deleted.
 
         Return None if nothing in it is to be converted, and it stays. Raises UnconvertibleError if a value has no
@@ -104,7 +104,7 @@ class Rewriting:
         return provider.new_data_location(f"{self.file_prefix}-{uuid.uuid4()}.parquet")
 
 
-# Rewrites many files; for each, what `Rewriting.rewritten` gives.
+# Rewrites many files; for each, what `Rewriting.rewrite` returns.
 Rewrite: TypeAlias = Callable[
     [Rewriting, Sequence[SourceFile], Refreshed[Properties]], Sequence[tuple[DataFile, ...] | None]
 ]

@@ -77,7 +77,7 @@ class LateFiles:
         key = rewriting, file.path
         if key not in self._rewritten:
             try:
-                rewritten = rewriting.rewritten(table.io, SourceFile(file.path, file.size))
+                rewritten = rewriting.rewrite(table.io, SourceFile(file.path, file.size))
             except UnconvertibleError as error:
                 raise _explain_unconvertible(table, file, error) from error
             in_partition = (msgspec.structs.replace(new, partition=file.partition) for new in rewritten or ())

@@ -30,7 +30,7 @@ from connector.iceberg.maintenance.dropped_tables import (
     group_by_other_table,
     read_table_uuid,
 )
-from connector.iceberg.maintenance.remove_task_orphans import is_orphan_of_compaction
+from connector.iceberg.maintenance.remove_task_orphans import is_void_file
 from connector.iceberg.metadata.references import file_name, find_unreferenced
 from connector.iceberg.metadata.retention import GC_ENABLED
 from connector.iceberg.metadata.stored_files import (
@@ -104,12 +104,7 @@ def find_orphan_files(
 
 def _find_void(table: Table, orphans: Sequence[StoredFile]) -> set[StoredFile]:
     is_void = _make_void_condition(table)
-    void = {
-        file
-        for file in orphans
-        if is_orphan_of_compaction(table, name := file_name(file.location))
-        or ((origin := FileOrigin.of(name)) and is_void(origin))
-    }
+    void = {file for file in orphans if is_void_file(table, file_name(file.location), is_void)}
     if must_delete_old_metadata(table):
         stale = set(find_stale_metadata(table))
         void.update(file for file in orphans if file.location in stale)

@@ -55,13 +55,9 @@ def remove_task_orphans(
     # Load the table after the files were listed. Only a reset by an operator moves a fence back. Files that were staged
     # after a reset must not be compared with the value before it.
     table = catalog.load_table(path)
-    is_orphan = _make_condition(table, writer, staged)
-    locations = {
-        name: location
-        for location in listed
-        if is_orphan_of_compaction(table, name := file_name(location))
-        or ((origin := FileOrigin.of(name)) and is_orphan(origin))
-    }
+    is_void = _make_condition(table, writer, staged)
+    by_name = {file_name(location): location for location in listed}
+    locations = {name: location for name, location in by_name.items() if is_void_file(table, name, is_void)}
     orphans = find_unreferenced(table, locations, is_interrupted)
     delete_all(table.io, [locations[name] for name in orphans], is_interrupted)
     if orphans:
@@ -77,8 +73,14 @@ def remove_task_orphans(
     return len(orphans)
 
 
-def is_orphan_of_compaction(table: Table, name: str) -> bool:
-    """Whether a file of this name is a compaction's, and can no longer be committed."""
+def is_void_file(table: Table, name: str, is_void: Callable[[FileOrigin], bool]) -> bool:
+    """Whether a file of this name can never be committed: a compaction's that is too old, or a transaction's for which
+    `is_void` says so."""
+    origin = FileOrigin.of(name)
+    return _is_of_late_compaction(table, name) or (origin is not None and is_void(origin))
+
+
+def _is_of_late_compaction(table: Table, name: str) -> bool:
     origin, snapshot = CompactionOrigin.of(name), table.current_snapshot()
     return (
         origin is not None
@@ -101,16 +103,16 @@ def _make_condition(table: Table, writer: WriterId, staged: Collection[StagedCom
         # Without a value, the first transaction of the writer may still be committed.
         return value is not None and fence.is_passed(origin.prev, value)
 
-    def is_orphan(origin: FileOrigin) -> bool:
-        is_void = origin.table_uuid in generation.former  # nothing from before a backfill can be committed any more
+    def is_void(origin: FileOrigin) -> bool:
+        is_former = origin.table_uuid in generation.former  # nothing from before a backfill can be committed any more
         return (
-            (is_void or (origin.table_uuid == generation.uuid and is_passed(origin)))
+            (is_former or (origin.table_uuid == generation.uuid and is_passed(origin)))
             and origin.writer_hash.startswith(fence.materialization_hash(writer))
             and begin <= origin.key_range.split("-")[0] <= end
             and origin not in in_state
         )
 
-    return is_orphan
+    return is_void
 
 
 def _list_files(table: Table) -> Iterator[str]:

@@ -70,7 +70,7 @@ def rewrite_jobs(settings: Mapping[str, str]) -> Iterator[Rewrite]:
 def _rewrite(rewriting: Rewriting, file_properties: Properties, source: SourceFile) -> Outcome:
     gc.collect()  # the daemon has turned the automatic collection off
     try:
-        return Written(rewriting.rewritten(open_file_io(file_properties), source))
+        return Written(rewriting.rewrite(open_file_io(file_properties), source))
     except UnconvertibleError as error:
         return Unconvertible(error.column_ids)
     except ConnectorError as error:
