@@ -10,7 +10,7 @@ import msgspec
 import orjson
 import pytest
 
-from connector.cli.staged_state import parse_table
+from connector.cli.task_tables import parse_table
 from connector.config.catalog import GlueCatalog, HiveCatalog, LocalCatalog, RestCatalog, S3TablesCatalog, SqlCatalog
 from connector.config.credentials import AwsCredentials, AwsIam, AwsRole, MachineCredentials
 from connector.config.endpoint_config import ENDPOINT_SCHEMA, AdvancedOptions, EndpointConfig, Notification

@@ -10,7 +10,7 @@ import pytest
 from connector.checks import spark_installation
 from connector.cli.commands import plan_command
 from connector.cli.config_files import read_file
-from connector.cli.staged_state import parse_table, read_staged
+from connector.cli.task_tables import parse_table, read_staged
 from connector.config.endpoint_config import EndpointConfig
 from connector.host import logs
 from connector.host.cgroup import Cgroup

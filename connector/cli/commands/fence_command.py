@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pyiceberg.table import Table
 
 from connector.cli.flow.flow_files import ConfigFile, FlowFile
-from connector.cli.staged_state import parse_table, read_staged
+from connector.cli.task_tables import parse_table, read_staged
 from connector.cli.texts.table_texts import (
     NO_STATE,
     describe_staged,

@@ -6,14 +6,14 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from connector.cli.flow.flow_files import ConfigFile, FlowFile
-from connector.cli.staged_state import parse_table, read_staged
+from connector.cli.task_tables import find_tables, read_staged
 from connector.cli.texts.health_texts import encode_health
 from connector.cli.texts.table_texts import describe_status, encode_status
-from connector.config.settings import parse, resource_path
+from connector.config.settings import parse
 from connector.host.errors import ConnectorError, UserError
 from connector.iceberg.catalogs.opening import open_catalog, translate_errors
 from connector.iceberg.commits.commit_errors import BROKEN_METADATA
-from connector.iceberg.loading import FoundTables, find_own_tables, load_tables
+from connector.iceberg.loading import FoundTables
 from connector.iceberg.maintenance.table_health import TableHealth, read_health
 from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.table_status import TableStatus, list_files, read_status
@@ -53,44 +53,34 @@ def inspect_tables(inspection: InspectArguments) -> InspectedTables:
     endpoint, resources = parse(task.config, [binding.resource for binding in task.bindings])
     name = inspection.materialization or task.name
     staged = read_staged(inspection.state, name) if inspection.state else None
-    namespaces = {resource_path(endpoint, each).namespace for each in resources} or {endpoint.own_namespace}
     with closing(open_catalog(endpoint)) as catalog, translate_errors(endpoint):
-        if inspection.tables:
-            found = load_tables(catalog, [parse_table(each, endpoint) for each in inspection.tables])
-        else:
-            found = (each for namespace in sorted(namespaces) for each in find_own_tables(catalog, namespace, name))
+        found = find_tables(catalog, endpoint, resources, inspection.tables, name)
         return _read(found, staged, has_chosen=bool(inspection.tables))
 
 
-def _read(
-    found: FoundTables,
-    staged: Sequence[StagedCommit] | None,
-    *,
-    has_chosen: bool,
-) -> InspectedTables:
+def _read(found: FoundTables, staged: Sequence[StagedCommit] | None, *, has_chosen: bool) -> InspectedTables:
     inspected, errors = list[InspectedTable](), list[tuple[TableIdentifier, str]]()
     for path, table in found:
         if isinstance(table, UserError):
             errors.append((path, str(table)))
-        else:
-            of_table = None if staged is None else [commit for commit in staged if commit.path == path]
-            try:
-                listed: Sequence[ListedFile] | None = list_files(table)
-                health: TableHealth | None = read_health(table, listed or ())
-            except (ConnectorError, *BROKEN_METADATA) as error:
-                listed = health = None
-                why = (
-                    error
-                    if isinstance(error, ConnectorError)
-                    else f"a metadata file is broken ({type(error).__name__})."
-                )
-                errors.append((path, f"its health is not known: {why}"))
-            inspected.append(InspectedTable(read_status(path, table, listed, of_table), health))
+            continue
+        try:
+            listed: Sequence[ListedFile] | None = list_files(table)
+            health: TableHealth | None = read_health(table, listed or ())
+        except (ConnectorError, *BROKEN_METADATA) as error:
+            listed = health = None
+            errors.append((path, f"its health is not known: {_explain(error)}"))
+        of_table = None if staged is None else [commit for commit in staged if commit.path == path]
+        inspected.append(InspectedTable(read_status(path, table, listed, of_table), health))
     seen = {each.status.path for each in inspected} | {path for path, _ in errors}
     if not has_chosen:
         for path in sorted({commit.path for commit in staged or ()} - seen):
             errors.append((path, "the state names staged commits for it, but the task has no such table."))
     return InspectedTables(inspected, errors)
+
+
+def _explain(error: Exception) -> str:
+    return str(error) if isinstance(error, ConnectorError) else f"a metadata file is broken ({type(error).__name__})."
 
 
 def describe_tables(inspected: InspectedTables) -> str:

@@ -1,8 +1,15 @@
-"""The arguments --table and --state: a table, and the commits that a task's connector state names."""
+"""The tables of a task that a command works on, and the commits that the task's connector state names."""
+
+from collections.abc import Sequence
+from itertools import chain
 
 from connector.cli.config_files import read_file
 from connector.config.endpoint_config import EndpointConfig
+from connector.config.resource_config import ResourceConfig
+from connector.config.settings import resource_path
 from connector.host.errors import ArgumentError
+from connector.iceberg.catalogs.opening import OpenedCatalog
+from connector.iceberg.loading import FoundTables, find_own_tables, load_tables
 from connector.model.state import StagedCommit
 from connector.model.state_reader import read_state
 from connector.model.table_identifier import TableIdentifier
@@ -14,6 +21,20 @@ def parse_table(name: str, endpoint: EndpointConfig) -> TableIdentifier:
     if not (namespace.strip() and table.strip()):
         raise ArgumentError(f"--table {name}: give the namespace and the table, with a dot between them.")
     return TableIdentifier(namespace, table)
+
+
+def find_tables(
+    catalog: OpenedCatalog,
+    endpoint: EndpointConfig,
+    resources: Sequence[ResourceConfig],
+    chosen: Sequence[str],
+    materialization: str,
+) -> FoundTables:
+    """Yield the tables that the arguments --table name, or else those of the task in the namespaces of its bindings."""
+    if chosen:
+        return load_tables(catalog, [*dict.fromkeys(parse_table(each, endpoint) for each in chosen)])
+    namespaces = {resource_path(endpoint, each).namespace for each in resources} or {endpoint.own_namespace}
+    return chain.from_iterable(find_own_tables(catalog, each, materialization) for each in sorted(namespaces))
 
 
 def read_staged(state: str, materialization: str) -> list[StagedCommit]:
