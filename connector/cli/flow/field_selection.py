@@ -1,7 +1,9 @@
 """Selects a binding's fields as Flow does: from the constraints, and the rules in the binding's `fields`."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
 from typing import Final
 
 import msgspec
@@ -51,18 +53,17 @@ class Reason(IntEnum):
 
 def select_fields(collection: Collection, constraints: Mapping[str, Constraint], rules: FieldRules) -> FieldSelection:
     """Return the selected fields. Raises UserError if a field must be selected and cannot be."""
-    keys = rules.group_by or tuple(_find_key_field(collection, ptr) for ptr in collection.key)
-    reasons = {each.field: _find_reason(each, collection, constraints, rules, keys) for each in collection.projections}
+    selector = _Selector(collection, constraints, rules)
+    keys = selector.keys
+    reasons = {each.field: selector.find_reason(each) for each in collection.projections}
     if unknown := [field for field in (*keys, *rules.configs) if field not in reasons]:
         raise UserError(f"collection {collection.name} has no field {unknown[0]!r}. Correct the binding's `fields`.")
     selected: list[Projection] = []
     # The strongest reason first: of two fields with one location, it decides.
     for projection in sorted(collection.projections, key=lambda each: (-reasons[each.field], each.field)):
         reason = reasons[projection.field]
-        if reason and _is_wanted(projection, reason, selected, rules):
-            _check_refusal(projection, collection, constraints, reason)
-            if not _is_refused(projection, constraints):
-                selected.append(projection)
+        if reason and selector.is_wanted(projection, reason, selected) and selector.is_allowed(projection, reason):
+            selected.append(projection)
     fields = {each.field: each.ptr for each in sorted(selected, key=lambda each: each.field)}
     return FieldSelection(
         keys,
@@ -72,70 +73,70 @@ def select_fields(collection: Collection, constraints: Mapping[str, Constraint],
     )
 
 
-def _find_key_field(collection: Collection, ptr: str) -> str:
-    fields = [each.field for each in collection.projections if each.ptr == ptr]
-    return ptr[1:] if ptr[1:] in fields else next(iter(fields), ptr[1:])
+@dataclass(frozen=True)
+class _Selector:
+    """Decides about each field of a binding."""
 
+    collection: Collection
+    constraints: Mapping[str, Constraint]  # by field
+    rules: FieldRules
 
-def _find_reason(
-    projection: Projection,
-    collection: Collection,
-    constraints: Mapping[str, Constraint],
-    rules: FieldRules,
-    keys: tuple[str, ...],
-) -> Reason:
-    """Find the strongest reason to select the field."""
-    constraint = constraints.get(projection.field)
-    type_ = constraint.type if constraint else None
-    reasons = {
-        Reason.NONE: True,
-        Reason.KEY: projection.field in keys,
-        Reason.USER: projection.field in rules.configs,
-        Reason.FIELD_REQUIRED: type_ is ConstraintType.FIELD_REQUIRED,
-        Reason.LOCATION_REQUIRED: type_ is ConstraintType.LOCATION_REQUIRED,
-        Reason.PARTITION_KEY: projection.is_partition_key,
-        Reason.EXPLICIT: rules.depth > 0 and projection.explicit,
-        Reason.METADATA: rules.depth > 0 and projection.field in CORE_FIELDS,
-        Reason.DEPTH: rules.depth > 0 and _is_deep_enough(projection, collection, rules),
-    }
-    return max(reason for reason, is_given in reasons.items() if is_given)
+    @cached_property
+    def keys(self) -> tuple[str, ...]:
+        """The fields of the key."""
+        return self.rules.group_by or tuple(map(self._find_key_field, self.collection.key))
 
+    def _find_key_field(self, ptr: str) -> str:
+        fields = [each.field for each in self.collection.projections if each.ptr == ptr]
+        return ptr[1:] if ptr[1:] in fields else next(iter(fields), ptr[1:])
 
-def _is_deep_enough(projection: Projection, collection: Collection, rules: FieldRules) -> bool:
-    """Whether the location is at the wanted depth, or above it and without a location within it."""
-    depth = projection.ptr.count("/")
-    if projection.ptr.startswith("/_meta") or depth > rules.depth:
+    def find_reason(self, projection: Projection) -> Reason:
+        """Find the strongest reason to select the field."""
+        constraint = self.constraints.get(projection.field)
+        type_ = constraint.type if constraint else None
+        wants_any = self.rules.depth > 0
+        reasons = {
+            Reason.NONE: True,
+            Reason.KEY: projection.field in self.keys,
+            Reason.USER: projection.field in self.rules.configs,
+            Reason.FIELD_REQUIRED: type_ is ConstraintType.FIELD_REQUIRED,
+            Reason.LOCATION_REQUIRED: type_ is ConstraintType.LOCATION_REQUIRED,
+            Reason.PARTITION_KEY: projection.is_partition_key,
+            Reason.EXPLICIT: wants_any and projection.explicit,
+            Reason.METADATA: wants_any and projection.field in CORE_FIELDS,
+            Reason.DEPTH: wants_any and self._is_deep_enough(projection),
+        }
+        return max(reason for reason, is_given in reasons.items() if is_given)
+
+    def _is_deep_enough(self, projection: Projection) -> bool:
+        """Whether the location is at the wanted depth, or above it and without a location within it."""
+        depth = projection.ptr.count("/")
+        if projection.ptr.startswith("/_meta") or depth > self.rules.depth:
+            return False
+        if depth == self.rules.depth or {*projection.inference.types} not in OBJECTS:
+            return True
+        has_inner = any(each.ptr.startswith(f"{projection.ptr}/") for each in self.collection.projections)
+        return not has_inner and self.rules.recommended is not True
+
+    def is_wanted(self, projection: Projection, reason: Reason, selected: list[Projection]) -> bool:
+        """Whether neither the user's rules nor a field that is already selected make the field superfluous."""
+        if reason >= Reason.FIELD_REQUIRED:
+            return True
+        if projection.field in self.rules.exclude or any(each.ptr == projection.ptr for each in selected):
+            return False
+        if reason > Reason.DEPTH:
+            return True
+        around = [f"/{field}" for field in self.rules.exclude] + [each.ptr for each in selected if each.ptr]
+        return not any(projection.ptr.startswith(f"{ptr}/") for ptr in around)
+
+    def is_allowed(self, projection: Projection, reason: Reason) -> bool:
+        """Whether the constraint of the field allows it. Raises UserError if the field must be selected."""
+        constraint = self.constraints.get(projection.field)
+        if constraint is None or constraint.type not in REFUSING:
+            return constraint is not None
+        if reason >= Reason.FIELD_REQUIRED or constraint.type is ConstraintType.INCOMPATIBLE:
+            raise UserError(
+                f"field {projection.field!r} of collection {self.collection.name} cannot be materialized: "
+                f"{constraint.reason}"
+            )
         return False
-    if depth == rules.depth or {*projection.inference.types} not in OBJECTS:
-        return True
-    has_inner = any(each.ptr.startswith(f"{projection.ptr}/") for each in collection.projections)
-    return not has_inner and rules.recommended is not True
-
-
-def _is_wanted(projection: Projection, reason: Reason, selected: list[Projection], rules: FieldRules) -> bool:
-    """Whether neither the user's rules nor a field that is already selected make the field superfluous."""
-    if reason >= Reason.FIELD_REQUIRED:
-        return True
-    if projection.field in rules.exclude or any(each.ptr == projection.ptr for each in selected):
-        return False
-    if reason > Reason.DEPTH:
-        return True
-    around = [f"/{field}" for field in rules.exclude] + [each.ptr for each in selected if each.ptr]
-    return not any(projection.ptr.startswith(f"{ptr}/") for ptr in around)
-
-
-def _is_refused(projection: Projection, constraints: Mapping[str, Constraint]) -> bool:
-    constraint = constraints.get(projection.field)
-    return constraint is None or constraint.type in REFUSING
-
-
-def _check_refusal(
-    projection: Projection, collection: Collection, constraints: Mapping[str, Constraint], reason: Reason
-) -> None:
-    constraint = constraints.get(projection.field)
-    if constraint is None or constraint.type not in REFUSING:
-        return
-    if reason >= Reason.FIELD_REQUIRED or constraint.type is ConstraintType.INCOMPATIBLE:
-        raise UserError(
-            f"field {projection.field!r} of collection {collection.name} cannot be materialized: {constraint.reason}"
-        )
