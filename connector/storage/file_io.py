@@ -3,7 +3,8 @@
 A list of data files that is too long for the connector state is a file beside the data files. The state names it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property, lru_cache
 from io import BytesIO
 from types import TracebackType
@@ -132,6 +133,13 @@ class _HeldStream:
             write_small_file(self._io, self._location, b"".join(self._pieces))
         else:
             self._stream.close()
+
+
+def delete_if_possible(io: FileIO, locations: Iterable[str]) -> None:
+    """Delete files to which nothing refers. Those that cannot be deleted stay, as orphan files."""
+    for location in locations:
+        with suppress(OSError):
+            io.delete(location)
 
 
 def is_list_too_long(files: tuple[DataFile, ...]) -> bool:

@@ -2,8 +2,8 @@
 
 import mmap
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -17,7 +17,7 @@ from connector.encoding.parquet.statistics import describe_file, find_nan, worth
 from connector.host.errors import ConnectorError
 from connector.model.binding import Column
 from connector.model.state import DataFile
-from connector.storage.file_io import create_file
+from connector.storage.file_io import create_file, delete_if_possible
 from connector.storage.storage_errors import translate_errors
 
 # A row group is held in memory until it is written; larger ones compress no better.
@@ -110,9 +110,7 @@ class FileWriter(ABC, Generic[File]):
             # ValueError: closing it has failed before, and it is closed.
             with suppress(ConnectorError, OSError, ValueError, pa.ArrowException):
                 self._open.abort()
-        for location in locations:
-            with suppress(OSError):
-                self._files.io.delete(location)
+        delete_if_possible(self._files.io, locations)
 
     @abstractmethod
     def _write_gathered(self) -> None:
@@ -132,6 +130,21 @@ class FileWriter(ABC, Generic[File]):
         if self._open:
             self._complete.append(self._open.close())
             self._open = None
+
+
+class _Abortable(Protocol):
+    def abort(self) -> None:
+        """Delete all files, as far as possible."""
+
+
+@contextmanager
+def abort_on_failure(writer: _Abortable) -> Iterator[None]:
+    """Abort the writer if the block fails."""
+    try:
+        yield
+    except BaseException:
+        writer.abort()
+        raise
 
 
 class DataFileWriter(FileWriter["_OpenParquetFile"]):

@@ -28,7 +28,7 @@ from connector.encoding.live_rows.target_columns import (
     known_arrow_type,
     order_columns,
 )
-from connector.encoding.parquet.data_files import DataFileWriter, NewFiles
+from connector.encoding.parquet.data_files import DataFileWriter, NewFiles, abort_on_failure
 from connector.encoding.parquet.file_options import FileOptions
 from connector.encoding.values.column_types import find_columns
 from connector.encoding.values.conversions import NoEquivalentError, convert
@@ -86,7 +86,7 @@ class Rewriting:
         fields = [_field(column, opened.file.schema_arrow, places.get(column.source_id)) for column in columns]
         options = FileOptions.of_table(self.properties)
         writer = DataFileWriter(NewFiles(io, self._new_location, primitive, pa.schema(fields), options))
-        try:
+        with abort_on_failure(writer):
             for rows in read_live_rows(opened, find_deleted_rows(io, source.path, source.position_deletes)):
                 arrays = [
                     _array(rows.batch, places.get(column.source_id), column, field, source.path)
@@ -95,9 +95,6 @@ class Rewriting:
                 batch = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
                 writer.write(fill_lineage(batch, source.lineage, rows.positions))
             return tuple(writer.finish())
-        except BaseException:
-            writer.abort()
-            raise
 
     def _new_location(self) -> str:
         provider = load_location_provider(self.location, dict(self.properties))

@@ -12,7 +12,7 @@ from connector.encoding.live_rows.deleted_rows import find_deleted_rows
 from connector.encoding.live_rows.lineage_columns import fill_lineage, lineage_columns
 from connector.encoding.live_rows.source_rows import SourceFile, open_source, read_live_rows_of
 from connector.encoding.parquet.assembled_writer import AssembledWriter
-from connector.encoding.parquet.data_files import ROW_GROUP_SIZE, DataFileWriter
+from connector.encoding.parquet.data_files import ROW_GROUP_SIZE, DataFileWriter, abort_on_failure
 from connector.encoding.parquet.gathered_rows import GatheredRowGroup
 from connector.encoding.rewriting.copied_row_groups import copy_row_group
 from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction, FileGroup
@@ -37,12 +37,9 @@ def compact_group(io: FileIO, compaction: Compaction, group: FileGroup) -> Compa
 
 def _write(writer: GroupWriter[Any], group: FileGroup, write: Callable[[], Sequence[int]]) -> CompactedGroup:
     """Write the rows of a group. `write` returns how many rows of each source they are."""
-    try:
+    with abort_on_failure(writer):
         kept = write()
         written, order = writer.finish()
-    except BaseException:
-        writer.abort()
-        raise
     return CompactedGroup(group, written, tuple(kept), order)
 
 

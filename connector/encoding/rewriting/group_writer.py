@@ -2,7 +2,6 @@
 
 import uuid
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, Generic, TypeVar
 
@@ -18,6 +17,7 @@ from connector.encoding.rewriting.group_schemas import GroupSchema
 from connector.encoding.rewriting.row_order import SUFFIX, RowOrderWriter
 from connector.encoding.runs.partition_values import Partition
 from connector.model.state import DataFile
+from connector.storage.file_io import delete_if_possible
 
 Writer = TypeVar("Writer", bound=FileWriter[Any])
 
@@ -72,9 +72,8 @@ class GroupWriter(Generic[Writer]):
         """Delete all files, as far as possible. Nothing refers to them."""
         if self._writer:
             self._writer.abort()
-        for location in [*(file.path for file in self._files), *([self._order.location] if self._order else [])]:
-            with suppress(OSError):
-                self._io.delete(location)
+        order = [self._order.location] if self._order else []
+        delete_if_possible(self._io, [*(file.path for file in self._files), *order])
 
     def _finish_writer(self) -> None:
         if self._writer:

@@ -1,7 +1,7 @@
 """Data files from sorted runs: one partition after the other, with one file open at a time."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from pyiceberg.io import FileIO
 
 from connector.encoding.parquet.assembled_writer import AssembledWriter
-from connector.encoding.parquet.data_files import ROW_GROUP_SIZE, DataFileWriter
+from connector.encoding.parquet.data_files import ROW_GROUP_SIZE, DataFileWriter, abort_on_failure
 from connector.encoding.parquet.gathered_rows import GatheredRowGroup
 from connector.encoding.runs.run_merging import MergeRange, merge
 from connector.encoding.runs.sort_columns import SortColumns
@@ -17,6 +17,7 @@ from connector.encoding.runs.sorted_runs import RunPart, read_encoded, read_part
 from connector.model.state import DataFile
 from connector.spark.blocks.table_layout import TableLayout
 from connector.spark.blocks.temporary_files import TemporaryFile
+from connector.storage.file_io import delete_if_possible
 
 
 def find_sort_columns(layout: TableLayout) -> SortColumns:
@@ -42,16 +43,14 @@ def write_merged(
                     files = _write_rows(layout, merge(merged, sort_columns, runs.read))
                 written += [replace(file, partition=merged.partition) for file in files]
         except BaseException:
-            for file in written:
-                with suppress(OSError):
-                    io.delete(file.path)
+            delete_if_possible(io, [file.path for file in written])
             raise
     return written
 
 
 def _write_rows(layout: TableLayout, batches: Iterator[pa.RecordBatch]) -> list[DataFile]:
     writer = DataFileWriter(layout.new_files, GatheredRowGroup(ROW_GROUP_SIZE))
-    with _abort_on_failure(writer):
+    with abort_on_failure(writer):
         for rows in batches:
             writer.write(rows)
         return writer.finish()
@@ -60,22 +59,13 @@ def _write_rows(layout: TableLayout, batches: Iterator[pa.RecordBatch]) -> list[
 def _copy_range(layout: TableLayout, merged: MergeRange, runs: "_Runs") -> list[DataFile]:
     """Copy the row groups that are encoded already. Only rows between them are encoded here."""
     writer = AssembledWriter(layout.new_files, ROW_GROUP_SIZE)
-    with _abort_on_failure(writer):
+    with abort_on_failure(writer):
         for run, part in merged.parts:
             if part.encoded:
                 writer.append(part.encoded, runs.copy(run, part))
             else:
                 writer.write(runs.read(run, part))
         return writer.finish()
-
-
-@contextmanager
-def _abort_on_failure(writer: Any) -> Iterator[None]:
-    try:
-        yield
-    except BaseException:
-        writer.abort()
-        raise
 
 
 class _Runs:

@@ -1,7 +1,6 @@
 """Writes the rows of a table with partitions or a sort order: to sorted runs, which are merged later."""
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Final
 
 import pyarrow as pa
@@ -14,6 +13,7 @@ from connector.spark.blocks.block_transfer import StoredRun
 from connector.spark.blocks.table_layout import TableLayout
 from connector.spark.blocks.temporary_files import TemporaryFile
 from connector.spark.tasks.merged_files import write_merged
+from connector.storage.file_io import delete_if_possible
 
 DISTRIBUTION: Final = "write.distribution-mode"
 
@@ -64,9 +64,7 @@ class RunWriter:
     def abort(self) -> None:
         """Delete files and runs, as far as possible. Nothing refers to them."""
         self._remove_runs()
-        for file in self._files:
-            with suppress(OSError):
-                self._layout.io.delete(file.path)
+        delete_if_possible(self._layout.io, [file.path for file in self._files])
 
     def _write_run(self, batches: Sequence[pa.RecordBatch]) -> None:
         file = self._new_file()
