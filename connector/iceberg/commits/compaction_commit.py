@@ -22,7 +22,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from connector.encoding.rewriting.file_groups import CompactedGroup
 from connector.host.errors import ConnectorError, RetryableError
-from connector.iceberg.commits.commit import TableLocks, count_attempts
+from connector.iceberg.commits.commit import RETRY_FOR, TableLocks, count_attempts
 from connector.iceberg.commits.commit_errors import is_final, list_retried_errors
 from connector.iceberg.commits.compaction_changes import CompactionChanges, DroppedGroup, decide_changes
 from connector.iceberg.commits.delete_files import DeleteFiles
@@ -42,7 +42,6 @@ from connector.model.table_identifier import GENERATION_PROPERTY, TableIdentifie
 from connector.storage import storage_errors
 
 MAX_AGE: Final = 3_600_000  # milliseconds
-RETRY_FOR: Final = 30.0  # seconds after the first attempt
 SUMMARY_COMPACTION: Final = "flow.compaction"  # the number of groups
 
 _TEXTS: Final = FailureTexts(
