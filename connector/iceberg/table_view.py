@@ -21,7 +21,7 @@ from connector.host.errors import LostColumnError, RetryableError, UserError
 from connector.iceberg.catalog_messages import explain_dropped_table
 from connector.iceberg.commits import commit_errors, fence
 from connector.iceberg.commits.commit import RETRY_FOR, count_attempts
-from connector.iceberg.commits.commit_errors import list_retried_errors
+from connector.iceberg.commits.commit_errors import BROKEN_METADATA, list_retried_errors
 from connector.iceberg.commits.late_files import find_newest_column, is_converted
 from connector.iceberg.commits.row_deletes import RowDeletes
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader, PositionDeletes
@@ -36,6 +36,7 @@ from connector.storage.storage_errors import translate_errors
 log = logging.getLogger(__name__)
 
 UNIT_SIZE: Final = 32 << 20  # bytes of a data file that one task searches at once
+_NOTHING_VISIBLE: Final = "Loads cannot be answered, and nothing of this transaction has become visible"
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,8 @@ class SessionViews:
                 last = error
                 if commit_errors.is_final(error):
                     break
+            except BROKEN_METADATA as error:
+                raise commit_errors.explain_broken_metadata(table_id[0], error, _NOTHING_VISIBLE) from error
         assert last is not None
         raise RetryableError(
             f"table {table_id[0]}: its current snapshot could not be read to answer Loads, after "

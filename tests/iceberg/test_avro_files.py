@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from pyiceberg import manifest as iceberg
 from pyiceberg.avro.decoder import new_decoder
-from pyiceberg.avro.file import AvroFile
+from pyiceberg.avro.file import SYNC_SIZE, AvroFile
 from pyiceberg.avro.reader import Reader
 from pyiceberg.avro.resolver import resolve_reader
+from pyiceberg.exceptions import ValidationError as InvalidMetadataError
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry, ManifestEntryStatus, ManifestFile
 from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -22,7 +23,9 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from connector.iceberg.metadata import avro_files
 from connector.storage.file_io import WrittenFile
+from support.snapshots import check_text
 
+SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "commit_errors.json"
 IO = PyArrowFileIO()
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=False), NestedField(2, "region", StringType()))
 BY_REGION = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "region"), spec_id=1)
@@ -141,9 +144,84 @@ def test_manifests_of_several_partition_types_are_read_by_turns_as_pyiceberg_rea
     assert len(made) == 2, "one reader for each partition type"
 
 
+def test_a_manifest_that_is_cut_short_is_damaged_wherever_it_ends(tmp_path: Path) -> None:
+    """The next commit would leave out the data files that the rest lists."""
+    file = tmp_path / "manifest"
+    manifest = written_manifest(file, entry(Record()), entry(Record()))
+    whole = file.read_bytes()
+    for size in range(len(whole)):
+        file.write_bytes(whole[:size])
+        with pytest.raises(InvalidMetadataError, match=rf"{file} is damaged: ") as error:
+            avro_files.read_entries(IO, manifest)
+    numbers = {f"has {size} bytes instead of {size + 1}": "has 1,000 bytes instead of 1,001"}
+    check_text(SNAPSHOTS, "a manifest is cut short", str(error.value), {str(file): "…/manifest.avro"} | numbers)
+
+
+def test_a_manifest_list_that_is_cut_short_is_damaged_wherever_it_ends(tmp_path: Path) -> None:
+    file = tmp_path / "list"
+    with avro_files.ManifestListWriter(IO.new_output(str(file)), 7, 6, 3, avro_files.AVRO_COMPRESSION) as writer:
+        writer.add_manifests([listed(), listed()])
+    whole = file.read_bytes()
+    only_header = whole.index(whole[-SYNC_SIZE:]) + SYNC_SIZE  # the same as a list of no manifests
+    for size in {*range(len(whole))} - {only_header}:
+        file.write_bytes(whole[:size])
+        with pytest.raises(InvalidMetadataError, match=rf"{file} is damaged: "):
+            list(avro_files.read_manifest_list(IO.new_input(str(file))))
+
+
+@pytest.mark.parametrize("count", [0, -1, 1, 3])
+def test_a_block_with_another_number_of_records_is_damaged(count: int, tmp_path: Path) -> None:
+    file = tmp_path / "list"
+    with avro_files.ManifestListWriter(IO.new_output(str(file)), 7, 6, 3, avro_files.AVRO_COMPRESSION) as writer:
+        writer.add_manifests([listed(), listed()])
+    content = file.read_bytes()
+    begin = content.index(content[-SYNC_SIZE:]) + SYNC_SIZE
+    zigzag = 2 * count if count >= 0 else -2 * count - 1
+    file.write_bytes(content[:begin] + bytes([zigzag]) + content[begin + 1 :])
+    with pytest.raises(InvalidMetadataError, match="is damaged: ") as error:
+        list(avro_files.read_manifest_list(IO.new_input(str(file))))
+    if count == 1:
+        check_text(SNAPSHOTS, "a block with another number of records", str(error.value), {str(file): "…/list.avro"})
+
+
+def test_damage_between_the_blocks_is_noticed_before_their_records_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "manifest"
+    manifest = written_manifest(file, entry(Record()), entry(Record()))
+    content = file.read_bytes()
+    for place in range(len(content) - SYNC_SIZE, len(content)):
+        file.write_bytes(content[:place] + bytes([content[place] ^ 0xFF]) + content[place + 1 :])
+        with pytest.raises(InvalidMetadataError) as error:
+            avro_files.read_entries(IO, manifest)
+        check_text(
+            SNAPSHOTS, "damage between the blocks of a manifest", str(error.value), {str(file): "…/manifest.avro"}
+        )
+
+
+def test_pyiceberg_still_takes_a_file_that_is_cut_short_for_a_whole_one(tmp_path: Path) -> None:
+    """Once it does not, the connector need not divide files into blocks itself."""
+    file = tmp_path / "manifest"
+    manifest = written_manifest(file, entry(Record()), entry(Record()))
+    content = file.read_bytes()
+    first_block = content.index(content[-SYNC_SIZE:]) + SYNC_SIZE
+    end = content.index(content[-SYNC_SIZE:], first_block) + SYNC_SIZE
+    file.write_bytes(content[:end])
+    assert len(entries(manifest)) == 1
+
+
 def test_pyiceberg_still_rounds_doubles() -> None:
     """Once it does not, the connector need not replace how doubles are read."""
     assert new_decoder(struct.pack("<d", 0.1)).read_double() != 0.1
+
+
+def written_manifest(file: Path, *added: ManifestEntry) -> ManifestFile:
+    with avro_files.ManifestWriter(
+        UNPARTITIONED, SCHEMA, IO.new_output(str(file)), 7, avro_files.AVRO_COMPRESSION
+    ) as writer:
+        for each in added:
+            writer.add_entry(each)
+    manifest = writer.to_manifest_file()
+    manifest.sequence_number = 3
+    return manifest
 
 
 def entry(partition: Record) -> ManifestEntry:

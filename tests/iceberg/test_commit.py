@@ -30,7 +30,7 @@ from connector.iceberg.commits.outcomes import Committed, Failed
 from connector.model.state import ColumnStatistics, DataFile, StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from support.snapshots import check_text
-from support.tables import record_property
+from support.tables import cut_manifest, record_property
 
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "commit_errors.json"
 WHOLE = "00000000-ffffffff"
@@ -480,6 +480,18 @@ def in_another_table(catalog: FaultyCatalog, staged: StagedCommit) -> StagedComm
     return replace(staged, path=path, table_uuid=str(table.metadata.table_uuid))
 
 
+def test_no_commit_drops_the_rows_that_the_lost_part_of_a_manifest_lists(catalog: FaultyCatalog) -> None:
+    for first, second in ([1, 2], [3, 4]):
+        pending = stage(catalog, [first])
+        finish(catalog, pending, stage(catalog, [second], prev=pending.next))
+    file, whole = cut_manifest(catalog.load_table(PATH))
+    with catalog.load_table(PATH).transaction() as others:  # the next commit reads the manifests, and merges them
+        others.set_properties({"commit.manifest.min-count-to-merge": "2"})
+    finish(catalog, stage(catalog, [5]))
+    file.write_bytes(whole)
+    assert ids(catalog) == [1, 2, 3, 4, 5]
+
+
 @pytest.mark.parametrize("content", [b"", b"Obj\x01", b"no Avro at all" * 9])
 def test_broken_metadata_are_one_tables_failure(catalog: FaultyCatalog, content: bytes) -> None:
     staged = stage(catalog, [2])
@@ -491,7 +503,8 @@ def test_broken_metadata_are_one_tables_failure(catalog: FaultyCatalog, content:
     assert isinstance(failed, Failed)
     assert "shop.broken" in str(failed.error)
     if not content:
-        check_text(SNAPSHOTS, "metadata that cannot be read", str(failed.error), {})
+        names = {current.manifest_list: "file:///…/snap-….avro"}
+        check_text(SNAPSHOTS, "metadata that cannot be read", str(failed.error), names)
     assert isinstance(landed, Committed)
     assert ids(catalog) == [2]
 

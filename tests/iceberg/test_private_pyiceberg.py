@@ -17,8 +17,8 @@ SQL: Final = "pyiceberg.catalog.sql.SqlCatalog"
 
 # A digest of the source of each part; of an attribute its annotation.
 PARTS: Final = {
+    "pyiceberg.avro.decoder.StreamingBinaryDecoder": "63f2a8f233d2",
     "pyiceberg.avro.decoder.new_decoder": "e75df0d44f08",
-    "pyiceberg.avro.file.AvroFile.__enter__": "80a9ffba03de",
     "pyiceberg.avro.file.AvroFileHeader": "b48a0d8ceaf2",
     "pyiceberg.avro.file.AvroOutputFile.__init__": "fc1734cc0007",
     "pyiceberg.avro.file.AvroOutputFile._write_header": "3c5edb91139b",

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import ValidationError as InvalidMetadataError
 from pyiceberg.io import load_file_io
 from pyiceberg.table import Table
 
@@ -27,7 +28,7 @@ from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_io import files_of
 from support.s3_server import S3Server
 from support.staged_files import leave_behind, stage, write_file
-from support.tables import ID_ONLY, foreign_table, ids_of
+from support.tables import ID_ONLY, cut_manifest, foreign_table, ids_of
 
 PATH = TableIdentifier("shop", "orders")
 SOME_UUID = "6b1f1c1e-93d5-4d0e-8b7e-0f5b6a3c2d10"
@@ -103,6 +104,16 @@ def test_what_a_killed_process_left_is_deleted_once_its_writer_has_moved_on(
     assert not exists(table_of(catalog), left_later)
     assert ids_of(catalog, PATH) == [1, 2]
     assert getattr(caplog.records[-1], FIELDS) == {"event": "collected", "table": "shop.orders", "files": 1}
+
+
+def test_what_the_lost_part_of_a_manifest_lists_is_not_deleted(catalog: EventfulCatalog) -> None:
+    first = stage(catalog, PATH, WHOLE, 1)
+    second = stage(catalog, PATH, WHOLE, 2, prev=first.next)
+    commit.commit_all_or_raise(catalog, [first, second])
+    cut_manifest(table_of(catalog))
+    with pytest.raises(InvalidMetadataError, match="is damaged"):
+        collect_as(catalog, WHOLE)
+    assert exists(table_of(catalog), location_of(second))
 
 
 def test_rows_that_a_killed_process_left_on_their_way_are_deleted_likewise(catalog: EventfulCatalog) -> None:

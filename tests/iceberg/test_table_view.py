@@ -292,6 +292,17 @@ def test_a_catalog_that_stays_down_fails_the_loads(
     check_text(SNAPSHOTS, "a catalog is down while Loads wait", str(error.value), {})
 
 
+def test_damaged_metadata_fail_the_loads(catalog: SqlCatalog) -> None:
+    table = table_of(catalog, ID, rows=[[{"id": 1}]])
+    session, current = Session(catalog), table.refresh().current_snapshot()
+    assert current
+    Path(current.manifest_list.removeprefix("file://")).write_bytes(b"")
+    with pytest.raises(RetryableError) as error:
+        session.find()
+    names = {current.manifest_list: "…/snap-….avro"}
+    check_text(SNAPSHOTS, "damaged metadata while Loads wait", str(error.value), names)
+
+
 def test_rows_in_files_that_ask_for_views_of_texts_are_found_and_replaced(catalog: Catalog) -> None:
     """Other engines store Arrow's own schema in their files. Few of Arrow's functions take its views."""
     make_table(catalog)

@@ -137,6 +137,9 @@ class RecordsInput:
         return cls
 
     def __enter__(self) -> Iterator[Record]:
+        return iter(self)
+
+    def __iter__(self) -> Iterator[Record]:
         with self._input_file.open() as stream:
             assert isinstance(stream, Download)
             assert isinstance(stream.content, _Records)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyiceberg.avro.file import SYNC_SIZE
 from pyiceberg.catalog import Catalog
 from pyiceberg.io import load_file_io
 from pyiceberg.schema import Schema
@@ -22,6 +23,7 @@ from connector.host.refresh import Refreshed
 from connector.iceberg.alteration import Alterer
 from connector.iceberg.catalogs.local import open_local
 from connector.iceberg.commits import fence
+from connector.iceberg.metadata.manifests import manifests_of
 from connector.iceberg.metadata.table_properties import find_generation
 from connector.model.owner import Owner
 from connector.model.properties import Properties
@@ -77,6 +79,17 @@ def record_property(table: Table, name: str, value: str) -> None:
     changed.write_text(json.dumps(metadata))
     table.catalog.drop_table(table.name())
     table.catalog.register_table(table.name(), f"file://{changed}")
+
+
+def cut_manifest(table: Table) -> tuple[Path, bytes]:
+    """Cut the newest manifest short, after its first entry. Returns the file, and what it had."""
+    manifest, *_ = manifests_of(table.io, table.current_snapshot())
+    file = Path(manifest.manifest_path.removeprefix("file://"))
+    whole = file.read_bytes()
+    *some, _ = whole.split(marker := whole[-SYNC_SIZE:])
+    assert len(some) > 2, "a header and several entries"
+    file.write_bytes(some[0] + marker + some[1] + marker)
+    return file, whole
 
 
 def turn_tables_into_views(warehouse: Path) -> None:

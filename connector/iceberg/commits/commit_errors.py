@@ -118,11 +118,14 @@ def explain_refusal(
     )
 
 
-def explain_broken_metadata(path: TableIdentifier, error: Exception) -> ConnectorError:
-    """Return the error of a table whose metadata PyIceberg cannot read. It may be repaired, so it is retryable."""
+def explain_broken_metadata(
+    path: TableIdentifier, error: Exception, left: str = "Its files stay staged in the task's state"
+) -> ConnectorError:
+    """Return the error of a table whose metadata PyIceberg cannot read. It may be repaired, so it is retryable. `left`
+    says what became of the transaction."""
     return RetryableError(
-        f"table {path}: its metadata cannot be read ({type(error).__name__}: {quote(error)}). Its files stay staged "
-        "in the task's state: repair the table, or backfill the binding."
+        f"table {path}: its metadata cannot be read ({type(error).__name__}: {quote(error)}). {left}: repair the "
+        "table, or backfill the binding."
     )
 
 

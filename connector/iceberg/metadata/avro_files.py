@@ -3,6 +3,10 @@
 Their writers, readers and Avro schemas are made once. PyIceberg makes them anew for every file. This took a third of a
 commit's processor time, and nearly all of the time to read a small manifest. A file that was just written keeps its
 content in memory: to read it takes no request.
+
+A file that is damaged or cut short is an error. PyIceberg takes the end of such a file for the end of its records: the
+next commit would drop the data files that the rest lists. Its compiled decoder also reads beyond the end of its input,
+which may end the process.
 """
 
 import json
@@ -15,11 +19,12 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from pyiceberg.avro.codecs import AVRO_CODEC_KEY, AvroCompressionCodec
-from pyiceberg.avro.decoder import BinaryDecoder, new_decoder
-from pyiceberg.avro.file import MAGIC, META_SCHEMA, AvroFile, AvroFileHeader, AvroOutputFile
+from pyiceberg.avro.decoder import BinaryDecoder, StreamingBinaryDecoder, new_decoder
+from pyiceberg.avro.file import MAGIC, META_SCHEMA, SYNC_SIZE, AvroFileHeader, AvroOutputFile
 from pyiceberg.avro.reader import DoubleReader, Reader
 from pyiceberg.avro.resolver import construct_reader, construct_writer, resolve_reader
 from pyiceberg.avro.writer import Writer
+from pyiceberg.exceptions import ValidationError as InvalidMetadataError
 from pyiceberg.io import FileIO, InputFile, OutputFile
 from pyiceberg.manifest import (
     MANIFEST_ENTRY_SCHEMAS,
@@ -67,8 +72,7 @@ DoubleReader.read = _read_double  # type: ignore[assignment, method-assign]
 
 def read_manifest_list(file: InputFile) -> Iterator[ManifestFile]:
     """Read the manifests that a list names, in the form of the newest version."""
-    with _ManifestListInput(file) as manifests:
-        yield from manifests
+    yield from _ManifestListInput(file)
 
 
 def read_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
@@ -81,8 +85,8 @@ def read_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
 
 def read_all_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
     """Read a manifest's entries, also those of files that its snapshot has deleted. They have no row ids."""
-    with _ManifestInput(io.new_input(manifest.manifest_path)) as entries:
-        return [_inherit(entry, manifest) for entry in entries]
+    entries = _ManifestInput(io.new_input(manifest.manifest_path), manifest.manifest_length)
+    return [_inherit(entry, manifest) for entry in entries]
 
 
 class ManifestWriter(ManifestWriterV2):
@@ -230,18 +234,45 @@ class _Output(AvroOutputFile[Any]):
         _HEADER_WRITER.write(self.encoder, AvroFileHeader(MAGIC, metadata, self.sync_bytes))
 
 
-class _Input(AvroFile[Any], ABC):
+class _Input(ABC):
+    """The records of a file, which is read in one piece.
+
+    Iterating raises InvalidMetadataError if the file is damaged, or shorter than `size`.
+    """
+
+    def __init__(self, file: InputFile, size: int = 0) -> None:
+        """`size` is in bytes, as the file's manifest list says it."""
+        self._file, self._size = file, size
+
     @staticmethod
     @abstractmethod
     def find_reader(avro_schema: str) -> Reader:
         """Return the reader of files with this schema; other engines write other schemas."""
 
-    def __enter__(self) -> Self:
-        with self.input_file.open() as stream:
-            self.decoder = new_decoder(stream.read())
-        self.header = _HEADER_READER.read(self.decoder)
-        self.reader = self.find_reader(self.header.meta[AVRO_SCHEMA_KEY])
-        return self
+    def __iter__(self) -> Iterator[Any]:
+        with self._file.open() as stream:
+            content = stream.read()
+        try:
+            if len(content) < self._size:
+                raise EOFError(f"it has {len(content)} bytes instead of {self._size}")
+            yield from self._decode(content)
+        except Exception as error:  # the decoders raise whatever their input leads to
+            raise InvalidMetadataError(f"{self._file.location} is damaged: {type(error).__name__}: {error}") from error
+
+    def _decode(self, content: bytes) -> Iterator[Any]:
+        file = StreamingBinaryDecoder(content)  # which, unlike the compiled one, notices the end of its input
+        header = _HEADER_READER.read(file)
+        reader, codec = self.find_reader(header.meta[AVRO_SCHEMA_KEY]), header.compression_codec()
+        while file.tell() < len(content):
+            count, block = file.read_int(), file.read_bytes()
+            if file.read(SYNC_SIZE) != header.sync:
+                raise ValueError("a block does not end where it should")
+            records = codec.decompress(block) if codec else block
+            decoder = new_decoder(records)
+            for _ in range(count):
+                yield reader.read(decoder)
+            if decoder.tell() != len(records):
+                raise ValueError("a block has other records than it says")
 
 
 class _ManifestInput(_Input):
