@@ -1,5 +1,6 @@
 """A session's temporary directories. They are removed when it ends, or by the next session if it was killed."""
 
+import errno
 import fcntl
 import os
 import shutil
@@ -31,6 +32,13 @@ def temporary_directory() -> Path:
     cannot be used."""
     with translate_disk_errors("directory"):
         return Path(os.environ.get("TMPDIR") or gettempdir())
+
+
+def advise(error: OSError) -> str:
+    """Return what to change after a temporary file could not be written."""
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return "Raise the hard limit of open files (`ulimit -Hn`, or `--ulimit nofile` of Docker)."
+    return "Make room, or set TMPDIR to a directory on a larger disk."
 
 
 @contextmanager

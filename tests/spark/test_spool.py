@@ -1,5 +1,6 @@
 """The spool: whole lines in blocks, in bounded space."""
 
+import resource
 from pathlib import Path
 
 import pytest
@@ -47,7 +48,7 @@ def test_more_pieces_than_one_write_takes_are_all_written(tmp_path: Path) -> Non
 
 
 def test_a_disk_without_room_for_the_directory_is_the_same_error(tmp_path: Path) -> None:
-    with pytest.raises(RetryableError, match=r"the disk that holds .*/missing/spool takes no more"):
+    with pytest.raises(RetryableError, match=r"rows cannot be written to .*/missing/spool"):
         Spool(tmp_path / "missing" / "spool")
 
 
@@ -56,3 +57,14 @@ def test_a_disk_that_takes_no_more_is_an_error_that_says_what_to_do(spool: Spool
     with pytest.raises(RetryableError) as error:
         spool.add(run(0, 1, b"a"))
     check_text(SNAPSHOTS, "a disk that takes no more", str(error.value), {str(tmp_path): "…"})
+
+
+def test_too_many_open_files_are_an_error_that_says_what_to_do(spool: Spool, tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        with pytest.raises(RetryableError) as error:
+            spool.add(run(0, 1, b"a"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    check_text(SNAPSHOTS, "too many open files", str(error.value), {str(tmp_path): "…"})

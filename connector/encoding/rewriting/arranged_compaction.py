@@ -22,7 +22,7 @@ from connector.encoding.runs.run_merging import merge
 from connector.encoding.runs.sorted_runs import RowArrangement, RunPart, SortedRun, read_part
 from connector.encoding.values.arrays import Positions
 from connector.host.errors import RetryableError
-from connector.host.tempdirs import translate_disk_errors
+from connector.host.tempdirs import advise, translate_disk_errors
 from connector.model.binding import Arrangement
 
 RUN_SIZE: Final = 24 << 20  # bytes of Arrow data that are sorted together
@@ -127,5 +127,5 @@ def _translate_errors() -> Iterator[None]:
     except OSError as error:
         raise RetryableError(
             f"rows that are sorted for a compaction could not be written to the disk ({error.strerror or error}). The "
-            "table is as it was. Make room, or set TMPDIR to a directory on a larger disk."
+            f"table is as it was. {advise(error)}"
         ) from error

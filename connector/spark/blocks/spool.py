@@ -17,6 +17,7 @@ from typing import BinaryIO, Final
 from connector.host import facts
 from connector.host.errors import RetryableError
 from connector.host.facts import SpoolSize
+from connector.host.tempdirs import advise
 from connector.spark.limits import SPOOL_LIMIT
 from protocol.request import Store
 
@@ -171,9 +172,8 @@ class Spool:
             yield
         except OSError as error:
             raise RetryableError(
-                f"the disk that holds {self._directory} takes no more ({error.strerror}): rows wait there until their "
-                f"data files are written, up to {self._limit >> 20} MiB. Nothing of this transaction has become "
-                "visible. Make room, or set TMPDIR to a directory on a larger disk."
+                f"rows cannot be written to {self._directory} ({error.strerror}), where they wait for their data "
+                f"files, up to {self._limit >> 20} MiB. Nothing of this transaction has become visible. {advise(error)}"
             ) from error
 
 

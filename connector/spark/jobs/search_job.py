@@ -19,6 +19,7 @@ from connector.encoding.search.row_search import FoundRows, SearchedFile, search
 from connector.encoding.search.rows_of_keys import RowsOfKeys
 from connector.encoding.search.searched_keys import Keys
 from connector.host.errors import ConnectorError, RetryableError
+from connector.host.tempdirs import advise
 from connector.model.binding import Binding
 from connector.model.properties import Properties
 from connector.spark.blocks.stored_keys import open_keys
@@ -87,7 +88,7 @@ def _search_group(group: Group, keys: Keys, io: FileIO) -> "SearchedGroup | Conn
     except OSError as error:
         return RetryableError(
             f"the documents that were found for Loads could not be written to the disk ({error.strerror}). Nothing "
-            "of this transaction has become visible. Make room, or set TMPDIR to a directory on a larger disk."
+            f"of this transaction has become visible. {advise(error)}"
         )
 
 
