@@ -11,6 +11,7 @@ from connector.cli.texts.health_texts import encode_health
 from connector.cli.texts.table_texts import describe_status, encode_status
 from connector.config.settings import parse
 from connector.host.errors import ConnectorError, UserError
+from connector.host.redaction import redact
 from connector.iceberg.catalogs.opening import open_catalog, translate_errors
 from connector.iceberg.commits.commit_errors import BROKEN_METADATA
 from connector.iceberg.loading import FoundTables
@@ -80,7 +81,9 @@ def _read(found: FoundTables, staged: Sequence[StagedCommit] | None, *, has_chos
 
 
 def _explain(error: Exception) -> str:
-    return str(error) if isinstance(error, ConnectorError) else f"a metadata file is broken ({type(error).__name__})."
+    if isinstance(error, ConnectorError):
+        return str(error)
+    return f"a metadata file is broken ({type(error).__name__}: {redact(str(error))})."
 
 
 def describe_tables(inspected: InspectedTables) -> str:

@@ -19,6 +19,7 @@ from connector.config.endpoint_config import EndpointConfig
 from connector.config.settings import parse
 from connector.encoding.rewriting.file_groups import Compact
 from connector.host.errors import ConnectorError, UserError
+from connector.host.redaction import redact
 from connector.iceberg.catalogs.opening import open_catalog, translate_errors
 from connector.iceberg.commits.commit_errors import BROKEN_METADATA
 from connector.iceberg.maintenance.action_outcomes import (
@@ -153,8 +154,8 @@ class _Run:
                 text = re.sub(f"^table {re.escape(str(path))}: ", "", str(error), flags=re.IGNORECASE)
                 self.errors.append((path, f"{action}: {text}"))
             except BROKEN_METADATA as error:
-                problem = f"one of its metadata files is broken ({type(error).__name__}). Repair or backfill the table."
-                self.errors.append((path, f"{action}: {problem}"))
+                broken = f"one of its metadata files is broken ({type(error).__name__}: {redact(str(error))})"
+                self.errors.append((path, f"{action}: {broken}. Repair or backfill the table."))
             else:
                 yield action, outcome
 
