@@ -3,6 +3,7 @@
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any, Final
 
 import duckdb
@@ -15,9 +16,12 @@ from pyiceberg.table.update import RemovePartitionSpecsUpdate, SetDefaultSpecUpd
 from pyiceberg.transforms import BucketTransform, IdentityTransform, TruncateTransform
 from pyiceberg.types import NestedField, StringType, StructType
 
-from connector.encoding.rewriting import arranged_compaction
+from connector.encoding.parquet.file_options import TARGET_SIZE
+from connector.encoding.rewriting import arranged_compaction, group_compaction
+from connector.encoding.runs import run_merging
 from connector.host.errors import UserError
 from connector.iceberg.maintenance.compaction_plan import plan_compaction
+from connector.iceberg.maintenance.compaction_thresholds import MAX_FILE_SIZE
 from connector.iceberg.maintenance.rearrangement_plan import plan_rearrangement
 from connector.iceberg.maintenance.table_health import FileCount, read_health
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
@@ -183,6 +187,29 @@ def test_many_runs_are_merged_partition_by_partition(catalog: Catalog, monkeypat
     rearrange(catalog, PATH)
     check(catalog, expected)
     assert set(ids_by_partition(catalog)) == {"['a']", "['b']"}
+
+
+def test_groups_are_larger_than_files_and_new_files_have_the_target_size(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of several files are sorted together, and become several files."""
+    monkeypatch.setattr(group_compaction, "ROW_GROUP_SIZE", 8_000)
+    monkeypatch.setattr(run_merging, "_COPIED_AT_ONCE", 4_000)
+    target = 20_000
+    random = Random(1)
+    for first in range(0, 600, 60):
+        land(catalog, {number: f"a{random.randbytes(100).hex()}" for number in range(1000 + first, 1060 + first)})
+    table = catalog.load_table(PATH)
+    with table.transaction() as transaction:
+        transaction.set_properties({TARGET_SIZE: str(target), MAX_FILE_SIZE: "1000000000"})
+    with catalog.load_table(PATH).update_sort_order() as update:
+        update.desc("id", IdentityTransform())
+    expected = values_of(catalog)
+    sizes = [group.size for group in plan_rearrangement(*loaded(catalog)).groups]
+    assert target < max(sizes) <= 8 * target
+    rearrange(catalog, PATH)
+    assert max(file.size for file in data_files(catalog)) < 2 * target
+    check(catalog, expected)
 
 
 def test_a_file_without_its_partition_column_has_the_value_of_its_partition(tmp_path: Path) -> None:
