@@ -34,11 +34,11 @@ def temporary_directory() -> Path:
         return Path(os.environ.get("TMPDIR") or gettempdir())
 
 
-def advise(error: OSError) -> str:
-    """Return what to change after a temporary file could not be written."""
+def advise(error: OSError, room: str = "Make room, or set TMPDIR to a directory on a larger disk.") -> str:
+    """Return what to change after a temporary file could not be written. `room` is the advice for a full disk."""
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return "Raise the hard limit of open files (`ulimit -Hn`, or `--ulimit nofile` of Docker)."
-    return "Make room, or set TMPDIR to a directory on a larger disk."
+    return room
 
 
 @contextmanager
@@ -47,10 +47,8 @@ def translate_disk_errors(what: object) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UserError(
-            f"no temporary {what} can be made: {error.strerror or error}. Make room there, or set TMPDIR to a "
-            "directory that can be written to."
-        ) from error
+        advice = advise(error, "Make room there, or set TMPDIR to a directory that can be written to.")
+        raise UserError(f"no temporary {what} can be made: {error.strerror or error}. {advice}") from error
 
 
 @contextmanager

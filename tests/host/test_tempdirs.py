@@ -2,12 +2,17 @@
 
 import fcntl
 import os
+import resource
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from connector.host.errors import UserError
-from connector.host.tempdirs import OWNER, make_directories
+from connector.host.tempdirs import OWNER, make_directories, translate_disk_errors
+from support.snapshots import check_text
+
+SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "machine_errors.json"
 
 
 @pytest.fixture(autouse=True)
@@ -82,3 +87,14 @@ def test_a_directory_that_cannot_be_made_is_an_error_that_names_tmpdir(
 def test_what_goes_wrong_with_a_disk_later_is_not_said_of_its_temporary_directory() -> None:
     with pytest.raises(OSError, match="disk full"), make_directories():
         raise OSError("disk full")
+
+
+def test_too_many_open_files_are_not_told_as_a_full_disk(temporary: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        with pytest.raises(UserError) as error, translate_disk_errors("file"):
+            (temporary / "file").open("w")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    check_text(SNAPSHOTS, "too many open files for a temporary one", str(error.value), {})
