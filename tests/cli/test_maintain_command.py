@@ -216,7 +216,7 @@ def test_a_person_reads_what_a_compaction_did() -> None:
     too_small = replace(maintained, tables=[MaintainedTable(ORDERS, [(Action.COMPACT, CompactionResult(debt=1_000))])])
     assert read(describe_maintenance(too_small)) == [
         "  compact    0 data files compacted",
-        "             1.0 kB are left: each group of files is larger than the budget",
+        "             1.0 kB are left: the budget is too small for a group of files",
     ]
     done = replace(maintained, tables=[MaintainedTable(ORDERS, [(Action.COMPACT, replace(result, failed=0))])])
     assert not done.has_failed

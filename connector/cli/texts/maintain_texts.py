@@ -96,7 +96,7 @@ def _describe_compaction(result: CompactionResult) -> Iterator[str]:
     if result.failed:
         yield f"{format_count(result.failed, 'group')} of files failed: the log says why"
     if result.debt and result.groups + result.dropped + result.failed == 0:
-        yield f"{format_bytes(result.debt)} are left: each group of files is larger than the budget"
+        yield f"{format_bytes(result.debt)} are left: the budget is too small for a group of files"
     elif result.debt:
         yield f"{format_bytes(result.debt)} are left{'' if result.failed else '. Repeat the command to continue'}"
 

@@ -43,7 +43,7 @@ class GroupWriter(Generic[Writer]):
         self._files: list[DataFile] = []
 
     def find_writer(self, schema: GroupSchema) -> Writer:
-        """Return the writer of rows with these columns, until the next call."""
+        """Return the writer of rows with these columns. It ends when other columns or another file begin."""
         if self._writer is None or self._schema is None or not self._schema.is_same(schema):
             self._finish_writer()
             self._schema = schema

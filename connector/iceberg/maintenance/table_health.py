@@ -107,7 +107,7 @@ def _count_deleted(listed: Sequence[ListedFile]) -> int:
 
 
 def _count_old(table: Table, listed: Sequence[ListedFile]) -> FileCount:
-    """Count the files that a rearrangement would rewrite: none if the connector cannot make the table's partitions."""
+    """Count the data files that do not have the table's arrangement: none if the connector cannot tell which it is."""
     old: list[ListedFile] = []
     with suppress(UserError):
         old += list_old_files(listed, find_arrangement_of_all(table))
