@@ -27,7 +27,7 @@ from support.azure import ACCOUNT, AzureStore
 from support.catalogs_and_stores import READ_BACK, on_page, without_slow
 from support.endpoint_configs import glue, on_s3, rest
 from support.google import GoogleStore
-from support.hive import IN_ONE_WORKER, Metastore
+from support.hive import IN_ONE_WORKER, HiveVersion, Metastore, hive_metastore
 from support.jars import jars
 from support.leftovers import Leftover, Watch, exposed
 from support.pages import freshness_queries
@@ -207,7 +207,10 @@ def on_glue(request: pytest.FixtureRequest, store: Store) -> Lake:
 
 
 def on_hive(request: pytest.FixtureRequest, store: Store) -> Lake:
-    metastore: Metastore = request.getfixturevalue("metastore")
+    return make_hive_lake(request.getfixturevalue("metastore"), store)
+
+
+def make_hive_lake(metastore: Metastore, store: Store) -> Lake:
     catalog = {"catalog_type": "Hive Metastore", "uri": metastore.uri}
     return Lake(
         {**store.config, "catalog": catalog},
@@ -292,6 +295,21 @@ def test_trino_reads_what_a_session_wrote(
     assert rows == [[1, "visible"], [2, "staged"]]
     record_property(READ_BACK, (catalog, store, "Trino"))
     assert request.config.getoption("--tested") or "Trino" in on_page()[catalog, store].split(", ")
+
+
+# Spark's and PyIceberg's clients cannot read from this version.
+@pytest.mark.slow
+@IN_ONE_WORKER
+def test_trino_reads_what_a_session_wrote_to_hive_4(
+    s3: Store, s3_server: S3Server, trino: Trino, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    collection = replace(LEDGER, table=f"of_{tmp_path.name}")
+    with hive_metastore(tmp_path_factory.mktemp("hive"), s3_server, HiveVersion.FOUR) as metastore:
+        lake = make_hive_lake(metastore, s3)
+        session(lake, collection, Watch.over(tmp_path))
+        name = trino.add_catalog({**lake.trino, **s3.trino})
+        rows = trino.rows(f"SELECT id, note FROM {name}.{NAMESPACE}.{collection.table} ORDER BY id")
+    assert rows == [[1, "visible"], [2, "staged"]]
 
 
 @pytest.mark.slow

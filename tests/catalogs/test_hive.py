@@ -26,12 +26,15 @@ from connector.iceberg.commits import commit, fence
 from connector.iceberg.found_tables import find
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
+from fixtures.collection import NAMESPACE
 from protocol.flow import WHOLE_RANGE
 from support.arranged_tables import check_arrangements
 from support.compacted_tables import check_compactions
 from support.fault_proxy import GENUINE, Answer, Fault
-from support.hive import IN_ONE_WORKER, Metastore
+from support.hive import IN_ONE_WORKER, HiveVersion, Metastore, hive_metastore
 from support.metastore_proxy import CHANGE, MetastoreProxy, is_commit, is_load, metastore_proxy
+from support.runtime import LEDGER, Runtime
+from support.s3_server import S3Server
 from support.server_process import free_address
 from support.snapshots import check_text
 from support.staged_files import stage
@@ -51,6 +54,15 @@ FAULTS: Final = {
     "conflict with itself": Fault(2, Answer.GENUINE),
 }
 IMPATIENT: Final = MetastoreTimeLimits(connect=10, read=2.0)  # where the proxy is silent on purpose
+
+
+@pytest.fixture(scope="module", params=HiveVersion)
+def metastore(
+    request: pytest.FixtureRequest, s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Metastore]:
+    """A server of each version, one after the other."""
+    with hive_metastore(tmp_path_factory.mktemp("hive"), s3_server, request.param) as server:
+        yield server
 
 
 @pytest.fixture(autouse=True)
@@ -274,7 +286,7 @@ def test_a_metastore_lets_decimals_have_more_digits(catalog: Catalog) -> None:
 
 def test_a_name_that_a_metastore_refuses_is_told(catalog: Catalog) -> None:
     with pytest.raises(UserError) as error, translate_errors("thrift://metastore"):
-        catalog.create_namespace("no name")
+        catalog.create_namespace("größe")
     check_text(SNAPSHOTS, "Hive: no name", str(error.value), {})
 
 
@@ -282,6 +294,24 @@ def test_a_column_s_long_description_is_cut_in_hive_only(catalog: Catalog) -> No
     database, doc = f"shop_{uuid.uuid4().hex}", "long " * 200
     foreign_table(catalog, (database, "notes"), Schema(NestedField(1, "id", LongType(), doc=doc)))
     assert catalog.load_table((database, "notes")).schema().find_field("id").doc == doc
+
+
+@pytest.mark.spark
+def test_a_task_s_table_is_created_written_and_listed(metastore: Metastore, catalog: Catalog, tmp_path: Path) -> None:
+    path = TableIdentifier(NAMESPACE, LEDGER.table)
+    config = {
+        "namespace": NAMESPACE,
+        "upload_interval": "PT0S",
+        "catalog": {"catalog_type": "Hive Metastore", "uri": metastore.uri},
+        "storage": {"storage_type": "Local Files", "directory": str(tmp_path / "tables")},
+    }
+    runtime = Runtime(tmp_path, [LEDGER], config)
+    for number in 1, 2:
+        with runtime.open(publish=True) as session:
+            session.transaction({"id": number, "note": "one row"})
+            assert session.finish().status == 0
+    assert catalog.list_tables(NAMESPACE) == [path]
+    assert ids_of(catalog, path) == [1, 2]
 
 
 def limits_for(fault: Fault) -> MetastoreTimeLimits:

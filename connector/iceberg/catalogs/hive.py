@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final, cast
 
-from hive_metastore.ttypes import EnvironmentContext, GetTableRequest, NoSuchObjectException
+from hive_metastore.ttypes import EnvironmentContext
 from hive_metastore.ttypes import Table as HiveTable
 from pyiceberg.catalog import EXTERNAL_TABLE, ICEBERG, METADATA_LOCATION, TABLE_TYPE
 from pyiceberg.catalog.hive import (
@@ -122,13 +122,6 @@ class _HiveCatalog(RegisteredTables, HiveCatalog, FixedColumns):
     def _path(table: Table) -> TableIdentifier:
         database, name = table.name()
         return TableIdentifier(database, name)
-
-    def _get_hive_table(self, open_client: Any, database_name: str, table_name: str) -> HiveTable:
-        # Hive 4 no longer has get_table, which PyIceberg uses.
-        try:
-            return open_client.get_table_req(GetTableRequest(dbName=database_name, tblName=table_name)).table
-        except NoSuchObjectException as error:
-            raise NoSuchTableError(f"there is no table {database_name}.{table_name}") from error
 
     def _convert_iceberg_into_hive(self, table: Table) -> HiveTable:
         database, name = self._path(table)

@@ -8,7 +8,14 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from hive_metastore.ThriftHiveMetastore import Client
-from hive_metastore.ttypes import InvalidObjectException, InvalidOperationException, MetaException
+from hive_metastore.ttypes import (
+    GetTableRequest,
+    GetTablesRequest,
+    InvalidObjectException,
+    InvalidOperationException,
+    MetaException,
+    Table,
+)
 from thrift.protocol.TBinaryProtocol import TBinaryProtocol
 from thrift.protocol.TProtocol import TProtocolException
 from thrift.Thrift import TApplicationException
@@ -85,10 +92,21 @@ class Connections(threading.local):
 
 class _Calls:
     """The methods of a client, with other errors: Thrift's are immutable, and a context manager that is a generator
-    cannot pass them on. Those that the caller catches at once are kept."""
+    cannot pass them on. Those that the caller catches at once are kept.
+
+    PyIceberg calls two methods that Hive 4 no longer has. Their successors are also in Hive 2.3.10.
+    """
 
     def __init__(self, client: Client) -> None:
         self._client = client
+
+    def get_table(self, dbname: str, tbl_name: str) -> Table:
+        return self._call("get_table_req", GetTableRequest(dbName=dbname, tblName=tbl_name)).table
+
+    def get_table_objects_by_name(self, dbname: str, tbl_names: Sequence[str]) -> Sequence[Table]:
+        request = GetTablesRequest(dbName=dbname, tblNames=tbl_names)
+        tables: Sequence[Table] = self._call("get_table_objects_by_name_req", request).tables
+        return tables
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
         return partial(self._call, method)
