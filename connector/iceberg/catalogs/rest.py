@@ -2,7 +2,7 @@
 refreshed."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urljoin
 
 from pyiceberg.catalog.rest import SNAPSHOT_LOADING_MODE, RestCatalog, TableResponse
@@ -22,6 +22,7 @@ from connector.storage.file_access import ADLS_MACHINE_CREDENTIALS, FileCredenti
 from connector.storage.file_io import hide_credentials, open_file_io
 
 SIGN_INS: Final = frozenset({"token", "credential"})  # which a server may send, for requests about a table
+_IS_NESSIE: Final = "nessie.is-nessie-catalog"  # in what the server answers to a request for its config
 _BECOME_READS: Final = frozenset({codes.moved_permanently, codes.found, codes.see_other})
 
 
@@ -63,6 +64,15 @@ class RestTables(RestCatalog):
         properties = file_properties(self._credentials(), self.properties, add_expiry(vended))
         io = open_file_io(properties)
         return Table(identifier_tuple, table_response.metadata, location, io, self, table_response.config)
+
+    def create_table(self, identifier: str | Identifier, *args: Any, **kwargs: Any) -> Table:
+        table: Table = super().create_table(identifier, *args, **kwargs)
+        if self.properties.get(_IS_NESSIE) == "true":
+            # Nessie does not check the assertion that a table has no snapshot yet, so a first commit could replace that
+            # of another process. With an empty snapshot, each commit has a snapshot to assert.
+            with table.transaction() as transaction, transaction.update_snapshot().fast_append():
+                pass
+        return table
 
     def view_exists(self, identifier: str | Identifier) -> bool:
         """Whether a view has this name. False if the server does not tell."""
