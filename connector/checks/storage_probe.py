@@ -5,8 +5,8 @@ A probe file is known by its name, so that a later probe can delete the files th
 
 import re
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from connector.checks.steps import Skipped
 from connector.config.catalog import LocalCatalog
 from connector.config.endpoint_config import EndpointConfig
-from connector.config.storage import S3Storage
+from connector.config.storage import LocalFiles, S3Storage
 from connector.host.errors import ConnectorError, UserError, join_errors
 from connector.iceberg.catalogs.opening import find_warehouse, translate_errors
 from connector.storage import file_stores, storage_errors
@@ -60,7 +60,7 @@ def probe(config: EndpointConfig, properties: Mapping[str, str]) -> str | Skippe
     """
     if isinstance(config.catalog, LocalCatalog):
         directory = find_warehouse(config.catalog)
-        try_place(_Directory(config, directory))
+        try_place(_Directory(directory, "/catalog/warehouse", partial(translate_errors, config)))
         return str(directory)
     file_access = file_properties(properties)
     root = file_stores.find_root(config)
@@ -72,6 +72,9 @@ def probe(config: EndpointConfig, properties: Mapping[str, str]) -> str | Skippe
 
             with open_configured_bucket(config, file_access) as bucket:
                 try_place(bucket)
+        case LocalFiles(directory):
+            translate = partial(storage_errors.translate_errors_of_directory, directory)
+            try_place(_Directory(directory, "/storage/directory", translate))
         case _:
             try_place(_Store(root, StoreFileIO(file_access)))
     return root
@@ -116,32 +119,32 @@ def is_abandoned(name: str, written_at: datetime) -> bool:
 
 @dataclass(frozen=True)
 class _Directory:
-    """The warehouse of the Local catalog."""
+    """A directory, and how the errors of using it are translated."""
 
-    config: EndpointConfig
     directory: Path
-    setting: str = "/catalog/warehouse"
+    setting: str
+    translate: Callable[[], AbstractContextManager[None]]
 
     @property
     def location(self) -> str:
         return str(self.directory)
 
     def write(self, name: str, content: bytes) -> None:
-        with translate_errors(self.config):
+        with self.translate():
             self.directory.mkdir(parents=True, exist_ok=True)
             (self.directory / name).write_bytes(content)
 
     def read(self, name: str) -> bytes:
-        with translate_errors(self.config):
+        with self.translate():
             return (self.directory / name).read_bytes()
 
     def delete(self, name: str) -> None:
-        with translate_errors(self.config):
+        with self.translate():
             (self.directory / name).unlink(missing_ok=True)  # another probe may have deleted it
 
     def list_files(self, prefix: str) -> Iterator[tuple[str, datetime]]:
         for file in self.directory.glob(f"{prefix}*"):
-            with translate_errors(self.config):
+            with self.translate():
                 written_at = datetime.fromtimestamp(file.stat().st_mtime, UTC)
             yield file.name, written_at
 

@@ -2,9 +2,10 @@
 
 import re
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Final
 
-from connector.host.errors import Entry, ErrorTable, Matcher, RetryableError, UserError, translate
+from connector.host.errors import Entry, ErrorTable, Matcher, RetryableError, UserError, is_a, translate
 from connector.host.redaction import redact_and_cut
 
 QUOTED_CHARACTERS: Final = 400
@@ -13,6 +14,13 @@ QUOTED_CHARACTERS: Final = 400
 def translate_errors(location: str) -> AbstractContextManager[None]:
     """Translate the errors of reading and writing files at this location."""
     return translate(STORAGE_ERRORS, lambda error: {"location": location, "answer": _read_answer(str(error))})
+
+
+def translate_errors_of_directory(directory: Path) -> AbstractContextManager[None]:
+    """Translate the errors of reading and writing files in the directory of /storage."""
+    return translate(
+        DIRECTORY_ERRORS, lambda error: {"directory": directory, "reason": getattr(error, "strerror", None) or error}
+    )
 
 
 # How the clients quote a store's answer: Amazon's, Azure's, Google's.
@@ -174,4 +182,13 @@ STORAGE_ERRORS: Final[ErrorTable] = (
         "the jars of Hadoop's client.",
     ),
     Entry(_says(""), RetryableError, "{location}: {answer}."),
+)
+
+DIRECTORY_ERRORS: Final[ErrorTable] = (
+    Entry(
+        is_a(OSError),
+        UserError,
+        "the directory {directory} cannot be used for data files: {reason}. Change /storage/directory, or the "
+        "directory's permissions.",
+    ),
 )

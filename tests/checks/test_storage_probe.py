@@ -252,11 +252,15 @@ def test_hdfs_without_its_native_client_is_no_place_for_files() -> None:
 
 
 def test_local_files_can_be_used_where_they_can_be_written(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
     assert probe(elsewhere(LocalFiles(tmp_path / "new"))) == f"file://{tmp_path}/new"
     assert [*(tmp_path / "new").iterdir()] == []
-    with pytest.raises(RetryableError, match=f"^file://{tmp_path}/file/lake: .*Not a directory"):
+
+
+def test_a_directory_of_local_files_that_cannot_be_made_is_named_with_its_setting(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError) as raised:
         probe(elsewhere(LocalFiles(tmp_path / "file" / "lake")))
+    check_text(SNAPSHOTS, "local files", str(raised.value), {str(tmp_path): "DIRECTORY"})
 
 
 def test_a_place_that_keeps_nothing_is_no_place_for_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
