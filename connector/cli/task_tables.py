@@ -23,16 +23,21 @@ def parse_table(name: str, endpoint: EndpointConfig) -> TableIdentifier:
     return TableIdentifier(namespace, table)
 
 
+def parse_tables(names: Sequence[str], endpoint: EndpointConfig) -> list[TableIdentifier]:
+    """Parse the arguments --table, each table once. Raises ArgumentError if one is no namespace and table."""
+    return [*dict.fromkeys(parse_table(each, endpoint) for each in names)]
+
+
 def find_tables(
     catalog: OpenedCatalog,
     endpoint: EndpointConfig,
     resources: Sequence[ResourceConfig],
-    chosen: Sequence[str],
+    chosen: Sequence[TableIdentifier],
     materialization: str,
 ) -> FoundTables:
-    """Yield the tables that the arguments --table name, or else those of the task in the namespaces of its bindings."""
+    """Yield the chosen tables, or else those of the task in the namespaces of its bindings."""
     if chosen:
-        return load_tables(catalog, [*dict.fromkeys(parse_table(each, endpoint) for each in chosen)])
+        return load_tables(catalog, chosen)
     namespaces = {resource_path(endpoint, each).namespace for each in resources} or {endpoint.own_namespace}
     return chain.from_iterable(find_own_tables(catalog, each, materialization) for each in sorted(namespaces))
 

@@ -18,7 +18,7 @@ from connector.cli.texts.table_texts import (
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.settings import parse
 from connector.host.errors import UserError
-from connector.iceberg.catalogs.opening import open_catalog, translate_errors
+from connector.iceberg.catalogs.opening import open_existing_catalog, translate_errors
 from connector.iceberg.commits.reset import Decision, Reset, perform_reset, plan_reset
 from connector.iceberg.commits.verdicts import JudgedCommit, Verdict, judge_commits
 from connector.iceberg.commits.writers import RecordedWriter, list_recorded_writers
@@ -89,8 +89,9 @@ def reset(
 
 
 def _load(endpoint: EndpointConfig, path: TableIdentifier) -> Table:
+    catalog = open_existing_catalog(endpoint)
     with translate_errors(endpoint):
-        table = load_table(open_catalog(endpoint), path)
+        table = load_table(catalog, path)
     if table is None:
         raise UserError(f"table {path} does not exist.")
     return table

@@ -6,13 +6,13 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from connector.cli.flow.flow_files import ConfigFile, FlowFile
-from connector.cli.task_tables import find_tables, read_staged
+from connector.cli.task_tables import find_tables, parse_tables, read_staged
 from connector.cli.texts.health_texts import encode_health
 from connector.cli.texts.table_texts import describe_status, encode_status
 from connector.config.settings import parse
 from connector.host.errors import ConnectorError, UserError
 from connector.host.redaction import redact
-from connector.iceberg.catalogs.opening import open_catalog, translate_errors
+from connector.iceberg.catalogs.opening import open_existing_catalog, translate_errors
 from connector.iceberg.commits.commit_errors import BROKEN_METADATA
 from connector.iceberg.loading import FoundTables
 from connector.iceberg.maintenance.table_health import TableHealth, read_health
@@ -54,9 +54,10 @@ def inspect_tables(inspection: InspectArguments) -> InspectedTables:
     endpoint, resources = parse(task.config, [binding.resource for binding in task.bindings])
     name = inspection.materialization or task.name
     staged = read_staged(inspection.state, name) if inspection.state else None
-    with closing(open_catalog(endpoint)) as catalog, translate_errors(endpoint):
-        found = find_tables(catalog, endpoint, resources, inspection.tables, name)
-        return _read(found, staged, has_chosen=bool(inspection.tables))
+    chosen = parse_tables(inspection.tables, endpoint)
+    with closing(open_existing_catalog(endpoint)) as catalog, translate_errors(endpoint):
+        found = find_tables(catalog, endpoint, resources, chosen, name)
+        return _read(found, staged, has_chosen=bool(chosen))
 
 
 def _read(found: FoundTables, staged: Sequence[StagedCommit] | None, *, has_chosen: bool) -> InspectedTables:

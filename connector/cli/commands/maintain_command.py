@@ -13,14 +13,14 @@ from typing import Any, Final
 from pyiceberg.table import Table
 
 from connector.cli.flow.flow_files import ConfigFile, FlowFile
-from connector.cli.task_tables import find_tables
+from connector.cli.task_tables import find_tables, parse_tables
 from connector.cli.waiting import WaitingLine
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.settings import parse
 from connector.encoding.rewriting.file_groups import Compact
 from connector.host.errors import ConnectorError, UserError
 from connector.host.redaction import redact
-from connector.iceberg.catalogs.opening import open_catalog, translate_errors
+from connector.iceberg.catalogs.opening import open_existing_catalog, translate_errors
 from connector.iceberg.commits.commit_errors import BROKEN_METADATA
 from connector.iceberg.maintenance.action_outcomes import (
     Action,
@@ -87,13 +87,14 @@ def maintain_tables(arguments: MaintainArguments, waiting: WaitingLine) -> Maint
     endpoint, resources = parse(
         _set_spark(task.config, arguments.spark), [binding.resource for binding in task.bindings]
     )
+    chosen = parse_tables(arguments.tables, endpoint)
     budget = Budget(arguments.max_seconds, arguments.max_bytes)
-    with closing(open_catalog(endpoint)) as catalog, _start_when_needed(endpoint.advanced.spark) as compact:
+    with closing(open_existing_catalog(endpoint)) as catalog, _start_when_needed(endpoint.advanced.spark) as compact:
         new_compactor = partial(TableCompactor, catalog, compact, plan=arguments.plan)
         maintainer = Maintainer(catalog, new_compactor, budget, arguments.orphans, is_dry_run=arguments.is_dry_run)
         run = _Run(endpoint, maintainer, arguments.actions, waiting)
         with translate_errors(endpoint):
-            found = [*find_tables(catalog, endpoint, resources, arguments.tables, task.name)]
+            found = [*find_tables(catalog, endpoint, resources, chosen, task.name)]
         return MaintainedTables(arguments.is_dry_run, [*run.maintain(found)], run.errors)
 
 

@@ -54,6 +54,22 @@ def open_local(warehouse: Path, file_addresses: dict[str, str]) -> SqlCatalog:
     return open_with_retries(partial(_LocalTables, CATALOG_NAME, properties))
 
 
+def check_that_it_exists(warehouse: Path | None) -> None:
+    """Raise UserError if the directory has no catalog."""
+    if warehouse is None:
+        raise UserError(
+            "the config has no /catalog/warehouse, so its Local catalog was a temporary directory. Set "
+            "/catalog/warehouse to the directory that has the tables."
+        )
+    with translate_errors(warehouse):
+        exists = (warehouse / CATALOG_FILE).exists()
+    if not exists:
+        raise UserError(
+            f"there is no Local catalog in {warehouse}: it has no file {CATALOG_FILE}. Correct /catalog/warehouse. "
+            "If it is right, publish the task first: that makes the catalog."
+        )
+
+
 def translate_errors(warehouse: Path) -> AbstractContextManager[None]:
     """Translate the errors of using the catalog file."""
 

@@ -73,6 +73,16 @@ def open_catalog(config: EndpointConfig) -> Catalog:
                 return open_glue(catalog, config.region, aws, addresses, credentials)
 
 
+def open_existing_catalog(config: EndpointConfig) -> Catalog:
+    """Open the catalog to look at its tables. Raises UserError if it is a Local catalog that does not exist: to open it
+    would make it."""
+    if isinstance(config.catalog, LocalCatalog):
+        from connector.iceberg.catalogs.local import check_that_it_exists
+
+        check_that_it_exists(config.catalog.warehouse)
+    return open_catalog(config)
+
+
 def translate_errors(config: EndpointConfig) -> AbstractContextManager[None]:
     """Translate the errors of using the catalog, but not those of commits."""
     match config.catalog:
