@@ -1,10 +1,14 @@
-"""Spark's processes inherit what they need, and nothing that signs in."""
+"""Spark's processes inherit what they need, and nothing that signs in or belongs to another Spark."""
 
 import os
+from pathlib import Path
 
 import pytest
 
 from connector.spark.jvm.jvm_command import select_inherited
+from support.processes import new_mark
+from support.readers import local_catalog
+from support.runtime import Runtime
 
 SIGN_INS = (
     "AWS_ACCESS_KEY_ID",
@@ -44,3 +48,25 @@ def test_what_signs_in_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, "set")
     assert os.environ.keys() >= {*SIGN_INS, *NEEDED}
     assert [name for name in (*SIGN_INS, *NEEDED) if name in select_inherited()] == list(NEEDED)
+
+
+@pytest.mark.spark
+def test_the_settings_of_another_spark_on_this_machine_have_no_effect(tmp_path: Path) -> None:
+    """Such as those that a cluster's node has in its profile."""
+    conf, elsewhere = tmp_path / "conf", tmp_path / "elsewhere"
+    conf.mkdir()
+    (conf / "spark-defaults.conf").write_text("spark.extraListeners org.example.Missing\n")
+    environment = {
+        **new_mark(),
+        "SPARK_CONF_DIR": str(conf),
+        "SPARK_CONNECT_MODE_ENABLED": "1",
+        "SPARK_LOCAL_DIRS": str(elsewhere),
+        "SPARK_LOCAL_IP": "192.0.2.1",
+        "PYSPARK_PIN_THREAD": "false",
+    }
+    with Runtime(tmp_path, environment=environment).open(publish=True) as session:
+        session.transaction({"id": 1})
+        assert session.finish().status == 0
+    table = local_catalog(tmp_path / "warehouse").load_table("shop.ledger")
+    assert table.scan().to_arrow()["id"].to_pylist() == [1]
+    assert not elsewhere.exists()

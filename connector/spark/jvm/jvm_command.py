@@ -43,6 +43,7 @@ SECRET_VARIABLES: Final = re.compile(
     r"(?i)secret|password|pgpass|token|credential|(access|account|private|storage)_?key|connection_string"
     r"|^AWS_PROFILE$|^PYICEBERG_CATALOG__"
 )
+OTHER_SPARK: Final = re.compile("^(PY)?SPARK_")  # settings of another Spark, such as that of a cluster's node
 INHERITED_PREFIXES: Final = ("HADOOP_",)  # for directories in HDFS, such as where its tickets are
 
 
@@ -121,9 +122,15 @@ def make_python_path() -> str:
 
 
 def select_inherited() -> dict[str, str]:
-    """Return the variables of this process that Spark's processes may have: all but secrets."""
+    """Return the variables of this process that Spark's processes may have: all but secrets and settings of Spark."""
     return {
         name: value
         for name, value in os.environ.items()
-        if name.startswith(INHERITED_PREFIXES) or not SECRET_VARIABLES.search(name)
+        if name.startswith(INHERITED_PREFIXES) or not (SECRET_VARIABLES.search(name) or OTHER_SPARK.search(name))
     }
+
+
+def remove_settings_of_other_spark() -> None:
+    """Remove the variables of this process by which PySpark would follow the settings of another Spark."""
+    for name in filter(OTHER_SPARK.search, [*os.environ]):
+        del os.environ[name]

@@ -81,6 +81,7 @@ class Jvm:
         # PySpark takes a gateway of ours only from the environment; the JVM already runs and never sees it. Another
         # thread may still connect to a JVM that was killed.
         with _ENVIRONMENT:
+            jvm_command.remove_settings_of_other_spark()
             os.environ.update(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret)
             try:
                 return launch_gateway()
