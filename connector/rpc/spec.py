@@ -38,12 +38,12 @@ def find_documentation_url() -> str:
 
 
 def _read_metadata(file: Path) -> str:
-    headers = file.read_text().partition("\n\n")[0].splitlines()
+    headers = file.read_text("utf-8").partition("\n\n")[0].splitlines()
     return next((line.removeprefix(URL_HEADER) for line in headers if line.startswith(URL_HEADER)), "")
 
 
 def _read_project(file: Path) -> str:
-    text = file.read_text() if file.exists() else ""
+    text = file.read_text("utf-8") if file.exists() else ""
     if URLS_TABLE not in text.splitlines():
         return ""  # loading tomllib takes time
     import tomllib

@@ -1,9 +1,11 @@
 """The publisher of the connector sets the address of its documentation in one place; spec and --help answer with it."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -45,10 +47,10 @@ def install(source: Path, target: Path) -> Path:
     return target
 
 
-def answered(directory: Path) -> str:
+def answered(directory: Path, environment: Mapping[str, str] = os.environ) -> str:
     program = "import sys; sys.path.insert(0, sys.argv.pop(1)); from connector.__main__ import main; main()"
     command = [sys.executable, "-P", "-c", program, str(directory), "spec"]
-    spec = subprocess.run(command, check=True, capture_output=True, text=True, cwd=directory).stdout
+    spec = subprocess.run(command, check=True, capture_output=True, text=True, cwd=directory, env=environment).stdout
     return str(json.loads(spec)["documentationUrl"])
 
 
@@ -57,3 +59,10 @@ def test_spec_answers_with_the_address_that_the_publisher_set(tmp_path: Path, ur
     source = checkout(tmp_path / "checkout", url)
     assert answered(source) == expected
     assert answered(install(source, tmp_path / "installed")) == expected
+
+
+def test_the_address_is_found_in_a_locale_whose_encoding_is_not_utf_8(tmp_path: Path) -> None:
+    ascii_only = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    source = checkout(tmp_path / "checkout", PUBLISHED)
+    assert answered(source, ascii_only) == PUBLISHED
+    assert answered(install(source, tmp_path / "installed"), ascii_only) == PUBLISHED
