@@ -170,3 +170,17 @@ def test_of_an_exception_in_python_its_own_line_is_told(tmp_path: Path) -> None:
         translate_errors(running, "A Spark job failed"),
     ):
         gateway.jvm.java.util.Objects.requireNonNull(None, trace)
+
+
+def test_a_jvm_that_may_not_open_its_files_is_told_with_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    said = "java.io.FileNotFoundException: /java/lib/tzdb.dat (Too many open files)"
+    java.write_text(f"#!/bin/sh\necho 'Caused by: {said}'\nexit 1\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with started(tmp_path) as running, pytest.raises(RetryableError) as error:
+        running.wait()
+    check_text(SNAPSHOTS, "a JVM without open files", str(error.value), {})

@@ -35,6 +35,7 @@ SEE_LOG: Final = "With LOG_LEVEL=debug, the connector logs the output of Spark's
 _ENVIRONMENT: Final = threading.Lock()  # held while this process's environment names a gateway
 _HEAP_RAN_OUT: Final = "java.lang.OutOfMemoryError"
 _NO_THREAD: Final = f"{_HEAP_RAN_OUT}: unable to create native thread"
+_NO_FILE: Final = "Too many open files"
 STACK_FRAMES: Final = ("\tat ", "\t... ")
 
 
@@ -120,6 +121,8 @@ class Jvm:
                 f"{said}. Its machine or container allows no more threads, or has no memory for them. Let the "
                 "container have at least 512 processes and threads (--pids-limit of Docker)."
             )
+        if _NO_FILE in said:
+            return f"{said}. Raise the hard limit of open files (`ulimit -Hn`, or `--ulimit nofile` of Docker)."
         if _HEAP_RAN_OUT in said:
             return f"{said}. Raise spark.driver.memory in /advanced/spark, and the memory of the container with it."
         return f"{said}. {SEE_LOG}"
