@@ -58,6 +58,7 @@ def _run_to_exit_status(work: Callable[[], int | None]) -> int:
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     try:
         logs.configure()
+        _check_working_directory()
         return work() or 0
     except signals.Stopped as stopped:
         return stopped.exit_status
@@ -219,6 +220,13 @@ def _check_stdout() -> None:
     # The next file that is opened would get a closed descriptor.
     if sys.stdout is None:
         raise UserError("stdout must be open: the command prints to it.")
+
+
+def _check_working_directory() -> None:
+    try:
+        os.getcwd()  # libraries look for their files there
+    except FileNotFoundError:
+        raise UserError("the working directory was deleted. Start in a directory that exists.") from None
 
 
 def _check_codec() -> None:

@@ -112,3 +112,12 @@ def test_an_error_without_stderr_has_its_status() -> None:
     assert run("2>&-", "plan", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE).returncode == 1
     assert run("2>&- <&-", "plan", stdout=subprocess.PIPE).returncode == 1
     assert run("2>&- >&-", "plan", stdin=subprocess.DEVNULL).returncode == 1
+
+
+def test_a_working_directory_that_was_deleted_is_told(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    command = ["bash", "-c", 'rmdir "$PWD"; exec "$@"', "bash", sys.executable, "-m", "connector", "spec"]
+    ended = subprocess.run(command, cwd=gone, capture_output=True, text=True, check=False, env=WITH_PACKAGES)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    check_text(SNAPSHOTS, "no working directory", ended.stderr.partition(" error ")[2], {})
