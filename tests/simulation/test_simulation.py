@@ -21,6 +21,7 @@ from simulation.conftest import ENOUGH
 from simulation.defects import DEFECTS
 from simulation.environment import simulated
 from simulation.schedule import Outline, Result, Versions
+from simulation.task import Kind
 from simulation.update_defects import UPDATE_DEFECTS
 from simulation.vector_defects import VECTOR_DEFECTS
 from simulation.weather import Climate
@@ -35,17 +36,33 @@ with simulated():
 """
 ALL_DEFECTS: Final = {**DEFECTS, **UPDATE_DEFECTS, **VECTOR_DEFECTS, **BACKFILL_DEFECTS, **COMPACTION_DEFECTS}
 NEEDED: Final[Mapping[str, Callable[[Outline], bool]]] = {  # of a schedule, to have what the defect breaks
-    **dict.fromkeys((*UPDATE_DEFECTS, *VECTOR_DEFECTS), lambda outline: outline.has_updates),
+    **dict.fromkeys(UPDATE_DEFECTS, lambda outline: outline.has_updates),
+    **dict.fromkeys(VECTOR_DEFECTS, lambda outline: outline.versions is not Versions.TWO),
     **dict.fromkeys(COMPACTION_DEFECTS, lambda outline: outline.has_compactions),
+    "a_compaction_of_any_age_is_committed": lambda outline: outline.has_compactions and outline.weather.idling > 0,
     **dict.fromkeys(
         (
-            "deletes_are_carried_over_to_the_partition_of_the_sources",
             "deletes_are_carried_over_to_their_old_positions",
             "deletes_are_not_carried_over",
             "new_files_have_only_what_the_plan_knew_of_deletes",
             "rows_of_a_source_that_is_gone_come_back",
         ),
         lambda outline: outline.has_compactions and outline.has_updates,
+    ),
+    **dict.fromkeys(
+        ("an_old_state_key_is_a_stranger", "what_was_staged_before_lands_after"),
+        lambda outline: outline.weather.specifying > 0,
+    ),
+    "rows_of_a_former_backfill_are_not_looked_for": lambda outline: (
+        outline.has_updates and outline.weather.specifying > 0
+    ),
+    "nothing_is_new_after_a_snapshot_that_has_expired": lambda outline: (
+        outline.has_updates and outline.weather.foreign > 0
+    ),
+    "rejected_rows_land_with_whatever_else_their_writer_lands": lambda outline: Kind.REJECTING in outline.kinds,
+    "staged_files_are_not_looked_for": lambda outline: outline.weather.cleaning > 0,
+    "deletes_are_carried_over_to_the_partition_of_the_sources": lambda outline: (
+        outline.has_compactions and outline.has_updates and outline.weather.foreign > 0  # which changes partition specs
     ),
     "loads_see_what_waiting_commits_delete": lambda outline: outline.has_refusals and outline.has_updates,
     "loads_see_rows_of_a_former_key_range_in_any_order": lambda outline: (
@@ -60,7 +77,14 @@ NEEDED: Final[Mapping[str, Callable[[Outline], bool]]] = {  # of a schedule, to 
 # of one table to show, or transactions on both sides of an upgrade.
 SEARCHED_FIRST: Final[Mapping[str, Callable[[Outline], bool]]] = {
     **dict.fromkeys(
-        ("loads_see_what_a_delete_file_of_several_data_files_deletes", "loads_see_what_waiting_commits_delete"),
+        (
+            "a_replaced_vector_stays",
+            "files_that_wait_are_orphans",
+            "loads_see_rows_of_a_former_key_range_in_any_order",
+            "loads_see_what_a_delete_file_of_several_data_files_deletes",
+            "loads_see_what_vectors_delete",
+            "loads_see_what_waiting_commits_delete",
+        ),
         lambda outline: outline.weather.sessions > 3 and len(outline.kinds) == 1,
     ),
     "position_deletes_of_one_file_are_not_taken_over": lambda outline: (
