@@ -16,6 +16,7 @@ from crash.ledger import PromiseBrokenError
 from crash.scenarios import IN_CI, PLANTED, SCENARIOS, SIMULATED, WITHOUT_CI, Planted, Scenario
 from crash.shards import Event
 from crash.task import Task
+from simulation.crash_defects import CRASH_DEFECTS
 from simulation.defects import DEFECTS
 from simulation.update_defects import UPDATE_DEFECTS
 from support.connector_process import ConnectorEndedError
@@ -112,4 +113,4 @@ def test_every_scenario_has_a_defect_to_catch() -> None:
 
 def test_a_defect_that_is_left_to_the_simulation_is_planted_there() -> None:
     assert SIMULATED.keys() <= {planted.defect for planted in PLANTED}
-    assert {*SIMULATED.values()} <= DEFECTS.keys() | UPDATE_DEFECTS.keys()
+    assert {*SIMULATED.values()} <= DEFECTS.keys() | UPDATE_DEFECTS.keys() | CRASH_DEFECTS.keys()

@@ -18,6 +18,7 @@ from simulation import schedule
 from simulation.backfill_defects import BACKFILL_DEFECTS
 from simulation.compaction_defects import COMPACTION_DEFECTS
 from simulation.conftest import ENOUGH
+from simulation.crash_defects import CRASH_DEFECTS
 from simulation.defects import DEFECTS
 from simulation.environment import simulated
 from simulation.schedule import Outline, Result, Versions
@@ -34,7 +35,14 @@ with simulated():
     for seed in range(40):
         print(*schedule.run(seed).events, sep="\\n")
 """
-ALL_DEFECTS: Final = {**DEFECTS, **UPDATE_DEFECTS, **VECTOR_DEFECTS, **BACKFILL_DEFECTS, **COMPACTION_DEFECTS}
+ALL_DEFECTS: Final = {
+    **DEFECTS,
+    **UPDATE_DEFECTS,
+    **VECTOR_DEFECTS,
+    **BACKFILL_DEFECTS,
+    **COMPACTION_DEFECTS,
+    **CRASH_DEFECTS,
+}
 NEEDED: Final[Mapping[str, Callable[[Outline], bool]]] = {  # of a schedule, to have what the defect breaks
     **dict.fromkeys(UPDATE_DEFECTS, lambda outline: outline.has_updates),
     **dict.fromkeys(VECTOR_DEFECTS, lambda outline: outline.versions is not Versions.TWO),
@@ -56,8 +64,9 @@ NEEDED: Final[Mapping[str, Callable[[Outline], bool]]] = {  # of a schedule, to 
     "rows_of_a_former_backfill_are_not_looked_for": lambda outline: (
         outline.has_updates and outline.weather.specifying > 0
     ),
-    "nothing_is_new_after_a_snapshot_that_has_expired": lambda outline: (
-        outline.has_updates and outline.weather.foreign > 0
+    **dict.fromkeys(
+        ("drops_deletes_of_others", "nothing_is_new_after_a_snapshot_that_has_expired"),
+        lambda outline: outline.has_updates and outline.weather.foreign > 0,
     ),
     "rejected_rows_land_with_whatever_else_their_writer_lands": lambda outline: Kind.REJECTING in outline.kinds,
     "staged_files_are_not_looked_for": lambda outline: outline.weather.cleaning > 0,
