@@ -30,7 +30,8 @@ from support.readers import duckdb_rows
 from support.rest_catalog import RestCatalogOnS3
 from support.server_process import free_address
 
-pytestmark = [pytest.mark.spark, pytest.mark.catalog]
+# They share sessions.
+pytestmark = [pytest.mark.spark, pytest.mark.catalog, pytest.mark.xdist_group("rest_and_s3")]
 
 Json: TypeAlias = Any
 

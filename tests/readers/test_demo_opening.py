@@ -12,9 +12,9 @@ import duckdb
 import pytest
 
 from support.jars import REPOSITORY
-from support.spark_sql import spark_sql
+from support.spark_sql import SparkSql
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("demo_opening")]  # which share a demo
 
 ENVIRONMENT = {
     **os.environ,
@@ -50,9 +50,10 @@ def test_duckdb_opens_the_table(commands: Mapping[str, str], duckdb_reader: duck
     assert sorted(found.project("order_id").fetchall()) == [(each,) for each in ORDERS]
 
 
-def test_spark_opens_the_table(commands: Mapping[str, str], spark_reader_jars: Path, tmp_path: Path) -> None:
+def test_spark_opens_the_table(commands: Mapping[str, str], spark_reader: SparkSql) -> None:
     words = shlex.split(commands["Spark"])
     settings = dict(words[n + 1].split("=", 1) for n, word in enumerate(words) if word == "--conf")
-    with spark_sql(spark_reader_jars, settings, tmp_path) as spark:
-        [rows] = spark.rows(words[words.index("-e") + 1])
+    spark = spark_reader.new_session()
+    spark.change_settings(settings)
+    [rows] = spark.rows(words[words.index("-e") + 1])
     assert sorted(row["order_id"] for row in rows) == ORDERS

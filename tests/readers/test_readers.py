@@ -18,7 +18,7 @@ from support.jars import REPOSITORY
 from support.pages import opening_lines
 from support.readers import as_json, duckdb_rows, local_catalog
 from support.rest_catalog import RestCatalogServer
-from support.spark_sql import spark_sql
+from support.spark_sql import SparkSql
 
 SHIPPED = {"id": 1, "status": "shipped", "field with spaces": "a"}
 ORDERS = pa.Table.from_pylist([SHIPPED, {"id": 2, "status": "open", "field with spaces": None}])
@@ -81,17 +81,20 @@ def test_the_newest_row_of_each_key_is_found_as_documented(
 
 
 @pytest.mark.spark
-def test_spark_opens_the_embedded_catalog_as_the_page_says(tmp_path: Path, spark_reader_jars: Path) -> None:
+def test_spark_opens_the_embedded_catalog_as_the_page_says(
+    tmp_path: Path, spark_reader: SparkSql, spark_reader_jars: Path
+) -> None:
     catalog = local_catalog(tmp_path)
     orders_in(catalog)
     catalog.create_table("shop.typed", TYPED.schema).append(TYPED)
     lines = opening_lines("Spark", tmp_path)
-    with spark_sql(spark_reader_jars, dict(re.findall(r"--conf (\S+?)=(\S+)", lines)), tmp_path) as spark:
-        rows, typed, counts = spark.rows(
-            *re.findall(r"-e '(.*)'", lines),
-            "SELECT * FROM local.shop.typed ORDER BY at DESC",
-            "SELECT count(*) AS n FROM local.shop.orders.snapshots",
-        )
+    spark = spark_reader.new_session()
+    spark.change_settings(dict(re.findall(r"--conf (\S+?)=(\S+)", lines)))
+    rows, typed, counts = spark.rows(
+        *re.findall(r"-e '(.*)'", lines),
+        "SELECT * FROM local.shop.typed ORDER BY at DESC",
+        "SELECT count(*) AS n FROM local.shop.orders.snapshots",
+    )
     assert sorted(rows, key=itemgetter("id")) == ORDERS.to_pylist()
     assert typed == [as_json(row) for row in TYPED.to_pylist()]
     assert counts == [{"n": 1}]

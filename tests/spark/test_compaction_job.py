@@ -25,6 +25,8 @@ from connector.spark.jvm.lanes import Lane, choose_lane
 from support.jars import REPOSITORY
 from support.snapshots import check_text
 
+pytestmark = pytest.mark.xdist_group("compaction_job")  # one process of the tests runs the scenarios
+
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "spark_errors.json"
 SCENARIOS = Path(__file__).with_name("lane_scenarios.py")
 COMPACTION = Compaction((), PLAIN, "file:///table", Properties(), "compact-1")

@@ -69,7 +69,10 @@ class SparkSql:
 
     def add_catalog(self, name: str, properties: Mapping[str, str]) -> None:
         """Its tables are `<name>.<namespace>.<table>` from now on."""
-        settings = spark_catalogs.settings(name, properties)
+        self.change_settings(spark_catalogs.settings(name, properties))
+
+    def change_settings(self, settings: Mapping[str, str]) -> None:
+        """Those of this session."""
         self.rows(*(f"SET `{key}`=`{value}`" for key, value in settings.items()))
 
     def kill(self) -> None:
