@@ -103,9 +103,8 @@ def test_a_run_on_s3_tables_outlives_its_role_s_keys_again_and_again(
     watch = Watch.over(tmp_path)
     endpoint = {**config(role), "s3_endpoint": files.uri, "advanced": {"spark": watch.spark_settings}}
     runtime = Runtime(watch.work, [ledger], endpoint, watch.environment)
-    runtime.apply()
     stored: list[int] = []
-    with runtime.open() as session:
+    with runtime.open(publish=True) as session:
         enough = len(vendor.expired) + 3
         while len(vendor.expired) < enough:
             stored.append(len(stored))

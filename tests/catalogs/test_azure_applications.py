@@ -72,8 +72,7 @@ def test_a_run_signs_in_with_the_machine_s_identity(
 
     token_file.write_text(sign_in.cluster_token)
     runtime = Runtime(tmp_path, [collection], endpoint)
-    runtime.apply()
-    with runtime.open() as session:
+    with runtime.open(publish=True) as session:
         session.transaction({"id": 1}, {"id": 2})
         outcome = session.finish()
     assert outcome.status == 0, outcome.log

@@ -30,9 +30,8 @@ def test_a_run_outlives_its_tokens_again_and_again(google: GoogleStore, postgres
         "storage": {**storage, "service_account_json": key},
     }
     runtime = Runtime(tmp_path, [collection], config)
-    runtime.apply()
     stored: list[int] = []
-    with runtime.open() as session:
+    with runtime.open(publish=True) as session:
         opened = time.monotonic()
         while time.monotonic() < opened + 3 * LIFETIME:
             stored.append(len(stored))

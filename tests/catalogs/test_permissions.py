@@ -77,8 +77,8 @@ def test_a_run_with_exactly_the_documented_policy_works(
     s3_server.allow(user, bucket, *documented_statements("s3", bucket=bucket, prefix=PREFIX))
     assert probe(config) == f"s3://{bucket}/{PREFIX}"
     runtime = Runtime(tmp_path, [replace(LEDGER, table="with_least_privilege")], config)
-    runtime.apply()
-    with runtime.open() as session:  # whose transaction is left staged: its successor has something to list and delete
+    # Its transaction is left staged: its successor has something to list and delete.
+    with runtime.open(publish=True) as session:
         session.stage_and_die({"id": 1}, commits=False)
     for number in (2, 3):
         with runtime.open() as session:

@@ -57,8 +57,7 @@ def test_every_row_lands_once_behind_a_proxy_that_fails_every_second_request(
     with fault_proxy(rest_on_s3.uri) as proxy:
         config = on_s3(rest_on_s3.s3, rest_on_s3.bucket, "shop", rest(proxy.uri))
         runtime = Runtime(tmp_path, [ledger], config)
-        runtime.apply()
-        with runtime.open() as session:
+        with runtime.open(publish=True) as session:
             proxy.choose = chance.of_commits_and_loads
             for number in range(TRANSACTIONS):
                 session.transaction({"id": 2 * number}, {"id": 2 * number + 1})

@@ -130,9 +130,8 @@ def test_a_run_of_more_than_three_token_lifetimes_notices_nothing(
     endpoint_config = config(hasty_gateway, NAMESPACE)
     collection = replace(LEDGER, table="of_a_long_run")
     runtime = Runtime(tmp_path, [collection], endpoint_config)
-    runtime.apply()
     ids: list[int] = []
-    with runtime.open() as session:
+    with runtime.open(publish=True) as session:
         enough = len(hasty_gateway.token_requests) + 2 * 3 + 1  # each is used for half of its life
         while len(hasty_gateway.token_requests) < enough:
             ids.append(len(ids))

@@ -60,9 +60,8 @@ def test_a_run_outlives_its_keys_again_and_again(
     watch = Watch.over(tmp_path)
     advanced = {"spark": watch.spark_settings}
     runtime = Runtime(watch.work, [collection], {**config(gateway), "advanced": advanced}, watch.environment)
-    runtime.apply()
     stored: list[int] = []
-    with runtime.open() as session:
+    with runtime.open(publish=True) as session:
         of_open = set(vendor.vended)
         while not of_open <= set(vendor.expired) or len(vendor.expired) < len(of_open) + 3:
             stored.append(len(stored))
@@ -81,9 +80,8 @@ def test_a_transaction_outlives_the_keys_that_its_first_file_was_opened_with(
 ) -> None:
     collection = replace(LEDGER, table="in_a_long_transaction")
     runtime = Runtime(tmp_path, [collection], config(gateway))
-    runtime.apply()
     numbers = count()
-    with runtime.open() as session:
+    with runtime.open(publish=True) as session:
         session.flush()
         for _ in range(3):
             session.store(*({"id": next(numbers), "note": "x" * (1 << 20)} for _ in range(FULL_BLOCK)))

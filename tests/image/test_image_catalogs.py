@@ -45,8 +45,7 @@ def test_a_transaction_lands(
     config = request.getfixturevalue(place)
     in_image = image.launch(network_mode="host")
     runtime = Runtime(tmp_path, config=config, environment={"AWS_ENDPOINT_URL_GLUE": glue_uri}, launch=in_image)
-    runtime.apply()
-    with runtime.open() as session:
+    with runtime.open(publish=True) as session:
         session.transaction({"id": 1})
         assert session.finish().status == 0
     with open_catalog(parse(config, [])[0]) as catalog:

@@ -62,8 +62,7 @@ def watched(rest_catalog: RestCatalogServer, tmp_path_factory: pytest.TempPathFa
             "advanced": {"metrics": {"listen": address}},
         }
         runtime = Runtime(directory, [ORDERS], config)
-        runtime.apply()
-        with runtime.open() as session:
+        with runtime.open(publish=True) as session:
             session.transaction({"id": 1})
             yield Watched(session, address, gateway, RestCatalog("rest", uri=rest_catalog.uri), directory)
 
