@@ -30,7 +30,7 @@ DOCUMENTS: Final = """\
 def demo(directory: Path, *arguments: str, stdin: str | None = None) -> "subprocess.CompletedProcess[str]":
     """Run the command in a directory."""
     return subprocess.run(
-        [sys.executable, "-m", "connector", "demo", *arguments],
+        [sys.executable, "-P", "-m", "connector", "demo", *arguments],  # as the script materialize-iceberg does it
         cwd=directory,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
         input=stdin,
@@ -63,24 +63,10 @@ def test_the_sample_needs_no_argument_and_a_second_run_adds_a_transaction(tmp_pa
 
 
 @pytest.mark.spark
-def test_python_files_of_the_directory_have_no_part_in_it(tmp_path: Path) -> None:
+def test_a_file_of_documents_becomes_a_table_of_its_name(tmp_path: Path) -> None:
+    """Python files of the directory have no part in it."""
     for name in ("connector", "queue", "json", "pyarrow", "protocol"):
         (tmp_path / f"{name}.py").write_text(f"raise AssertionError('{name} of the current directory')\n")
-    command = [sys.executable, "-P", "-m", "connector", "demo"]  # as the script materialize-iceberg does it
-    outcome = subprocess.run(
-        command,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert outcome.returncode == 0, outcome.stderr
-    assert rows_of(tmp_path / "warehouse", "orders").num_rows == 4
-
-
-@pytest.mark.spark
-def test_a_file_of_documents_becomes_a_table_of_its_name(tmp_path: Path) -> None:
     (tmp_path / "My documents.v1.jsonl").write_text(DOCUMENTS)
     outcome = demo(tmp_path, "My documents.v1.jsonl", "--key", "shop", "--key=/id", "--into", "a/lake")
     assert outcome.returncode == 0, outcome.stderr
@@ -113,17 +99,8 @@ def test_documents_of_stdin_change_a_table_that_exists(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-def test_documents_that_do_not_fit_the_table_are_an_error_that_says_how_to_start_anew(tmp_path: Path) -> None:
-    first = demo(tmp_path, "-", "--key", "id", stdin='{"id": true}\n')
-    assert first.returncode == 0, first.stderr
-    second = demo(tmp_path, "-", "--key", "id", stdin='{"id": 2}\n')
-    assert second.returncode == 1
-    check_text(SNAPSHOTS, "demo: a field that does not fit its column", second.stderr.partition("error ")[2], {})
-
-
-@pytest.mark.spark
 def test_as_json_a_demo_says_only_what_was_done(tmp_path: Path) -> None:
-    outcome = demo(tmp_path, "-", "--key", "id", "--json", stdin='{"id": 1}\n{"id": 1}\n')
+    outcome = demo(tmp_path, "-", "--key", "id", "--json", stdin='{"id": true}\n{"id": true}\n')
     assert (outcome.returncode, outcome.stderr) == (0, "")
     said = json.loads(outcome.stdout)
     metadata = local_catalog(tmp_path / "warehouse").load_table("demo.documents").metadata_location
@@ -136,6 +113,10 @@ def test_as_json_a_demo_says_only_what_was_done(tmp_path: Path) -> None:
         "replaced": 0,
         "repeatedKeys": 1,
     }
+    # Documents that do not fit the table are an error that says how to start anew.
+    second = demo(tmp_path, "-", "--key", "id", stdin='{"id": 2}\n')
+    assert second.returncode == 1
+    check_text(SNAPSHOTS, "demo: a field that does not fit its column", second.stderr.partition("error ")[2], {})
 
 
 @pytest.mark.spark
