@@ -1,4 +1,6 @@
-"""Whatever is wrong ends the process with one clear last record, and nothing of its transaction in any table."""
+"""Whatever is wrong ends the process with one clear last record, and nothing of its transaction in any table.
+
+That a container of the image gives the same answers is shown by the golden conversations."""
 
 import json
 import re
@@ -9,9 +11,11 @@ import pytest
 
 from fixtures.collection import NAMESPACE, Collection, Field, Json
 from fixtures.conversation import Row, commit, line, opening, store
-from support.connector_process import Launch, Outcome, run_conversation
+from support.connector_process import Outcome, run_conversation
 from support.conversations import Conversation, hold_conversations
 from support.snapshots import check_text
+
+pytestmark = pytest.mark.xdist_group("errors")  # one process of the tests holds the conversations
 
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "session_errors.json"
 JSON_LOG = {"LOG_FORMAT": "json"}
@@ -88,10 +92,10 @@ FAULTS = {
 
 
 @pytest.fixture(scope="module")
-def conversations(launch: Launch, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Conversation]:
+def conversations(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Conversation]:
     """Every fault in a session of its own."""
     lines = {name: [*BEFORE, *fault.lines] for name, fault in FAULTS.items()}
-    return hold_conversations(lines, tmp_path_factory.mktemp("faults"), JSON_LOG, launch)
+    return hold_conversations(lines, tmp_path_factory.mktemp("faults"), JSON_LOG)
 
 
 @pytest.mark.spark
@@ -117,27 +121,25 @@ def test_nothing_of_the_transaction_is_answered_or_becomes_visible(
         assert len(found.snapshots()) == 1
 
 
-def test_a_message_out_of_order_is_an_error_that_names_its_line_and_what_was_expected(
-    launch: Launch, tmp_path: Path
-) -> None:
-    outcome = run_conversation([line("spec", {}), b"\n", line("flush", {})], tmp_path, JSON_LOG, launch)
+def test_a_message_out_of_order_is_an_error_that_names_its_line_and_what_was_expected(tmp_path: Path) -> None:
+    outcome = run_conversation([line("spec", {}), b"\n", line("flush", {})], tmp_path, JSON_LOG)
     assert outcome.kinds == ["spec"]
     assert last_message(outcome) == "line 3: flush may not follow spec: expected spec, validate, apply or open"
 
 
-def test_a_broken_line_is_an_error_that_names_it(launch: Launch, tmp_path: Path) -> None:
-    outcome = run_conversation([line("spec", {}), b'{"spec":{},\n', line("spec", {})], tmp_path, JSON_LOG, launch)
+def test_a_broken_line_is_an_error_that_names_it(tmp_path: Path) -> None:
+    outcome = run_conversation([line("spec", {}), b'{"spec":{},\n', line("spec", {})], tmp_path, JSON_LOG)
     assert outcome.kinds == ["spec"]
     assert last_message(outcome) == "line 2: the line ends within its JSON, after 11 bytes"
 
 
 @pytest.mark.parametrize("lines", [[], [line("spec", {}), b"\n"], [line("spec", {})[:-1]]], ids=len)
-def test_input_that_ends_between_requests_is_no_error(lines: list[bytes], launch: Launch, tmp_path: Path) -> None:
-    outcome = run_conversation(lines, tmp_path, JSON_LOG, launch)
+def test_input_that_ends_between_requests_is_no_error(lines: list[bytes], tmp_path: Path) -> None:
+    outcome = run_conversation(lines, tmp_path, JSON_LOG)
     assert (outcome.status, outcome.kinds, outcome.log) == (0, ["spec"] * any(lines), "")
 
 
-def test_everything_wrong_with_a_config_is_said_at_once_and_no_secret_with_it(launch: Launch, tmp_path: Path) -> None:
+def test_everything_wrong_with_a_config_is_said_at_once_and_no_secret_with_it(tmp_path: Path) -> None:
     config = {
         "namespace": "with.dot",
         "regoin": "eu-west-1",
@@ -146,7 +148,7 @@ def test_everything_wrong_with_a_config_is_said_at_once_and_no_secret_with_it(la
         "catalog": {"catalog_type": "Iceberg REST Server", "uri": "https://example.com", "credential": {"key": SECRET}},
     }
     binding = TABLES[FIRST].validate_binding() | {"resourceConfig": {"table": 5}}
-    outcome = run_conversation([validate(config, binding)], tmp_path, JSON_LOG, launch)
+    outcome = run_conversation([validate(config, binding)], tmp_path, JSON_LOG)
     message = last_message(outcome)
     wrong = {"/namespace", "/regoin", "/upload_interval", "/aws_secret_access_key", "/catalog/credential"}
     assert {*wrong, "/catalog/warehouse", "bindings[0] /table"} <= {
@@ -157,8 +159,8 @@ def test_everything_wrong_with_a_config_is_said_at_once_and_no_secret_with_it(la
 
 
 @pytest.mark.parametrize("log_format", ["json", "text"])
-def test_another_codec_than_json_is_refused(log_format: str, launch: Launch, tmp_path: Path) -> None:
-    outcome = run_conversation([], tmp_path, {"LOG_FORMAT": log_format, "FLOW_RUNTIME_CODEC": "proto"}, launch)
+def test_another_codec_than_json_is_refused(log_format: str, tmp_path: Path) -> None:
+    outcome = run_conversation([], tmp_path, {"LOG_FORMAT": log_format, "FLOW_RUNTIME_CODEC": "proto"})
     assert outcome.status == 1
     said = "FLOW_RUNTIME_CODEC is 'proto', but this connector speaks only json."
     assert said in outcome.last_log_line
@@ -166,17 +168,15 @@ def test_another_codec_than_json_is_refused(log_format: str, launch: Launch, tmp
 
 
 @pytest.mark.parametrize(("variable", "value"), [("LOG_FORMAT", "xml"), ("LOG_LEVEL", "loud")])
-def test_an_unknown_way_to_log_is_refused_in_one_line(
-    variable: str, value: str, launch: Launch, tmp_path: Path
-) -> None:
-    outcome = run_conversation([line("spec", {})], tmp_path, {variable: value}, launch)
+def test_an_unknown_way_to_log_is_refused_in_one_line(variable: str, value: str, tmp_path: Path) -> None:
+    outcome = run_conversation([line("spec", {})], tmp_path, {variable: value})
     assert (outcome.status, outcome.kinds) == (1, [])
     assert outcome.log.splitlines() == [outcome.last_log_line]
     assert f"{variable} is {value!r}" in outcome.last_log_line
 
 
-def test_text_for_people_ends_in_the_same_sentence(launch: Launch, tmp_path: Path) -> None:
-    outcome = run_conversation([line("flush", {})], tmp_path, {"LOG_FORMAT": "text"}, launch)
+def test_text_for_people_ends_in_the_same_sentence(tmp_path: Path) -> None:
+    outcome = run_conversation([line("flush", {})], tmp_path, {"LOG_FORMAT": "text"})
     assert outcome.status == 1
     assert outcome.last_log_line.endswith(
         "error line 1: flush may not come first: expected spec, validate, apply or open"

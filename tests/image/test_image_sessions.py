@@ -120,6 +120,7 @@ def test_a_process_that_is_killed_for_memory_is_one_line_and_a_failure(
     assert ids(tmp_path) == [1]
 
 
+@pytest.mark.slow  # tests/crash pauses processes
 def test_a_container_that_wakes_up_after_its_successor_has_committed_is_refused(
     in_image: Callable[..., Runtime], tmp_path: Path
 ) -> None:
@@ -176,6 +177,7 @@ def test_containers_that_are_killed_at_random_moments_land_every_row_once(
         assert ids(tmp_path) == list(range(runtime.checkpoint))
 
 
+@pytest.mark.slow  # tests/process/test_key_ranges.py has two processes
 def test_two_containers_append_to_one_table_side_by_side(in_image: Callable[..., Runtime], tmp_path: Path) -> None:
     runtime = in_image()
     with published(runtime):

@@ -87,6 +87,7 @@ def test_too_many_rejected_rows_stop_the_task_and_none_of_the_transaction_lands(
     assert keys(tmp_path) == (list(range(50)), list(range(50, 100)))
 
 
+@pytest.mark.slow  # the simulation shows this, too: an eighth of its schedules have a table of rejected rows
 def test_what_was_staged_before_a_crash_lands_in_both_tables_once(runtime: Runtime, tmp_path: Path) -> None:
     with runtime.open(publish=True) as session:
         session.stage_and_die(good(1), bad(2))
@@ -100,6 +101,7 @@ def test_what_was_staged_before_a_crash_lands_in_both_tables_once(runtime: Runti
     assert keys(tmp_path) == ([1, 3], [2, 4])
 
 
+@pytest.mark.slow  # the simulation shows this, too
 def test_what_the_log_never_committed_shows_in_neither_table(runtime: Runtime, tmp_path: Path) -> None:
     with runtime.open(publish=True) as session:
         session.stage_and_die(good(1), bad(2), commits=False)
@@ -108,6 +110,7 @@ def test_what_the_log_never_committed_shows_in_neither_table(runtime: Runtime, t
     assert keys(tmp_path) == ([1], [2])
 
 
+@pytest.mark.slow  # the simulation shows this, too
 def test_an_older_process_adds_no_rejected_rows_once_its_successor_has(runtime: Runtime, tmp_path: Path) -> None:
     with runtime.open(publish=True) as older, runtime.open() as successor:
         older.flush()
@@ -121,6 +124,7 @@ def test_an_older_process_adds_no_rejected_rows_once_its_successor_has(runtime: 
     assert keys(tmp_path) == ([], [2])
 
 
+@pytest.mark.slow  # the simulation shows this, too
 def test_shards_reject_side_by_side_and_a_child_finishes_what_its_parent_rejected(tmp_path: Path) -> None:
     runtime = Runtime(tmp_path, [AMOUNTS], shards_share_state=True)
     with runtime.open(publish=True) as parent:
@@ -136,8 +140,7 @@ def test_what_was_staged_lands_though_quarantine_has_been_turned_off(runtime: Ru
         session.stage_and_die(good(1), bad(2))
     stopping = Runtime(tmp_path, [replace(AMOUNTS, settings={})])
     stopping.log = runtime.log
-    stopping.apply()
-    with stopping.open() as session:
+    with stopping.open(publish=True) as session:
         session.transaction(good(3))
     assert keys(tmp_path) == ([1, 3], [2])
 

@@ -53,6 +53,7 @@ def on(cluster: SparkCluster, endpoint: Mapping[str, Json], **spark: str) -> Jso
     return {**endpoint, "advanced": {"spark": cluster.settings(**spark)}}
 
 
+@pytest.mark.slow  # rows get into their tables as in the next test, with delta updates as in the last one
 def test_a_conversation_gives_the_same_tables_on_a_cluster(cluster: SparkCluster, tmp_path: Path) -> None:
     lines = [request.replace(encode(CONFIG), encode(on(cluster, CONFIG))) for request in ORDERS]
     conversation = Conversation(lines, tmp_path, run_conversation(lines, tmp_path))

@@ -51,6 +51,7 @@ def test_the_rows_that_are_there_and_those_that_were_staged_keep_their_values(tm
     assert after.apply().body == {}
 
 
+@pytest.mark.slow  # tests/iceberg/test_alteration.py shows the same, without a process
 def test_what_cannot_be_converted_goes_on_under_another_name(tmp_path: Path) -> None:
     before = task(tmp_path, TEXT)
     with before.open(publish=True) as session:

@@ -127,7 +127,8 @@ def documents_of(directory: Path) -> list[Any]:
 @pytest.mark.parametrize(
     ("packed", "hard_delete", "transactions"),
     [
-        pytest.param(False, False, FEW_TRANSACTIONS, id="plain, kept"),
+        # Plain lines and deleted documents that are kept are in the conversations, too.
+        pytest.param(False, False, FEW_TRANSACTIONS, id="plain, kept", marks=pytest.mark.slow),
         pytest.param(True, True, FEW_TRANSACTIONS, id="packed, hard delete"),
         pytest.param(False, True, MANY_TRANSACTIONS, id="plain, hard delete, many", marks=pytest.mark.slow),
         pytest.param(True, False, MANY_TRANSACTIONS, id="packed, kept, many", marks=pytest.mark.slow),
@@ -169,6 +170,7 @@ def test_the_key_columns_are_the_identifier_fields(tmp_path: Path) -> None:
     assert catalog.load_table("shop.ledger").schema().identifier_field_names() == set()
 
 
+@pytest.mark.slow  # the crash scenarios update a table, too, and all engines read it
 def test_a_transaction_that_was_staged_is_finished_by_the_next_process(
     tmp_path: Path, spark_files: MetadataFiles
 ) -> None:
@@ -290,20 +292,18 @@ def test_a_key_that_fits_no_column_has_no_row_and_others_are_found(tmp_path: Pat
 
 def test_the_line_of_a_load_that_no_table_answers_is_named(tmp_path: Path) -> None:
     runtime = Runtime(tmp_path, (USERS, LEDGER))
-    runtime.apply()
-    with runtime.open() as session:
+    with runtime.open(publish=True) as session:
         session.connector.send(load(0, [1], packed=False), load(1, [1], packed=False))
         outcome = session.connector.wait()
     assert outcome.status == 1
-    assert "line 4: the runtime must not send load for binding 1, which has delta updates" in outcome.last_log_line
+    assert "line 5: the runtime must not send load for binding 1, which has delta updates" in outcome.last_log_line
 
 
 def test_key_columns_may_be_renamed_while_the_task_runs_and_documents_may_not_be_dropped(tmp_path: Path) -> None:
     runtime = Runtime(tmp_path, (USERS,))
-    runtime.apply()
     users = UpdatingSource(USERS, make_user, Random(1))
-    theirs = local_catalog(tmp_path / "warehouse")
-    with runtime.open() as session:
+    with runtime.open(publish=True) as session:
+        theirs = local_catalog(tmp_path / "warehouse")
         users.transact(session, [[1], [2]])
         with theirs.load_table("shop.users").update_schema() as update:
             update.set_identifier_fields()
