@@ -23,11 +23,6 @@ from support.tables import ID_ONLY, foreign_table, local_catalog
 PATH = TableIdentifier("shop", "orders")
 
 
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    return local_catalog(tmp_path)
-
-
 def append(table: Table, *ids: int) -> None:
     table.append(pa.table({"id": list(ids)}, schema=ID_ONLY.as_arrow()))
 
@@ -123,8 +118,9 @@ def test_metadata_of_other_writers_is_read(catalog: Catalog, tmp_path: Path) -> 
     assert catalog.load_table(PATH).metadata == other.load_table(PATH).metadata
 
 
-def test_metadata_with_many_snapshots_is_not_kept(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    append(foreign_table(catalog, PATH), 1)
+def test_metadata_with_many_snapshots_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sql, "KEPT_SNAPSHOTS", 1)
+    catalog = local_catalog(tmp_path)
+    append(foreign_table(catalog, PATH), 1)
     append(catalog.load_table(PATH), 2)
     assert catalog.load_table(PATH).metadata is not catalog.load_table(PATH).metadata

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from functools import partial
 from typing import Any, Final
 
 from botocore.exceptions import (
@@ -16,46 +15,28 @@ from botocore.exceptions import (
 from pyiceberg.catalog import METADATA_LOCATION
 from pyiceberg.catalog.glue import GlueCatalog
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.io import FileIO
-from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
 
 from connector.config import catalog as catalog_config
 from connector.config.catalog_properties import GLUE_PROPERTIES
 from connector.host.errors import Entry, ErrorTable, RetryableError, UserError, is_a, translate
-from connector.iceberg.catalogs.registered_tables import RegisteredTables
-from connector.storage import storage_errors
+from connector.iceberg.catalogs.registered_tables import TablesInStore
 from connector.storage.aws_credentials import FreshAwsCredentials
 from connector.storage.aws_errors import NEW_SESSION, has_code, is_transient, read_answer
 from connector.storage.aws_sessions import CLIENT_CONFIG, open_session
-from connector.storage.file_access import FileCredentials, file_properties
-from connector.storage.file_io import open_file_io
+from connector.storage.file_access import FileCredentials
 
 
-class _GlueCatalog(RegisteredTables, GlueCatalog):
-    """PyIceberg's catalog, with credentials that are valid now, and with errors of the store translated.
-
-    Glue keeps only the address of a table's metadata; the client reads and writes it, with the store's credentials.
-    """
+class _GlueCatalog(TablesInStore, GlueCatalog):
+    """PyIceberg's catalog, but a commit is refused if the table has other metadata than when it was loaded."""
 
     def __init__(self, credentials: FileCredentials, client: Any, properties: Mapping[str, str]) -> None:
         super().__init__("glue", client=client, **properties)
         self._credentials = credentials
 
-    def load_table(self, identifier: str | Identifier) -> Table:
-        with storage_errors.translate_errors(_metadata_of(identifier)):
-            return super().load_table(identifier)
-
     def view_exists(self, identifier: str | Identifier) -> bool:  # noqa: ARG002  # the signature is PyIceberg's
         return False  # Glue's views are tables of another kind, which load_table refuses
-
-    def create_table(self, identifier: str | Identifier, *args: Any, **kwargs: Any) -> Table:
-        with storage_errors.translate_errors(_metadata_of(identifier)):
-            return super().create_table(identifier, *args, **kwargs)
-
-    def commit_table(self, table: Table, *args: Any, **kwargs: Any) -> CommitTableResponse:
-        with storage_errors.translate_errors(_metadata_of(table.name())):
-            return self._base.commit(table, partial(super().commit_table, table, *args, **kwargs))
 
     def _convert_glue_to_iceberg(self, glue_table: Any) -> Table:
         """Return the table that a commit was built on.
@@ -69,14 +50,6 @@ class _GlueCatalog(RegisteredTables, GlueCatalog):
         if glue_table["Parameters"].get(METADATA_LOCATION) != base.metadata_location:
             raise CommitFailedException(f"table {'.'.join(base.name())} has been changed since it was loaded")
         return base
-
-    def _load_file_io(self, *_: Any, **__: Any) -> FileIO:
-        # The table's properties must not decide how its files are reached.
-        return open_file_io(file_properties(self.properties, self._credentials()))
-
-
-def _metadata_of(identifier: str | Identifier) -> str:
-    return f"the metadata of table {'.'.join(GlueCatalog.identifier_to_tuple(identifier))}"
 
 
 def open_glue(

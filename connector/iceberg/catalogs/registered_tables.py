@@ -9,6 +9,8 @@
 
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, Final
 
 from pyiceberg.catalog import MetastoreCatalog
@@ -22,7 +24,9 @@ from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.typedef import EMPTY_DICT, Identifier
 
-from connector.storage.file_io import WrittenFile
+from connector.storage import storage_errors
+from connector.storage.file_access import FileCredentials, file_properties
+from connector.storage.file_io import WrittenFile, open_file_io
 
 _VERSION_3: Final = "3"
 
@@ -85,6 +89,37 @@ class RegisteredTables(MetastoreCatalog):
         self._write_metadata(metadata, self._load_file_io(location=file), file)
         return self.register_table(identifier, file)
 
+    def commit_table(self, table: Table, *args: Any, **kwargs: Any) -> CommitTableResponse:
+        """Commit to the metadata that the table was loaded with. Raises CommitFailedException if it was replaced."""
+        return self._base.commit(table, partial(super().commit_table, table, *args, **kwargs))  # type: ignore[safe-super]
+
     @staticmethod
     def _write_metadata(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
         ToOutputFile.table_metadata(metadata, WrittenFile(io, metadata_path))
+
+
+class TablesInStore(RegisteredTables):
+    """Reads and writes the tables' metadata with credentials that are valid now, and translates the store's errors."""
+
+    _credentials: FileCredentials
+
+    def load_table(self, identifier: str | Identifier) -> Table:
+        with self._metadata_of(identifier):
+            return super().load_table(identifier)  # type: ignore[safe-super]
+
+    def create_table(self, identifier: str | Identifier, *args: Any, **kwargs: Any) -> Table:
+        with self._metadata_of(identifier):
+            return super().create_table(identifier, *args, **kwargs)
+
+    def commit_table(self, table: Table, *args: Any, **kwargs: Any) -> CommitTableResponse:
+        with self._metadata_of(table.name()):
+            return super().commit_table(table, *args, **kwargs)
+
+    def _metadata_of(self, identifier: str | Identifier) -> AbstractContextManager[None]:
+        return storage_errors.translate_errors(
+            f"the metadata of table {'.'.join(self.identifier_to_tuple(identifier))}"
+        )
+
+    def _load_file_io(self, *_: Any, **__: Any) -> FileIO:
+        # The table's properties must not decide how its files are reached.
+        return open_file_io(file_properties(self.properties, self._credentials()))

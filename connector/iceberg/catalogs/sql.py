@@ -1,15 +1,15 @@
 """Catalogs in an SQL database: the common part of the Local and SQL catalogs, and PostgreSQL."""
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from threading import Lock
 from typing import Any, Final
 from uuid import uuid4
 
+from cachetools import FIFOCache
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
-from pyiceberg.io import FileIO
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.metadata import TableMetadata
@@ -23,10 +23,8 @@ from sqlalchemy.orm import Session
 from connector.config import catalog as catalog_config
 from connector.host.errors import Entry, ErrorTable, RetryableError, UserError, is_a, translate
 from connector.iceberg.catalog_messages import first_line
-from connector.iceberg.catalogs.registered_tables import RegisteredTables
-from connector.storage import storage_errors
-from connector.storage.file_access import FileCredentials, file_properties
-from connector.storage.file_io import open_file_io
+from connector.iceberg.catalogs.registered_tables import RegisteredTables, TablesInStore
+from connector.storage.file_access import FileCredentials
 
 CATALOG_TABLES: Final = 2  # iceberg_tables, iceberg_namespace_properties
 KEPT_SNAPSHOTS: Final = 2000  # of all tables together, in the metadata that is kept: 10 MB
@@ -35,35 +33,14 @@ DRIVER: Final = "postgresql+psycopg"
 TIME_LIMITS: Final = {"connect_timeout": "10", "tcp_user_timeout": "60000", "options": "-c statement_timeout=60000"}
 
 
-class _WrittenMetadata:
-    """The metadata that this process wrote last to each table, in memory. The oldest is dropped if it becomes too much.
-
-    Locations are random, and a metadata file never changes: the same location has the same metadata.
-    """
-
-    def __init__(self) -> None:
-        self._by_location: dict[str, TableMetadata] = {}
-        self._lock = Lock()  # commits to several tables run at the same time
-
-    def replace(self, former: str, written: CommitTableResponse) -> None:
-        """Keep the metadata of a commit instead of that which it has replaced."""
-        with self._lock:
-            self._by_location.pop(former, None)
-            self._by_location[written.metadata_location] = written.metadata
-            while sum(len(each.snapshots) for each in self._by_location.values()) > KEPT_SNAPSHOTS:
-                self._by_location.pop(next(iter(self._by_location)))
-
-    def find(self, location: str | None) -> TableMetadata | None:
-        """Return the metadata at a location, if this process wrote it and still has it."""
-        return self._by_location.get(location or "")
-
-
 class SqlTables(RegisteredTables, SqlCatalog):
     """PyIceberg's catalog, but it finds the views that other engines keep in the same database, and a commit replaces
     only the metadata that its table was loaded with. Metadata that was written here is not read again."""
 
     def __init__(self, name: str, properties: Mapping[str, str]) -> None:
-        self._written = _WrittenMetadata()
+        # The metadata that this process wrote last to each table, by its location, which is random.
+        self._written: FIFOCache[str, TableMetadata] = FIFOCache(KEPT_SNAPSHOTS, lambda each: len(each.snapshots))
+        self._lock = Lock()  # of the cache: commits to several tables run at the same time
         try:
             super().__init__(name, **properties)
         except BaseException:
@@ -71,9 +48,11 @@ class SqlTables(RegisteredTables, SqlCatalog):
             raise
 
     def commit_table(self, table: Table, *args: Any, **kwargs: Any) -> CommitTableResponse:
-        """Commit to the metadata that the table was loaded with. Raises CommitFailedException if it was replaced."""
-        response = self._base.commit(table, partial(super().commit_table, table, *args, **kwargs))
-        self._written.replace(table.metadata_location, response)
+        """Commit, and keep the metadata that was written instead of that which it has replaced."""
+        response = super().commit_table(table, *args, **kwargs)
+        with self._lock, suppress(ValueError):  # if it has more snapshots than may be kept
+            self._written.pop(table.metadata_location, None)
+            self._written[response.metadata_location] = response.metadata
         return response
 
     def load_table(self, identifier: str | Identifier) -> Table:
@@ -84,7 +63,9 @@ class SqlTables(RegisteredTables, SqlCatalog):
         location = orm_table.metadata_location
         if location is None:
             return super()._convert_orm_to_iceberg(orm_table)  # it raises the error of a table without metadata
-        metadata = self._written.find(location) or self._read_metadata(location)
+        with self._lock:
+            written = self._written.get(location)
+        metadata = written or self._read_metadata(location)
         name = (*self.identifier_to_tuple(orm_table.table_namespace), orm_table.table_name)
         return Table(name, metadata, location, self._load_file_io(metadata.properties, location), self)
 
@@ -103,34 +84,16 @@ class SqlTables(RegisteredTables, SqlCatalog):
             return session.scalar(named) is not None
 
 
-class _TablesOnS3(SqlTables):
-    """Reads and writes the tables' metadata with credentials that are valid now, and translates the store's errors."""
+class _TablesOnS3(TablesInStore, SqlTables):
+    """The same for tables whose files are in a store."""
 
     def __init__(self, credentials: FileCredentials, name: str, properties: Mapping[str, str]) -> None:
         self._credentials = credentials
         super().__init__(name, properties)
 
-    def load_table(self, identifier: str | Identifier) -> Table:
-        with self._metadata_of(identifier):
-            return super().load_table(identifier)
-
-    def create_table(self, identifier: str | Identifier, *args: Any, **kwargs: Any) -> Table:
-        with self._metadata_of(identifier):
-            return super().create_table(identifier, *args, **kwargs)
-
-    def commit_table(self, table: Table, *args: Any, **kwargs: Any) -> CommitTableResponse:
-        with self._metadata_of(table.name()):
-            return super().commit_table(table, *args, **kwargs)
-
-    def _metadata_of(self, identifier: str | Identifier) -> AbstractContextManager[None]:
+    def create_table(self, *args: Any, **kwargs: Any) -> Table:
         self.properties.update(self._credentials())  # PyIceberg reads them here
-        return storage_errors.translate_errors(
-            f"the metadata of table {'.'.join(self.identifier_to_tuple(identifier))}"
-        )
-
-    def _load_file_io(self, *_: Any, **__: Any) -> FileIO:
-        # The table's properties must not decide how its files are reached.
-        return open_file_io(file_properties(self.properties))
+        return super().create_table(*args, **kwargs)
 
 
 def open_with_retries(open_catalog: Callable[[], SqlTables]) -> SqlTables:
