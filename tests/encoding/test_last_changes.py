@@ -8,7 +8,7 @@ import pytest
 from pyiceberg.types import LongType
 
 from connector.encoding.live_rows.source_rows import RowLineage
-from connector.encoding.search import last_changes
+from connector.encoding.parquet import file_columns
 from connector.encoding.search.last_changes import PENDING, find_last_changes
 from connector.encoding.search.row_search import SearchedFile
 from connector.encoding.search.rows_of_keys import RowsOfKeys
@@ -18,7 +18,7 @@ from encoding.searched_tables import IO, SearchedTable
 def test_rows_have_the_numbers_of_their_own_column_else_that_of_their_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(last_changes, "_ROWS", 3)
+    monkeypatch.setattr(file_columns, "_ROWS", 3)
     table = SearchedTable(tmp_path, [LongType()])
     keys = [f"[{number}]" for number in range(20)]
     own = pa.array([None if number % 4 == 0 else 100 + number for number in range(20)], pa.int64())

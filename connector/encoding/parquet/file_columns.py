@@ -18,7 +18,7 @@ from connector.encoding.values.column_types import column_id, find_columns
 from connector.storage.storage_errors import translate_errors
 
 _TEXTS: Final = 1 << 20  # bytes of texts that are decoded at once: more would leave the processor's cache
-_MOST_TEXTS: Final = 1 << 16  # rows
+_ROWS: Final = 1 << 16  # that are decoded at once, at most
 _FOOTERS: Final = 32 << 20  # bytes of footers that a process remembers
 
 
@@ -75,11 +75,14 @@ class FileColumns:
         batches = self._open(stream).iter_batches(at_once, groups, columns=self._select(ids), use_threads=False)
         return read_batches(self._path, batches)
 
-    def read_values(self, stream: Any, number: int, group: int, positions: Positions) -> pa.ChunkedArray:
-        """Return the values of a column at these positions, which are in one row group."""
-        with explain_damage(self._path):
-            table = self._open(stream).read_row_group(group, columns=self._select([number]), use_threads=False)
-        return column_of(table, number).take(pa.array(positions - self._begins[group]))
+    def read_values(self, stream: Any, number: int, group: int, positions: Positions) -> pa.Array:
+        """Return the values of a column at these positions, which are in one row group and in order."""
+        first, found = self._begins[group], []
+        for batch in self.read_batches(stream, [number], [group], _ROWS):
+            begin, end = np.searchsorted(positions, (first, first + batch.num_rows))
+            found.append(column_of(batch, number).take(pa.array(positions[begin:end] - first)))
+            first += batch.num_rows
+        return pa.concat_arrays(found)
 
     def read_texts(
         self, stream: Any, number: int, group: int, positions: Positions
@@ -93,7 +96,7 @@ class FileColumns:
         if (few := self._read_few(stream, number, group, indices)) is not None:
             yield 0, len(positions), few
             return
-        at_once = max(1, min(_MOST_TEXTS, _TEXTS * rows // max(self.size_of([number], group), 1)))
+        at_once = max(1, min(_ROWS, _TEXTS * rows // max(self.size_of([number], group), 1)))
         wanted: list[int] = indices.tolist()
         gathered: list[pa.Array] = []
         begin = end = decoded = 0
@@ -133,7 +136,7 @@ class FileColumns:
         return [chunk for chunk in chunks if chunk.path_in_schema in names]
 
 
-def column_of(rows: pa.RecordBatch | pa.Table, number: int) -> pa.Array | pa.ChunkedArray:
+def column_of(rows: pa.RecordBatch, number: int) -> pa.Array:
     """Return the column with this field id, which was read by its name. Several columns may have the name."""
     if rows.num_columns == 1:
         return rows.column(0)
