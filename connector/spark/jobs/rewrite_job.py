@@ -3,7 +3,6 @@
 import gc
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import cache, partial
 from operator import attrgetter
 from threading import Lock
@@ -24,21 +23,8 @@ from connector.storage.file_io import open_file_io
 JOB_SIZE: Final = 4 << 30  # bytes of data files
 
 
-@dataclass(frozen=True)
-class Written:
-    """The files that replace a data file; None if the file needs no change."""
-
-    files: tuple[DataFile, ...] | None
-
-
-@dataclass(frozen=True)
-class Unconvertible:
-    """The columns of a file with a value that has no equivalent."""
-
-    column_ids: frozenset[int]
-
-
-Outcome: TypeAlias = Written | Unconvertible | ConnectorError
+# What `Rewriting.rewrite` returns, or its error, since Spark would hide its type.
+Outcome: TypeAlias = tuple[DataFile, ...] | UnconvertibleError | ConnectorError | None
 
 
 @contextmanager
@@ -70,10 +56,8 @@ def rewrite_jobs(settings: Mapping[str, str]) -> Iterator[Rewrite]:
 def _rewrite(rewriting: Rewriting, file_properties: Properties, source: SourceFile) -> Outcome:
     gc.collect()  # the daemon has turned the automatic collection off
     try:
-        return Written(rewriting.rewrite(open_file_io(file_properties), source))
-    except UnconvertibleError as error:
-        return Unconvertible(error.column_ids)
-    except ConnectorError as error:
+        return rewriting.rewrite(open_file_io(file_properties), source)
+    except (UnconvertibleError, ConnectorError) as error:
         return error
 
 
@@ -81,7 +65,7 @@ def _check(outcomes: Sequence[Outcome]) -> list[tuple[DataFile, ...] | None]:
     errors = [outcome for outcome in outcomes if isinstance(outcome, ConnectorError)]
     if errors:
         raise errors[0]
-    unconvertible = [outcome.column_ids for outcome in outcomes if isinstance(outcome, Unconvertible)]
+    unconvertible = [outcome.column_ids for outcome in outcomes if isinstance(outcome, UnconvertibleError)]
     if unconvertible:
         raise UnconvertibleError(*frozenset.union(*unconvertible))
-    return [outcome.files for outcome in outcomes if isinstance(outcome, Written)]
+    return [outcome for outcome in outcomes if outcome is None or isinstance(outcome, tuple)]
