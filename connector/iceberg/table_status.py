@@ -27,10 +27,10 @@ from connector.iceberg.commits.summaries import (
 from connector.iceberg.commits.verdicts import JudgedCommit, judge_commits
 from connector.iceberg.commits.writers import RecordedWriter, list_recorded_writers
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
-from connector.iceberg.metadata.table_properties import name_table_in_errors
+from connector.iceberg.metadata.table_properties import awaits_backfill
 from connector.model.owner import Owner
 from connector.model.state import StagedCommit
-from connector.model.table_identifier import Generation, TableIdentifier
+from connector.model.table_identifier import TableIdentifier
 from connector.storage import storage_errors
 from protocol.flow import Json
 
@@ -109,7 +109,7 @@ def read_status(
         str(table.metadata.table_uuid),
         table.location(),
         Owner.of(table.properties),
-        _awaits_backfill(table),
+        awaits_backfill(table),
         table.schema().fields,
         [str(_read_term(table, field.source_id, field.transform)) for field in table.spec().fields],
         [str(_read_sort_term(table, field)) for field in table.sort_order().fields],
@@ -121,12 +121,6 @@ def read_status(
         list_recorded_writers(table),
         None if staged is None else judge_commits(table, staged),
     )
-
-
-def _awaits_backfill(table: Table) -> bool:
-    with name_table_in_errors(table):
-        generation = Generation.recorded(table.properties)
-    return generation is not None and generation.is_awaited
 
 
 def _read_totals(snapshot: Snapshot | None) -> TableSize:

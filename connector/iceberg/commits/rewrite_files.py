@@ -7,6 +7,7 @@ exchanges the files. Only the plan depends on why files are rewritten.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from operator import attrgetter
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
@@ -182,7 +183,8 @@ def _replace_manifests(factory: ManifestFactory, replacements: Sequence[Replacem
     gone: set[FileId] = {replacement.entry.data_file.file_path for replacement in replacements}
     vectors: set[FileId] = {vector.id for vector in _list_vectors(replacements)}
     manifests = []
-    for spec_id, of_spec in groupby(sorted(replacements, key=_spec_id), key=_spec_id):
+    by_spec = attrgetter("spec_id")
+    for spec_id, of_spec in groupby(sorted(replacements, key=by_spec), key=by_spec):
         if added := [entry for replacement in of_spec for entry in replacement.added]:
             manifests.append(factory.write_added(spec_id, added))
     for manifest in manifests_of(factory.table.io, factory.table.current_snapshot()):
@@ -212,7 +214,3 @@ def _summarize(replacements: Sequence[Replacement]) -> dict[str, str]:
             sum(file.file_size_in_bytes for file in gone) + sum(vector.size for vector in vectors)
         ),
     }
-
-
-def _spec_id(replacement: Replacement) -> int:
-    return replacement.spec_id

@@ -15,14 +15,13 @@ A group is planned only if it has a gain: fewer files, or fewer deleted rows. A 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from operator import attrgetter
 from typing import Final
 
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.table import Table
 from pyiceberg.utils.bin_packing import PackingIterator
 
-from connector.encoding.live_rows.deletion_vectors import FileId
-from connector.encoding.live_rows.source_rows import SourceFile
 from connector.encoding.rewriting.file_groups import FileGroup
 from connector.iceberg.maintenance.compaction_thresholds import CompactionThresholds
 from connector.iceberg.maintenance.delete_ratio import find_heavy
@@ -30,9 +29,8 @@ from connector.iceberg.metadata.listed_files import EqualityDeletes, ListedFile,
 from connector.iceberg.metadata.partitions import Partition, read_identity_values
 from connector.iceberg.metadata.row_lineage import can_keep_lineage
 from connector.iceberg.metadata.stored_files import is_in_table_bucket
-from connector.iceberg.metadata.table_properties import name_table_in_errors
+from connector.iceberg.metadata.table_properties import awaits_backfill, name_table_in_errors
 from connector.model.binding import Arrangement
-from connector.model.table_identifier import Generation
 
 GROWTH: Final = 3  # a new file that is below the target size is so many times as large as its largest source
 _FULL: Final = 0.875  # of the target size. Above the least size, because the new file may be compressed better.
@@ -90,9 +88,7 @@ def is_compacted_here(table: Table) -> bool:
 def has_compactable_rows(table: Table) -> bool:
     """Whether the table has rows, and the connector compacts them: not while a backfill waits for its first rows, which
     replace all others. UserError if a property is invalid."""
-    with name_table_in_errors(table):
-        generation = Generation.recorded(table.properties)
-    is_replaced = generation is not None and generation.is_awaited
+    is_replaced = awaits_backfill(table)
     return table.current_snapshot() is not None and is_compacted_here(table) and not is_replaced
 
 
@@ -198,7 +194,7 @@ class _Partition:
     ) -> None:
         """`heavy` are the paths of the files of whose rows too many are deleted, `old` those of old files."""
         # A snapshot may have the files of several transactions. Its manifest lists them in their order.
-        self._files = sorted(files, key=lambda file: file.sequence_number)
+        self._files = sorted(files, key=attrgetter("sequence_number"))
         self._places = {file.path: place for place, file in enumerate(self._files)}
         self._heavy = heavy
         self._old = old
@@ -228,7 +224,7 @@ class _Partition:
 
     def _pack(self, files: Iterable[ListedFile]) -> Iterator[list[ListedFile]]:
         """Yield the files, in their order, in groups of at most the target size. A larger file is alone."""
-        return PackingIterator(files, self._thresholds.target_size, lookback=1, weight_func=_size)
+        return PackingIterator(files, self._thresholds.target_size, lookback=1, weight_func=attrgetter("size"))
 
     def _sort_by_age(self, files: Iterable[ListedFile]) -> list[ListedFile]:
         return sorted(files, key=lambda file: self._places[file.path])
@@ -238,7 +234,7 @@ class _Partition:
 
     def _merge_by_size(self, files: Iterable[ListedFile]) -> Iterator[list[ListedFile]]:
         """Yield files of similar sizes, smallest first, as long as they make a file that is large enough."""
-        by_size = sorted(files, key=lambda file: file.size)  # stable: files of one size stay in their order
+        by_size = sorted(files, key=attrgetter("size"))  # stable: files of one size stay in their order
         left: list[ListedFile] = []
         for together in self._pack(by_size):
             if self._is_full(together):
@@ -257,19 +253,11 @@ class _Partition:
             yield self._sort_by_age(left[: enough[-1]])
 
 
-def _size(file: ListedFile) -> int:
-    return file.size
-
-
 def _size_of(files: Iterable[ListedFile]) -> int:
-    return sum(map(_size, files))
-
-
-def _list_deletes(applied: Iterable[ListedFile]) -> tuple[FileId, ...]:
-    return tuple(delete.id for delete in sorted(applied, key=lambda delete: delete.path))
+    return sum(file.size for file in files)
 
 
 def _make_group(files: Sequence[ListedFile], applied: Mapping[str, Sequence[ListedFile]]) -> GroupPlan:
-    sources = [SourceFile(file.path, file.size, _list_deletes(applied[file.path]), file.lineage) for file in files]
+    sources = [file.as_source(applied[file.path]) for file in files]
     deletes = {each for source in sources for each in source.position_deletes}
     return GroupPlan(FileGroup(tuple(sources)), tuple(file.rows for file in files), _size_of(files), len(deletes))

@@ -5,6 +5,7 @@ operator asks for a rearrangement. It is performed and committed like a compacti
 """
 
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from typing import Final
 
 from pyiceberg.table import Table
@@ -45,7 +46,9 @@ def plan_rearrangement(table: Table, listed: Sequence[ListedFile]) -> Compaction
     chosen = [
         together
         for files in group_by_partition(list_old_files(listed, arrangement)).values()
-        for together in PackingIterator(sorted(files, key=_get_age), size, lookback=1, weight_func=_get_size)
+        for together in PackingIterator(
+            sorted(files, key=attrgetter("sequence_number")), size, lookback=1, weight_func=attrgetter("size")
+        )
     ]
     if not chosen:
         return plan_compaction(table, listed)
@@ -60,14 +63,6 @@ def list_old_files(listed: Sequence[ListedFile], arrangement: Arrangement) -> It
         is_sorted = not arrangement.sort or file.sort_order_id == arrangement.sort_order_id
         if file.partition.spec_id != arrangement.spec_id or not is_sorted:
             yield file
-
-
-def _get_age(file: ListedFile) -> int:
-    return file.sequence_number
-
-
-def _get_size(file: ListedFile) -> int:
-    return file.size
 
 
 def _check_spec(table: Table) -> None:

@@ -3,6 +3,7 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Final, TypeAlias
 from uuid import UUID
 
@@ -19,7 +20,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from connector.encoding.live_rows.deletion_vectors import DeletionVector, FileId
 from connector.encoding.live_rows.position_deletes import PATH_ID
-from connector.encoding.live_rows.source_rows import RowLineage
+from connector.encoding.live_rows.source_rows import RowLineage, SourceFile
 from connector.host.signals import map_in_threads
 from connector.iceberg.metadata.avro_files import read_entries
 from connector.iceberg.metadata.manifests import manifests_of
@@ -90,6 +91,11 @@ class ListedFile:
     def lineage(self) -> RowLineage:
         """What the file's rows inherit."""
         return RowLineage(self.first_row_id, self.sequence_number)
+
+    def as_source(self, deletes: Iterable["ListedFile"]) -> SourceFile:
+        """Return the data file, for tasks that write its rows again. `deletes` are the files that delete some."""
+        applied = sorted(deletes, key=attrgetter("path"))
+        return SourceFile(self.path, self.size, tuple(delete.id for delete in applied), self.lineage)
 
     def applies_to(self, data: "ListedFile") -> bool:
         """Whether a delete file that names this data file applies to it: its rows must not be newer, and both files

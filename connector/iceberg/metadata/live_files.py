@@ -52,9 +52,7 @@ def find_live_files(table: Table, is_wanted: Callable[[DataFile], bool]) -> Live
 
 def _make_live_file(entry: ManifestEntry, listed: ListedFile, applied: Sequence[ListedFile]) -> LiveFile:
     _check_format(entry.data_file)
-    deletes = sorted(applied, key=lambda delete: delete.path)
-    source = SourceFile(listed.path, listed.size, tuple(delete.id for delete in deletes), listed.lineage)
-    return LiveFile(entry, source, next((delete for delete in deletes if delete.vector), None))
+    return LiveFile(entry, listed.as_source(applied), next((delete for delete in applied if delete.vector), None))
 
 
 def _check_format(file: DataFile) -> None:

@@ -37,6 +37,13 @@ def find_generation(table: Table, materialization: str) -> Generation:
         return Generation.of(str(table.metadata.table_uuid), table.properties, materialization)
 
 
+def awaits_backfill(table: Table) -> bool:
+    """Whether the next commit of the table's task replaces all rows. UserError if the property was changed by hand."""
+    with name_table_in_errors(table):
+        generation = Generation.recorded(table.properties)
+    return generation is not None and generation.is_awaited
+
+
 def restrict_to_generation(table: Table, generation: Generation) -> Table:
     """Return the table as the task of this generation has it: with its columns, and without earlier rows.
 
