@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import orjson
-from pyiceberg.types import LongType, PrimitiveType, StringType
+from pyiceberg.types import LongType, PrimitiveType, StringType, TimestamptzType
 
 from connector.encoding.lines.decoder import Decoded, RowDecoder
 from connector.encoding.lines.row_lines import Lines
@@ -14,6 +14,18 @@ from connector.model.table_identifier import TableIdentifier
 from encoding.packed_encoder import pack
 
 INDEX = 3
+# Of the table of rejected rows.
+REJECTED = Binding(
+    index=1,
+    state_key="state key",
+    path=TableIdentifier("shop", "orders__rejected"),
+    keys=(),
+    values=tuple(
+        Column(name, name, number, TimestamptzType() if name == "rejected_at" else StringType(), True)
+        for number, name in enumerate(("reason", "field", "key", "document", "rejected_at"), start=1)
+    ),
+    document=None,
+)
 
 
 def binding(*types: PrimitiveType, required: bool = False, document: bool = False, index: int = INDEX) -> Binding:

@@ -15,18 +15,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.conversions import from_bytes
-from pyiceberg.types import DoubleType, IntegerType, LongType, StringType, TimestamptzType
+from pyiceberg.types import DoubleType, IntegerType, LongType, StringType
 
 from connector.encoding.parquet import data_files, gathered_rows
 from connector.encoding.runs import sorted_runs
 from connector.encoding.runs.run_merging import MergeRange
 from connector.host.errors import RetryableError
 from connector.host.refresh import Lease
-from connector.model.binding import PLAIN, Arrangement, Binding, Column, PartitionField, SortField
+from connector.model.binding import PLAIN, Arrangement, Binding, PartitionField, SortField
 from connector.model.invalid_values import OnInvalid
 from connector.model.properties import Properties
 from connector.model.state import ColumnStatistics, DataFile
-from connector.model.table_identifier import TableIdentifier
 from connector.spark.blocks.block_transfer import BlockTransfer, OnThisMachine, ThroughTheStore
 from connector.spark.blocks.claims import ClaimServer
 from connector.spark.blocks.spool import Spool
@@ -36,24 +35,13 @@ from connector.spark.jobs import merge_job
 from connector.spark.jobs.merge_job import MergeUnit
 from connector.spark.jobs.write_job import WriteJob
 from connector.spark.jvm.spark_errors import WORKER_ENDED
-from encoding.store_lines import binding, plain
+from encoding.store_lines import REJECTED, binding, plain
 from protocol.protocol_error import ProtocolError
 from protocol.request import Store
 
 pytestmark = pytest.mark.long
 
 ORDERS = replace(binding(LongType(), StringType(), index=0), on_invalid=OnInvalid.QUARANTINE)
-REJECTED = Binding(
-    index=1,
-    state_key="state key",
-    path=TableIdentifier("shop", "orders__rejected"),
-    keys=(),
-    values=tuple(
-        Column(name, name, number, TimestamptzType() if name == "rejected_at" else StringType(), True)
-        for number, name in enumerate(("reason", "field", "key", "document", "rejected_at"), start=1)
-    ),
-    document=None,
-)
 BY_VALUE = (PartitionField(2, "truncate[10]"),)
 SORTED = (SortField(3, "identity", is_descending=True, nulls_first=False), SortField(1, "identity", False, True))
 SORT_KEY = 3

@@ -15,15 +15,14 @@ import orjson
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.io import S3_ENDPOINT
-from pyiceberg.types import LongType, StringType, TimestamptzType, UUIDType
+from pyiceberg.types import LongType, StringType, UUIDType
 
 from connector.host.errors import BrokenTaskError, ConnectorError, RetryableError, UserError
 from connector.host.refresh import Lease
-from connector.model.binding import Binding, Column
+from connector.model.binding import Binding
 from connector.model.invalid_values import OnInvalid, Tally, Treatment
 from connector.model.properties import Properties
 from connector.model.state import DataFile
-from connector.model.table_identifier import TableIdentifier
 from connector.spark.blocks.block_transfer import OnThisMachine
 from connector.spark.blocks.claims import Address, Claim, ClaimServer, Next, Wrote
 from connector.spark.blocks.ledger import Ledger
@@ -33,7 +32,7 @@ from connector.spark.blocks.temporary_files import LocalFile
 from connector.spark.jvm.spark_errors import WORKER_ENDED
 from connector.spark.tasks.write_task import write_files
 from connector.storage.file_access import file_properties
-from encoding.store_lines import binding, plain
+from encoding.store_lines import REJECTED, binding, plain
 from protocol.protocol_error import ProtocolError
 from protocol.request import Store
 from support.fault_proxy import GENUINE, Fault, FaultProxy, Request, fault_proxy
@@ -43,17 +42,6 @@ from support.snapshots import check_text
 
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "spark_errors.json"
 ORDERS = replace(binding(LongType(), StringType(), index=0), on_invalid=OnInvalid.QUARANTINE)
-REJECTED = Binding(
-    index=1,
-    state_key="state key",
-    path=TableIdentifier("shop", "orders__rejected"),
-    keys=(),
-    values=tuple(
-        Column(name, name, number, TimestamptzType() if name == "rejected_at" else StringType(), True)
-        for number, name in enumerate(("reason", "field", "key", "document", "rejected_at"), start=1)
-    ),
-    document=None,
-)
 
 
 def text_of(key: int) -> str:
