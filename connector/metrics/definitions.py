@@ -32,17 +32,12 @@ class Metric:
     name: str
     kind: Kind
     meaning: str
-    labels: tuple[str, ...] = ()
-    unit: str = ""
+    labels: tuple[str, ...]
+    unit: str
     buckets: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         ALL.append(self)
-
-    @property
-    def full_name(self) -> str:
-        """The name as it is printed, without the suffixes of a histogram's samples."""
-        return PREFIX + self.name + ("_total" if self.kind is Kind.COUNTER else "")
 
 
 ALL: Final[list[Metric]] = []

@@ -27,7 +27,7 @@ CODE: Final = re.compile(r"`(\w+)`")
 USED: Final = re.compile(rf"\b{PREFIX}(\w+)")
 SUFFIXES_OF_HISTOGRAMS: Final = re.compile(r"_(bucket|sum|count)$")
 
-BY_NAME: Final = {metric.full_name.removeprefix(PREFIX): metric for metric in ALL}
+BY_NAME: Final = {metric.name + ("_total" if metric.kind is Kind.COUNTER else ""): metric for metric in ALL}
 DOCUMENTED: Final = {row[0]: row[1:] for row in METRIC.findall(PAGE)}
 
 
