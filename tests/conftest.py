@@ -7,6 +7,7 @@ from pathlib import Path
 import duckdb
 import pytest
 from hypothesis import HealthCheck, settings
+from pyiceberg.catalog import Catalog
 from xdist.workermanage import WorkerController
 
 from support import lanes
@@ -23,6 +24,7 @@ from support.readers import duckdb_connection, let_duckdb_read
 from support.rest_catalog import RestCatalogOnS3, RestCatalogServer, rest_catalog_on_s3, rest_catalog_server
 from support.s3_server import S3Server, versitygw, versitygw_server
 from support.spark_sql import MetadataFiles, SparkSql, spark_sql
+from support.tables import local_catalog
 
 pytest.register_assert_rewrite("support.snapshots")
 
@@ -77,6 +79,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     if left_out := lanes.lines(config.stash.get(LEFT_OUT, Counter()), skipped):
         terminalreporter.section("left out")
         terminalreporter.write_line("\n".join(left_out))
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    """A Local catalog in the directory of one test."""
+    return local_catalog(tmp_path)
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,7 @@ from fixtures.collection import Collection, Field
 from fixtures.conversation import Row, store
 from protocol.flow import ConstraintType
 from support.bindings import local_config
-from support.tables import foreign_table, local_catalog
+from support.tables import foreign_table
 
 Json: TypeAlias = Any
 
@@ -41,11 +41,6 @@ def orders(
     keyed = tuple(replace(field, is_key=field.name in key) for field in fields or (ID, REGION, QTY))
     collection = Collection("acmeCo/orders", "orders", keyed, {"delta_updates": delta_updates, **settings})
     return {**collection.open_binding(), "backfill": backfill, "stateKey": f"shop%2Forders.v{backfill}"}
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    return local_catalog(tmp_path)
 
 
 @pytest.fixture

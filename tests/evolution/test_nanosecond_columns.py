@@ -1,10 +1,8 @@
 """Which columns keep nanoseconds: new ones, in tables of format version 3, if the setting is on."""
 
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.types import IcebergType, LongType, PrimitiveType, StringType, TimestamptzNanoType, TimestamptzType
 
@@ -15,16 +13,11 @@ from connector.iceberg.perform_changes import evolve
 from connector.model.owner import Owner
 from connector.model.table_identifier import TableIdentifier
 from support.bindings import MATERIALIZATION
-from support.tables import alterer, local_catalog
+from support.tables import alterer
 
 PATH = TableIdentifier("shop", "events")
 V0, V1 = (Owner(MATERIALIZATION, f"events.v{backfill}") for backfill in (0, 1))
 MICROS, NANOS = TimestamptzType(), TimestamptzNanoType()
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    return local_catalog(tmp_path)
 
 
 def column(name: str, type_: PrimitiveType) -> NewColumn:

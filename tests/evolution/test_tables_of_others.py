@@ -23,7 +23,7 @@ from fixtures.collection import Collection, Field
 from fixtures.conversation import Row, store
 from protocol.flow import ConstraintType
 from support.bindings import local_config
-from support.tables import foreign_table, local_catalog, turn_tables_into_views
+from support.tables import foreign_table, turn_tables_into_views
 
 Json: TypeAlias = Any
 
@@ -47,11 +47,6 @@ ADDED = [
     "alter table shop.orders: add column 'qty' long",
     "alter table shop.orders: add column 'flow_document' string",
 ]
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    return local_catalog(tmp_path)
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -41,7 +40,7 @@ from connector.model.state import FileList, StagedCommit, WriterId
 from support.altered_tables import ID, PATH, table_of
 from support.staged_files import place_of
 from support.staged_rows import WRITER, staged
-from support.tables import local_catalog, upgrade_to_version_3
+from support.tables import upgrade_to_version_3
 from support.updated_rows import land, make_table, row, stage_updates, values_of
 
 BY_ID: Final = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "id"))
@@ -59,11 +58,6 @@ VALUES: Final[Mapping[PrimitiveType, tuple[Any, str]]] = {
     TimestamptzType(): (datetime(2026, 11, 23, 12, tzinfo=UTC), '"2026-11-23T12:00:00Z"'),
     BinaryType(): (b"\x00\xff", '"AP8="'),
 }
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    return local_catalog(tmp_path)
 
 
 def without(column: str, commit: StagedCommit) -> StagedCommit:

@@ -58,15 +58,9 @@ from support.altered_tables import (
 )
 from support.bindings import MATERIALIZATION
 from support.staged_files import stage
-from support.tables import local_catalog
 
 PRICED = {"id": 1, "qty": 10, "price": Decimal("7.10"), "cost": Decimal("7.10")}
 WRITER = WriterId(MATERIALIZATION, "shop%2Forders.v0", WHOLE_RANGE.key_range)
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    return local_catalog(tmp_path)
 
 
 def test_history_is_converted_in_one_commit_and_the_table_as_it_was_stays_readable(catalog: Catalog) -> None:

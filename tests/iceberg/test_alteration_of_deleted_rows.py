@@ -1,7 +1,5 @@
 """Rows that another engine has deleted from the files of a column that gets another type."""
 
-from pathlib import Path
-
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFileContent
@@ -9,12 +7,6 @@ from pyiceberg.manifest import DataFileContent
 from connector.host.errors import UserError
 from support.altered_tables import ID, PATH, QTY, QTY_AS_TEXT, ROWS, append, entries, fit, rows, table_of
 from support.foreign_deletes import delete_equal, delete_position
-from support.tables import local_catalog
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    return local_catalog(tmp_path)
 
 
 def data_files(catalog: Catalog) -> dict[str, int | None]:

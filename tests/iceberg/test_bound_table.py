@@ -20,7 +20,7 @@ from protocol.flow import WHOLE_RANGE, FieldSelection, Materialization, Material
 from protocol.protocol_error import ProtocolError
 from support.bindings import collection, projection
 from support.snapshots import check_text
-from support.tables import foreign_table, local_catalog
+from support.tables import foreign_table
 
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "session_errors.json"
 PATH, LEFT = ("shop", "orders"), "00000000-7fffffff"
@@ -31,11 +31,6 @@ SCHEMA = Schema(
     NestedField(2, "Note", StringType(), required=False),
     NestedField(3, "doc", StringType(), required=False),
 )
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    return local_catalog(tmp_path)
 
 
 def bind(catalog: Catalog, selection: FieldSelection, policy: Policy = DELTA) -> BoundTable:

@@ -25,11 +25,6 @@ AS_TEXT = (wanted("id", LongType()), wanted("qty", StringType()), wanted("note",
 AS_DOUBLE = (wanted("id", LongType()), wanted("qty", DoubleType()), wanted("note", StringType()))
 
 
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    return local_catalog(tmp_path)
-
-
 def row(number: int, qty: Any) -> dict[str, Any]:
     return {"id": number, "qty": qty, "note": f"n{number}"}
 

@@ -15,17 +15,11 @@ from connector.iceberg.metadata.table_updates import new_schema
 from support.altered_tables import ID, PATH, rows, table_of
 from support.snapshots import check_text
 from support.staged_rows import staged
-from support.tables import local_catalog
 
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "commit_errors.json"
 QTY = NestedField(2, "qty", LongType())
 NOTE = NestedField(3, "note", StringType())
 ROW: Any = {"id": 1, "qty": 10, "note": "n1"}
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    return local_catalog(tmp_path)
 
 
 def give(catalog: Catalog, *columns: NestedField) -> None:

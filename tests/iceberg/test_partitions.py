@@ -58,7 +58,6 @@ from support.readers import duckdb_rows
 from support.snapshots import check_text
 from support.staged_files import listed
 from support.staged_rows import staged
-from support.tables import local_catalog
 
 SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "commit_errors.json"
 # Their constructors have no types.
@@ -83,11 +82,6 @@ EVERY_TYPE: Final[list[tuple[PrimitiveType, Any, Any]]] = [  # with two values, 
     (DecimalType(38, 0), Decimal(-(10**37)), Decimal(10**38 - 1)),
 ]
 DAY: Final = datetime(2024, 2, 29, 23, 59, tzinfo=UTC)
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    return local_catalog(tmp_path)
 
 
 def by(*transforms: Transform[Any, Any], source: int = 2) -> PartitionSpec:

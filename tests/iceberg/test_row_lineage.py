@@ -46,7 +46,7 @@ from support.foreign_deletes import delete_position
 from support.readers import polars_table
 from support.snapshots import check_text
 from support.staged_files import stage
-from support.tables import ID_ONLY, alterer, foreign_table, local_catalog, upgrade_to_version_3
+from support.tables import ID_ONLY, alterer, foreign_table, upgrade_to_version_3
 
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "compaction_errors.json"
 PATH = TableIdentifier("shop", "orders")
@@ -54,11 +54,6 @@ V0, V1 = (Owner(MATERIALIZATION, f"orders.v{backfill}") for backfill in (0, 1))
 WRITER, NEXT_WRITER = (WriterId(MATERIALIZATION, owner.state_key, WHOLE_RANGE.key_range) for owner in (V0, V1))
 ID = NewColumn("id", "id", LongType(), required=True, doc="", is_indispensable=True)
 MERGE_3 = {"commit.manifest.min-count-to-merge": "3"}
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    return local_catalog(tmp_path)
 
 
 def fit(catalog: Catalog, *columns: NewColumn, **changed: Any) -> list[TableChange]:

@@ -35,7 +35,7 @@ from connector.model.owner import Owner
 from connector.model.table_identifier import TableIdentifier
 from support.bindings import MATERIALIZATION
 from support.snapshots import check_text
-from support.tables import alterer, local_catalog
+from support.tables import alterer
 
 SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "session_errors.json"
 APPLIED: Final = SNAPSHOTS.with_name("apply_errors.json")
@@ -48,11 +48,6 @@ def column(name: str, type_: PrimitiveType, former: str = "", *, required: bool 
 
 
 ID, NOTE, AT = column("id", LongType()), column("a.b/`note`", StringType()), column("at", TimestamptzType())
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    return local_catalog(tmp_path)
 
 
 def target(partition_by: str | None, sort_by: str | None = None, columns: tuple[NewColumn, ...] = ()) -> Target:

@@ -38,11 +38,6 @@ CREATED_NAMES = ("_meta/op", "with space", "123", "dot.ted")
 ADDED_NAMES = ("$ %s '\"` {}", "💩", "ß" * 255, "a.b")
 
 
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    return local_catalog(tmp_path)
-
-
 def optional(*names: str) -> tuple[NewColumn, ...]:
     return tuple(NewColumn(name, name, StringType(), required=False, doc="", is_indispensable=False) for name in names)
 

@@ -22,7 +22,7 @@ from protocol import request, response
 from protocol.flow import WHOLE_RANGE, Json, Materialization, MaterializationBinding, ValidateBinding
 from support.bindings import ID, MATERIALIZATION, collection, local_config, materialization, projection
 from support.bindings import materialization_binding as plain_binding
-from support.tables import foreign_table, local_catalog, staged_ids
+from support.tables import foreign_table, staged_ids
 
 VALUE = fence.new_value()
 
@@ -61,11 +61,6 @@ def refused(warehouse: Path, *tables: str, flags: str = "") -> list[str]:
     except UserError as error:
         return str(error).splitlines()
     return []
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    return local_catalog(tmp_path)
 
 
 def test_it_is_made_with_the_bindings_table_and_recorded_as_its_bindings_own(tmp_path: Path, catalog: Catalog) -> None:
