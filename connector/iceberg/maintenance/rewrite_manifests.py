@@ -20,7 +20,7 @@ from connector.iceberg.commits.retry_commits import ActionText, retry_commit
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.commits.summaries import SUMMARY_MATERIALIZATION
 from connector.iceberg.metadata.manifest_rewriting import lists_files, size_of
-from connector.iceberg.metadata.manifests import ManifestMerger, Thresholds, manifests_of
+from connector.iceberg.metadata.manifests import ManifestMerger, Thresholds, kind_of, manifests_of
 from connector.iceberg.metadata.references import InterruptedMaintenanceError
 from connector.iceberg.metadata.table_properties import name_table_in_errors
 from connector.iceberg.metadata.table_updates import new_snapshot, require_unchanged
@@ -63,8 +63,8 @@ def plan_manifests(table: Table, max_bytes: int | None = None) -> ManifestPlan:
     with translate_errors(table.location()):
         manifests = manifests_of(table.io, table.current_snapshot())
     groups, size, has_more = list[Sequence[ManifestFile]](), 0, False
-    small = sorted((each for each in manifests if size_of(each) < target or not lists_files(each)), key=_kind)
-    for _, of_kind in groupby(small, key=_kind):
+    small = sorted((each for each in manifests if size_of(each) < target or not lists_files(each)), key=kind_of)
+    for _, of_kind in groupby(small, key=kind_of):
         for group in PackingIterator(of_kind, target, lookback=1, weight_func=size_of):
             if len(group) == 1 and lists_files(group[0]):
                 continue
@@ -140,7 +140,3 @@ class _Rewrite:
             snapshot = self._snapshots.replace(table, prefix, [*merged, *plan.kept], schema_id, summary)
         self._sent = snapshot.snapshot_id, plan
         self._catalog.commit_table(table, require_unchanged(table), new_snapshot(table, snapshot))
-
-
-def _kind(manifest: ManifestFile) -> tuple[int, int]:
-    return manifest.partition_spec_id, int(manifest.content)

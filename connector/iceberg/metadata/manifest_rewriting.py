@@ -17,7 +17,7 @@ from pyiceberg.utils.bin_packing import PackingIterator
 from connector.encoding.live_rows.deletion_vectors import FileId
 from connector.iceberg.metadata.avro_files import read_entries
 from connector.iceberg.metadata.listed_files import ListedFile
-from connector.iceberg.metadata.manifests import ManifestFactory, Thresholds, find_mergeable
+from connector.iceberg.metadata.manifests import ManifestFactory, Thresholds, find_mergeable, kind_of
 
 _FEW_FILES: Final = 32  # that are listed again in some milliseconds
 
@@ -63,9 +63,9 @@ def find_small(table: Table, manifests: Iterable[ManifestFile]) -> list[Manifest
 
 def _group_by_kind(manifests: Iterable[ManifestFile]) -> list[list[ManifestFile]]:
     """Return the manifests of each partition spec and content."""
-    by_kind: dict[tuple[int, int], list[ManifestFile]] = {}
+    by_kind: dict[tuple[int, ManifestContent], list[ManifestFile]] = {}
     for manifest in manifests:
-        by_kind.setdefault((manifest.partition_spec_id, manifest.content), []).append(manifest)
+        by_kind.setdefault(kind_of(manifest), []).append(manifest)
     return list(by_kind.values())
 
 

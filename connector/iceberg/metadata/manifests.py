@@ -136,6 +136,11 @@ def manifests_of(io: FileIO, snapshot: Snapshot | None) -> list[ManifestFile]:
     return list(read_manifest_list(io.new_input(snapshot.manifest_list))) if snapshot else []
 
 
+def kind_of(manifest: ManifestFile) -> tuple[int, ManifestContent]:
+    """Return the partition spec and the content of a manifest. Only manifests of one kind can become one."""
+    return manifest.partition_spec_id, manifest.content
+
+
 def make_added_entry(
     file: DataFile,
     spec_id: int,
@@ -242,9 +247,9 @@ class ManifestMerger:
             thresholds = Thresholds.of(factory.table.properties)
             if thresholds is None:
                 return list(existing)
-            for spec_id, content in {(manifest.partition_spec_id, manifest.content) for manifest in added}:
-                more = [m for m in added if (m.partition_spec_id, m.content) == (spec_id, content)]
-                of_kind = [m for m in existing if (m.partition_spec_id, m.content) == (spec_id, content)]
+            for kind in set(map(kind_of, added)):
+                more = [manifest for manifest in added if kind_of(manifest) == kind]
+                of_kind = [manifest for manifest in existing if kind_of(manifest) == kind]
                 chosen = find_mergeable(of_kind, len(more), thresholds)
                 if chosen:
                     kept = [manifest for manifest in existing if manifest not in chosen]
