@@ -67,7 +67,7 @@ def perform(
 
     new_compactor = partial(TableCompactor, catalog, compact)
     maintainer = Maintainer(catalog, new_compactor, budget, OrphanChoice(), is_dry_run=is_dry_run)
-    return maintainer.find(action)(PATH, OWNER)
+    return maintainer.perform(action, PATH, OWNER)
 
 
 def test_a_dry_run_plans_what_a_compaction_then_does(catalog: Catalog) -> None:

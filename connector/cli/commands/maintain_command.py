@@ -147,9 +147,9 @@ class _Run:
 
     def _perform_all(self, path: TableIdentifier, table: Table, owner: Owner) -> Iterator[tuple[Action, ActionOutcome]]:
         for action in self._actions:
-            perform = self._maintainer.find(action)
             try:
-                outcome = self._perform(f"{action} {path}", table, lambda: perform(path, owner))  # noqa: B023
+                work = partial(self._maintainer.perform, action, path, owner)
+                outcome = self._perform(f"{action} {path}", table, work)
             except ConnectorError as error:
                 # Most errors name their table, and so does the line that shows them.
                 text = re.sub(f"^table {re.escape(str(path))}: ", "", str(error), flags=re.IGNORECASE)

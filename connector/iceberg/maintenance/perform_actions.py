@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Final, TypeAlias
+from typing import Final
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO
@@ -46,13 +46,13 @@ class Budget:
     """The seconds that a run may take, and the bytes that it may write again."""
 
     def __init__(self, max_seconds: float | None, max_bytes: int | None) -> None:
-        self._deadline = None if max_seconds is None else time.monotonic() + max_seconds
-        self.bytes_left = max_bytes
+        self._deadline = time.monotonic() + (math.inf if max_seconds is None else max_seconds)
+        self.bytes_left = math.inf if max_bytes is None else max_bytes
 
     @property
     def seconds_left(self) -> float:
         """The seconds until the time is over; infinite without a limit."""
-        return math.inf if self._deadline is None else self._deadline - time.monotonic()
+        return self._deadline - time.monotonic()
 
     def is_late(self) -> bool:
         """Whether the time is over."""
@@ -60,11 +60,7 @@ class Budget:
 
     def take(self, size: int) -> None:
         """Count bytes that were written again."""
-        if self.bytes_left is not None:
-            self.bytes_left = max(0, self.bytes_left - size)
-
-
-Perform: TypeAlias = Callable[[TableIdentifier, Owner], ActionOutcome]
+        self.bytes_left = max(0, self.bytes_left - size)
 
 
 class Maintainer:
@@ -90,43 +86,40 @@ class Maintainer:
             orphans.has_unknown,
         )
 
-    def find(self, action: Action) -> Perform:
-        """Return the function that performs an action."""
-        by_action: dict[Action, Perform] = {
-            Action.COMPACT: self._compact,
-            Action.MANIFESTS: self._rewrite_manifests,
-            Action.EXPIRE: self._expire,
-            Action.ORPHANS: self._remove_orphans,
-        }
+    def perform(self, action: Action, path: TableIdentifier, owner: Owner) -> ActionOutcome:
+        """Perform an action on a table of this owner."""
+        if self._budget.is_late():
+            return Unfinished()
+        try:
+            match action:
+                case Action.COMPACT:
+                    return self._compact(path)
+                case Action.MANIFESTS:
+                    return self._rewrite_manifests(path, owner)
+                case Action.EXPIRE:
+                    return self._expire(path)
+                case Action.ORPHANS:
+                    return self._remove_orphans(path)
+        except InterruptedMaintenanceError:
+            return Unfinished()
 
-        def perform(path: TableIdentifier, owner: Owner) -> ActionOutcome:
-            if self._budget.is_late():
-                return Unfinished()
-            try:
-                return by_action[action](path, owner)
-            except InterruptedMaintenanceError:
-                return Unfinished()
-
-        return perform
-
-    def _compact(self, path: TableIdentifier, _owner: Owner) -> ActionOutcome:
+    def _compact(self, path: TableIdentifier) -> ActionOutcome:
         left = self._budget.bytes_left
-        if left == 0:
+        if not left:
             return Unfinished()
         compactor = self._new_compactor()
         if self.is_dry_run:
             plan = compactor.plan(self._catalog.load_table(path))
-            planned = replace(plan, groups=tuple(take_groups(plan.groups, math.inf if left is None else left)))
+            planned = replace(plan, groups=tuple(take_groups(plan.groups, left)))
             self._budget.take(planned.size)
             return planned
-        budget = CompactionBudget(self._budget.seconds_left, math.inf if left is None else left)
-        result = compactor.compact(path, budget)
+        result = compactor.compact(path, CompactionBudget(self._budget.seconds_left, left))
         self._budget.take(result.bytes_before)
         return result
 
     def _rewrite_manifests(self, path: TableIdentifier, owner: Owner) -> ActionOutcome:
         left = self._budget.bytes_left
-        if left == 0:
+        if not left:
             return Unfinished()
         if self.is_dry_run:
             plan = replace(plan_manifests(self._catalog.load_table(path), left), has_more=False)
@@ -135,7 +128,7 @@ class Maintainer:
         self._budget.take(plan.size)
         return plan
 
-    def _expire(self, path: TableIdentifier, _owner: Owner) -> ActionOutcome:
+    def _expire(self, path: TableIdentifier) -> ActionOutcome:
         is_late = self._budget.is_late
         if self.is_dry_run:
             expired = plan_expiry(self._catalog.load_table(path), is_late)
@@ -148,7 +141,7 @@ class Maintainer:
             log_expiry(path, expired)
         return Expiry(expired.count, files)
 
-    def _remove_orphans(self, path: TableIdentifier, _owner: Owner) -> ActionOutcome:
+    def _remove_orphans(self, path: TableIdentifier) -> ActionOutcome:
         found = find_orphan_files(self._catalog, path, self._orphans, self._budget.is_late)
         if self.is_dry_run:
             return Removal(found)

@@ -4,6 +4,7 @@ A session merges manifests only when they are many, so that an entry is written 
 stopped keeps what the last commits have left.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -52,7 +53,7 @@ class ManifestPlan:
         return sum(map(size_of, self.replaced))
 
 
-def plan_manifests(table: Table, max_bytes: int | None = None) -> ManifestPlan:
+def plan_manifests(table: Table, max_bytes: float = math.inf) -> ManifestPlan:
     """Plan which manifests become one: small ones of the same partition spec and kind, up to the target size.
     One that lists deleted files only goes.
 
@@ -69,7 +70,7 @@ def plan_manifests(table: Table, max_bytes: int | None = None) -> ManifestPlan:
             if len(group) == 1 and lists_files(group[0]):
                 continue
             size += sum(map(size_of, group))
-            if max_bytes is None or not groups or size <= max_bytes:
+            if not groups or size <= max_bytes:
                 groups.append(group)
             else:
                 has_more = True
@@ -81,7 +82,7 @@ def rewrite_manifests(
     catalog: Catalog,
     path: TableIdentifier,
     owner: Owner,
-    max_bytes: int | None = None,
+    max_bytes: float = math.inf,
     is_interrupted: Callable[[], bool] = lambda: False,
 ) -> ManifestPlan:
     """Merge the small manifests of a table, and return the plan that was performed.
@@ -96,7 +97,7 @@ def rewrite_manifests(
 class _Rewrite:
     """The attempts of one merge. What an attempt has written serves the next one, if it still fits."""
 
-    def __init__(self, catalog: Catalog, path: TableIdentifier, owner: Owner, max_bytes: int | None) -> None:
+    def __init__(self, catalog: Catalog, path: TableIdentifier, owner: Owner, max_bytes: float) -> None:
         self._catalog = catalog
         self._path = path
         self._owner = owner
