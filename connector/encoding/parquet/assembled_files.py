@@ -79,13 +79,12 @@ class AssembledFile:
     def append(self, encoded: EncodedRowGroup, content: Iterable[bytearray]) -> None:
         """Write a row group that is encoded already, given its bytes."""
         metadata = read_struct(BytesIO(encoded.metadata))
-        begin = self.size
+        begin = place = self.size
         for chunk in _chunks(metadata):
             described = chunk[_CHUNK_METADATA][1]
-            chunk[_CHUNK_OFFSET] = (thrift.I64, begin)
-            _move(described, begin)
-            begin += described[_COMPRESSED][1]
-        begin = self.size
+            chunk[_CHUNK_OFFSET] = (thrift.I64, place)
+            _move(described, place)
+            place += described[_COMPRESSED][1]
         for piece in content:
             self._write(piece)
         self._with_nan.update(encoded.with_nan)
