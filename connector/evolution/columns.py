@@ -4,7 +4,7 @@ Validate reports these values, and apply performs the same values: so the two ca
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, count
 from typing import Final
@@ -41,8 +41,8 @@ _NEW_COLUMN: Final = frozenset({ConvertColumn, SetAsideColumn})  # another colum
 class Renames:
     """The columns to rename. Keys are the names that the columns had when the binding was last applied."""
 
-    changes: Mapping[str, RenameColumn] = field(default_factory=dict)
-    circle: frozenset[str] = frozenset()  # columns that are to exchange their names
+    changes: Mapping[str, RenameColumn]
+    circle: frozenset[str]  # columns that are to exchange their names
 
 
 def plan_renames(schema: Schema, path: TableIdentifier, wanted: Sequence[NewColumn]) -> Renames:

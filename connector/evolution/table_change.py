@@ -129,10 +129,10 @@ class CreateTable:
     path: TableIdentifier
     columns: tuple[NewColumn, ...]
     properties: Mapping[str, str]
-    identifier: tuple[str, ...] = ()  # the names of the columns that identify a row
-    partition_by: tuple[Term, ...] = ()  # with the names of columns
-    sort_by: tuple[SortTerm, ...] = ()
-    format_version: int = FORMAT_VERSIONS[0]
+    identifier: tuple[str, ...]  # the names of the columns that identify a row
+    partition_by: tuple[Term, ...]  # with the names of columns
+    sort_by: tuple[SortTerm, ...]
+    format_version: int
 
     @property
     def description(self) -> str:

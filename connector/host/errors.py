@@ -114,7 +114,7 @@ class InvalidValueError(UserError):
     `never_null` says why the column cannot be null; it is empty if it can.
     """
 
-    def __init__(self, invalid: InvalidValue, remedy: str, never_null: str = "") -> None:
+    def __init__(self, invalid: InvalidValue, remedy: str, never_null: str) -> None:
         super().__init__(invalid, remedy, never_null)
         self.invalid, self.remedy, self.never_null = invalid, remedy, never_null
 

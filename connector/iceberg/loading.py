@@ -59,8 +59,8 @@ def load_tables(catalog: Catalog, paths: Sequence[TableIdentifier]) -> FoundTabl
     return zip(paths, map_in_threads(load, paths, LOOKUPS_AT_ONCE, "lookup"), strict=True)
 
 
-def find_own_tables(catalog: Catalog, namespace: str, materialization: str = "") -> FoundTables:
-    """Find the tables that the connector has created in a namespace, for one task if it is named.
+def find_own_tables(catalog: Catalog, namespace: str, materialization: str) -> FoundTables:
+    """Find the tables that the connector has created in a namespace, for one task, or for all if it is "".
 
     A table that cannot be read comes with the error. Raises UserError if the namespace does not exist.
     """

@@ -92,7 +92,7 @@ class TableLabels:
     """The tables that have a label: the first ones, up to a limit. All others share a label, so that a task with
     thousands of tables does not flood Prometheus."""
 
-    def __init__(self, limit: int = MAX_TABLES) -> None:
+    def __init__(self, limit: int) -> None:
         self._limit = limit
         self._tables: set[str] = set()
         self._has_others = False

@@ -53,7 +53,7 @@ class Demo:
     file: str | None
     key: Sequence[str]
     into: str | None
-    updates: bool = False  # one row for each key, instead of one for each document
+    updates: bool  # one row for each key, instead of one for each document
 
 
 def run_demo(demo: Demo, show: Show, *, as_json: bool = False) -> None:

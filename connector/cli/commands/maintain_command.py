@@ -5,7 +5,7 @@ import re
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache, partial
 from typing import Any, Final
@@ -51,13 +51,13 @@ class MaintainArguments:
 
     source: ConfigFile | FlowFile
     actions: Sequence[Action]
-    tables: Sequence[str] = ()
-    is_dry_run: bool = False
-    max_seconds: float | None = None
-    max_bytes: int | None = None
-    plan: PlanTable = plan_compaction
-    orphans: OrphanChoice = field(default_factory=OrphanChoice)
-    spark: Mapping[str, str] = field(default_factory=dict)
+    tables: Sequence[str]
+    is_dry_run: bool
+    max_seconds: float | None
+    max_bytes: int | None
+    plan: PlanTable
+    orphans: OrphanChoice
+    spark: Mapping[str, str]
 
 
 def read_arguments(options: Namespace, source: ConfigFile | FlowFile) -> MaintainArguments:

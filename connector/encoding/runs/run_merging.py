@@ -25,8 +25,8 @@ class MergeRange:
     parts: tuple[tuple[int, RunPart], ...]  # with the index of the part's run; in the order of their first rows
     first_rows: pa.RecordBatch  # the sort columns of each part's first row
     # The sort columns of one row. Rows up to `after` are of an earlier range, rows after `until` are of a later one.
-    after: pa.RecordBatch | None = None
-    until: pa.RecordBatch | None = None
+    after: pa.RecordBatch | None
+    until: pa.RecordBatch | None
 
     @property
     def memory(self) -> int:

@@ -8,7 +8,7 @@ is dropped.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -48,8 +48,8 @@ class CompactionChanges:
     groups: tuple[CompactedGroup, ...]
     partitions: Mapping[str, Partition]  # of each new file
     removed: tuple[ListedFile, ...]  # sources, and delete files that delete nothing without them
-    positions: Mapping[str, Positions] = field(default_factory=dict)  # of carried-over deletes, by new file
-    dropped: tuple[DroppedGroup, ...] = ()
+    positions: Mapping[str, Positions]  # of carried-over deletes, by new file
+    dropped: tuple[DroppedGroup, ...]
 
 
 class _DroppedError(Exception):
@@ -61,7 +61,7 @@ def decide_changes(
     listed: Sequence[ListedFile],
     groups: Iterable[CompactedGroup],
     rows: Mapping[str, int],
-    spec: PartitionReader | None = None,
+    spec: PartitionReader | None,
 ) -> CompactionChanges:
     """Return what the commit of these groups changes.
 

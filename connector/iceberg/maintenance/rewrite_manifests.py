@@ -40,7 +40,7 @@ class ManifestPlan:
     table: Table
     groups: Sequence[Sequence[ManifestFile]]
     kept: Sequence[ManifestFile]
-    has_more: bool = False  # groups that a limit has left out
+    has_more: bool  # groups that a limit has left out
 
     @property
     def replaced(self) -> list[ManifestFile]:

@@ -19,7 +19,7 @@ class LiveFile:
 
     entry: ManifestEntry
     source: SourceFile
-    vector: ListedFile | None = None  # among the position deletes; it goes when the data file goes
+    vector: ListedFile | None  # among the position deletes; it goes when the data file goes
 
 
 @dataclass(frozen=True)

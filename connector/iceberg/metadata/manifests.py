@@ -77,7 +77,7 @@ class ManifestFactory:
         self,
         spec_id: int,
         entries: Iterable[ManifestEntry],
-        content: ManifestContent = ManifestContent.DATA,
+        content: ManifestContent,
         gone: Collection[FileId] = (),
         added: Iterable[ManifestEntry] = (),
     ) -> ManifestFile:

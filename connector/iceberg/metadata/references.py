@@ -86,9 +86,7 @@ def _snapshot_ids(table: Table) -> set[int]:
     return {snapshot.snapshot_id for snapshot in table.metadata.snapshots}
 
 
-def find_unreachable(
-    before: TableMetadata, table: Table, is_interrupted: Callable[[], bool] = lambda: False
-) -> list[str]:
+def find_unreachable(before: TableMetadata, table: Table, is_interrupted: Callable[[], bool]) -> list[str]:
     """Return the locations of files to which a snapshot of `before` refers, but no snapshot of the table as it is now.
 
     Only files in the table's own directories: a file elsewhere may belong to another table, too.

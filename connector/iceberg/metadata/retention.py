@@ -32,7 +32,7 @@ class Retention:
 
     max_age: int  # milliseconds
     min_kept: int
-    max_kept: int | None = None  # if it is less than `min_kept`, that counts
+    max_kept: int | None  # if it is less than `min_kept`, that counts
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> "Retention | None":

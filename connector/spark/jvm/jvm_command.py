@@ -60,7 +60,7 @@ def find_spark_home() -> Path:
     return Path(pyspark.origin).parent
 
 
-def make_command(heap: str, class_sharing: str | None = None) -> list[str]:
+def make_command(heap: str, class_sharing: str | None) -> list[str]:
     """Return the command line of the JVM.
 
     `heap` is its maximum size, as in 512m. `class_sharing` replaces the option that names the class archive. Raises
