@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
@@ -22,8 +22,6 @@ from support.snapshots import check_text
 pytestmark = [pytest.mark.catalog, pytest.mark.spark]
 
 Json: TypeAlias = Any
-
-SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "azure_errors.json"
 
 
 @pytest.fixture
@@ -68,7 +66,9 @@ def test_a_run_signs_in_with_the_machine_s_identity(
     }
     outcome = Runtime(tmp_path, [collection], endpoint).apply_and_fail()
     placeholders = {store.uri: "STORE", place["container"]: "CONTAINER"}
-    check_text(SNAPSHOTS, "wrong identity of the machine", outcome.last_log_line.partition(" error ")[2], placeholders)
+    check_text(
+        "azure_errors", "wrong identity of the machine", outcome.last_log_line.partition(" error ")[2], placeholders
+    )
 
     token_file.write_text(sign_in.cluster_token)
     runtime = Runtime(tmp_path, [collection], endpoint)
@@ -101,7 +101,7 @@ def test_a_run_signs_in_with_an_application_s_secret_which_nobody_sees(
     endpoint = config(catalog, store, sign_in, watch)
     refused = {**endpoint, "storage": {**endpoint["storage"], "client_secret": "planted-and-wrong"}}
     outcome = Runtime(watch.work, [collection], refused, watch.environment).apply_and_fail()
-    check_text(SNAPSHOTS, "wrong client secret", outcome.last_log_line.partition(" error ")[2], {})
+    check_text("azure_errors", "wrong client secret", outcome.last_log_line.partition(" error ")[2])
 
     runtime = Runtime(watch.work, [collection], endpoint, watch.environment)
     with runtime.start(publish=True) as session:

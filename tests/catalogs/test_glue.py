@@ -6,7 +6,6 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
-from pathlib import Path
 from typing import Any, Final
 
 import boto3
@@ -46,7 +45,6 @@ from support.tables import alterer, ids_of
 pytestmark = pytest.mark.catalog
 
 KEY_RANGE: Final = WHOLE_RANGE.key_range
-SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "catalog_errors.json"
 WRITER: Final = WriterId("acme/warehouse", "orders.v1", KEY_RANGE)
 OWNER: Final = Owner(WRITER.materialization, WRITER.state_key)
 ID: Final = NewColumn("id", "id", LongType(), required=True, doc="k" * MAX_DOC, is_indispensable=True)
@@ -122,7 +120,7 @@ def test_a_table_that_is_not_iceberg_s_is_refused(catalog: Catalog, path: TableI
     client.create_table(DatabaseName=path[0], TableInput={"Name": path[1], "Parameters": {"table_type": "HIVE"}})
     with pytest.raises(UserError) as error:
         find(catalog, path)
-    check_text(SNAPSHOTS, "Glue: no Iceberg table", str(error.value), {path[0]: "DATABASE"})
+    check_text("catalog_errors", "Glue: no Iceberg table", str(error.value), {path[0]: "DATABASE"})
 
 
 def stage_chain(catalog: Catalog, path: TableIdentifier) -> list[StagedCommit]:

@@ -23,7 +23,6 @@ pytestmark = pytest.mark.catalog
 
 Json: TypeAlias = Any
 
-SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "google_errors.json"
 LIFETIME: Final = 2  # seconds
 SCHEMA: Final = Schema(NestedField(1, "id", LongType(), required=True))
 
@@ -92,18 +91,20 @@ def test_who_writes_files_gets_neither_the_key_nor_a_token(gateway: GoogleCatalo
 def test_a_sign_in_that_google_refuses_is_explained(gateway: GoogleCatalog) -> None:
     with pytest.raises(UserError) as raised:
         use(config(gateway, gateway.service_account(new_key())), "never")
-    check_text(SNAPSHOTS, "a catalog's service account has another key", str(raised.value), {})
+    check_text("google_errors", "a catalog's service account has another key", str(raised.value))
 
 
 def test_a_token_that_the_catalog_refuses_is_explained(gateway: GoogleCatalog) -> None:
     gateway.lifetime = -1
     with pytest.raises(UserError) as raised:
         use(config(gateway, gateway.service_account()), "never")
-    check_text(SNAPSHOTS, "a catalog refuses Google's token", str(raised.value), {gateway.uri: "CATALOG"})
+    check_text("google_errors", "a catalog refuses Google's token", str(raised.value), {gateway.uri: "CATALOG"})
 
 
 def test_a_permission_that_is_missing_is_explained(gateway: GoogleCatalog) -> None:
     endpoint = config(gateway, gateway.service_account(), **{f"header.{PROJECT_HEADER}": "another"})
     with pytest.raises(UserError) as raised:
         use(endpoint, "never")
-    check_text(SNAPSHOTS, "a catalog forbids this to a service account", str(raised.value), {gateway.uri: "CATALOG"})
+    check_text(
+        "google_errors", "a catalog forbids this to a service account", str(raised.value), {gateway.uri: "CATALOG"}
+    )

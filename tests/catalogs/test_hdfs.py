@@ -23,7 +23,6 @@ pytestmark = [pytest.mark.catalog, pytest.mark.spark, pytest.mark.slow]
 
 Json: TypeAlias = Any
 
-SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "storage_errors.json"
 # In a process of its own: a JVM that PyArrow has started stays.
 READ: Final = """
 import json, sys
@@ -71,4 +70,4 @@ def test_hadoop_s_client_that_is_missing_is_named(config: Mapping[str, Json], st
     environment = {**store.environment, "CLASSPATH": ""}
     outcome = Runtime(tmp_path, [LEDGER], config, environment).apply_and_fail()
     place = {store.uri: "hdfs://NAMENODE"}
-    check_text(SNAPSHOTS, "no client of Hadoop's", outcome.last_log_line.partition(" error ")[2], place)
+    check_text("storage_errors", "no client of Hadoop's", outcome.last_log_line.partition(" error ")[2], place)

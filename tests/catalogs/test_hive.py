@@ -42,7 +42,6 @@ from support.tables import foreign_table, ids_of
 
 pytestmark = [pytest.mark.catalog, IN_ONE_WORKER]
 
-SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "catalog_errors.json"
 WRITER: Final = WriterId("acme/warehouse", "orders.v1", WHOLE_RANGE.key_range)
 FAULTS: Final = {
     "failed": Fault(0, HTTPStatus.INTERNAL_SERVER_ERROR),
@@ -174,7 +173,9 @@ def test_a_lock_of_another_engine_is_respected_and_named(
         said = re.sub(r"for \d+ s", "for N s", str(error.value))
         (since,) = re.findall(r"since (.*) UTC", said)
         assert abs(datetime.fromisoformat(f"{since}+00:00") - held_at) < timedelta(minutes=1)
-        check_text(SNAPSHOTS, "Hive: locked", said, {path[0]: "DATABASE", since: "TIME", str(held.lockid): "LOCK"})
+        check_text(
+            "catalog_errors", "Hive: locked", said, {path[0]: "DATABASE", since: "TIME", str(held.lockid): "LOCK"}
+        )
         client.unlock(UnlockRequest(lockid=held.lockid))
     commit.commit_all_or_raise(catalog, [staged])
     assert ids_of(catalog, path) == [1]
@@ -198,7 +199,7 @@ def test_a_metastore_that_does_not_compare_is_refused_before_anything_is_lost(
     staged = stage(catalog, path, WRITER, 1)
     with pytest.raises(UserError) as error:
         finish(proxy, [staged])
-    check_text(SNAPSHOTS, "Hive: changes without comparing", str(error.value), {})
+    check_text("catalog_errors", "Hive: changes without comparing", str(error.value))
     with open_hive(HiveCatalog(proxy.uri), {}, dict) as old, pytest.raises(UserError, match="HIVE-26882"):
         foreign_table(old, (path[0], "new"))
     assert catalog.list_tables(path[0]) == [path]
@@ -227,7 +228,7 @@ def test_what_is_no_iceberg_table_is_refused_by_name(
         client.create_table(table)
     with pytest.raises(UserError) as error:
         find(catalog, TableIdentifier(path[0], "of_hive"))
-    check_text(SNAPSHOTS, "Hive: no Iceberg table", str(error.value), {path[0]: "DATABASE"})
+    check_text("catalog_errors", "Hive: no Iceberg table", str(error.value), {path[0]: "DATABASE"})
 
 
 def test_a_second_metastore_is_asked_where_the_first_is_down(metastore: Metastore) -> None:
@@ -272,7 +273,7 @@ def test_a_change_of_types_that_a_metastore_refuses_is_told_with_its_setting(cat
     table = foreign_table(catalog, path, columns)
     with pytest.raises(UserError) as error:  # Hive compares columns by their places
         table.update_schema().delete_column("a").commit()
-    check_text(SNAPSHOTS, "Hive: other types", str(error.value), {path[0]: "DATABASE"})
+    check_text("catalog_errors", "Hive: other types", str(error.value), {path[0]: "DATABASE"})
 
 
 def test_a_metastore_lets_decimals_have_more_digits(catalog: Catalog) -> None:
@@ -287,7 +288,7 @@ def test_a_metastore_lets_decimals_have_more_digits(catalog: Catalog) -> None:
 def test_a_name_that_a_metastore_refuses_is_told(catalog: Catalog) -> None:
     with pytest.raises(UserError) as error, translate_errors("thrift://metastore"):
         catalog.create_namespace("größe")
-    check_text(SNAPSHOTS, "Hive: no name", str(error.value), {})
+    check_text("catalog_errors", "Hive: no name", str(error.value))
 
 
 def test_a_column_s_long_description_is_cut_in_hive_only(catalog: Catalog) -> None:

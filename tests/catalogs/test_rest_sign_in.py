@@ -32,7 +32,6 @@ pytestmark = pytest.mark.catalog
 
 Json: TypeAlias = Any
 
-MID_RUN_SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "mid_run_errors.json"
 WRITER: Final = WriterId("acme/warehouse", "orders.v1", WHOLE_RANGE.key_range)
 LIFETIME: Final = 2.0  # seconds, of a token that is to expire
 SCHEMA: Final = Schema(NestedField(1, "id", LongType(), required=True))
@@ -117,7 +116,7 @@ def test_a_credential_that_is_revoked_in_mid_run_is_told_and_loses_nothing(
         gateway.secret = "another"
         with pytest.raises(UserError) as error:
             commit.commit_all_or_raise(catalog, [staged])
-    check_text(MID_RUN_SNAPSHOTS, "the catalog's credential is revoked", str(error.value), {})
+    check_text("mid_run_errors", "the catalog's credential is revoked", str(error.value))
     with open_catalog(parse({**endpoint, **config(gateway, path[0])}, [])[0]) as catalog:
         commit.commit_all_or_raise(catalog, [staged])
         assert ids_of(catalog, path) == [1, 2]

@@ -47,8 +47,6 @@ pytestmark = pytest.mark.catalog
 
 Json: TypeAlias = Any
 
-SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "catalog_errors.json"
-
 
 @pytest.fixture(scope="module")
 def bucket(s3_server: S3Server) -> str:
@@ -151,7 +149,7 @@ def test_a_database_that_cannot_be_used_says_why(config: Json, postgres: Postgre
         open_catalog(endpoint)
     assert "planted" not in str(raised.value)
     ports = {place.rpartition(":")[2]: "PORT" for place in places.values()}
-    check_text(SNAPSHOTS, f"SQL: {name}", str(raised.value), ports)
+    check_text("catalog_errors", f"SQL: {name}", str(raised.value), ports)
 
 
 def test_check_finds_a_database_that_can_be_read_but_not_written(
@@ -170,7 +168,7 @@ def test_check_finds_a_database_that_can_be_read_but_not_written(
     failed = [step for step in json.loads(said[-1])["steps"] if step["outcome"] == "failed"]
     assert [step["name"] for step in failed] == ["table"]
     ports = {database: "DATABASE", postgres.address.rpartition(":")[2]: "PORT"}
-    check_text(SNAPSHOTS, "SQL: may only read", failed[0]["message"], ports)
+    check_text("catalog_errors", "SQL: may only read", failed[0]["message"], ports)
 
 
 def rows(config: Json, postgres: Postgres, query: str) -> list[tuple[Any, ...]]:

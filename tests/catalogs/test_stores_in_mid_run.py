@@ -4,7 +4,6 @@ lost or doubled."""
 import uuid
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import pytest
@@ -31,7 +30,6 @@ pytestmark = pytest.mark.catalog
 Json: TypeAlias = Any
 Storage: TypeAlias = Mapping[str, Json]
 
-SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "mid_run_errors.json"
 WRITER: Final = WriterId("acme/warehouse", "orders.v1", WHOLE_RANGE.key_range)
 
 
@@ -90,7 +88,7 @@ def fail_and_land(postgres: Postgres, name: str, storage: Storage, failing: Stor
         assert isinstance(outcome, Failed)
         bucket = storage.get("bucket") or storage["container"]
         placeholders = {path[0]: "shop", bucket: "BUCKET", failing["endpoint"]: "ENDPOINT"}
-        check_text(SNAPSHOTS, name, str(outcome.error), placeholders)
+        check_text("mid_run_errors", name, str(outcome.error), placeholders)
         commit.commit_all_or_raise(catalog, [staged])
         assert ids_of(catalog, path) == [1, 2]
 

@@ -4,7 +4,6 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from http import HTTPStatus
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -27,7 +26,6 @@ from support.tables import foreign_table, ids_of
 
 pytestmark = pytest.mark.catalog
 
-SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "catalog_errors.json"
 KEY_RANGE: Final = WHOLE_RANGE.key_range
 WRITER: Final = WriterId("acme/warehouse", "orders.v1", KEY_RANGE)
 STATUSES: Final = (
@@ -154,7 +152,7 @@ def test_a_change_that_is_redirected_names_the_other_address(
     ):
         catalog.create_namespace(f"shop_{uuid.uuid4().hex}")
     placeholders = {proxy.uri: "URI", rest_catalog.uri: "ANOTHER_URI"}
-    check_text(SNAPSHOTS, "REST: redirected", str(raised.value), placeholders)
+    check_text("catalog_errors", "REST: redirected", str(raised.value), placeholders)
 
 
 @pytest.mark.parametrize("name", ["silent", "answer withheld"])

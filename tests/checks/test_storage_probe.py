@@ -31,8 +31,6 @@ from support.s3_server import Keys, S3Server
 from support.server_process import free_address
 from support.snapshots import check_text
 
-SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "storage_errors.json"
-
 
 @pytest.fixture
 def bucket(s3_server: S3Server) -> str:
@@ -148,7 +146,7 @@ def test_what_a_real_object_store_refuses_is_explained(
     with pytest.raises(kind) as raised:
         probe(config)
     assert "planted" not in str(raised.value)
-    check_text(SNAPSHOTS, name, str(raised.value), {bucket: "BUCKET", config.s3_endpoint: "ENDPOINT"})
+    check_text("storage_errors", name, str(raised.value), {bucket: "BUCKET", config.s3_endpoint: "ENDPOINT"})
 
 
 def error(code: str, message: str) -> str:
@@ -177,14 +175,14 @@ def test_what_else_a_server_may_answer_is_explained(bucket: str, right: Endpoint
     with answering(status, body, headers) as server, pytest.raises(kind) as raised:
         probe(replace(right, s3_endpoint=server.uri))
     said = re.sub("probe-[0-9a-f]{32}", "probe-…", str(raised.value))
-    check_text(SNAPSHOTS, name, said, {bucket: "BUCKET", server.uri: "ENDPOINT"})
+    check_text("storage_errors", name, said, {bucket: "BUCKET", server.uri: "ENDPOINT"})
 
 
 @pytest.mark.usefixtures("impatient")
 def test_a_store_that_never_answers_is_not_waited_for(bucket: str, right: EndpointConfig) -> None:
     with silent() as uri, pytest.raises(RetryableError) as raised:
         probe(replace(right, s3_endpoint=uri))
-    check_text(SNAPSHOTS, "silence", str(raised.value), {bucket: "BUCKET", uri: "ENDPOINT"})
+    check_text("storage_errors", "silence", str(raised.value), {bucket: "BUCKET", uri: "ENDPOINT"})
 
 
 # What the catalog decides
@@ -248,7 +246,7 @@ def elsewhere(place: Storage) -> EndpointConfig:
 def test_hdfs_without_its_native_client_is_no_place_for_files() -> None:
     with pytest.raises(UserError) as raised:
         probe(elsewhere(HdfsStorage("hdfs://127.0.0.1:1/lake")))
-    check_text(SNAPSHOTS, "no libhdfs", str(raised.value), {})
+    check_text("storage_errors", "no libhdfs", str(raised.value))
 
 
 def test_local_files_can_be_used_where_they_can_be_written(tmp_path: Path) -> None:
@@ -260,7 +258,7 @@ def test_a_directory_of_local_files_that_cannot_be_made_is_named_with_its_settin
     (tmp_path / "file").touch()
     with pytest.raises(UserError) as raised:
         probe(elsewhere(LocalFiles(tmp_path / "file" / "lake")))
-    check_text(SNAPSHOTS, "local files", str(raised.value), {str(tmp_path): "DIRECTORY"})
+    check_text("storage_errors", "local files", str(raised.value), {str(tmp_path): "DIRECTORY"})
 
 
 def test_a_place_that_keeps_nothing_is_no_place_for_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,7 +266,7 @@ def test_a_place_that_keeps_nothing_is_no_place_for_files(tmp_path: Path, monkey
     monkeypatch.setattr(storage_probe, "new_name", lambda: "probe")
     with pytest.raises(UserError) as raised:
         probe(elsewhere(LocalFiles(tmp_path)))
-    check_text(SNAPSHOTS, "nothing is kept", str(raised.value), {str(tmp_path): "DIRECTORY"})
+    check_text("storage_errors", "nothing is kept", str(raised.value), {str(tmp_path): "DIRECTORY"})
 
 
 # A directory
@@ -291,7 +289,7 @@ def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UserError) as raised:
         probe(local(tmp_path / "file" / "warehouse"))
-    check_text(SNAPSHOTS, "directory", str(raised.value), {str(tmp_path): "DIRECTORY"})
+    check_text("storage_errors", "directory", str(raised.value), {str(tmp_path): "DIRECTORY"})
 
 
 LOCAL_PROBE: Final = """

@@ -150,8 +150,7 @@ def test_a_catalog_file_that_cannot_be_written_is_found(tmp_path: Path, monkeypa
         other.execute("BEGIN IMMEDIATE")
         report = Report(tmp_path, local(tmp_path))
     assert report.outcomes == all_but(table=FAILED)
-    errors = Path(__file__).parents[1] / "snapshots" / "catalog_errors.json"
-    check_text(errors, "Local: locked", report.messages["table"], {str(tmp_path): "DIRECTORY"})
+    check_text("catalog_errors", "Local: locked", report.messages["table"], {str(tmp_path): "DIRECTORY"})
 
 
 def test_a_catalog_that_is_down_fails_and_storage_is_tried_all_the_same(tmp_path: Path, s3_server: S3Server) -> None:

@@ -13,8 +13,6 @@ from support.snapshots import check_text
 
 Json: TypeAlias = Any
 
-ERRORS: Final = Path(__file__).parents[1] / "snapshots" / "cli_errors.json"
-
 
 def written(directory: Path, content: str | bytes, name: str = "config.yaml") -> str:
     file = directory / name
@@ -104,13 +102,13 @@ def test_an_error_of_yaml_says_the_file_the_line_and_what_is_wrong(tmp_path: Pat
         read_config(file)
     assert "planted" not in str(error.value)
     assert "JSON" not in str(error.value)
-    check_text(ERRORS, name, str(error.value), {str(tmp_path): "…"})
+    check_text("cli_errors", name, str(error.value), {str(tmp_path): "…"})
 
 
 def test_an_error_of_json_says_the_file_and_the_line(tmp_path: Path) -> None:
     with pytest.raises(UserError) as error:
         read_config(written(tmp_path, '{\n "namespace": "shop"\n "bucket": "planted"}', "config.json"))
-    check_text(ERRORS, "JSON without a comma", str(error.value), {str(tmp_path): "…"})
+    check_text("cli_errors", "JSON without a comma", str(error.value), {str(tmp_path): "…"})
 
 
 DEEP: Final[Mapping[str, str]] = {
@@ -125,13 +123,15 @@ DEEP: Final[Mapping[str, str]] = {
 def test_a_file_that_is_nested_too_deeply_is_an_error(tmp_path: Path, name: str) -> None:
     with pytest.raises(UserError) as error:
         read_file(written(tmp_path, DEEP[name], name))
-    check_text(ERRORS, "a file that is nested too deeply", str(error.value), {str(tmp_path): "…", name: "config.yaml"})
+    check_text(
+        "cli_errors", "a file that is nested too deeply", str(error.value), {str(tmp_path): "…", name: "config.yaml"}
+    )
 
 
 def test_half_a_character_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UserError) as error:
         read_config(written(tmp_path, r'namespace: "planted\uD800"'))
-    check_text(ERRORS, "YAML with half of a surrogate pair", str(error.value), {str(tmp_path): "…"})
+    check_text("cli_errors", "YAML with half of a surrogate pair", str(error.value), {str(tmp_path): "…"})
 
 
 def test_an_encrypted_config_is_decrypted_by_sops_not_here(tmp_path: Path) -> None:
@@ -139,13 +139,13 @@ def test_an_encrypted_config_is_decrypted_by_sops_not_here(tmp_path: Path) -> No
     file = written(tmp_path, json.dumps(encrypted))
     with pytest.raises(UserError) as error:
         read_config(file)
-    check_text(ERRORS, "an encrypted config", str(error.value), {str(tmp_path): "…"})
+    check_text("cli_errors", "an encrypted config", str(error.value), {str(tmp_path): "…"})
 
 
 def test_a_flow_specification_is_not_a_config(tmp_path: Path) -> None:
     with pytest.raises(UserError) as error:
         read_config(written(tmp_path, "materializations: {acme/lake: {}}", "flow.yaml"))
-    check_text(ERRORS, "a specification as a config", str(error.value), {str(tmp_path): "…"})
+    check_text("cli_errors", "a specification as a config", str(error.value), {str(tmp_path): "…"})
 
 
 def test_a_decrypted_config_has_the_names_that_it_had_before(tmp_path: Path) -> None:

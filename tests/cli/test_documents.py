@@ -16,7 +16,6 @@ from fixtures.collection import meta
 from protocol.flow import Json, Projection
 from support.snapshots import check_text
 
-SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "cli_errors.json"
 NOW: Final = datetime(2026, 11, 22, 8, tzinfo=UTC)
 DEEP: Final = b'{"a":' + b"[" * 100_000
 
@@ -52,7 +51,7 @@ def test_documents_have_the_numbers_of_their_lines_and_blank_lines_are_ignored()
 def test_a_line_that_is_no_document_is_named(name: str, line: bytes) -> None:
     with pytest.raises(UserError) as error:
         list(documents(b'{"id":1}\n' + line + b"\n"))
-    check_text(SNAPSHOTS, name, str(error.value), {})
+    check_text("cli_errors", name, str(error.value))
 
 
 def test_a_key_is_read_from_its_locations() -> None:
@@ -76,7 +75,7 @@ def test_a_document_without_a_usable_key_is_named(name: str, value: bytes) -> No
     _, second = read
     with pytest.raises(UserError) as error:
         read.read_key(second, ["/id"])
-    check_text(SNAPSHOTS, name, str(error.value), {})
+    check_text("cli_errors", name, str(error.value))
 
 
 def test_a_location_within_something_else_than_an_object_has_no_value() -> None:
@@ -87,7 +86,7 @@ def test_a_location_within_something_else_than_an_object_has_no_value() -> None:
 def test_a_file_that_cannot_be_read_is_one_error(tmp_path: Path) -> None:
     with pytest.raises(UserError) as error, open_documents(str(tmp_path)):
         pass
-    check_text(SNAPSHOTS, "documents: a file that cannot be read", str(error.value), {str(tmp_path): "DIRECTORY"})
+    check_text("cli_errors", "documents: a file that cannot be read", str(error.value), {str(tmp_path): "DIRECTORY"})
 
 
 def test_a_dash_reads_stdin_which_can_be_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +100,7 @@ def test_a_closed_stdin_has_no_documents(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(sys, "stdin", None)
     with pytest.raises(UserError) as error, open_documents("-"):
         pass
-    check_text(SNAPSHOTS, "documents: a closed stdin", str(error.value), {})
+    check_text("cli_errors", "documents: a closed stdin", str(error.value))
 
 
 @pytest.mark.parametrize(

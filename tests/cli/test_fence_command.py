@@ -34,7 +34,6 @@ from support.tables import foreign_table, ids_of, local_catalog
 
 pytestmark = pytest.mark.long
 
-SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "commit_errors.json"
 PATH = TableIdentifier("shop", "orders")
 WHOLE = WriterId("acme/task", "orders.v1", "00000000-ffffffff")
 
@@ -170,7 +169,7 @@ def test_a_fence_that_was_changed_by_hand_takes_nothing(spoilt: Fenced) -> None:
     with pytest.raises(FencedError) as error:
         recover(spoilt.catalog, spoilt.lost)
     values = {fence.property_name(WHOLE): "PROPERTY", repr(recorded(spoilt.catalog)): "VALUE"}
-    check_text(SNAPSHOTS, "a fence that was changed by hand", str(error.value), values)
+    check_text("commit_errors", "a fence that was changed by hand", str(error.value), values)
     assert spoilt.catalog.load_table(PATH).metadata == before
     assert [entry["verdict"] for entry in shown(spoilt.place(spoilt.lost))["staged"]] == ["fenced"]
 
@@ -213,7 +212,7 @@ def test_rows_that_are_in_the_table_are_not_called_lost(fenced: Fenced) -> None:
 def test_rows_that_are_in_the_table_are_not_added_again(fenced: Fenced) -> None:
     with pytest.raises(UserError) as error:
         confirmed(fenced.place(fenced.landed), Decision.ADD)
-    check_text(SNAPSHOTS, "rows that are in the table", str(error.value), {})
+    check_text("commit_errors", "rows that are in the table", str(error.value))
 
 
 def test_rows_that_are_in_the_table_are_known_after_another_engine_has_rewritten_them(fenced: Fenced) -> None:
@@ -227,14 +226,14 @@ def test_files_that_were_deleted_meanwhile_cannot_be_added(fenced: Fenced) -> No
     with pytest.raises(UserError) as error:
         confirmed(fenced.place(fenced.lost), Decision.ADD)
     [deleted] = fenced.lost.locations
-    check_text(SNAPSHOTS, "a staged file that was deleted", str(error.value), {deleted: "FILE"})
+    check_text("commit_errors", "a staged file that was deleted", str(error.value), {deleted: "FILE"})
 
 
 def test_what_is_not_fenced_is_not_reset(fenced: Fenced) -> None:
     newest = stage(fenced.catalog, PATH, WHOLE, 4, prev=recorded(fenced.catalog))
     with pytest.raises(UserError) as error:
         confirmed(fenced.place(newest), Decision.SKIP)
-    check_text(SNAPSHOTS, "nothing to reset", str(error.value), {})
+    check_text("commit_errors", "nothing to reset", str(error.value))
 
 
 def test_a_table_that_changes_in_that_moment_is_looked_at_again(fenced: Fenced) -> None:
@@ -244,7 +243,7 @@ def test_a_table_that_changes_in_that_moment_is_looked_at_again(fenced: Fenced) 
     before = recorded(fenced.catalog)
     with pytest.raises(RetryableError) as error:
         perform_reset(table, planned, "too late")
-    check_text(SNAPSHOTS, "a table that changes in that moment", re.sub(r"\d{9,}", "ID", str(error.value)), {})
+    check_text("commit_errors", "a table that changes in that moment", re.sub(r"\d{9,}", "ID", str(error.value)))
     assert recorded(fenced.catalog) == before
 
 
@@ -272,7 +271,7 @@ def test_a_reset_whose_answer_is_lost_is_looked_up(
     with pytest.raises(CommitUnknownError) as error:
         perform_reset(table, planned, "restored a backup")
     told = re.sub(r"\(.*\)", "(ERROR: MESSAGE)", str(error.value), flags=re.DOTALL)
-    check_text(SNAPSHOTS, "a reset whose answer is lost", told, {})
+    check_text("commit_errors", "a reset whose answer is lost", told)
     assert recorded(fenced.catalog) == planned.value
 
 
@@ -369,14 +368,14 @@ def test_a_commit_that_was_staged_before_a_backfill_is_shown_as_superseded(fence
 def test_a_table_that_is_not_there_is_said_to_be_missing(fenced: Fenced, table: str) -> None:
     with pytest.raises(UserError) as error:
         show(replace(fenced.place(), table=table), as_json=False)
-    check_text(SNAPSHOTS, f"table {table}", str(error.value), {})
+    check_text("commit_errors", f"table {table}", str(error.value))
 
 
 def test_the_error_of_a_fenced_task_names_a_command_that_can_be_run(fenced: Fenced) -> None:
     with pytest.raises(FencedError) as caught:
         recover(fenced.catalog, fenced.lost)
     values = {str(fenced.lost.prev): "PREV", fenced.lost.next: "NEXT", recorded(fenced.catalog): "RECORDED"}
-    check_text(SNAPSHOTS, "a fenced task", str(caught.value), values)
+    check_text("commit_errors", "a fenced task", str(caught.value), values)
     command = re.search("`materialize-iceberg (fence show [^`]*)`", str(caught.value))
     assert command
     where = fenced.place(fenced.lost)

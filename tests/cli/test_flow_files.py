@@ -14,7 +14,6 @@ from support.snapshots import check_text
 
 Json: TypeAlias = Any
 
-ERRORS: Final = Path(__file__).parents[1] / "snapshots" / "cli_errors.json"
 
 CONFIG: Final = {"namespace": "shop", "catalog": {"catalog_type": "Local"}}
 ENDPOINT: Final = {"connector": {"image": "materialize-iceberg:dev", "config": CONFIG}}
@@ -218,7 +217,7 @@ def test_an_error_says_the_file_and_what_to_change(
     file = write(tmp_path, {"flow.yaml": specified})
     with pytest.raises(UserError) as error:
         _ = [binding.collection for binding in FlowFile(file, task).read().bindings]
-    check_text(ERRORS, name, str(error.value), {str(tmp_path): "…"})
+    check_text("cli_errors", name, str(error.value), {str(tmp_path): "…"})
 
 
 def test_an_import_from_the_web_is_left_out_and_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

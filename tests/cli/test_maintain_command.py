@@ -41,7 +41,6 @@ from support.tables import foreign_table, ids_of, local_catalog
 
 Json: TypeAlias = Any
 
-ERRORS: Final = Path(__file__).parents[1] / "snapshots" / "cli_errors.json"
 ORDERS: Final = TableIdentifier("shop", "orders")
 WRITER: Final = WriterId("acme/lake", "shop%2Forders.v0", "00000000-ffffffff")
 OWNER: Final = Owner(WRITER.materialization, WRITER.state_key)
@@ -234,8 +233,8 @@ def test_tables_of_the_connector_are_maintained_and_no_others(lake: Lake) -> Non
     chosen = lake.maintain("all", "--table", "store.elsewhere", "--table", "shop.foreign", "--table", "shop.missing")
     assert [table["table"] for table in chosen["tables"]] == ["store.elsewhere"]
     foreign, missing = chosen["errors"]
-    check_text(ERRORS, "maintain: a table of another program", foreign["message"], {})
-    check_text(ERRORS, "maintain: a table that is not there", missing["message"], {})
+    check_text("cli_errors", "maintain: a table of another program", foreign["message"])
+    check_text("cli_errors", "maintain: a table that is not there", missing["message"])
 
 
 @pytest.mark.usefixtures("left")
@@ -270,7 +269,7 @@ def test_a_table_that_is_broken_does_not_stop_the_others(lake: Lake, kind: str, 
     assert [table["table"] for table in maintained["tables"] if table["actions"]] == ["shop.orders"]
     (error,) = maintained["errors"]
     name = f"maintain: a manifest list is {kind}"
-    check_text(ERRORS, name, error["message"], {str(place): "FILE", table.location(): "LOCATION"})
+    check_text("cli_errors", name, error["message"], {str(place): "FILE", table.location(): "LOCATION"})
 
 
 @pytest.mark.usefixtures("left")
@@ -278,7 +277,7 @@ def test_an_invalid_property_is_named(lake: Lake) -> None:
     with lake.table.transaction() as transaction:
         transaction.set_properties({MAX_AGE: "-1"})
     (error,) = lake.maintain("expire")["errors"]
-    check_text(ERRORS, "maintain: an age of -1", error["message"], {})
+    check_text("cli_errors", "maintain: an age of -1", error["message"])
     assert "shop.orders" not in error["message"], "the line that shows it names the table"
 
 

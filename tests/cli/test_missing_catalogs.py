@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
 
 import pytest
 
@@ -13,8 +12,6 @@ from connector.cli.waiting import WaitingLine
 from connector.config.catalog import LOCAL
 from connector.host.errors import UserError
 from support.snapshots import check_text
-
-ERRORS: Final = Path(__file__).parents[1] / "snapshots" / "cli_errors.json"
 
 
 def inspect(source: ConfigFile) -> None:
@@ -48,7 +45,7 @@ def test_a_misspelled_warehouse_stays_as_it_is(tmp_path: Path, run: Callable[[Co
     source = write_config(tmp_path, f", warehouse: {warehouse}")
     with pytest.raises(UserError) as raised:
         run(source)
-    check_text(ERRORS, "no Local catalog", str(raised.value), {str(tmp_path): "…"})
+    check_text("cli_errors", "no Local catalog", str(raised.value), {str(tmp_path): "…"})
     assert {*tmp_path.rglob("*")} == {*[warehouse] * exists, Path(source.file)}
 
 
@@ -60,5 +57,5 @@ def test_a_catalog_without_a_warehouse_has_no_tables_of_earlier_processes(
     source = write_config(tmp_path, "")
     with pytest.raises(UserError) as raised:
         run(source)
-    check_text(ERRORS, "no warehouse of a Local catalog", str(raised.value), {})
+    check_text("cli_errors", "no warehouse of a Local catalog", str(raised.value))
     assert [*tmp_path.iterdir()] == [Path(source.file)]

@@ -1,7 +1,6 @@
 """What a user reads of a config that is wrong, kept in a file to be reviewed: every complaint, with its path."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import pytest
@@ -14,7 +13,6 @@ from support.snapshots import check_text
 
 Json: TypeAlias = Any
 
-SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "config_errors.json"
 KEYS: Final = {"auth_type": "AWSAccessKey", "awsAccessKeyId": "id", "awsSecretAccessKey": "planted"}
 ON_S3: Final = {"namespace": "shop", "bucket": "lake", "region": "us-east-1", "credentials": KEYS}
 ON_LOCAL: Final = {"namespace": "shop", "catalog": {"catalog_type": LOCAL}}
@@ -308,9 +306,9 @@ def complaints(config: Json, bindings: Sequence[Json] = ()) -> str:
 
 @pytest.mark.parametrize("name", ENDPOINTS)
 def test_what_is_wrong_with_an_endpoint_is_said_by_path(name: str) -> None:
-    check_text(SNAPSHOTS, name, complaints(ENDPOINTS[name]), CHOICES)
+    check_text("config_errors", name, complaints(ENDPOINTS[name]), CHOICES)
 
 
 @pytest.mark.parametrize("name", BINDINGS)
 def test_what_is_wrong_with_bindings_is_said_by_path(name: str) -> None:
-    check_text(SNAPSHOTS, name, complaints(ON_LOCAL, BINDINGS[name]), {})
+    check_text("config_errors", name, complaints(ON_LOCAL, BINDINGS[name]))

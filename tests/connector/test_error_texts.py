@@ -44,7 +44,6 @@ from support.tables import (
     turn_tables_into_views,
 )
 
-SNAPSHOTS = Path(__file__).parents[1] / "snapshots"
 PATH, REJECTED = ("shop", "orders"), ("shop", "orders__rejected")
 NOTE, QTY = projection("note", "string"), projection("qty", "integer")
 ORDERS = collection(ID, DOCUMENT, NOTE, QTY)
@@ -221,7 +220,7 @@ def test_why_a_task_cannot_be_validated(tmp_path: Path, name: str) -> None:
     )
     with pytest.raises(ConnectorError) as error:
         validate(message)
-    check_text(SNAPSHOTS / "validate_errors.json", name, str(error.value), {})
+    check_text("validate_errors", name, str(error.value))
 
 
 # Apply
@@ -382,7 +381,7 @@ def test_why_a_task_cannot_be_applied_and_nothing_is_changed(tmp_path: Path, nam
     before = metadata(tmp_path)
     with pytest.raises(ConnectorError) as error:
         Applying(tmp_path, case.new, case.last).go_on()
-    check_text(SNAPSHOTS / "apply_errors.json", name, str(error.value), {str(tmp_path): "…"})
+    check_text("apply_errors", name, str(error.value), {str(tmp_path): "…"})
     assert metadata(tmp_path) == before
 
 
@@ -432,4 +431,4 @@ def test_what_somebody_else_does_meanwhile_is_told(tmp_path: Path, name: str) ->
     prepare(tmp_path)
     with pytest.raises(ConnectorError) as error:
         evolved(local_catalog(tmp_path), partial(interfere, tmp_path))
-    check_text(SNAPSHOTS / "apply_errors.json", name, str(error.value), {})
+    check_text("apply_errors", name, str(error.value))

@@ -22,7 +22,6 @@ from connector.spark.jvm.java import find_java
 from connector.spark.limits import Limits
 from support.snapshots import check_text
 
-SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "machine_errors.json"
 SOMEWHERE: Final = "no-such-directory"
 MASTER: Final = {"spark.master": "spark://127.0.0.1:1"}
 
@@ -120,4 +119,4 @@ def test_a_machine_without_java_is_said_with_what_to_install(tmp_path: Path, mon
 def check(name: str, asked: Callable[[], object], directory: Path) -> None:
     with pytest.raises(ConnectorError) as error:
         asked()
-    check_text(SNAPSHOTS, name, str(error.value), {str(directory): "…"})
+    check_text("machine_errors", name, str(error.value), {str(directory): "…"})

@@ -25,7 +25,6 @@ from protocol.protocol_error import ProtocolError
 from protocol.stdio import RequestReader, Wire
 from support.snapshots import check_text
 
-SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "protocol_errors.json"
 SPEC: Final = b'{"spec":{}}\n'
 
 LOCAL: Final = {"namespace": "shop", "catalog": {"catalog_type": "Local"}}
@@ -67,7 +66,7 @@ INPUTS: Final[Mapping[str, Sequence[bytes]]] = {
 
 @pytest.mark.parametrize("name", INPUTS)
 def test_what_is_wrong_with_the_input_is_said_by_line(name: str, tmp_path: Path) -> None:
-    check_text(SNAPSHOTS, name, complaint(INPUTS[name], tmp_path), {})
+    check_text("protocol_errors", name, complaint(INPUTS[name], tmp_path))
 
 
 def complaint(lines: Sequence[bytes], directory: Path) -> str:
@@ -110,7 +109,7 @@ def test_a_load_that_no_table_answers_is_named(
 
     monkeypatch.setattr("connector.rpc.open.handle_open", opened)
     monkeypatch.setattr("connector.rpc.open.start_session", started)
-    check_text(SNAPSHOTS, name, complaint([b'{"open":{}}\n', b'{"acknowledge":{}}\n', line], tmp_path), {})
+    check_text("protocol_errors", name, complaint([b'{"open":{}}\n', b'{"acknowledge":{}}\n', line], tmp_path))
 
 
 def test_input_that_ends_too_early_is_named() -> None:
@@ -119,9 +118,9 @@ def test_input_that_ends_too_early_is_named() -> None:
     lifecycle.check_response(response.Opened())
     with pytest.raises(ProtocolError) as error:
         lifecycle.check_end()
-    check_text(SNAPSHOTS, "input that ends", str(error.value), {})
+    check_text("protocol_errors", "input that ends", str(error.value))
 
 
 def test_a_line_that_is_too_long_is_named() -> None:
     [numbered] = RequestParser(longest_line=1 << 20).receive(b"x" * (2 << 20))
-    check_text(SNAPSHOTS, "too long", str(numbered.request), {})
+    check_text("protocol_errors", "too long", str(numbered.request))

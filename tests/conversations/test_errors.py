@@ -17,7 +17,6 @@ from support.snapshots import check_text
 
 pytestmark = pytest.mark.xdist_group("errors")  # one process of the tests holds the conversations
 
-SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "session_errors.json"
 JSON_LOG = {"LOG_FORMAT": "json"}
 SECRET = "only-the-endpoint-may-see-this"
 
@@ -105,7 +104,7 @@ def test_a_fault_in_the_middle_of_a_transaction_is_one_clear_last_record(
 ) -> None:
     said = last_message(conversations[fault].outcome)
     assert re.match(FAULTS[fault].message, said)
-    check_text(SNAPSHOTS, fault, said, {})
+    check_text("session_errors", fault, said)
 
 
 @pytest.mark.spark
@@ -164,7 +163,7 @@ def test_another_codec_than_json_is_refused(log_format: str, tmp_path: Path) -> 
     assert outcome.status == 1
     said = "FLOW_RUNTIME_CODEC is 'proto', but this connector speaks only json."
     assert said in outcome.last_log_line
-    check_text(SNAPSHOTS, "another codec", said, {})
+    check_text("session_errors", "another codec", said)
 
 
 @pytest.mark.parametrize(("variable", "value"), [("LOG_FORMAT", "xml"), ("LOG_LEVEL", "loud")])

@@ -19,7 +19,6 @@ from connector.encoding.live_rows.deletion_vectors import (
 from connector.host.errors import UserError
 from support.snapshots import check_text
 
-SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "update_errors.json"
 IO = PyArrowFileIO()
 ROW_POSITION = 2147483645  # Iceberg's id of `_pos`, the position of a row in its data file
 DELETED = {
@@ -98,4 +97,4 @@ def test_a_damaged_vector_is_refused(tmp_path: Path, written: list[WrittenVector
     (tmp_path / "deletes.puffin").write_bytes(damaged)
     with pytest.raises(UserError) as error:
         read_deletion_vector(IO, DeletionVector(vector.path, vector.offset, vector.size, vector.data_path))
-    check_text(SNAPSHOTS, "a damaged deletion vector", str(error.value), {str(tmp_path): "<warehouse>"})
+    check_text("update_errors", "a damaged deletion vector", str(error.value), {str(tmp_path): "<warehouse>"})

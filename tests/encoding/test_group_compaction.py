@@ -52,7 +52,6 @@ from connector.model.binding import Arrangement, Column, SortField
 from connector.model.properties import Properties
 from support.snapshots import check_text
 
-SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "value_errors.json"
 IO = PyArrowFileIO()
 Row = tuple[Any, ...]  # id, number, text, pair
 PLAIN: Final[Any] = {"compression": "zstd", "use_dictionary": False}  # pages that can be copied
@@ -456,7 +455,7 @@ def test_a_sorted_group_that_fails_leaves_no_file(tmp_path: Path, monkeypatch: p
     group = FileGroup((source(*((number, 1.5, "x" * 40, None) for number in range(50))).write(tmp_path, 1),))
     with pytest.raises(RetryableError) as raised:
         compact(tmp_path, group, (SortField(2, "identity", False, False),), target_size=1)
-    check_text(SNAPSHOTS, "a disk that takes no sorted rows of a compaction", str(raised.value), {})
+    check_text("value_errors", "a disk that takes no sorted rows of a compaction", str(raised.value))
     assert [*(tmp_path / "data").iterdir(), *(tmp_path / "metadata").iterdir()] == []
 
 
@@ -487,14 +486,16 @@ def test_a_source_without_a_required_column_is_not_compacted(tmp_path: Path) -> 
     pq.write_table(pa.table([pa.array([1.5])], schema=pa.schema([_field("number", pa.float64(), 2)])), path)
     with pytest.raises(UserError) as raised:
         compact(tmp_path, FileGroup((SourceFile(f"file://{path}", 100),)), (), target_size=1)
-    check_text(SNAPSHOTS, "a source of a compaction without a required column", str(raised.value), {str(tmp_path): "…"})
+    check_text(
+        "value_errors", "a source of a compaction without a required column", str(raised.value), {str(tmp_path): "…"}
+    )
 
 
 def test_a_source_that_is_no_parquet_is_named(tmp_path: Path) -> None:
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 nothing PAR1")
     with pytest.raises(UserError) as raised:
         compact(tmp_path, FileGroup((SourceFile(f"file://{tmp_path}/broken.parquet", 17),)), (), target_size=1)
-    check_text(SNAPSHOTS, "a data file that is no Parquet", str(raised.value), {str(tmp_path): "…"})
+    check_text("value_errors", "a data file that is no Parquet", str(raised.value), {str(tmp_path): "…"})
 
 
 NANOS: Final = 1_700_000_000_123_456_000
@@ -511,7 +512,7 @@ def test_nanoseconds_that_a_column_of_microseconds_cannot_hold_are_refused(tmp_p
     with pytest.raises(UnreadableFileError) as raised:
         compact_nanoseconds(tmp_path, [NANOS, NANOS + 1], ())
     assert raised.value.path == f"file://{tmp_path}/1"
-    check_text(SNAPSHOTS, "nanoseconds in a source of a compaction", str(raised.value), {str(tmp_path): "…"})
+    check_text("value_errors", "nanoseconds in a source of a compaction", str(raised.value), {str(tmp_path): "…"})
 
 
 def compact_nanoseconds(directory: Path, values: list[int | None], order: tuple[SortField, ...]) -> list[int | None]:

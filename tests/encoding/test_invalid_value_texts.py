@@ -1,7 +1,6 @@
 """What a user reads of a value that fits its column in no way, kept in a file to be reviewed."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -21,8 +20,6 @@ from pyiceberg.types import (
 from connector.host.errors import InvalidValueError
 from encoding.store_lines import binding, decode, json_line
 from support.snapshots import check_text
-
-SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "value_errors.json"
 
 VALUES: Final[Mapping[str, tuple[PrimitiveType, str]]] = {
     "no boolean": (BooleanType(), '"yes"'),
@@ -47,9 +44,9 @@ def said(of: Any, line: bytes) -> str:
 @pytest.mark.parametrize("name", VALUES)
 def test_why_a_value_does_not_fit_is_said_and_what_to_do(name: str) -> None:
     type_, value = VALUES[name]
-    check_text(SNAPSHOTS, name, said(binding(type_), json_line(value)), {})
+    check_text("value_errors", name, said(binding(type_), json_line(value)))
 
 
 def test_why_a_null_does_not_fit_is_said_and_what_to_do() -> None:
-    check_text(SNAPSHOTS, "a null", said(binding(StringType(), required=True), json_line("null")), {})
-    check_text(SNAPSHOTS, "a null in the key", said(binding(StringType()), json_line('"a"', key="null")), {})
+    check_text("value_errors", "a null", said(binding(StringType(), required=True), json_line("null")))
+    check_text("value_errors", "a null in the key", said(binding(StringType()), json_line('"a"', key="null")))

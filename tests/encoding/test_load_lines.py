@@ -3,7 +3,6 @@
 import base64
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -18,8 +17,6 @@ from encoding.packed_encoder import pack
 from encoding.store_lines import INDEX, binding, json_line, numbered, plain
 from protocol.protocol_error import ProtocolError
 from support.snapshots import check_text
-
-SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "protocol_errors.json"
 
 
 def keyed(*types: PrimitiveType) -> Binding:
@@ -144,4 +141,4 @@ def test_a_wrong_line_is_a_protocol_error_that_names_it(name: str, before: int) 
 
     with pytest.raises(ProtocolError, match=rf"^line {100 + before}\b") as error:
         key_table(LONG, parse_loads(lines)[INDEX])
-    check_text(SNAPSHOTS, f"a Load: {name}", str(error.value), {f"line {100 + before}": "line N"})
+    check_text("protocol_errors", f"a Load: {name}", str(error.value), {f"line {100 + before}": "line N"})

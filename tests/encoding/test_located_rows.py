@@ -14,7 +14,6 @@ from connector.host.errors import UserError
 from connector.model.binding import KeyPart, Updates
 from support.snapshots import check_text
 
-SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "value_errors.json"
 UPDATES = Updates((KeyPart(4, "/a~1b", default={"x": [1]}), KeyPart(1, "/n", is_exact=False)), 9, hard_delete=True)
 ROWS = pa.table({"file_path": ["b", "a", "b"], "pos": [2**40, 0, 1], "key": ['["x",7]', '["y","07"]', '["x",7]']})
 IO = PyArrowFileIO()
@@ -76,4 +75,4 @@ def test_a_damaged_object_is_an_error_that_says_what_to_do(tmp_path: Path, damag
     with pytest.raises(UserError, match="this object of located rows was changed or is damaged") as error:
         read_located(IO, f"file://{path}")
     if damage == "another file":
-        check_text(SNAPSHOTS, "located rows without their updates", str(error.value), {f"file://{tmp_path}": "…"})
+        check_text("value_errors", "located rows without their updates", str(error.value), {f"file://{tmp_path}": "…"})

@@ -1,6 +1,5 @@
 """Packed tuples: every code at its limits, and every way in which a tuple can be broken."""
 
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -15,7 +14,6 @@ from encoding.store_lines import binding, column, decode, packed, packed_line
 from protocol.protocol_error import ProtocolError
 from support.snapshots import check_text
 
-SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "protocol_errors.json"
 WIDTHS = [sign * (256**width + step) for width in range(9) for step in (-1, 0, 1) for sign in (1, -1)]
 LONGS = [number for number in WIDTHS if -(2**63) <= number < 2**63] + [2**63 - 1, -(2**63)]
 
@@ -92,7 +90,7 @@ def test_a_broken_tuple_is_a_protocol_error_that_names_its_line(name: str) -> No
 
     with pytest.raises(ProtocolError, match=r"^line 12: valuesPacked: the tuple ") as error:
         decode(binding(StringType(), LongType()), lines, first_line=10)
-    check_text(SNAPSHOTS, f"a packed tuple: {name}", str(error.value), {})
+    check_text("protocol_errors", f"a packed tuple: {name}", str(error.value))
 
 
 @pytest.mark.parametrize("following", [b"\xff\x00", b"\x00", b""])
@@ -109,7 +107,7 @@ def test_a_broken_key_is_told_from_broken_values() -> None:
 def test_a_string_that_is_not_utf8_is_an_error() -> None:
     with pytest.raises(InvalidValueError) as error:
         decode(binding(StringType()), [packed(1, "a"), packed_line(b"\x02\xe9\x00")])
-    check_text(SNAPSHOTS.with_name("value_errors.json"), "no UTF-8", str(error.value), {})
+    check_text("value_errors", "no UTF-8", str(error.value))
 
 
 def test_a_key_of_any_kind_is_shown_in_an_error() -> None:

@@ -20,7 +20,6 @@ from connector.host.errors import UserError
 from connector.model.state import DataFile
 from support.snapshots import check_text
 
-SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "value_errors.json"
 LONG = "file:///warehouse/shop/orders/data/" + "x" * 100
 IDS = {"file_path": b"2147483546", "pos": b"2147483545"}
 
@@ -120,7 +119,7 @@ def test_a_file_without_positions_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError) as error:
         read(f"file://{tmp_path}/other.parquet")
 
-    check_text(SNAPSHOTS, "a delete file without positions", str(error.value), {f"file://{tmp_path}": "…"})
+    check_text("value_errors", "a delete file without positions", str(error.value), {f"file://{tmp_path}": "…"})
 
 
 @pytest.mark.parametrize(
@@ -145,4 +144,4 @@ def check_refusal(tmp_path: Path, name: str) -> None:
     with pytest.raises(UserError) as error:
         read(f"file://{tmp_path}/other.parquet")
 
-    check_text(SNAPSHOTS, f"a delete file: {name}", str(error.value), {f"file://{tmp_path}": "…"})
+    check_text("value_errors", f"a delete file: {name}", str(error.value), {f"file://{tmp_path}": "…"})

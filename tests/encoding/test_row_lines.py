@@ -2,7 +2,6 @@
 
 import base64
 from dataclasses import replace
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -17,7 +16,6 @@ from encoding.store_lines import binding, column, decode, json_line, numbered, p
 from protocol.protocol_error import ProtocolError
 from support.snapshots import check_text
 
-SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "protocol_errors.json"
 TEXT = binding(StringType())
 
 
@@ -116,7 +114,7 @@ WRONG_LINES = {
 def test_a_wrong_line_is_a_protocol_error_that_names_it(name: str, before: int) -> None:
     with pytest.raises(ProtocolError, match=rf"^line {100 + before}\b") as error:
         decode(TEXT, [plain(1, "a")] * before + [WRONG_LINES[name], packed(3, "c")], first_line=100)
-    check_text(SNAPSHOTS, f"a Store: {name}", str(error.value), {f"line {100 + before}": "line N"})
+    check_text("protocol_errors", f"a Store: {name}", str(error.value), {f"line {100 + before}": "line N"})
 
 
 def test_a_store_that_comes_twice_is_not_taken_for_the_store_of_a_blank_line() -> None:

@@ -33,8 +33,6 @@ from connector.host.errors import RetryableError, UnreadableFileError, UserError
 from encoding.searched_tables import IO, SearchedTable
 from support.snapshots import check_text
 
-SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "value_errors.json"
-
 
 def whole(path: str) -> SearchedFile:
     return SearchedFile(path, Path(path[7:]).stat().st_size)
@@ -223,7 +221,7 @@ def test_a_file_with_a_damaged_page_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(UnreadableFileError) as error:
         table.find([whole(path)], ["[1]"])
-    check_text(SNAPSHOTS, "a damaged data file", str(error.value), {f"file://{tmp_path}": "…"})
+    check_text("value_errors", "a damaged data file", str(error.value), {f"file://{tmp_path}": "…"})
 
 
 @pytest.mark.parametrize("text", [pa.large_string(), pa.string_view()], ids=str)
@@ -361,7 +359,7 @@ def test_a_document_that_is_no_object_is_an_error_that_names_its_row(
 
     with pytest.raises(UserError, match="row 2 has no JSON object") as error:
         table.find([whole(path)], ["[3]"], with_documents=is_exact)
-    check_text(SNAPSHOTS, "a row without a document", str(error.value), {f"file://{tmp_path}": "…"})
+    check_text("value_errors", "a row without a document", str(error.value), {f"file://{tmp_path}": "…"})
 
 
 @pytest.mark.parametrize("is_exact", [False, True], ids=["by the document", "by the column"])

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import cmp_to_key
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -37,7 +36,6 @@ from connector.model.binding import Arrangement, Binding, PartitionField, SortFi
 from encoding.store_lines import binding
 from support.snapshots import check_text
 
-SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "spark_errors.json"
 Row = tuple[Any, ...]
 ID, FIRST, SECOND = 1, 2, 3  # field ids
 
@@ -257,7 +255,9 @@ def test_a_run_that_was_cut_is_an_error() -> None:
     runs.files[0].truncate(runs.runs[0].parts[-1].offset + 3)
     with pytest.raises(OSError, match="a sorted run") as raised:
         runs.merged()
-    check_text(SNAPSHOTS, "a sorted run that was cut", str(raised.value), {str(len(runs.files[0].getvalue())): "N"})
+    check_text(
+        "spark_errors", "a sorted run that was cut", str(raised.value), {str(len(runs.files[0].getvalue())): "N"}
+    )
 
 
 def test_a_run_that_was_cut_in_an_encoded_part_is_an_error() -> None:

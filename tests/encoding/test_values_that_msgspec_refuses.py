@@ -2,7 +2,6 @@
 field."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -16,7 +15,6 @@ from connector.model.invalid_values import OnInvalid, Treated, Treatment
 from encoding.store_lines import binding, column, decode, json_line, numbered, plain
 from support.snapshots import check_text
 
-SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "value_errors.json"
 TEXT: Final = binding(StringType())
 REASON: Final = "has half of a surrogate pair, which is no character"
 HALVES: Final = [r'"\ud800"', r'"a\udc00b"', r'"\ud800\u0041"', r'"\udc00\ud800"', r'"\ud83d\ude00\uD83D"']
@@ -36,7 +34,7 @@ def test_half_of_a_pair_stops_and_names_field_key_and_line(half: str) -> None:
     with pytest.raises(InvalidValueError) as error:
         decode(TEXT, [json_line('"a"'), json_line(half, key="7")], first_line=10)
     assert str(error.value).startswith(f"line 11: table shop.orders, field 'value0', key [7]: {half} {REASON}. ")
-    check_text(SNAPSHOTS, "half of a surrogate pair", str(error.value), {half: "VALUE"})
+    check_text("value_errors", "half of a surrogate pair", str(error.value), {half: "VALUE"})
 
 
 @pytest.mark.parametrize("half", HALVES)

@@ -1,7 +1,5 @@
 """A field config that asks for decimals: what it may say, for which fields, and what is told where it may not."""
 
-from pathlib import Path
-
 import pytest
 
 from connector.evolution.candidate import Candidate
@@ -13,7 +11,6 @@ from protocol.flow import ConstraintType, FieldSelection, Json, Projection, Stri
 from support.bindings import DOCUMENT, ID, collection, projection
 from support.snapshots import check_text
 
-SNAPSHOTS = Path(__file__).parents[1] / "snapshots"
 NUMBER, INTEGER = StringInference("number"), StringInference("integer")
 DECIMAL = {"decimal": {"precision": 20, "scale": 4}}
 
@@ -63,7 +60,7 @@ def test_that_a_field_is_a_column_of_decimals_is_the_reason_for_it() -> None:
 )
 def test_what_is_no_precision_and_scale_is_an_error_that_says_what_they_are(setting: Json) -> None:
     [problem] = find_problems(candidate(projection("amount", "number"), {"decimal": setting}))
-    check_text(SNAPSHOTS / "decimal_setting.json", "no precision and scale", problem, {})
+    check_text("decimal_setting", "no precision and scale", problem)
 
 
 REFUSED = {
@@ -84,7 +81,7 @@ REFUSED = {
 def test_why_a_field_cannot_be_a_column_of_decimals(name: str) -> None:
     field, config = REFUSED[name]
     [problem] = find_problems(candidate(field, config))
-    check_text(SNAPSHOTS / "decimal_setting.json", name, problem, {})
+    check_text("decimal_setting", name, problem)
 
 
 @pytest.mark.parametrize("name", REFUSED)

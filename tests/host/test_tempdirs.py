@@ -4,15 +4,12 @@ import fcntl
 import os
 import resource
 from pathlib import Path
-from typing import Final
 
 import pytest
 
 from connector.host.errors import UserError
 from connector.host.tempdirs import OWNER, make_directories, translate_disk_errors
 from support.snapshots import check_text
-
-SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "machine_errors.json"
 
 
 @pytest.fixture(autouse=True)
@@ -97,4 +94,4 @@ def test_too_many_open_files_are_not_told_as_a_full_disk(temporary: Path) -> Non
             (temporary / "file").open("w")
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    check_text(SNAPSHOTS, "too many open files for a temporary one", str(error.value), {})
+    check_text("machine_errors", "too many open files for a temporary one", str(error.value))

@@ -25,7 +25,6 @@ from connector.iceberg.metadata import avro_files
 from connector.storage.file_io import WrittenFile
 from support.snapshots import check_text
 
-SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "commit_errors.json"
 IO = PyArrowFileIO()
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=False), NestedField(2, "region", StringType()))
 BY_REGION = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "region"), spec_id=1)
@@ -154,7 +153,7 @@ def test_a_manifest_that_is_cut_short_is_damaged_wherever_it_ends(tmp_path: Path
         with pytest.raises(InvalidMetadataError, match=rf"{file} is damaged: ") as error:
             avro_files.read_entries(IO, manifest)
     numbers = {f"has {size} bytes instead of {size + 1}": "has 1,000 bytes instead of 1,001"}
-    check_text(SNAPSHOTS, "a manifest is cut short", str(error.value), {str(file): "…/manifest.avro"} | numbers)
+    check_text("commit_errors", "a manifest is cut short", str(error.value), {str(file): "…/manifest.avro"} | numbers)
 
 
 def test_a_manifest_list_that_is_cut_short_is_damaged_wherever_it_ends(tmp_path: Path) -> None:
@@ -181,7 +180,9 @@ def test_a_block_with_another_number_of_records_is_damaged(count: int, tmp_path:
     with pytest.raises(InvalidMetadataError, match="is damaged: ") as error:
         list(avro_files.read_manifest_list(IO.new_input(str(file))))
     if count == 1:
-        check_text(SNAPSHOTS, "a block with another number of records", str(error.value), {str(file): "…/list.avro"})
+        check_text(
+            "commit_errors", "a block with another number of records", str(error.value), {str(file): "…/list.avro"}
+        )
 
 
 def test_damage_between_the_blocks_is_noticed_before_their_records_are_read(tmp_path: Path) -> None:
@@ -193,7 +194,7 @@ def test_damage_between_the_blocks_is_noticed_before_their_records_are_read(tmp_
         with pytest.raises(InvalidMetadataError) as error:
             avro_files.read_entries(IO, manifest)
         check_text(
-            SNAPSHOTS, "damage between the blocks of a manifest", str(error.value), {str(file): "…/manifest.avro"}
+            "commit_errors", "damage between the blocks of a manifest", str(error.value), {str(file): "…/manifest.avro"}
         )
 
 

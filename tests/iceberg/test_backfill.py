@@ -39,7 +39,6 @@ from support.staged_rows import staged
 from support.tables import alterer, local_catalog, record_property
 from support.updated_rows import stage_updates, values_of
 
-SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "commit_errors.json"
 ID_COLUMN, QTY_COLUMN = wanted("id", LongType()), wanted("qty", LongType())
 NEW_ROWS = [{"id": 7, "note": "seven"}, {"id": 8, "note": "eight"}]
 LEFT, RIGHT = "00000000-7fffffff", "80000000-ffffffff"
@@ -308,7 +307,7 @@ def test_a_process_of_before_is_fenced(catalog: Catalog, key_range: str, has_beg
     expected = rows(catalog)
     with pytest.raises(FencedError) as error:
         land(catalog, zombie)
-    check_text(SNAPSHOTS, "a backfill has been published since", str(error.value), {})
+    check_text("commit_errors", "a backfill has been published since", str(error.value))
     assert rows(catalog) == expected
 
 
@@ -455,7 +454,7 @@ def test_a_generation_that_was_changed_by_hand_is_refused(catalog: Catalog, valu
     record_property(catalog.load_table(PATH), "flow.generation", value)
     with pytest.raises(UserError) as error:
         land(catalog, waiting)
-    check_text(SNAPSHOTS, "a generation was changed by hand", str(error.value), {repr(value): "VALUE"})
+    check_text("commit_errors", "a generation was changed by hand", str(error.value), {repr(value): "VALUE"})
 
 
 def test_columns_that_another_program_has_removed_are_named_and_another_backfill_helps(catalog: Catalog) -> None:
@@ -467,7 +466,7 @@ def test_columns_that_another_program_has_removed_are_named_and_another_backfill
     record_property(table, name, value)
     with pytest.raises(UserError) as error:
         land(catalog, waiting)
-    check_text(SNAPSHOTS, "the columns of a backfill are gone", str(error.value), {})
+    check_text("commit_errors", "the columns of a backfill are gone", str(error.value))
     backfill(catalog, 2)
     land(catalog, staged(catalog, *NEW_ROWS, writer=writer(2)))
     assert rows(catalog) == NEW_ROWS

@@ -5,7 +5,6 @@ import gc
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import pytest
@@ -20,7 +19,6 @@ from support.odd_servers import answering
 from support.server_process import free_address
 from support.snapshots import check_text
 
-SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "catalog_errors.json"
 # `requests` leaves the last of too many answers to the garbage collector.
 UNCLOSED: Final = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 CONFIG: Final = json.dumps({"defaults": {}, "overrides": {}})
@@ -58,7 +56,7 @@ def explained(uri: str, kind: type[ConnectorError], name: str, placeholders: Map
     with pytest.raises(ConnectorError) as error, translate_errors(uri):
         yield
     assert type(error.value) is kind
-    check_text(SNAPSHOTS, f"REST: {name}", str(error.value), placeholders)
+    check_text("catalog_errors", f"REST: {name}", str(error.value), placeholders)
 
 
 @UNCLOSED

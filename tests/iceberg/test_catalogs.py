@@ -41,7 +41,6 @@ from support.server_process import free_address
 from support.small_disk import small_disk
 from support.snapshots import check_text
 
-SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "catalog_errors.json"
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=True))
 KEYS = AwsCredentials("keyid", Secret("planted"), Secret("session"))
 IMPATIENT = TimeLimits(connect=0.2, read=0.2)
@@ -105,7 +104,7 @@ def test_a_full_disk_is_named_with_the_catalog_that_it_holds(tmp_path: Path) -> 
             translate_errors(endpoint),
         ):
             catalog.create_namespace("ns")
-    check_text(SNAPSHOTS, "Local: a full disk", str(error.value), {str(disk.directory): "DIRECTORY"})
+    check_text("catalog_errors", "Local: a full disk", str(error.value), {str(disk.directory): "DIRECTORY"})
 
 
 def test_a_new_local_catalog_may_be_opened_by_many_at_once(tmp_path: Path) -> None:
@@ -188,7 +187,7 @@ def test_tables_of_a_warehouse_that_was_moved_are_found_once_its_old_path_leads_
             catalog.load_table(path)
         old.symlink_to(new)
         assert catalog.load_table(path).metadata == made.metadata
-    check_text(SNAPSHOTS, "Local: a moved warehouse", str(raised.value), {file: "FILE", str(new): "NEW"})
+    check_text("catalog_errors", "Local: a moved warehouse", str(raised.value), {file: "FILE", str(new): "NEW"})
 
 
 # REST
@@ -241,7 +240,7 @@ def test_a_rest_catalog_that_never_answers_is_not_waited_for(
     catalog = rest(silent_uri, credential=credential)
     with pytest.raises(RetryableError) as error, translate_errors(on_s3(catalog)):
         open_rest(catalog, {}, IMPATIENT)
-    check_text(SNAPSHOTS, f"REST: {name}", str(error.value), {silent_uri: "URI"})
+    check_text("catalog_errors", f"REST: {name}", str(error.value), {silent_uri: "URI"})
 
 
 def test_an_open_rest_catalog_that_falls_silent_is_not_waited_for(silent_uri: str) -> None:
@@ -368,7 +367,7 @@ def test_a_machine_without_keys_is_told_so(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     with pytest.raises(UserError) as error:
         data_file_properties(replace(on_s3(GlueCatalog()), credentials=MachineCredentials()))
-    check_text(SNAPSHOTS, "AWS: a machine without keys", str(error.value), {})
+    check_text("catalog_errors", "AWS: a machine without keys", str(error.value))
 
 
 def test_tables_that_are_looked_at_side_by_side_know_glue_s_errors_by_the_same_classes(
@@ -520,4 +519,4 @@ def test_a_parameter_with_a_wrong_value_is_named(parameter: str) -> None:
         open_catalog(EndpointConfig(namespace="ns", catalog=catalog, credentials=KEYS, bucket="b", region="us-east-1"))
     if parameter.startswith("sslmode"):
         text = re.sub(r"127.0.0.1:\d+", "…", str(error.value))
-        check_text(SNAPSHOTS, "SQL: a parameter with a wrong value", text, {})
+        check_text("catalog_errors", "SQL: a parameter with a wrong value", text)

@@ -32,7 +32,6 @@ from connector.model.table_identifier import TableIdentifier
 from support.snapshots import check_text
 from support.tables import cut_manifest, record_property
 
-SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "commit_errors.json"
 WHOLE = "00000000-ffffffff"
 LEFT, RIGHT = "00000000-7fffffff", "80000000-ffffffff"
 PATH = TableIdentifier("shop", "orders")
@@ -177,7 +176,7 @@ def test_a_table_property_that_no_commit_can_follow_is_told_at_the_first_attempt
     record_property(catalog.load_table(PATH), name, value)
     with pytest.raises(UserError) as told:
         finish(catalog, staged, is_recovery=True)
-    check_text(SNAPSHOTS, f"a property that no commit can follow: {name}", str(told.value), {})
+    check_text("commit_errors", f"a property that no commit can follow: {name}", str(told.value))
     assert "commit attempt" not in caplog.text
     assert "this" not in sys.modules
 
@@ -303,7 +302,7 @@ def test_what_lets_no_commit_land_is_an_error_that_loses_nothing(
     catalog.faults = [fault] * 10_000
     with pytest.raises(kind) as error:
         finish(catalog, staged)
-    check_text(SNAPSHOTS, name, re.sub(r"\d+ s ", "N s ", str(error.value)), {})
+    check_text("commit_errors", name, re.sub(r"\d+ s ", "N s ", str(error.value)))
     catalog.faults = []
     finish(catalog, staged, is_recovery=True)
     assert ids(catalog) == [1]
@@ -348,12 +347,12 @@ def test_a_table_that_was_replaced_gets_nothing(catalog: FaultyCatalog) -> None:
     catalog.drop_table(PATH)
     with pytest.raises(UserError) as gone:
         finish(catalog, staged)
-    check_text(SNAPSHOTS, "a table that is gone", str(gone.value), {staged.table_uuid: "UUID"})
+    check_text("commit_errors", "a table that is gone", str(gone.value), {staged.table_uuid: "UUID"})
     new = catalog.create_table(PATH, SCHEMA)
     with pytest.raises(UserError) as replaced:
         finish(catalog, staged)
     uuids = {staged.table_uuid: "UUID", str(new.metadata.table_uuid): "NEW UUID"}
-    check_text(SNAPSHOTS, "a table that was replaced", str(replaced.value), uuids)
+    check_text("commit_errors", "a table that was replaced", str(replaced.value), uuids)
     assert ids(catalog) == []
 
 
@@ -504,7 +503,7 @@ def test_broken_metadata_are_one_tables_failure(catalog: FaultyCatalog, content:
     assert "shop.broken" in str(failed.error)
     if not content:
         names = {current.manifest_list: "file:///…/snap-….avro"}
-        check_text(SNAPSHOTS, "metadata that cannot be read", str(failed.error), names)
+        check_text("commit_errors", "metadata that cannot be read", str(failed.error), names)
     assert isinstance(landed, Committed)
     assert ids(catalog) == [2]
 
@@ -514,7 +513,7 @@ def test_a_partition_spec_that_is_gone_is_one_tables_failure(catalog: FaultyCata
     broken = replace(in_another_table(catalog, staged), spec_id=7)
     failed, landed = commit.try_commits(catalog, [broken, staged])
     assert isinstance(failed, Failed)
-    check_text(SNAPSHOTS, "staged files of a partition spec that is gone", str(failed.error), {})
+    check_text("commit_errors", "staged files of a partition spec that is gone", str(failed.error))
     assert isinstance(landed, Committed)
 
 

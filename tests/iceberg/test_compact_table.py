@@ -53,7 +53,6 @@ from support.updated_rows import BY_PART, land, make_table, row, stage_updates, 
 pytestmark = pytest.mark.long
 
 SOME_UUID: Final = "6b1f1c1e-93d5-4d0e-8b7e-0f5b6a3c2d10"
-SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "compaction_errors.json"
 IN_AN_HOUR: Final = SimpleNamespace(time_ns=lambda: time.time_ns() + 3_601 * 10**9, monotonic=time.monotonic)
 
 
@@ -229,7 +228,7 @@ def test_rows_that_another_engine_restores_meanwhile_stay(catalog: Catalog, capl
     caplog.set_level(logging.INFO, "connector")
     result = compact(catalog, PATH, roll_back)
     assert (result.commits, result.dropped) == (0, 1)
-    check_text(SNAPSHOTS, "given up: restored", given_up(caplog), {})
+    check_text("compaction_errors", "given up: restored", given_up(caplog))
     assert values_of(catalog) == dict.fromkeys(range(5), "a")
 
 
@@ -260,7 +259,7 @@ def test_the_log_says_why_a_compaction_was_given_up(
     for number in range(4):
         land(catalog, {number: "a"})
     assert compact(catalog, PATH, lambda: happen(catalog)).dropped == 1
-    check_text(SNAPSHOTS, f"given up: {case}", given_up(caplog), {})
+    check_text("compaction_errors", f"given up: {case}", given_up(caplog))
 
 
 def given_up(caplog: pytest.LogCaptureFixture) -> str:
@@ -295,7 +294,7 @@ def test_deletes_in_a_file_that_is_no_parquet_are_not_carried_over(
 
     land(catalog, {10: "b", 20: "b"})
     assert compact(catalog, PATH, delete_elsewhere).dropped == 1
-    check_text(SNAPSHOTS, "given up: no Parquet", given_up(caplog), {})
+    check_text("compaction_errors", "given up: no Parquet", given_up(caplog))
 
 
 def test_a_converted_column_makes_a_compaction_void(catalog: Catalog) -> None:
@@ -447,7 +446,7 @@ def test_an_old_compaction_is_not_committed(catalog: Catalog, monkeypatch: pytes
         land(catalog, {number: "a"})
     with pytest.raises(RetryableError) as caught:
         compact(catalog, PATH, lambda: monkeypatch.setattr(compaction_commit, "time", IN_AN_HOUR))
-    check_text(SNAPSHOTS, "too old", str(caught.value), {})
+    check_text("compaction_errors", "too old", str(caught.value))
     assert len(files(catalog)) == 3
 
 
@@ -488,7 +487,7 @@ def test_a_catalog_that_takes_no_compaction(
     Answers(monkeypatch, *answers, *([answers[-1]] * 100), reaches=False)
     with pytest.raises(kind) as caught:
         compact(catalog, PATH)
-    check_text(SNAPSHOTS, case, str(caught.value), {})
+    check_text("compaction_errors", case, str(caught.value))
     assert len(files(catalog)) == 3
 
 
@@ -665,13 +664,13 @@ def test_an_invalid_threshold_is_named(catalog: Catalog, name: str, value: str) 
     land(catalog, {1: "a"})
     with pytest.raises(UserError) as caught:
         TableCompactor(catalog, compact_here).compact(PATH)
-    check_text(SNAPSHOTS, f"{name} {value}", str(caught.value), {})
+    check_text("compaction_errors", f"{name} {value}", str(caught.value))
 
 
 def test_a_switch_that_is_neither_on_nor_off_is_named() -> None:
     with pytest.raises(ValueError, match="must be true or false") as caught:
         check_compaction({"flow.compaction.enabled": "maybe"})
-    check_text(SNAPSHOTS, "enabled", str(caught.value), {})
+    check_text("compaction_errors", "enabled", str(caught.value))
 
 
 def make_property(catalog: Catalog, name: str, value: str) -> None:

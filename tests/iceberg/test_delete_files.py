@@ -19,7 +19,6 @@ from support.staged_rows import WRITER
 from support.tables import local_catalog, upgrade_to_version_3
 from support.updated_rows import land, make_table, row, stage_updates, values_of
 
-SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "update_errors.json"
 MOST = 4
 
 
@@ -257,7 +256,7 @@ def test_deletes_that_are_no_parquet_stop_a_commit_of_vectors(catalog: Catalog) 
     assert catalog.load_table(PATH).current_snapshot() == before
     [delete] = listed(catalog)
     check_text(
-        SNAPSHOTS,
+        "update_errors",
         "vectors would replace deletes that are not Parquet",
         str(error.value),
         {delete.data_file.file_path: "<file>"},

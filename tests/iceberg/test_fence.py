@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -12,8 +11,6 @@ from connector.iceberg.commits.fence import WriterFence
 from connector.model.state import Known, StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from support.snapshots import check_text
-
-SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "commit_errors.json"
 
 WHOLE = "00000000-ffffffff"
 LEFT, RIGHT = "00000000-7fffffff", "80000000-ffffffff"
@@ -267,7 +264,7 @@ def test_no_value_follows_the_last_ordinal_number() -> None:
     assert fence.read_ordinal(fence.new_value("fffffffe" + "0" * 24)) == 0xFFFFFFFF
     with pytest.raises(UserError) as error:
         fence.new_value("f" * 32)
-    check_text(SNAPSHOTS, "the last fence value", str(error.value), {})
+    check_text("commit_errors", "the last fence value", str(error.value))
 
 
 def test_fence_values_are_random() -> None:

@@ -1,7 +1,6 @@
 """What another engine does to the columns of rows that are staged, or about to be: none is lost without a word."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from support.altered_tables import ID, PATH, rows, table_of
 from support.snapshots import check_text
 from support.staged_rows import staged
 
-SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "commit_errors.json"
 QTY = NestedField(2, "qty", LongType())
 NOTE = NestedField(3, "note", StringType())
 ROW: Any = {"id": 1, "qty": 10, "note": "n1"}
@@ -37,7 +35,7 @@ def test_a_session_that_writes_a_dropped_column_is_told(catalog: Catalog) -> Non
         update.delete_column("note")
     with pytest.raises(LostColumnError) as error:
         commit_all_or_raise(catalog, [commit])
-    check_text(SNAPSHOTS, "a column was dropped while a session was writing it", str(error.value), {})
+    check_text("commit_errors", "a column was dropped while a session was writing it", str(error.value))
     commit_all_or_raise(catalog, [replace(commit, is_recovered=True)])
     assert rows(catalog) == [{"id": 1, "qty": 10}]
 
@@ -69,7 +67,7 @@ def test_values_that_could_not_be_read_are_never_added(catalog: Catalog, is_reco
     give(catalog, ID, NestedField(2, "qty", StringType()), NOTE)
     with pytest.raises(UserError) as error:
         commit_all_or_raise(catalog, [commit])
-    check_text(SNAPSHOTS, "a column has another type than the staged rows", str(error.value), {})
+    check_text("commit_errors", "a column has another type than the staged rows", str(error.value))
     assert rows(catalog) == []
     give(catalog, ID, QTY, NOTE)
     commit_all_or_raise(catalog, [commit])

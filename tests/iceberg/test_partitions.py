@@ -59,7 +59,6 @@ from support.snapshots import check_text
 from support.staged_files import listed
 from support.staged_rows import staged
 
-SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "commit_errors.json"
 # Their constructors have no types.
 EQUAL: Final[Any] = EqualTo
 IS_NULL: Final[Any] = IsNull
@@ -292,7 +291,7 @@ def test_a_partition_that_does_not_fit_the_spec_loses_nothing(
     commit_ = staged(catalog, {"id": 1, "part": "a"})
     assert isinstance(commit_.files, tuple)
     files = tuple(msgspec.structs.replace(file, partition=partition) for file in commit_.files)
-    check_text(SNAPSHOTS, name, refusal(catalog, replace(commit_, files=files)), {})
+    check_text("commit_errors", name, refusal(catalog, replace(commit_, files=files)))
     assert rows(catalog) == []
     commit_all_or_raise(catalog, [commit_])
     assert len(rows(catalog)) == 1
@@ -303,7 +302,7 @@ def test_a_partition_in_a_table_without_any_is_refused(catalog: Catalog) -> None
     commit_ = staged(catalog, {"id": 1})
     assert isinstance(commit_.files, tuple)
     files = tuple(msgspec.structs.replace(file, partition=(b"a",)) for file in commit_.files)
-    check_text(SNAPSHOTS, "a partition in an unpartitioned spec", refusal(catalog, replace(commit_, files=files)), {})
+    check_text("commit_errors", "a partition in an unpartitioned spec", refusal(catalog, replace(commit_, files=files)))
 
 
 def test_files_without_values_fit_a_spec_of_void_alone(catalog: Catalog) -> None:

@@ -15,7 +15,6 @@ from support.snapshots import check_text
 from support.staged_files import listed, place_of, stage
 from support.tables import foreign_table, ids_of, local_catalog
 
-SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "commit_errors.json"
 PATH: Final = TableIdentifier("shop", "orders")
 WRITER: Final = WriterId("acme/task", "orders.v1", "00000000-ffffffff")
 
@@ -65,7 +64,7 @@ def test_a_list_that_was_cut_short_is_named(catalog: Catalog) -> None:
         with pytest.raises(UserError) as error:
             commit.commit_all_or_raise(catalog, [staged])
         assert str(error.value).startswith(f"file://{place}: ")
-    check_text(SNAPSHOTS, "a list of staged files that was cut short", str(error.value), {str(place): "/LIST"})
+    check_text("commit_errors", "a list of staged files that was cut short", str(error.value), {str(place): "/LIST"})
     place.write_bytes(content)
     commit.commit_all_or_raise(catalog, [staged])
     assert ids_of(catalog, PATH) == [1, 2]

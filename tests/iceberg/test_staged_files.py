@@ -31,7 +31,6 @@ from support.snapshots import check_text
 from support.staged_files import listed, place_of, removed, stage
 from support.tables import foreign_table, ids_of, local_catalog
 
-SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "commit_errors.json"
 ORDERS, ITEMS = ("shop", "orders"), ("shop", "items")
 WHOLE, LEFT = "00000000-ffffffff", "00000000-7fffffff"
 TASK: Final = Materialization(
@@ -95,7 +94,7 @@ def test_a_start_is_refused_while_staged_files_are_gone_and_lands_their_rows_onc
     orders, items = stage_old(catalog, 1, 2), stage_old(catalog, 3, path=TableIdentifier(*ITEMS))
     [location] = orders.locations
     with removed(location):
-        check_text(SNAPSHOTS, "a staged file that is gone", refused(catalog, orders, items), {location: "FILE"})
+        check_text("commit_errors", "a staged file that is gone", refused(catalog, orders, items), {location: "FILE"})
         assert ids_of(catalog, ORDERS) == []
         assert ids_of(catalog, ITEMS) == [3]
     for _ in range(2):
@@ -110,7 +109,7 @@ def test_a_few_of_many_files_that_are_gone_are_named(catalog: Catalog) -> None:
     locations = [location for staged in chain for location in staged.locations]
     with removed(*locations[1:]):
         said = refused(catalog, *chain)
-        check_text(SNAPSHOTS, "many staged files that are gone", re.sub(r"file:\S+parquet", "FILE", said), {})
+        check_text("commit_errors", "many staged files that are gone", re.sub(r"file:\S+parquet", "FILE", said))
         assert [location in said for location in locations] == [False, True, True, True, False, False]
         assert ids_of(catalog, ORDERS) == []
     start(catalog, *chain)

@@ -36,8 +36,6 @@ from support.staged_rows import WRITER, staged
 from support.tables import local_catalog
 from support.updated_rows import UPDATES, land, make_table, new_located_location, row, values_of
 
-SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "update_errors.json"
-
 
 @pytest.fixture
 def catalog(tmp_path: Path) -> SqlCatalog:
@@ -155,7 +153,7 @@ def test_rows_that_wait_in_the_form_of_another_schema_are_not_overlooked(catalog
     fit(catalog, wanted("id", StringType()))
     with pytest.raises(RetryableError) as error:
         view(catalog, replace(late, is_recovered=True))
-    check_text(SNAPSHOTS, "rows wait that were staged before a conversion", str(error.value), {})
+    check_text("update_errors", "rows wait that were staged before a conversion", str(error.value))
 
 
 def test_a_large_file_is_divided_between_its_row_groups(catalog: Catalog) -> None:
@@ -199,7 +197,7 @@ def refusal(catalog: Catalog) -> str:
 def test_equality_deletes_are_refused(catalog: Catalog) -> None:
     table_of(catalog, ID, rows=[[{"id": 1}]])
     delete_equal(catalog.load_table(PATH), 1)
-    check_text(SNAPSHOTS, "another writer deletes rows by their values", refusal(catalog), {})
+    check_text("update_errors", "another writer deletes rows by their values", refusal(catalog))
 
 
 def test_files_that_are_not_parquet_are_refused(catalog: Catalog) -> None:
@@ -209,7 +207,7 @@ def test_files_that_are_not_parquet_are_refused(catalog: Catalog) -> None:
     orc = replace(file, path="s3://bucket/orders.orc", format=FileFormat.ORC)
     with pytest.raises(UserError) as error:
         table_view.check_files(table, [orc])
-    check_text(SNAPSHOTS, "a data file is not Parquet", str(error.value), {})
+    check_text("update_errors", "a data file is not Parquet", str(error.value))
 
 
 class Session:
@@ -231,7 +229,7 @@ def test_a_table_that_was_replaced_in_the_session_is_refused(catalog: Catalog) -
     table_of(catalog, ID)
     with pytest.raises(UserError) as error:
         session.find()
-    check_text(SNAPSHOTS, "a table is replaced while Loads wait", str(error.value), {})
+    check_text("update_errors", "a table is replaced while Loads wait", str(error.value))
 
 
 @pytest.mark.parametrize("successor", [None, 1, 99])
@@ -256,7 +254,7 @@ def test_a_table_that_is_gone_is_named(catalog: Catalog) -> None:
     catalog.drop_table(PATH)
     with pytest.raises(UserError) as error:
         session.find()
-    check_text(SNAPSHOTS, "a table is dropped while Loads wait", str(error.value), {})
+    check_text("update_errors", "a table is dropped while Loads wait", str(error.value))
 
 
 def take_away(catalog: SqlCatalog, warehouse: Path) -> Path:
@@ -289,7 +287,7 @@ def test_a_catalog_that_stays_down_fails_the_loads(
     take_away(catalog, tmp_path)
     with pytest.raises(RetryableError) as error:
         session.find()
-    check_text(SNAPSHOTS, "a catalog is down while Loads wait", str(error.value), {})
+    check_text("update_errors", "a catalog is down while Loads wait", str(error.value))
 
 
 def test_damaged_metadata_fail_the_loads(catalog: SqlCatalog) -> None:
@@ -300,7 +298,7 @@ def test_damaged_metadata_fail_the_loads(catalog: SqlCatalog) -> None:
     with pytest.raises(RetryableError) as error:
         session.find()
     names = {current.manifest_list: "…/snap-….avro"}
-    check_text(SNAPSHOTS, "damaged metadata while Loads wait", str(error.value), names)
+    check_text("update_errors", "damaged metadata while Loads wait", str(error.value), names)
 
 
 def test_rows_in_files_that_ask_for_views_of_texts_are_found_and_replaced(catalog: Catalog) -> None:

@@ -27,7 +27,6 @@ from support.scraping import read_file, scrape, scrape_text
 from support.server_process import free_address
 from support.snapshots import check_text
 
-TEXTS = Path(__file__).parents[1] / "snapshots" / "machine_errors.json"
 WHOLE = WHOLE_RANGE.key_range
 
 
@@ -149,7 +148,7 @@ def test_a_taken_port_is_an_error_that_names_it() -> None:
         address = str(options.listen)
         with pytest.raises(UserError) as error:
             try_metrics(options)
-        check_text(TEXTS, "a port for metrics that is taken", str(error.value), {address: "{address}"})
+        check_text("machine_errors", "a port for metrics that is taken", str(error.value), {address: "{address}"})
         with pytest.raises(UserError, match="cannot listen at"), publish_metrics(options, "acme/task", WHOLE):
             pass
 
@@ -157,7 +156,7 @@ def test_a_taken_port_is_an_error_that_names_it() -> None:
 def test_a_host_that_is_not_of_this_machine_is_an_error() -> None:
     with pytest.raises(UserError) as error:
         try_metrics(MetricsOptions(ListenAddress("192.0.2.1", 9464)))
-    check_text(TEXTS, "a host for metrics that is another machine's", str(error.value), {})
+    check_text("machine_errors", "a host for metrics that is another machine's", str(error.value))
 
 
 def test_a_file_that_is_a_directory_is_an_error(tmp_path: Path) -> None:
@@ -168,14 +167,16 @@ def test_a_file_that_is_a_directory_is_an_error(tmp_path: Path) -> None:
 def test_a_directory_that_is_missing_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UserError) as error:
         try_metrics(MetricsOptions(file=tmp_path / "missing" / "flow.prom"))
-    check_text(TEXTS, "a directory for metrics that is missing", str(error.value), {str(tmp_path): "{directory}"})
+    check_text(
+        "machine_errors", "a directory for metrics that is missing", str(error.value), {str(tmp_path): "{directory}"}
+    )
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /sys, which takes no files from any user")
 def test_a_directory_that_takes_no_files_is_an_error() -> None:
     with pytest.raises(UserError) as error:
         try_metrics(MetricsOptions(file=Path("/sys/flow.prom")))
-    check_text(TEXTS, "a directory for metrics that takes no files", str(error.value), {})
+    check_text("machine_errors", "a directory for metrics that takes no files", str(error.value))
 
 
 def test_a_check_leaves_nothing_behind(tmp_path: Path) -> None:

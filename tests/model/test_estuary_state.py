@@ -10,7 +10,6 @@ from connector.model.state_reader import check_estuary_staged_nothing, read_stat
 from support.runtime import Runtime, merged
 from support.snapshots import check_text
 
-SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "session_errors.json"
 STATE_KEY = "shop%2Forders.v1"
 FILES = ["s3://lake/shop/orders/data/1.parquet", "s3://lake/shop/orders/data/2.parquet"]
 
@@ -31,13 +30,13 @@ def test_what_it_has_added_is_no_concern_of_ours(files: Any) -> None:
 def test_what_it_may_not_have_added_is_named() -> None:
     with pytest.raises(UserError) as error:
         check_estuary_staged_nothing(left(FILES), [STATE_KEY])
-    check_text(SNAPSHOTS, "the public connector has staged files", str(error.value), {})
+    check_text("session_errors", "the public connector has staged files", str(error.value))
 
 
 def test_what_is_no_list_of_files_is_refused() -> None:
     with pytest.raises(UserError) as error:
         check_estuary_staged_nothing(left(5), [STATE_KEY])
-    check_text(SNAPSHOTS, "the public connector's files are no list", str(error.value), {})
+    check_text("session_errors", "the public connector's files are no list", str(error.value))
 
 
 def test_what_it_has_staged_for_a_table_that_is_made_anew_is_not_missed() -> None:

@@ -27,7 +27,6 @@ from support.runtime import Runtime
 from support.snapshots import check_text
 from support.tables import ids_of, local_catalog, staged_ids
 
-SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "state_errors.json"
 KEY: Final = "shop%2Forders.v0"
 RANGE, LEFT, RIGHT = "00000000-ffffffff", "00000000-7fffffff", "80000000-ffffffff"
 UUID: Final = "0b9f7a7e-57a8-4a53-9d25-5c1c40a4f7a6"
@@ -238,7 +237,7 @@ def refusal(state: Any) -> str:
 
 @pytest.mark.parametrize("name", EVERY_SENTENCE)
 def test_the_sentences(name: str) -> None:
-    check_text(SNAPSHOTS, name, refusal(GARBLED[name][1]), {})
+    check_text("state_errors", name, refusal(GARBLED[name][1]))
 
 
 @pytest.mark.parametrize("name", GARBLED)

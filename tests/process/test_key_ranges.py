@@ -11,7 +11,6 @@ from support.snapshots import check_text
 
 pytestmark = pytest.mark.spark
 
-SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "session_errors.json"
 LEFT = {"keyEnd": 0x7FFFFFFF, "rClockEnd": 0xFFFFFFFF}
 RIGHT = {"keyBegin": 0x80000000, "keyEnd": 0xFFFFFFFF, "rClockEnd": 0xFFFFFFFF}
 
@@ -27,7 +26,7 @@ def test_a_part_of_the_range_is_refused_where_each_shard_keeps_a_state_of_its_ow
     runtime.apply()
     outcome = runtime.open_and_fail(held)
     assert outcome.status == 1
-    check_text(SNAPSHOTS, part, outcome.last_log_line.partition(" error ")[2], {})
+    check_text("session_errors", part, outcome.last_log_line.partition(" error ")[2])
 
 
 def test_two_shards_append_to_one_table_side_by_side(tmp_path: Path) -> None:

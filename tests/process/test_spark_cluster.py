@@ -37,7 +37,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.catalog]
 
 Json: TypeAlias = Any
 
-SNAPSHOTS: Final = REPOSITORY / "tests" / "snapshots" / "spark_errors.json"
 ORDERS: Final = (REPOSITORY / "fixtures" / "conversations" / "orders.jsonl").read_bytes().splitlines(keepends=True)
 MORE_THAN_A_BLOCK: Final = 40  # documents of a megabyte each
 MACHINE: Final = ""  # the worker and whatever it has started
@@ -136,7 +135,7 @@ def test_a_cluster_that_runs_nothing_of_ours_is_told_with_where_to_look(name: st
     settings = cluster.settings(**changed)
     command = [sys.executable, "-c", STARTED_IMPATIENTLY, json.dumps([settings, seconds])]
     said = subprocess.check_output(command, cwd=REPOSITORY, text=True).strip()
-    check_text(SNAPSHOTS, name, said, {settings["spark.master"]: "MASTER"})
+    check_text("spark_errors", name, said, {settings["spark.master"]: "MASTER"})
 
 
 @pytest.mark.slow  # two sessions' Sparks, for jobs that know nothing of where they run

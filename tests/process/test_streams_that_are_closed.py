@@ -18,7 +18,6 @@ from support.snapshots import check_text
 
 pytestmark = pytest.mark.long
 
-SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "machine_errors.json"
 WITH_PACKAGES: Final = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
 FULL: Final = "/dev/full"
 
@@ -44,7 +43,7 @@ def launch_without_stderr(module: Sequence[str], directory: Path, log: Path, env
 def test_the_protocol_needs_both_of_its_streams(closed: str) -> None:
     ended = run(closed, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     assert ended.returncode == 1
-    check_text(SNAPSHOTS, "a closed stream", ended.stderr.partition(" error ")[2], {})
+    check_text("machine_errors", "a closed stream", ended.stderr.partition(" error ")[2])
 
 
 @pytest.mark.parametrize(
@@ -57,7 +56,7 @@ def test_the_protocol_needs_both_of_its_streams(closed: str) -> None:
 def test_a_command_that_reads_stdin_needs_it(name: str, arguments: list[str]) -> None:
     ended = run("<&-", *arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
     assert ended.returncode == 1
-    check_text(SNAPSHOTS, name, ended.stderr.partition(" error ")[2], {})
+    check_text("machine_errors", name, ended.stderr.partition(" error ")[2])
 
 
 @pytest.mark.parametrize(
@@ -77,7 +76,7 @@ def test_a_command_that_reads_stdin_needs_it(name: str, arguments: list[str]) ->
 def test_a_command_that_cannot_print_is_no_success(arguments: list[str], tmp_path: Path) -> None:
     ended = run(">&-", *arguments, stdin=subprocess.DEVNULL, cwd=tmp_path, env=WITH_PACKAGES)
     assert ended.returncode == 1
-    check_text(SNAPSHOTS, "a command with a closed stdout", ended.stderr.partition(" error ")[2], {})
+    check_text("machine_errors", "a command with a closed stdout", ended.stderr.partition(" error ")[2])
     assert not [*tmp_path.iterdir()]
 
 
@@ -87,7 +86,7 @@ def test_a_command_that_cannot_print_is_no_success(arguments: list[str], tmp_pat
 def test_what_cannot_be_written_is_no_success(arguments: list[str], requests: str) -> None:
     ended = run(f">{FULL}", *arguments, input=requests)
     assert ended.returncode == 1
-    check_text(SNAPSHOTS, "a full stdout", ended.stderr.partition(" error ")[2], {})
+    check_text("machine_errors", "a full stdout", ended.stderr.partition(" error ")[2])
 
 
 def test_a_reader_who_has_seen_enough_ends_the_command_quietly() -> None:
@@ -120,4 +119,4 @@ def test_a_working_directory_that_was_deleted_is_told(tmp_path: Path) -> None:
     command = ["bash", "-c", 'rmdir "$PWD"; exec "$@"', "bash", sys.executable, "-m", "connector", "spec"]
     ended = subprocess.run(command, cwd=gone, capture_output=True, text=True, check=False, env=WITH_PACKAGES)
     assert (ended.returncode, ended.stdout) == (1, "")
-    check_text(SNAPSHOTS, "no working directory", ended.stderr.partition(" error ")[2], {})
+    check_text("machine_errors", "no working directory", ended.stderr.partition(" error ")[2])

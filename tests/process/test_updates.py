@@ -24,7 +24,6 @@ from support.updating_source import UpdatingSource, encode_key, hold_transaction
 
 pytestmark = pytest.mark.spark
 
-SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "update_errors.json"
 STANDARD: Final = {"delta_updates": False}
 VERSION: Final = Field("version", "/version", ("integer",))
 USERS: Final = Collection(
@@ -271,7 +270,7 @@ def test_stores_that_do_not_replace_what_was_loaded_are_an_error_and_change_noth
         session.send_start_commit()
         outcome = session.connector.wait()
     assert (outcome.status, outcome.kinds[-1]) == (1, "flushed")
-    check_text(SNAPSHOTS, wrong, outcome.last_log_line.partition(" error ")[2], {})
+    check_text("update_errors", wrong, outcome.last_log_line.partition(" error ")[2])
     assert documents_of(tmp_path) == before
 
 
@@ -338,7 +337,7 @@ def test_rows_that_another_engine_rewrites_without_their_key_are_an_error(tmp_pa
         session.connector.send(line("flush", {}))
         outcome = session.connector.wait()
     assert (outcome.status, outcome.kinds[-1]) == (1, "acknowledged")
-    check_text(SNAPSHOTS, "key column dropped", outcome.last_log_line.partition(" error ")[2], {})
+    check_text("update_errors", "key column dropped", outcome.last_log_line.partition(" error ")[2])
 
 
 def test_a_task_that_is_deleted_and_created_again_replaces_the_rows_that_it_stored_before(tmp_path: Path) -> None:

@@ -15,8 +15,6 @@ from support.tables import refusing_commits
 
 pytestmark = pytest.mark.spark
 
-SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "commit_errors.json"
-
 
 @pytest.fixture
 def runtime(tmp_path: Path) -> Runtime:
@@ -70,7 +68,9 @@ def test_the_end_of_the_input_with_rows_that_wait_is_an_error_that_names_them(
     assert outcome.status == 1
     _, _, error = outcome.log.partition("error ")
     size = error.rpartition(" rows, ")[2].partition(" MB")[0]
-    check_text(SNAPSHOTS, "the input ends, and rows of a process wait", error.rstrip(), {f"{size} MB": "<size> MB"})
+    check_text(
+        "commit_errors", "the input ends, and rows of a process wait", error.rstrip(), {f"{size} MB": "<size> MB"}
+    )
     with runtime.open() as successor:
         assert ids(tmp_path) == [1, 2]
         assert successor.finish().status == 0

@@ -28,7 +28,6 @@ from support.s3_server import S3Server
 from support.server_process import free_address
 from support.snapshots import check_text
 
-SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "catalog_errors.json"
 ORDERS: Final = collection(ID)
 
 
@@ -143,7 +142,7 @@ def test_what_a_rest_catalog_answers_is_explained_at_validate(s3_server: S3Serve
     status, body, kind = REST_ANSWERS[name]
     with answering(status, body) as server:
         text = refused(on_s3(s3_server, bucket, "shop", rest_at(server.uri)), binding(), kind=kind)
-    check_text(SNAPSHOTS, f"REST: {name}", text, {server.uri: "URI"})
+    check_text("catalog_errors", f"REST: {name}", text, {server.uri: "URI"})
 
 
 METASTORE_ANSWERS: Final[Mapping[str, tuple[str, type[ConnectorError]]]] = {
@@ -167,14 +166,14 @@ def test_what_a_hive_metastore_answers_is_explained_at_validate(s3_server: S3Ser
         server.inject(lambda _: True, GENUINE, before=complain)
         config = on_s3(s3_server, bucket, "shop", {"catalog_type": HIVE, "uri": server.uri})
         text = refused(config, binding(), kind=kind)
-    check_text(SNAPSHOTS, f"Hive: {name}", text, {server.uri: "URI"})
+    check_text("catalog_errors", f"Hive: {name}", text, {server.uri: "URI"})
 
 
 def test_a_hive_metastore_that_is_down_is_named_at_validate(s3_server: S3Server, bucket: str) -> None:
     host, port = free_address().split(":")
     config = on_s3(s3_server, bucket, "shop", {"catalog_type": HIVE, "uri": f"thrift://{host}:{port}"})
     text = refused(config, binding(), kind=RetryableError)
-    check_text(SNAPSHOTS, "Hive: nobody listens", text, {port: "PORT"})
+    check_text("catalog_errors", "Hive: nobody listens", text, {port: "PORT"})
 
 
 TOKEN_ANSWERS: Final[Mapping[str, tuple[int, str, type[ConnectorError]]]] = {
@@ -191,7 +190,7 @@ def test_what_a_token_server_answers_is_explained_at_validate(s3_server: S3Serve
     with answering(status, body) as server:
         catalog = {**rest(server.uri), "credential": "robot:planted-word"}
         text = refused(on_s3(s3_server, bucket, "shop", catalog), binding(), kind=kind)
-    check_text(SNAPSHOTS, f"REST: {name}", text, {server.uri: "URI"})
+    check_text("catalog_errors", f"REST: {name}", text, {server.uri: "URI"})
 
 
 def test_a_token_server_that_cannot_be_reached_is_named_at_validate(s3_server: S3Server, bucket: str) -> None:
@@ -199,7 +198,7 @@ def test_a_token_server_that_cannot_be_reached_is_named_at_validate(s3_server: S
     with answering(200, "{}") as server:
         catalog = {**rest(server.uri), "credential": "robot:planted-word", "oauth2_server_uri": nobody}
         text = refused(on_s3(s3_server, bucket, "shop", catalog), binding(), kind=RetryableError)
-    check_text(SNAPSHOTS, "REST: token server not reached", text, {server.uri: "URI", nobody: "TOKENS"})
+    check_text("catalog_errors", "REST: token server not reached", text, {server.uri: "URI", nobody: "TOKENS"})
 
 
 def test_a_token_server_without_the_https_that_is_asked_of_it_is_named_at_validate(
@@ -209,7 +208,7 @@ def test_a_token_server_without_the_https_that_is_asked_of_it_is_named_at_valida
         uri = server.uri.replace("http:", "https:")
         catalog = {**rest(server.uri), "credential": "robot:planted-word", "oauth2_server_uri": uri}
         text = refused(on_s3(s3_server, bucket, "shop", catalog), binding())
-    check_text(SNAPSHOTS, "REST: token server without https", text, {server.uri: "URI", uri: "TOKENS"})
+    check_text("catalog_errors", "REST: token server without https", text, {server.uri: "URI", uri: "TOKENS"})
 
 
 REST_ADDRESSES: Final[Mapping[str, tuple[Callable[[], str], type[ConnectorError]]]] = {
@@ -225,7 +224,7 @@ def test_a_rest_catalog_that_cannot_be_reached_is_named_at_validate(
     address, kind = REST_ADDRESSES[name]
     uri = address()
     text = refused(on_s3(s3_server, bucket, "shop", rest_at(uri)), binding(), kind=kind)
-    check_text(SNAPSHOTS, f"REST: {name}", text, {uri: "URI"})
+    check_text("catalog_errors", f"REST: {name}", text, {uri: "URI"})
 
 
 def test_a_rest_catalog_without_the_https_that_is_asked_of_it_is_named_at_validate(
@@ -234,7 +233,7 @@ def test_a_rest_catalog_without_the_https_that_is_asked_of_it_is_named_at_valida
     with answering(200, "") as server:
         uri = server.uri.replace("http:", "https:")
         text = refused(on_s3(s3_server, bucket, "shop", rest_at(uri)), binding())
-    check_text(SNAPSHOTS, "REST: no https", text, {uri: "URI"})
+    check_text("catalog_errors", "REST: no https", text, {uri: "URI"})
 
 
 GLUE_ANSWERS: Final[Mapping[str, tuple[int, str, type[ConnectorError]]]] = {
@@ -262,7 +261,7 @@ def test_what_glue_answers_is_explained_at_validate(
     with answering(status, body) as server:
         monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", server.uri)
         text = refused(on_s3(s3_server, bucket, "shop", glue()), binding(), kind=kind)
-    check_text(SNAPSHOTS, f"Glue: {name}", text, {})
+    check_text("catalog_errors", f"Glue: {name}", text)
 
 
 def test_a_glue_that_cannot_be_reached_is_named_at_validate(
@@ -270,7 +269,7 @@ def test_a_glue_that_cannot_be_reached_is_named_at_validate(
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", f"http://{free_address()}")
     text = refused(on_s3(s3_server, bucket, "shop", glue()), binding(), kind=RetryableError)
-    check_text(SNAPSHOTS, "Glue: nobody listens", text, {})
+    check_text("catalog_errors", "Glue: nobody listens", text)
 
 
 def test_a_glue_that_never_answers_is_not_waited_for(
@@ -281,7 +280,7 @@ def test_a_glue_that_never_answers_is_not_waited_for(
     with silent() as uri:
         monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", uri)
         text = refused(on_s3(s3_server, bucket, "shop", glue()), binding(), kind=RetryableError)
-    check_text(SNAPSHOTS, "Glue: silence", text, {})
+    check_text("catalog_errors", "Glue: silence", text)
 
 
 def test_a_glue_without_a_certificate_is_named_at_validate(
@@ -290,12 +289,12 @@ def test_a_glue_without_a_certificate_is_named_at_validate(
     with answering(200, "") as server:
         monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", server.uri.replace("http:", "https:"))
         text = refused(on_s3(s3_server, bucket, "shop", glue()), binding())
-    check_text(SNAPSHOTS, "Glue: no https", text, {})
+    check_text("catalog_errors", "Glue: no https", text)
 
 
 def test_a_region_that_is_none_is_said_by_storage_and_glue(s3_server: S3Server, bucket: str) -> None:
     text = refused({**on_s3(s3_server, bucket, "shop", glue()), "region": "eu_west_1"}, binding())
-    check_text(SNAPSHOTS, "Glue: no region's name", text, {bucket: "BUCKET"})
+    check_text("catalog_errors", "Glue: no region's name", text, {bucket: "BUCKET"})
 
 
 def gateway_error(message: str) -> str:
@@ -343,7 +342,7 @@ def test_what_s3_tables_answers_is_explained_at_validate(monkeypatch: pytest.Mon
     with answering(status, body) as server:
         monkeypatch.setenv("AWS_ENDPOINT_URL_S3TABLES", server.uri)
         text = refused(ON_S3_TABLES, binding(), kind=kind)
-    check_text(SNAPSHOTS, f"Amazon S3 Tables: {name}", text, {server.uri: "URI"})
+    check_text("catalog_errors", f"Amazon S3 Tables: {name}", text, {server.uri: "URI"})
 
 
 SIGNED_ANSWERS: Final[Mapping[str, tuple[int, str]]] = {
@@ -361,14 +360,14 @@ def test_what_a_signed_rest_catalog_answers_is_explained_at_validate(
     with answering(status, body) as server:
         signed = {"rest.sigv4-enabled": "true", "rest.signing-name": "s3"}
         text = refused(on_s3(s3_server, bucket, "shop", {**rest(server.uri), "properties": signed}), binding())
-    check_text(SNAPSHOTS, f"signed REST: {name}", text, {server.uri: "URI"})
+    check_text("catalog_errors", f"signed REST: {name}", text, {server.uri: "URI"})
 
 
 def test_s3_tables_that_cannot_be_reached_is_named_at_validate(monkeypatch: pytest.MonkeyPatch) -> None:
     nobody = f"http://{free_address()}"
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3TABLES", nobody)
     text = refused(ON_S3_TABLES, binding(), kind=RetryableError)
-    check_text(SNAPSHOTS, "Amazon S3 Tables: nobody listens", text, {nobody: "URI"})
+    check_text("catalog_errors", "Amazon S3 Tables: nobody listens", text, {nobody: "URI"})
 
 
 ROLE: Final = {
@@ -386,7 +385,7 @@ def test_a_token_service_of_aws_that_is_busy_is_named_at_validate(
         monkeypatch.setenv("AWS_ENDPOINT_URL_STS", server.uri)
         config = {**on_s3(s3_server, bucket, "shop", glue()), "credentials": ROLE}
         text = refused(config, binding(), kind=RetryableError)
-    check_text(SNAPSHOTS, "AWS STS: busy", text, {})
+    check_text("catalog_errors", "AWS STS: busy", text)
 
 
 STS_ANSWERS: Final[Mapping[str, str]] = {
@@ -407,7 +406,7 @@ def test_what_a_token_service_of_aws_answers_is_explained_at_validate(
     with answering(403, STS_ANSWERS[name]) as server:
         monkeypatch.setenv("AWS_ENDPOINT_URL_STS", server.uri)
         text = refused({**on_s3(s3_server, bucket, "shop", glue()), "credentials": ROLE}, binding())
-    check_text(SNAPSHOTS, f"AWS STS: {name}", text, {})
+    check_text("catalog_errors", f"AWS STS: {name}", text)
 
 
 def test_a_token_service_of_aws_that_cannot_be_reached_is_named_at_validate(
@@ -416,13 +415,13 @@ def test_a_token_service_of_aws_that_cannot_be_reached_is_named_at_validate(
     nobody = f"http://{free_address()}"
     monkeypatch.setenv("AWS_ENDPOINT_URL_STS", nobody)
     text = refused({**on_s3(s3_server, bucket, "shop", glue()), "credentials": ROLE}, binding(), kind=RetryableError)
-    check_text(SNAPSHOTS, "AWS STS: nobody listens", text, {nobody: "URI"})
+    check_text("catalog_errors", "AWS STS: nobody listens", text, {nobody: "URI"})
 
 
 def test_a_warehouse_that_is_no_directory_is_named_at_validate(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     text = refused({"namespace": "shop", "catalog": {"catalog_type": LOCAL, "warehouse": str(tmp_path / "file")}})
-    check_text(SNAPSHOTS, "Local: no directory", text, {str(tmp_path): "DIRECTORY"})
+    check_text("catalog_errors", "Local: no directory", text, {str(tmp_path): "DIRECTORY"})
 
 
 # Real catalogs

@@ -29,7 +29,6 @@ from connector.session.committer import Committer, run_retries
 from support.snapshots import check_text
 from support.tables import foreign_table, local_catalog, staged_ids
 
-SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "commit_errors.json"
 WHOLE, LEFT, RIGHT = "00000000-ffffffff", "00000000-7fffffff", "80000000-ffffffff"
 GENEROUS = Limit(commits=100, size=1 << 40)
 DEADLINE = 20.0  # seconds
@@ -186,7 +185,7 @@ def test_rows_that_wait_when_the_session_has_ended_are_an_error_that_names_them(
     committer.commit([staged("bad", "b1")])
     with pytest.raises(RetryableError) as error:
         committer.finish(DEADLINE)
-    check_text(SNAPSHOTS, "rows wait at the end of the input", str(error.value), {})
+    check_text("commit_errors", "rows wait at the end of the input", str(error.value))
     assert tables.tried == [["b1"], ["b1"]]
 
 
@@ -197,7 +196,7 @@ def test_the_last_attempt_ends_in_time_where_a_catalog_is_silent(tables: Tables)
         assert tables.is_holding.wait(DEADLINE)
         with pytest.raises(RetryableError) as error:
             committer.finish(0.01)
-    check_text(SNAPSHOTS, "rows wait for a silent catalog at the end of the input", str(error.value), {})
+    check_text("commit_errors", "rows wait for a silent catalog at the end of the input", str(error.value))
 
 
 def test_an_error_that_no_retry_can_mend_interrupts_the_session(tables: Tables) -> None:
@@ -371,7 +370,7 @@ def test_more_than_the_limit_is_an_error_that_says_what_waits(tables: Tables, li
     committer.commit([staged("bad", "b2", prev="b1")])
     with pytest.raises(UserError) as error:
         committer.commit([staged("good", "g1"), staged("bad", "b3", prev="b2")])
-    check_text(SNAPSHOTS, "more than may wait", str(error.value), {})
+    check_text("commit_errors", "more than may wait", str(error.value))
     assert "g1" in tables.taken
 
 
@@ -384,7 +383,7 @@ def test_a_state_that_no_message_could_hold_is_an_error(tables: Tables) -> None:
         committer.commit([staged("worse", f"w{number}")])
     with pytest.raises(UserError) as error:
         committer.commit([staged("bad", "b2", prev="b1"), staged("good", "g2")])
-    check_text(SNAPSHOTS, "more than the state may hold", str(error.value), {})
+    check_text("commit_errors", "more than the state may hold", str(error.value))
     assert "g2" in tables.taken
 
 

@@ -1,7 +1,6 @@
 """A table with one row for each key gets the rows of one writer before the next one stages any."""
 
 from collections.abc import Collection, Sequence
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -19,7 +18,6 @@ from connector.session.committer import Committer
 from connector.session.recovery import Recovered, recover
 from support.snapshots import check_text
 
-SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "session_errors.json"
 PATH: Final = TableIdentifier("shop", "users")
 UUID: Final = "00000000-0000-0000-0000-000000000001"
 UPDATES: Final = Updates((), 1)
@@ -47,7 +45,7 @@ def test_a_session_whose_key_range_has_changed_waits_for_rows_of_the_former_one(
     # A Load would find two rows of a key, and the state does not say which of them is newer.
     with pytest.raises(RetryableError) as raised:
         recover_as(writer(LEFT if pending.key_range == WHOLE else RIGHT), pending)
-    check_text(SNAPSHOTS, f"rows of {pending.state_key} {pending.key_range} are pending", str(raised.value), {})
+    check_text("session_errors", f"rows of {pending.state_key} {pending.key_range} are pending", str(raised.value))
 
 
 def test_a_session_of_the_same_writer_goes_on() -> None:

@@ -1,7 +1,5 @@
 """A person is warned of treated values. Few rejected rows pass, many stop the task, however transactions are cut."""
 
-from pathlib import Path
-
 import pytest
 
 from connector.host.errors import TooManyRejectedError
@@ -9,8 +7,6 @@ from connector.host.logs import FIELDS
 from connector.model.invalid_values import Tally, Treated, Treatment
 from connector.session.treatments import RejectionLimit, TreatmentWarnings
 from support.snapshots import check_text
-
-SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "value_errors.json"
 
 
 def rejected(count: int, field: str = "qty") -> Tally:
@@ -73,7 +69,7 @@ def test_the_error_says_which_fields_and_what_to_do() -> None:
     with pytest.raises(TooManyRejectedError) as raised:
         RejectionLimit("shop.orders", 0.25).check(500, tally)
 
-    check_text(SNAPSHOTS, "too many rejected rows", str(raised.value), {})
+    check_text("value_errors", "too many rejected rows", str(raised.value))
 
 
 def test_a_value_that_does_not_land_as_it_was_sent_is_told_once_a_session_and_field(

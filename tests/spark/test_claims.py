@@ -30,7 +30,6 @@ from encoding.store_lines import binding, plain
 from protocol.request import Store
 from support.snapshots import check_text
 
-SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "spark_errors.json"
 DEADLINE = 20.0  # seconds
 A_FILE = DataFile("file:///table/a.parquet", 1, 100, (4,), ())
 GIVES_UP = Failed(RetryableError("its disk is full"))
@@ -107,7 +106,7 @@ def test_a_task_that_ends_in_the_middle_of_a_block_fails_the_transaction(
     claims.finish()
     with pytest.raises(RetryableError) as error:
         ledger.check()
-    check_text(SNAPSHOTS, "a task that ends too early", str(error.value), {})
+    check_text("spark_errors", "a task that ends too early", str(error.value))
 
 
 def test_a_task_that_ends_after_its_last_block_ends_well(
@@ -211,4 +210,4 @@ def test_tasks_that_cannot_be_accepted_fail_the_transaction(
     with few_files(1), serving(tmp_path, ledger), pytest.raises(RetryableError) as error:
         ledger.wait_for(job)
     deadline.cancel()
-    check_text(SNAPSHOTS, "tasks that cannot be accepted", str(error.value), {})
+    check_text("spark_errors", "tasks that cannot be accepted", str(error.value))

@@ -12,7 +12,6 @@ from connector.spark.jvm.cluster import check_master, find_driver_host, make_clu
 from support.server_process import free_address
 from support.snapshots import check_text
 
-SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "machine_errors.json"
 MASTER = {"spark.master": "spark://127.0.0.1:7077"}
 
 
@@ -56,7 +55,7 @@ def test_an_address_that_cannot_be_used_is_one_clear_error(setting: str, value: 
 def test_a_second_attempt_beside_a_slow_one_is_refused() -> None:
     with pytest.raises(UserError) as error:
         check_master({**MASTER, "spark.speculation": "True"})
-    check_text(SNAPSHOTS, "a cluster with speculation", str(error.value), {})
+    check_text("machine_errors", "a cluster with speculation", str(error.value))
     assert check_master({"spark.speculation": "true"}) == "tasks run on this machine"
 
 

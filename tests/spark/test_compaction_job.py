@@ -27,7 +27,6 @@ from support.snapshots import check_text
 
 pytestmark = pytest.mark.xdist_group("compaction_job")  # one process of the tests runs the scenarios
 
-SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "spark_errors.json"
 SCENARIOS = Path(__file__).with_name("lane_scenarios.py")
 COMPACTION = Compaction((), PLAIN, "file:///table", Properties(), "compact-1")
 GROUPS = [FileGroup((SourceFile(f"file:///{number}", 1),)) for number in range(5)]
@@ -152,7 +151,7 @@ def test_a_group_whose_job_was_cancelled_says_that_spark_was_stopped() -> None:
     [outcome, _] = compact_in(Jobs(1, RuntimeError("cannot schedule new futures")))(COMPACTION, GROUPS[:2], access())
     assert isinstance(outcome, FailedGroup)
     assert isinstance(outcome.error, RetryableError)
-    check_text(SNAPSHOTS, "a compaction that Spark's end has stopped", str(outcome.error), {})
+    check_text("spark_errors", "a compaction that Spark's end has stopped", str(outcome.error))
 
 
 @dataclass

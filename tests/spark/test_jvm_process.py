@@ -25,7 +25,6 @@ from support.snapshots import check_text
 if TYPE_CHECKING:
     from py4j.clientserver import ClientServer
 
-SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "spark_errors.json"
 HEAP: Final = "512m"
 JARS: Final = list_jars(find_spark_home() / "jars", is_local=True)
 
@@ -53,7 +52,7 @@ def test_a_directory_that_the_jvm_cannot_have_is_an_error_that_names_tmpdir(tmp_
 def test_a_jvm_that_ends_while_it_starts_is_told_with_its_last_words(tmp_path: Path) -> None:
     with started(tmp_path, heap="1k") as running, pytest.raises(RetryableError) as error:
         running.wait()
-    check_text(SNAPSHOTS, "a JVM that does not start", str(error.value), {})
+    check_text("spark_errors", "a JVM that does not start", str(error.value))
 
 
 @pytest.mark.parametrize(
@@ -76,7 +75,7 @@ def test_a_jvm_that_lacks_heap_or_threads_is_told_with_the_setting(
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with started(tmp_path) as running, pytest.raises(RetryableError) as error:
         running.wait()
-    check_text(SNAPSHOTS, name, str(error.value), {})
+    check_text("spark_errors", name, str(error.value))
 
 
 def test_a_jvm_that_does_not_come_up_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,7 +87,7 @@ def test_a_jvm_that_does_not_come_up_is_not_waited_for(tmp_path: Path, monkeypat
     monkeypatch.setattr(jvm_process, "START_TIMEOUT", 0.0)
     with started(tmp_path) as running, pytest.raises(RetryableError) as error:
         running.wait()
-    check_text(SNAPSHOTS, "a JVM that says nothing", str(error.value), {})
+    check_text("spark_errors", "a JVM that says nothing", str(error.value))
 
 
 @pytest.mark.spark
@@ -106,7 +105,7 @@ def test_a_jvm_that_was_killed_is_told_from_one_that_has_had_no_memory(
             killed.write_text(f"oom_kill {kills}\n")
             with pytest.raises(RetryableError) as error, translate_errors(running, "A Spark job failed"):
                 gateway.jvm.java.lang.System.nanoTime()
-            check_text(SNAPSHOTS, name, str(error.value), {})
+            check_text("spark_errors", name, str(error.value))
 
 
 CLIENTS: Final[Mapping[str, Callable[["ClientServer"], object]]] = {
@@ -134,7 +133,7 @@ def test_a_killed_jvm_is_told_whichever_client_sees_it_first(tmp_path: Path, cli
         kill(gateway)
         with pytest.raises(RetryableError) as error, translate_errors(running, "A Spark job failed"):
             CLIENTS[client](gateway)
-    check_text(SNAPSHOTS, "a killed JVM", str(error.value), {})
+    check_text("spark_errors", "a killed JVM", str(error.value))
 
 
 @pytest.mark.spark
@@ -143,8 +142,8 @@ def test_a_task_that_has_ended_with_the_jvm_is_told_from_one_that_has_ended_alon
         alone = explain_lost_task(running)
         kill(gateway)
         with_the_jvm = explain_lost_task(running)
-    check_text(SNAPSHOTS, "a task that ends too early", str(alone), {})
-    check_text(SNAPSHOTS, "a killed JVM", str(with_the_jvm), {})
+    check_text("spark_errors", "a task that ends too early", str(alone))
+    check_text("spark_errors", "a killed JVM", str(with_the_jvm))
 
 
 @pytest.mark.spark
@@ -183,4 +182,4 @@ def test_a_jvm_that_may_not_open_its_files_is_told_with_the_limit(
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with started(tmp_path) as running, pytest.raises(RetryableError) as error:
         running.wait()
-    check_text(SNAPSHOTS, "a JVM without open files", str(error.value), {})
+    check_text("spark_errors", "a JVM without open files", str(error.value))

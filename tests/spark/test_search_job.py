@@ -25,7 +25,6 @@ from support.small_disk import SIZE, small_disk
 from support.snapshots import check_text
 
 NO_PLACE = LocalFile(Path("/dev/null"))
-SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "machine_errors.json"
 
 
 def group_of(
@@ -139,4 +138,4 @@ def test_documents_that_do_not_fit_on_the_disk_are_an_error(tmp_path: Path) -> N
     with small_disk(tmp_path / "disk") as disk:
         error = run(table, path, ["[1]"], disk.directory / "loaded")
     assert isinstance(error, RetryableError)
-    check_text(SNAPSHOTS, "a disk that takes no documents", str(error), {str(tmp_path): "…"})
+    check_text("machine_errors", "a disk that takes no documents", str(error), {str(tmp_path): "…"})

@@ -10,8 +10,6 @@ from connector.spark.blocks.spool import Spool
 from protocol.request import Store
 from support.snapshots import check_text
 
-SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "machine_errors.json"
-
 
 def run(binding: int, first_line: int, *lines: bytes) -> Store:
     return Store(binding, first_line, len(lines), tuple(line + b"\n" for line in lines))
@@ -56,7 +54,7 @@ def test_a_disk_that_takes_no_more_is_an_error_that_says_what_to_do(spool: Spool
     (tmp_path / "spool").rmdir()
     with pytest.raises(RetryableError) as error:
         spool.add(run(0, 1, b"a"))
-    check_text(SNAPSHOTS, "a disk that takes no more", str(error.value), {str(tmp_path): "…"})
+    check_text("machine_errors", "a disk that takes no more", str(error.value), {str(tmp_path): "…"})
 
 
 def test_too_many_open_files_are_an_error_that_says_what_to_do(spool: Spool, tmp_path: Path) -> None:
@@ -67,4 +65,4 @@ def test_too_many_open_files_are_an_error_that_says_what_to_do(spool: Spool, tmp
             spool.add(run(0, 1, b"a"))
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    check_text(SNAPSHOTS, "too many open files", str(error.value), {str(tmp_path): "…"})
+    check_text("machine_errors", "too many open files", str(error.value), {str(tmp_path): "…"})

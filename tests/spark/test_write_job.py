@@ -22,9 +22,6 @@ from encoding.store_lines import binding, plain
 from protocol.request import Store
 from support.snapshots import check_text
 
-SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "machine_errors.json"
-
-
 Run = Callable[[ThreadPoolExecutor, Callable[[Iterable[int]], Iterable[Any]]], "Future[list[Any]]"]
 
 
@@ -89,7 +86,7 @@ def test_a_job_that_ends_without_a_task_is_told_with_the_table(tmp_path: Path) -
         pytest.raises(RetryableError) as error,
     ):
         add_and_finish(job, 1)
-    check_text(SNAPSHOTS, "rows that are in no file", str(error.value), {})
+    check_text("machine_errors", "rows that are in no file", str(error.value))
 
 
 def add_and_finish(writing: WriteJob, *values: object) -> None:

@@ -40,7 +40,6 @@ from support.processes import wait_until
 from support.s3_server import S3Server
 from support.snapshots import check_text
 
-SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "spark_errors.json"
 ORDERS = replace(binding(LongType(), StringType(), index=0), on_invalid=OnInvalid.QUARANTINE)
 
 
@@ -204,7 +203,7 @@ def test_an_error_that_nobody_has_thought_of_is_one_sentence_and_its_traceback_i
     with caplog.at_level(logging.DEBUG), pytest.raises(BrokenTaskError) as raised:
         job.run()
 
-    check_text(SNAPSHOTS, "an error that nobody has thought of", str(raised.value), {})
+    check_text("spark_errors", "an error that nobody has thought of", str(raised.value))
     # py4j logs what it makes of another test's JVM that has ended.
     [record] = [record for record in caplog.records if record.name.startswith("connector.")]
     assert record.levelno == logging.DEBUG
@@ -217,7 +216,7 @@ def test_rows_that_are_gone_before_they_are_read_are_an_error_that_says_so(job: 
     spooled.unlink()
     with pytest.raises(RetryableError) as raised:
         job.run()
-    check_text(SNAPSHOTS, "rows that are gone", str(raised.value), {str(spooled): "FILE"})
+    check_text("spark_errors", "rows that are gone", str(raised.value), {str(spooled): "FILE"})
 
 
 def test_a_failed_upload_is_told_before_the_task_cleans_up(tmp_path: Path, s3_server: S3Server) -> None:

@@ -4,7 +4,6 @@ why."""
 from base64 import b64encode
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import pytest
@@ -24,7 +23,6 @@ from support.odd_servers import answering
 from support.server_process import free_address
 from support.snapshots import check_text
 
-SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "azure_errors.json"
 SQL: Final = SqlCatalog("postgresql://host/lake")
 
 
@@ -114,7 +112,7 @@ def test_a_token_server_that_cannot_be_reached_may_be_tried_again(
     endpoint = right.endpoint.replace("http:", "https:")  # its client sends no token without TLS
     with pytest.raises(RetryableError) as raised:
         probe(replace(right, **of_application("planted"), endpoint=endpoint))
-    check_text(SNAPSHOTS, "no token server", str(raised.value), {right.container: "CONTAINER", nobody: "ENDPOINT"})
+    check_text("azure_errors", "no token server", str(raised.value), {right.container: "CONTAINER", nobody: "ENDPOINT"})
 
 
 Change: TypeAlias = Callable[[AzureStore], Mapping[str, Any]]
@@ -145,7 +143,7 @@ def test_what_azure_refuses_is_explained(azure: AzureStore, right: AzureStorage,
         probe(place)
     assert "planted" not in str(raised.value)
     placeholders = {right.container: "CONTAINER", place.endpoint: "ENDPOINT"}
-    check_text(SNAPSHOTS, name, str(raised.value), placeholders)
+    check_text("azure_errors", name, str(raised.value), placeholders)
 
 
 def test_a_clock_that_is_wrong_is_one_of_the_things_to_check(right: AzureStorage) -> None:
@@ -157,4 +155,4 @@ def test_a_clock_that_is_wrong_is_one_of_the_things_to_check(right: AzureStorage
     headers = {"x-ms-error-code": "AuthenticationFailed"}
     with answering(403, body, headers) as server, pytest.raises(UserError) as raised:
         probe(replace(right, endpoint=server.uri))
-    check_text(SNAPSHOTS, "clock", str(raised.value), {right.container: "CONTAINER"})
+    check_text("azure_errors", "clock", str(raised.value), {right.container: "CONTAINER"})

@@ -25,7 +25,6 @@ from support.odd_servers import answering
 from support.server_process import free_address
 from support.snapshots import check_text
 
-SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "google_errors.json"
 SQL: Final = SqlCatalog("postgresql://host/lake")
 
 
@@ -84,7 +83,7 @@ def test_this_machine_s_credentials_are_used_where_that_is_allowed(
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "nothing"))
     with pytest.raises(UserError) as error:
         probe(without_key, flags=frozenset({MACHINE_CREDENTIALS}))
-    check_text(SNAPSHOTS, "a machine without credentials", str(error.value), {})
+    check_text("google_errors", "a machine without credentials", str(error.value))
 
 
 def test_who_writes_files_gets_a_token_and_never_the_service_account_s_key(right: GoogleStorage) -> None:
@@ -132,14 +131,14 @@ def test_what_google_refuses_is_explained(google: GoogleStore, right: GoogleStor
     with pytest.raises(kind) as raised:
         probe(place)
     assert "planted" not in str(raised.value)
-    check_text(SNAPSHOTS, name, str(raised.value), {place.bucket: "BUCKET"})
+    check_text("google_errors", name, str(raised.value), {place.bucket: "BUCKET"})
 
 
 @pytest.mark.usefixtures("impatient")
 def test_a_store_that_is_not_able_to_answer_may_be_tried_again(right: GoogleStorage) -> None:
     with answering(503, "busy") as server, pytest.raises(RetryableError) as raised:
         probe(replace(right, endpoint=server.uri))
-    check_text(SNAPSHOTS, "busy", str(raised.value), {right.bucket: "BUCKET"})
+    check_text("google_errors", "busy", str(raised.value), {right.bucket: "BUCKET"})
 
 
 def test_a_token_server_that_is_not_able_to_answer_may_be_tried_again(
@@ -151,7 +150,7 @@ def test_a_token_server_that_is_not_able_to_answer_may_be_tried_again(
         pytest.raises(RetryableError) as raised,
     ):
         probe(replace(right, service_account=Secret(google.service_account(token_server=server.uri))))
-    check_text(SNAPSHOTS, "a busy token server", str(raised.value), {})
+    check_text("google_errors", "a busy token server", str(raised.value))
 
 
 def test_a_clock_that_is_wrong_is_named(google: GoogleStore, right: GoogleStorage) -> None:
@@ -162,4 +161,4 @@ def test_a_clock_that_is_wrong_is_named(google: GoogleStore, right: GoogleStorag
     }
     with answering(400, json.dumps(answer)) as server, pytest.raises(UserError) as raised:
         probe(replace(right, service_account=Secret(google.service_account(token_server=server.uri))))
-    check_text(SNAPSHOTS, "clock", str(raised.value), {})
+    check_text("google_errors", "clock", str(raised.value))

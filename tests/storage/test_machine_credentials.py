@@ -17,7 +17,6 @@ from support.snapshots import check_text
 
 Json: TypeAlias = Any
 
-SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "catalog_errors.json"
 KEYS: Final = {"s3.access-key-id": "of-the-machine", "s3.secret-access-key": "planted"}
 TOKEN: Final = "token-of-the-machine"
 ENDS: Final = datetime.now(UTC) + timedelta(hours=6)
@@ -94,7 +93,7 @@ def test_keys_of_the_machine_that_cannot_be_used_are_named(monkeypatch: pytest.M
     monkeypatch.setenv("AWS_PROFILE", "nowhere")
     with pytest.raises(UserError) as error:
         data_file_properties(parse(config("use_machine_credentials"), [])[0])
-    check_text(SNAPSHOTS, "AWS: a machine whose keys cannot be used", str(error.value), {})
+    check_text("catalog_errors", "AWS: a machine whose keys cannot be used", str(error.value))
 
 
 @pytest.mark.parametrize("flags", ["", "no_use_machine_credentials"])

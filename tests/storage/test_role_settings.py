@@ -1,6 +1,5 @@
 """Settings of a role with which AWS is not even asked are named."""
 
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -11,7 +10,6 @@ from connector.storage.file_stores import data_file_properties
 from protocol.flow import Json
 from support.snapshots import check_text
 
-SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "catalog_errors.json"
 ROLE: Final = {
     "auth_type": "AWSRole",
     "aws_role_arn": "arn:aws:iam::123456789012:role/flow",
@@ -33,4 +31,4 @@ def test_a_setting_of_a_role_that_cannot_be_is_named(name: str, region: str, cha
     with pytest.raises(UserError) as raised:
         data_file_properties(parse(config, [])[0])
     assert "planted" not in str(raised.value)
-    check_text(SNAPSHOTS, f"AWS STS: {name}", str(raised.value), {})
+    check_text("catalog_errors", f"AWS STS: {name}", str(raised.value))

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pytest
@@ -25,8 +25,6 @@ from support.odd_servers import answering
 from support.s3_server import Keys, S3Server
 from support.server_process import free_address
 from support.snapshots import check_text
-
-SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots" / "storage_errors.json"
 
 
 @dataclass(frozen=True)
@@ -155,7 +153,7 @@ def test_what_an_object_store_refuses_is_explained(
     assert sentence.endswith(remedy)
     assert "planted" not in sentence
     said = re.sub(r"Request ID: \w+|127\.0\.0\.1:\d+ after \d+ ms", "…", sentence)
-    check_text(SNAPSHOTS, f"a writer: {what}", said, {config.bucket: "BUCKET"})
+    check_text("storage_errors", f"a writer: {what}", said, {config.bucket: "BUCKET"})
 
 
 def test_a_clock_that_is_wrong_is_told_while_files_are_written(right: EndpointConfig) -> None:

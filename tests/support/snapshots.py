@@ -4,14 +4,19 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots"
 
 
-def check_text(file: Path, name: str, text: str, placeholders: Mapping[str, str]) -> None:
-    """The text is the one that the file has under this name, but for what differs from run to run."""
+def check_text(file: str, name: str, text: str, placeholders: Mapping[str, str] = MappingProxyType({})) -> None:
+    """The text is the one that a file of tests/snapshots has under this name, but for what differs from run to run."""
+    path = SNAPSHOTS / f"{file}.json"
     for changing, placeholder in placeholders.items():
         text = text.replace(changing, placeholder)
-    recorded = json.loads(file.read_text()) if file.exists() else {}
+    recorded = json.loads(path.read_text()) if path.exists() else {}
     if "UPDATE_SNAPSHOTS" in os.environ:
         recorded[name] = text.splitlines()
-        file.write_text(json.dumps(recorded, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+        path.write_text(json.dumps(recorded, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
     assert text.splitlines() == recorded.get(name)
