@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import pytest
 from pyiceberg.types import LongType
@@ -25,7 +25,7 @@ from connector.model.table_identifier import TableIdentifier
 from connector.rpc.validate import validate
 from fixtures.collection import NAMESPACE
 from protocol import request
-from protocol.flow import WHOLE_RANGE, ValidateBinding
+from protocol.flow import WHOLE_RANGE, Json, ValidateBinding
 from support.amazon import TABLE_BUCKET, S3Tables, Sts, in_table_buckets, role_credentials, s3_tables, sts
 from support.bindings import ID, collection, projection
 from support.fault_proxy import FaultProxy, fault_proxy
@@ -40,8 +40,6 @@ from support.staged_files import stage
 from support.tables import alterer, ids_of
 
 pytestmark = pytest.mark.catalog
-
-Json: TypeAlias = Any
 
 
 LIFETIME: Final = 10.0  # seconds

@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import pytest
 
@@ -16,7 +16,7 @@ from connector.iceberg.commits import commit
 from connector.iceberg.commits.outcomes import Committed, Failed
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
-from protocol.flow import WHOLE_RANGE
+from protocol.flow import WHOLE_RANGE, Json
 from support.endpoint_configs import glue, on_s3
 from support.fault_proxy import GENUINE, Answer, Fault, FaultProxy, fault_proxy
 from support.hive import IN_ONE_WORKER, Metastore
@@ -29,7 +29,7 @@ from support.tables import ID_ONLY, ids_of
 
 pytestmark = pytest.mark.catalog
 
-Json: TypeAlias = Any
+
 Config: TypeAlias = Mapping[str, Json]
 Down: TypeAlias = AbstractContextManager[None]
 

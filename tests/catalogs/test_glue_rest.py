@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import pytest
 from pyiceberg.catalog import Catalog
@@ -21,7 +21,7 @@ from connector.iceberg.perform_changes import evolve
 from connector.model.owner import Owner
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
-from protocol.flow import WHOLE_RANGE
+from protocol.flow import WHOLE_RANGE, Json
 from support.endpoint_configs import on_s3, rest
 from support.glue_rest import ACCOUNT, GlueRest, glue_rest
 from support.rest_catalog import RestCatalogOnS3
@@ -30,7 +30,6 @@ from support.tables import alterer, ids_of
 
 pytestmark = pytest.mark.catalog
 
-Json: TypeAlias = Any
 
 WRITER: Final = WriterId("acme/warehouse", "orders.v1", WHOLE_RANGE.key_range)
 ID: Final = NewColumn("id", "id", LongType(), required=True, doc="", is_indispensable=True)

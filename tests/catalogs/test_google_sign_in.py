@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import pytest
 from pyiceberg.schema import Schema
@@ -21,7 +21,6 @@ from support.snapshots import check_text
 
 pytestmark = pytest.mark.catalog
 
-Json: TypeAlias = Any
 
 LIFETIME: Final = 2  # seconds
 SCHEMA: Final = Schema(NestedField(1, "id", LongType(), required=True))

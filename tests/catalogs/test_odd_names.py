@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import pytest
 from botocore.exceptions import ClientError
@@ -17,7 +17,7 @@ from connector.model.table_identifier import TableIdentifier
 from evolution.local_task import LocalTask
 from fixtures.collection import Collection, Field
 from fixtures.conversation import Row, store
-from protocol.flow import Constraint, ConstraintType
+from protocol.flow import Constraint, ConstraintType, Json
 from support.endpoint_configs import glue, on_s3, rest
 from support.hive import IN_ONE_WORKER, Metastore
 from support.postgres import Postgres
@@ -26,7 +26,6 @@ from support.s3_server import S3Server
 
 pytestmark = pytest.mark.catalog
 
-Json: TypeAlias = Any
 
 RESERVED_WORDS: Final = (
     *("all", "and", "array", "as", "by", "case", "cast", "column", "create", "current_timestamp", "date", "delete"),

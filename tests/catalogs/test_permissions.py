@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import pytest
 from pyiceberg.table import Table
@@ -18,7 +18,7 @@ from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_stores import data_file_properties
 from fixtures.collection import NAMESPACE
-from protocol.flow import WHOLE_RANGE
+from protocol.flow import WHOLE_RANGE, Json
 from support.amazon import hidden_objects
 from support.endpoint_configs import on_s3
 from support.policy import documented_statements
@@ -30,7 +30,6 @@ from support.tables import ID_ONLY
 
 pytestmark = pytest.mark.catalog
 
-Json: TypeAlias = Any
 
 PREFIX: Final = "lake/flow"
 PATH: Final = TableIdentifier("of_whom_may_list_little", "orders")

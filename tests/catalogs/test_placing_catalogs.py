@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import duckdb
 import pytest
@@ -15,7 +15,7 @@ from connector.iceberg.metadata.stored_files import files_under
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
 from fixtures.collection import NAMESPACE
-from protocol.flow import WHOLE_RANGE
+from protocol.flow import WHOLE_RANGE, Json
 from support.catalog_gateway import Sent, serving
 from support.endpoint_configs import on_s3, rest
 from support.readers import duckdb_rows
@@ -26,7 +26,6 @@ from support.staged_files import leave_behind
 
 pytestmark = [pytest.mark.catalog, pytest.mark.spark]
 
-Json: TypeAlias = Any
 
 COLLECTION: Final = replace(LEDGER, table="placed_by_its_catalog")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import duckdb
 import pyarrow as pa
@@ -20,6 +20,7 @@ from connector.model.table_identifier import TableIdentifier
 from fixtures.collection import encode
 from fixtures.conversation import CONFIG, line
 from fixtures.orders import COLLECTIONS
+from protocol.flow import Json
 from support.compacted_tables import check_compactions
 from support.connector_process import ConnectorProcess, Outcome, run_conversation
 from support.conversations import Conversation, hold_conversations
@@ -33,7 +34,6 @@ from support.server_process import free_address
 # They share sessions.
 pytestmark = [pytest.mark.spark, pytest.mark.catalog, pytest.mark.xdist_group("rest_and_s3")]
 
-Json: TypeAlias = Any
 
 ORDERS: Final = (REPOSITORY / "fixtures" / "conversations" / "orders.jsonl").read_bytes().splitlines(keepends=True)
 VALIDATE: Final = 1

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import duckdb
 import pytest
@@ -18,7 +18,7 @@ from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_access import ADLS_MACHINE_CREDENTIALS
 from fixtures.collection import NAMESPACE
-from protocol.flow import WHOLE_RANGE
+from protocol.flow import WHOLE_RANGE, Json
 from support.catalog_gateway import SCOPE, CatalogGateway, catalog_gateway
 from support.endpoint_configs import rest
 from support.readers import duckdb_rows
@@ -30,7 +30,6 @@ from support.tables import foreign_table, ids_of
 
 pytestmark = pytest.mark.catalog
 
-Json: TypeAlias = Any
 
 WRITER: Final = WriterId("acme/warehouse", "orders.v1", WHOLE_RANGE.key_range)
 LIFETIME: Final = 2.0  # seconds, of a token that is to expire

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
@@ -15,6 +15,7 @@ from connector.config.settings import parse
 from connector.host.errors import UserError
 from connector.storage.file_stores import data_file_properties
 from fixtures.collection import NAMESPACE
+from protocol.flow import Json
 from support.amazon import ROLE, role_credentials, sts
 from support.leftovers import Watch, exposed
 from support.minio import Minio, SessionVendor, minio, minio_server
@@ -28,7 +29,6 @@ pytestmark = [
     pytest.mark.slow,  # its server is built for ten minutes
 ]
 
-Json: TypeAlias = Any
 
 PREFIX: Final = "lake/flow"
 LIFETIME: Final = timedelta(seconds=10)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import msgspec
 import psycopg
@@ -32,7 +32,7 @@ from connector.model.owner import Owner
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
 from fixtures.collection import NAMESPACE
-from protocol.flow import WHOLE_RANGE
+from protocol.flow import WHOLE_RANGE, Json
 from support.arranged_tables import check_arrangements
 from support.compacted_tables import check_compactions
 from support.endpoint_configs import aws_keys, on_s3
@@ -44,8 +44,6 @@ from support.staged_files import stage
 from support.tables import alterer, ids_of
 
 pytestmark = pytest.mark.catalog
-
-Json: TypeAlias = Any
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import pytest
 
@@ -16,7 +16,7 @@ from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_access import access_to
 from connector.storage.file_stores import data_file_properties
-from protocol.flow import WHOLE_RANGE
+from protocol.flow import WHOLE_RANGE, Json
 from support.amazon import ROLE
 from support.endpoint_configs import glue, rest
 from support.fault_proxy import GENUINE, Fault, FaultProxy, Request, fault_proxy
@@ -29,7 +29,6 @@ from support.tables import ID_ONLY, ids_of
 
 pytestmark = pytest.mark.catalog
 
-Json: TypeAlias = Any
 
 NAMESPACE: Final = "of_two_accounts"
 WRITER: Final = WriterId("acme/warehouse", "orders.v1", WHOLE_RANGE.key_range)

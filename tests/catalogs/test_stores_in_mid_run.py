@@ -4,7 +4,7 @@ lost or doubled."""
 import uuid
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import pytest
 
@@ -16,7 +16,7 @@ from connector.iceberg.commits.outcomes import Failed
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
 from connector.storage import arrow_file_io
-from protocol.flow import WHOLE_RANGE
+from protocol.flow import WHOLE_RANGE, Json
 from support.azure import ACCOUNT, AzureStore
 from support.google import GoogleStore
 from support.postgres import Postgres
@@ -27,7 +27,7 @@ from support.tables import ID_ONLY, ids_of
 
 pytestmark = pytest.mark.catalog
 
-Json: TypeAlias = Any
+
 Storage: TypeAlias = Mapping[str, Json]
 
 WRITER: Final = WriterId("acme/warehouse", "orders.v1", WHOLE_RANGE.key_range)

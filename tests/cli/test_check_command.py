@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import closing
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
@@ -24,6 +24,7 @@ from connector.cli.waiting import WaitingLine
 from connector.config.catalog import LOCAL
 from connector.iceberg.catalogs import local as local_catalog
 from connector.model.owner import OWNER_PROPERTY, Owner
+from protocol.flow import Json
 from support.endpoint_configs import aws_keys, glue, on_s3, rest
 from support.fault_proxy import GENUINE, Fault, Request, fault_proxy
 from support.jars import REPOSITORY
@@ -34,8 +35,6 @@ from support.server_process import free_address
 from support.snapshots import check_text
 from support.tables import foreign_table
 from support.tables import local_catalog as open_local_catalog
-
-Json: TypeAlias = Any
 
 OK, FAILED, SKIPPED = "ok", "failed", "skipped"
 SILENT: Final = WaitingLine(None)

@@ -10,15 +10,13 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import pytest
 
 from connector import VERSION
 from connector.config.catalog import LOCAL
 from support.jars import REPOSITORY
-
-Json: TypeAlias = Any
 
 COMMANDS: Final = (
     ["spec"],

@@ -3,15 +3,14 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import pytest
 
 from connector.cli.config_files import read_config, read_file
 from connector.host.errors import UserError
+from protocol.flow import Json
 from support.snapshots import check_text
-
-Json: TypeAlias = Any
 
 
 def written(directory: Path, content: str | bytes, name: str = "config.yaml") -> str:

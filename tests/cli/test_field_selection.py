@@ -1,6 +1,6 @@
 """The fields that `plan` expects, and that `demo` selects, are those that Flow selects."""
 
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import pytest
 
@@ -12,10 +12,8 @@ from connector.cli.flow.projections import ExplicitProjection, make_collection
 from connector.evolution.candidate import Candidate
 from connector.evolution.constraints import list_constraints, pick_most_severe
 from connector.host.errors import UserError
-from protocol.flow import Collection, Constraint, ConstraintType, FieldSelection, ProjectionConstraint
+from protocol.flow import Collection, Constraint, ConstraintType, FieldSelection, Json, ProjectionConstraint
 from support.snapshots import check_text
-
-Json: TypeAlias = Any
 
 RECOMMENDED, OPTIONAL = ConstraintType.LOCATION_RECOMMENDED, ConstraintType.FIELD_OPTIONAL
 REQUIRED, LOCATION = ConstraintType.FIELD_REQUIRED, ConstraintType.LOCATION_REQUIRED

@@ -4,16 +4,14 @@ import json
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import pytest
 
 from connector.cli.flow.flow_files import ConfigFile, FlowFile, Task
 from connector.host.errors import UserError
+from protocol.flow import Json
 from support.snapshots import check_text
-
-Json: TypeAlias = Any
-
 
 CONFIG: Final = {"namespace": "shop", "catalog": {"catalog_type": "Local"}}
 ENDPOINT: Final = {"connector": {"image": "materialize-iceberg:dev", "config": CONFIG}}

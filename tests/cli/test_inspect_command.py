@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import pyarrow as pa
 import pytest
@@ -24,6 +24,7 @@ from connector.model import state
 from connector.model.owner import OWNER_PROPERTY, Owner
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import Generation, TableIdentifier
+from protocol.flow import Json
 from support.compacting import compact
 from support.endpoint_configs import on_s3, rest
 from support.foreign_deletes import delete_equal, delete_position
@@ -31,8 +32,6 @@ from support.rest_catalog import RestCatalogOnS3
 from support.snapshots import check_text
 from support.staged_files import stage
 from support.tables import foreign_table, local_catalog
-
-Json: TypeAlias = Any
 
 TASK: Final = "acme/lake"
 ORDERS: Final = TableIdentifier("shop", "orders")

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import pytest
 from pyiceberg.catalog import Catalog
@@ -33,13 +33,12 @@ from connector.iceberg.metadata.stored_files import list_stored_files
 from connector.model.owner import OWNER_PROPERTY, Owner
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
+from protocol.flow import Json
 from support.endpoint_configs import on_s3, rest
 from support.rest_catalog import RestCatalogOnS3
 from support.snapshots import check_text
 from support.staged_files import leave_behind, place_of, stage, write_file
 from support.tables import foreign_table, ids_of, local_catalog
-
-Json: TypeAlias = Any
 
 ORDERS: Final = TableIdentifier("shop", "orders")
 WRITER: Final = WriterId("acme/lake", "shop%2Forders.v0", "00000000-ffffffff")

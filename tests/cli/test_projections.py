@@ -1,7 +1,7 @@
 """A collection's projections are those that Flow infers from its JSON schema."""
 
 import json
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import jsonschema
 import pytest
@@ -14,11 +14,8 @@ from connector.cli.flow.shapes import Shape
 from connector.host.errors import UserError
 from fixtures import orders
 from fixtures.collection import Field
-from protocol.flow import Exists, Inference, Projection
+from protocol.flow import Exists, Inference, Json, Projection
 from support.snapshots import check_text
-
-Json: TypeAlias = Any
-
 
 URI: Final = "file:///schemas/flow.yaml"
 EVERY_TYPE: Final = ("array", "boolean", "null", "number", "object", "string")

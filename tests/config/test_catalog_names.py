@@ -2,7 +2,7 @@
 
 import uuid
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import pytest
 from pyiceberg.exceptions import RESTError
@@ -13,10 +13,9 @@ from connector.config.catalog import GLUE, HIVE, LOCAL, REST, S3_TABLES, SQL, Re
 from connector.config.settings import parse
 from connector.host.errors import InvalidConfigError
 from connector.iceberg.catalogs.rest import open_rest
+from protocol.flow import Json
 from support.rest_catalog import RestCatalogServer
 from support.tables import local_catalog
-
-Json: TypeAlias = Any
 
 SCHEMA: Final = Schema(NestedField(1, "id", LongType(), required=True))
 LEGAL: Final = [

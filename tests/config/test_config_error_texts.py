@@ -1,7 +1,7 @@
 """What a user reads of a config that is wrong, kept in a file to be reviewed: every complaint, with its path."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import pytest
 
@@ -9,9 +9,8 @@ from connector.config.catalog import GLUE, HIVE, LOCAL, REST, S3_TABLES, SQL
 from connector.config.endpoint_config import ENDPOINT_SCHEMA
 from connector.config.settings import parse
 from connector.host.errors import InvalidConfigError
+from protocol.flow import Json
 from support.snapshots import check_text
-
-Json: TypeAlias = Any
 
 KEYS: Final = {"auth_type": "AWSAccessKey", "awsAccessKeyId": "id", "awsSecretAccessKey": "planted"}
 ON_S3: Final = {"namespace": "shop", "bucket": "lake", "region": "us-east-1", "credentials": KEYS}

@@ -1,7 +1,7 @@
 """A config's storage is judged beside its catalog, and read into values."""
 
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import pytest
 
@@ -17,8 +17,7 @@ from connector.config.storage import (
     Storage,
 )
 from connector.host.errors import InvalidConfigError
-
-Json: TypeAlias = Any
+from protocol.flow import Json
 
 REST: Final = {"catalog_type": "Iceberg REST Server", "uri": "https://host", "warehouse": "lake"}
 SQL: Final = {"catalog_type": "SQL", "uri": "postgresql://host/lake"}

@@ -1,7 +1,7 @@
 """The schedule of commits: the configs of Estuary's other materializations are read, and clocks may change."""
 
 from datetime import UTC, datetime, time, timedelta
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import pytest
 
@@ -9,8 +9,7 @@ from connector.config.endpoint_config import ENDPOINT_SCHEMA
 from connector.config.settings import parse
 from connector.config.sync_schedule import INTERVALS, SLOW_INTERVAL, SyncFrequency, SyncSchedule
 from connector.host.errors import InvalidConfigError
-
-Json: TypeAlias = Any
+from protocol.flow import Json
 
 LOCAL: Final = {"namespace": "ns", "catalog": {"catalog_type": "Local"}}
 OFFICE: Final = {

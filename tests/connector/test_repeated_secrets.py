@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
@@ -25,7 +25,7 @@ from connector.rpc.validate import validate
 from connector.storage.file_io import open_file_io
 from connector.storage.storage_errors import translate_errors
 from protocol import request
-from protocol.flow import WHOLE_RANGE, ValidateBinding
+from protocol.flow import WHOLE_RANGE, Json, ValidateBinding
 from support.bindings import ID, MATERIALIZATION, collection, materialization, materialization_binding
 from support.catalog_gateway import Sent
 from support.echoing_servers import (
@@ -41,8 +41,6 @@ from support.echoing_servers import (
 from support.endpoint_configs import glue, rest
 from support.staged_files import stage
 from support.tables import foreign_table
-
-Json: TypeAlias = Any
 
 PATH: Final = TableIdentifier("shop", "orders")
 WRITER: Final = WriterId(MATERIALIZATION, "orders.v1", WHOLE_RANGE.key_range)

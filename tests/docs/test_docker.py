@@ -2,14 +2,13 @@
 
 import re
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import pytest
 import yaml
 
 from connector.cli.arguments import parse_arguments
-
-Json: TypeAlias = Any
+from protocol.flow import Json
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SERVICES: Final = {"s3", "catalog", "check", "send", "query"}

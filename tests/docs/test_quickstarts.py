@@ -6,17 +6,16 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import pytest
 
 from connector.config.settings import parse
+from protocol.flow import Json
 from support.endpoint_configs import glue, on_s3
 from support.pages import DOCS, commands
 from support.rest_catalog import RestCatalogServer
 from support.s3_server import S3Server
-
-Json: TypeAlias = Any
 
 ROOT: Final = DOCS.parent
 CHECK: Final = "4. Check the config"

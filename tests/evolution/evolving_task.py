@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from contextlib import suppress
 from random import Random
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 from urllib.parse import quote
 
 import msgspec
@@ -18,11 +18,10 @@ from evolution.random_versions import Property, Version, document, following, wa
 from evolution.table_model import NoEquivalentError, Row, TableModel, Verdict, Wanted
 from fixtures.collection import DOCUMENT, NAMESPACE, Collection
 from fixtures.conversation import line
-from protocol.flow import ConstraintType
+from protocol.flow import ConstraintType, Json
 from support.canonical_rows import column_types, read_by_pyiceberg
 from support.expected_rows import canonical
 
-Json: TypeAlias = Any
 Selected: TypeAlias = Mapping[str, Property]
 
 REFUSED: Final = {ConstraintType.FIELD_FORBIDDEN, ConstraintType.INCOMPATIBLE}

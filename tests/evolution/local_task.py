@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
@@ -29,10 +29,8 @@ from fixtures.collection import NAMESPACE
 from fixtures.conversation import line
 from protocol import request, response
 from protocol.codec import decode_request
-from protocol.flow import WHOLE_RANGE
+from protocol.flow import WHOLE_RANGE, Json
 from support.tables import rewrite_here
-
-Json: TypeAlias = Any
 
 TASK: Final = "acmeCo/anything"
 

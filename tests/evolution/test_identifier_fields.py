@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import pytest
 from pyiceberg.catalog import Catalog
@@ -19,11 +19,9 @@ from evolution.crashes import Crash, Moments, MortalCatalog
 from evolution.local_task import LocalTask
 from fixtures.collection import Collection, Field
 from fixtures.conversation import Row, store
-from protocol.flow import ConstraintType
+from protocol.flow import ConstraintType, Json
 from support.bindings import local_config
 from support.tables import foreign_table
-
-Json: TypeAlias = Any
 
 PATH: Final = TableIdentifier("shop", "orders")
 ID = Field("id", "/id", ("integer",), exists="MUST")

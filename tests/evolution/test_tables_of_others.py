@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pytest
@@ -21,11 +20,9 @@ from connector.model.table_identifier import TableIdentifier
 from evolution.local_task import LocalTask
 from fixtures.collection import Collection, Field
 from fixtures.conversation import Row, store
-from protocol.flow import ConstraintType
+from protocol.flow import ConstraintType, Json
 from support.bindings import local_config
 from support.tables import foreign_table, turn_tables_into_views
-
-Json: TypeAlias = Any
 
 PATH = TableIdentifier("shop", "orders")
 ORDERS = Collection(

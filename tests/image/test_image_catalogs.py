@@ -1,13 +1,13 @@
 """A session in the image on catalogs and storage of every kind: what they need was not trimmed away."""
 
 from pathlib import Path
-from typing import Any, TypeAlias
 
 import pytest
 
 from connector.config.settings import parse
 from connector.iceberg.catalogs.opening import open_catalog
 from fixtures.collection import NAMESPACE
+from protocol.flow import Json
 from support.containers import IMAGE, Image
 from support.endpoint_configs import glue, on_s3, rest
 from support.postgres import Postgres
@@ -17,8 +17,6 @@ from support.s3_server import S3Server
 from support.tables import ids_of
 
 pytestmark = [*IMAGE, pytest.mark.catalog]
-
-Json: TypeAlias = Any
 
 
 @pytest.fixture

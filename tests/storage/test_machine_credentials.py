@@ -5,17 +5,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import pytest
 
 from connector.config.settings import parse
 from connector.host.errors import InvalidConfigError, UserError
 from connector.storage.file_stores import data_file_properties
+from protocol.flow import Json
 from support.odd_servers import answering
 from support.snapshots import check_text
-
-Json: TypeAlias = Any
 
 KEYS: Final = {"s3.access-key-id": "of-the-machine", "s3.secret-access-key": "planted"}
 TOKEN: Final = "token-of-the-machine"

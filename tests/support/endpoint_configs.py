@@ -1,11 +1,8 @@
 """Endpoint configs as a user writes them, for catalogs whose tables are in a bucket."""
 
-from typing import Any, TypeAlias
-
 from connector.config.catalog import GLUE, REST
+from protocol.flow import Json
 from support.s3_server import S3Server
-
-Json: TypeAlias = Any
 
 
 def on_s3(s3: S3Server, bucket: str, namespace: str, catalog: Json) -> Json:
