@@ -101,6 +101,12 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
         yield server
 
 
+@pytest.fixture(scope="module")
+def bucket(s3_server: S3Server) -> str:
+    """A bucket on this S3 server for the tests of one module."""
+    return s3_server.new_bucket()
+
+
 @pytest.fixture(scope="session")
 def google(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GoogleStore]:
     """Google Cloud Storage's stand-in for all tests: each takes a bucket of its own."""

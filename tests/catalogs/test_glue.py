@@ -60,11 +60,6 @@ def proxy(glue_uri: str) -> Iterator[FaultProxy]:
         yield running
 
 
-@pytest.fixture(scope="module")
-def bucket(s3_server: S3Server) -> str:
-    return s3_server.new_bucket()
-
-
 @pytest.fixture
 def path() -> TableIdentifier:
     return TableIdentifier(f"shop_{uuid.uuid4().hex}", "orders")

@@ -46,11 +46,6 @@ from support.tables import alterer, ids_of
 pytestmark = pytest.mark.catalog
 
 
-@pytest.fixture(scope="module")
-def bucket(s3_server: S3Server) -> str:
-    return s3_server.new_bucket()
-
-
 @pytest.fixture
 def config(postgres: Postgres, s3_server: S3Server, bucket: str) -> Json:
     catalog = {"catalog_type": "SQL", "uri": postgres.uri, "password": postgres.password, "name": "lake"}

@@ -31,11 +31,6 @@ from support.snapshots import check_text
 ORDERS: Final = collection(ID)
 
 
-@pytest.fixture(scope="module")
-def bucket(s3_server: S3Server) -> str:
-    return s3_server.new_bucket()
-
-
 def validated(config: Json, *bindings: ValidateBinding) -> tuple[response.ValidatedBinding, ...]:
     return validate(request.Validate(MATERIALIZATION, config=config, bindings=bindings)).bindings
 

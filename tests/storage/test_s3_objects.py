@@ -54,11 +54,6 @@ def proxy(s3_server: S3Server) -> Iterator[FaultProxy]:
         yield proxy
 
 
-@pytest.fixture(scope="module")
-def bucket(s3_server: S3Server) -> str:
-    return s3_server.new_bucket()
-
-
 @pytest.fixture
 def io(s3_server: S3Server, proxy: FaultProxy) -> FileIO:
     return open_file_io(file_properties(s3_server.file_properties(), {S3_ENDPOINT: proxy.uri}))
