@@ -3,15 +3,14 @@ catalog server, and the STS that lets a role be assumed."""
 
 import json
 import re
-import threading
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Final, Protocol, TypeAlias
+from http.server import ThreadingHTTPServer
+from typing import Final, Protocol, TypeAlias
 from urllib.parse import parse_qs, parse_qsl, quote, unquote, urlsplit
 
 from botocore.auth import SigV4Auth
@@ -23,12 +22,12 @@ from support.fault_proxy import GENUINE, Fault, FaultProxy, Request, fault_proxy
 from support.key_vendor import EXPIRES_AT_MS
 from support.s3_server import Keys, S3Server
 from support.server_process import free_address
+from support.server_thread import QuietHandler, in_thread
 
 REGION: Final = "us-east-1"
 TABLE_BUCKET: Final = f"arn:aws:s3tables:{REGION}:123456789012:bucket/lake"
 ROLE: Final = "arn:aws:iam::123456789012:role/flow"
 EXTERNAL_ID: Final = "agreed-upon"
-POLL_SECONDS: Final = 0.01
 
 SecretOf: TypeAlias = Callable[[str], str | None]
 
@@ -210,7 +209,7 @@ def _assumed(keys: Mapping[str, str]) -> str:
 
 @contextmanager
 def sts(user: Keys, vendor: Vendor) -> Iterator[Sts]:
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             status, answer = running.answer(Sent(self.command, self.path, dict(self.headers.items()), body))
@@ -219,15 +218,7 @@ def sts(user: Keys, vendor: Vendor) -> Iterator[Sts]:
             self.end_headers()
             self.wfile.write(answer.encode())
 
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        running = Sts(f"http://127.0.0.1:{server.server_port}", user, vendor)
-        thread = threading.Thread(target=server.serve_forever, args=(POLL_SECONDS,))
-        thread.start()
-        try:
-            yield running
-        finally:
-            server.shutdown()
-            thread.join()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    running = Sts(f"http://127.0.0.1:{server.server_port}", user, vendor)
+    with in_thread(server):
+        yield running

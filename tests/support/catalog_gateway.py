@@ -4,7 +4,6 @@ credentials."""
 
 import json
 import secrets
-import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
@@ -12,16 +11,16 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from http import HTTPStatus
 from http.client import HTTPConnection
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any, Final, Protocol, TypeAlias
 from urllib.parse import parse_qs, urlsplit
 
 from support.server_process import free_address
+from support.server_thread import QuietHandler, in_thread
 
 Json: TypeAlias = Any
 Vend: TypeAlias = Callable[[], Mapping[str, str]]
 
-POLL_SECONDS: Final = 0.01
 PREFIX: Final = "lakes/main"
 CLIENT_ID: Final = "robot"
 SCOPE: Final = "PRINCIPAL_ROLE:ALL"
@@ -122,17 +121,11 @@ def catalog_gateway(upstream: str, lifetime: float, vend: Vend | None = None) ->
 def serving(gateway: Gateway, address: str, upstream: str) -> Iterator[None]:
     host, port = address.split(":")
     handler = partial(_Handler, urlsplit(upstream).netloc, gateway)
-    with ThreadingHTTPServer((host, int(port)), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(POLL_SECONDS,))
-        thread.start()
-        try:
-            yield
-        finally:
-            server.shutdown()
-            thread.join()
+    with in_thread(ThreadingHTTPServer((host, int(port)), handler)):
+        yield
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler):
     """One client's connection."""
 
     protocol_version = "HTTP/1.1"
@@ -147,17 +140,7 @@ class _Handler(BaseHTTPRequestHandler):
         answer = self._gateway.answer(sent)
         self._answer(*(self._forward(answer) if isinstance(answer, Sent) else answer))
 
-    def do_HEAD(self) -> None:
-        self.do_GET()
-
-    def do_POST(self) -> None:
-        self.do_GET()
-
-    def do_DELETE(self) -> None:
-        self.do_GET()
-
-    def log_message(self, *_: object) -> None:
-        pass
+    do_HEAD = do_POST = do_DELETE = do_GET
 
     def _forward(self, sent: Sent) -> tuple[HTTPStatus, Json]:
         headers = {name: value for name, value in sent.headers.items() if name.lower() not in OF_THE_CONNECTION}

@@ -1,17 +1,17 @@
 """Servers that repeat, in what they refuse, all that they were sent: headers, address and body."""
 
 import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any, Final, TypeAlias
 from xml.sax.saxutils import escape
 
 from support.catalog_gateway import Sent, refusal, serving
 from support.server_process import free_address
+from support.server_thread import QuietHandler, in_thread
 
 Json: TypeAlias = Any
 Refuses: TypeAlias = Callable[[Sent], bool]
@@ -66,7 +66,7 @@ def echoing_catalog(refuses: Refuses, status: HTTPStatus, table: Json = None) ->
 def echoing_service(form: Callable[[str], str]) -> Iterator[str]:
     """A service of Amazon's that refuses everything, in errors of this form."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
@@ -77,18 +77,11 @@ def echoing_service(form: Callable[[str], str]) -> Iterator[str]:
             self.end_headers()
             self.wfile.write(said)
 
-        def do_PUT(self) -> None:
-            self.do_POST()
+        do_PUT = do_POST
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    with in_thread(server):
         yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
 
 
 def glue_error(message: str) -> str:

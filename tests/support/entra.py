@@ -3,23 +3,22 @@ secret or with a token of the cluster that runs it (workload identity)."""
 
 import json
 import secrets
-import threading
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any, Final, TypeAlias
 from urllib.parse import parse_qs
 from uuid import uuid4
 
 from support.certificate import Certificate
+from support.server_thread import QuietHandler, in_thread
 
 Json: TypeAlias = Any
 
-POLL_SECONDS: Final = 0.01
 LIFETIME: Final = 3600  # seconds, of a token
 SCOPE: Final = "https://storage.azure.com/.default"
 ASSERTION: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
@@ -75,7 +74,7 @@ def _encoded(part: Json) -> str:
 
 @contextmanager
 def entra(certificate: Certificate) -> Iterator[Entra]:
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_POST(self) -> None:
             sent = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
             status, answer = running.answer(self.path, {name: values[0] for name, values in sent.items()})
@@ -86,16 +85,8 @@ def entra(certificate: Certificate) -> Iterator[Entra]:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.socket = certificate.served(server.socket)
-        running = Entra(f"https://127.0.0.1:{server.server_port}")
-        thread = threading.Thread(target=server.serve_forever, args=(POLL_SECONDS,))
-        thread.start()
-        try:
-            yield running
-        finally:
-            server.shutdown()
-            thread.join()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.socket = certificate.served(server.socket)
+    running = Entra(f"https://127.0.0.1:{server.server_port}")
+    with in_thread(server):
+        yield running

@@ -11,11 +11,12 @@ from enum import Enum, auto
 from functools import partial
 from http import HTTPStatus
 from http.client import HTTPConnection
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
-POLL_SECONDS: Final = 0.01
+from support.server_thread import QuietHandler, in_thread
+
 # What the two connections settle each for itself; and answers are cut where they can be read. The host is passed on: an
 # object store's client has signed it.
 OF_THE_CONNECTION: Final = {"accept-encoding", "connection", "content-length", "expect", "transfer-encoding"}
@@ -113,16 +114,11 @@ class FaultProxy:
 @contextmanager
 def fault_proxy(upstream: str, port: int = 0) -> Iterator[FaultProxy]:
     """A proxy on a loopback port, any that is free if none is named, in front of the server at this address."""
-    with ThreadingHTTPServer(("127.0.0.1", port), BaseHTTPRequestHandler) as server:
-        proxy = FaultProxy(f"http://127.0.0.1:{server.server_port}")
-        server.RequestHandlerClass = partial(_Handler, urlsplit(upstream).netloc, proxy)
-        thread = threading.Thread(target=server.serve_forever, args=(POLL_SECONDS,))
-        thread.start()
-        try:
-            yield proxy
-        finally:
-            server.shutdown()
-            thread.join()
+    server = ThreadingHTTPServer(("127.0.0.1", port), QuietHandler)
+    proxy = FaultProxy(f"http://127.0.0.1:{server.server_port}")
+    server.RequestHandlerClass = partial(_Handler, urlsplit(upstream).netloc, proxy)
+    with in_thread(server):
+        yield proxy
 
 
 @dataclass(frozen=True)
@@ -133,7 +129,7 @@ class _Response:
     described_length: str | None = None  # of the body that a HEAD is answered without
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler):
     """One client's connection."""
 
     protocol_version = "HTTP/1.1"
@@ -157,20 +153,7 @@ class _Handler(BaseHTTPRequestHandler):
         with suppress(ConnectionError):  # the client has stopped waiting
             self._answer(fault.answer, response)
 
-    def do_HEAD(self) -> None:
-        self.do_GET()
-
-    def do_PUT(self) -> None:
-        self.do_GET()
-
-    def do_POST(self) -> None:
-        self.do_GET()
-
-    def do_DELETE(self) -> None:
-        self.do_GET()
-
-    def log_message(self, *_: object) -> None:
-        pass
+    do_HEAD = do_PUT = do_POST = do_DELETE = do_GET
 
     def _body(self) -> bytes:
         if self.headers.get("Transfer-Encoding") != "chunked":

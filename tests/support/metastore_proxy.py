@@ -19,8 +19,8 @@ from thrift.transport.TTransport import TBufferedTransport, TTransportException
 from connector.iceberg.catalogs.hive import NOWHERE
 from connector.iceberg.catalogs.metastore import Connections, MetastoreError
 from support.fault_proxy import GENUINE, Answer, Fault
+from support.server_thread import in_thread
 
-POLL_SECONDS: Final = 0.01
 SILENT: Final = TTransportException(message="silent for a test")
 
 
@@ -131,12 +131,7 @@ class _Server(socketserver.ThreadingTCPServer):
 @contextmanager
 def metastore_proxy(upstream: str, port: int = 0) -> Iterator[MetastoreProxy]:
     proxy = MetastoreProxy(upstream)
-    with _Server(Processor(proxy), port) as server:
-        proxy.uri = f"thrift://127.0.0.1:{server.server_address[1]}"
-        thread = threading.Thread(target=server.serve_forever, args=(POLL_SECONDS,))
-        thread.start()
-        try:
-            yield proxy
-        finally:
-            server.shutdown()
-            thread.join()
+    server = _Server(Processor(proxy), port)
+    proxy.uri = f"thrift://127.0.0.1:{server.server_address[1]}"
+    with in_thread(server):
+        yield proxy

@@ -4,13 +4,14 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from enum import Enum
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from socket import create_server
 from socketserver import BaseRequestHandler, ThreadingTCPServer
 from types import MappingProxyType
 from typing import Final
 
 from support.certificate import Certificate
+from support.server_thread import QuietHandler, in_thread
 
 NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -25,7 +26,7 @@ class Server:
 
 @contextmanager
 def answering(status: int, body: str, headers: Mapping[str, str] = NO_HEADERS) -> Iterator[Server]:
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
             sent = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
             server.requests.append((self.path, self.headers.get("Authorization", ""), sent))
@@ -35,28 +36,12 @@ def answering(status: int, body: str, headers: Mapping[str, str] = NO_HEADERS) -
             self.end_headers()
             self.wfile.write(body.encode())
 
-        def do_HEAD(self) -> None:
-            self.do_GET()
+        do_HEAD = do_POST = do_PUT = do_DELETE = do_GET
 
-        def do_POST(self) -> None:
-            self.do_GET()
-
-        def do_PUT(self) -> None:
-            self.do_GET()
-
-        def do_DELETE(self) -> None:
-            self.do_GET()
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Say nothing: pytest's output is for pytest."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
-        server = Server(f"http://127.0.0.1:{http.server_port}")
-        thread = threading.Thread(target=http.serve_forever, args=(0.01,))
-        thread.start()
+    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = Server(f"http://127.0.0.1:{http.server_port}")
+    with in_thread(http):
         yield server
-        http.shutdown()
-        thread.join()
 
 
 @contextmanager
@@ -96,12 +81,9 @@ def dripping(what: Dripping, certificate: Certificate | None = None) -> Iterator
             has_ended.set()
 
     is_over, has_ended = threading.Event(), threading.Event()
-    with ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
-        if certificate:
-            server.socket = certificate.served(server.socket)
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
+    server = ThreadingTCPServer(("127.0.0.1", 0), Handler)
+    if certificate:
+        server.socket = certificate.served(server.socket)
+    with in_thread(server):
         yield f"{'https' if certificate else 'http'}://127.0.0.1:{server.server_address[1]}", has_ended
         is_over.set()
-        server.shutdown()
-        thread.join()

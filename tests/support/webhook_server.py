@@ -6,8 +6,10 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any, Final, TypeAlias
+
+from support.server_thread import QuietHandler, in_thread
 
 Json: TypeAlias = Any
 LONG: Final = 30.0  # seconds until something that must happen is given up
@@ -85,7 +87,7 @@ def webhook_server(port: int = 0) -> Iterator[WebhookServer]:
     """Serve on this port, or on any that is free."""
     webhook = WebhookServer()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
@@ -101,9 +103,6 @@ def webhook_server(port: int = 0) -> Iterator[WebhookServer]:
             self.end_headers()
             self.wfile.write(answer.body)
 
-        def log_message(self, format: str, *args: object) -> None:
-            """Say nothing: pytest's output is for pytest."""
-
     class Server(ThreadingHTTPServer):
         daemon_threads = True
         block_on_close = False
@@ -111,12 +110,7 @@ def webhook_server(port: int = 0) -> Iterator[WebhookServer]:
         def handle_error(self, *_: object) -> None:
             """A client that has gone is no error here."""
 
-    with Server(("127.0.0.1", port), Handler) as http:
-        webhook.url = f"http://127.0.0.1:{http.server_port}/hooks/iceberg?token=tokenOfTheHook"
-        thread = threading.Thread(target=http.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
-        try:
-            yield webhook
-        finally:
-            http.shutdown()
-            thread.join()
+    http = Server(("127.0.0.1", port), Handler)
+    webhook.url = f"http://127.0.0.1:{http.server_port}/hooks/iceberg?token=tokenOfTheHook"
+    with in_thread(http):
+        yield webhook
