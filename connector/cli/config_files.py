@@ -2,7 +2,6 @@
 
 import re
 import sys
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -46,8 +45,9 @@ _PROBLEMS: Final = (
 _OTHER_PROBLEM: Final = "the text cannot be parsed here. Correct it, or put the value in quotes."
 
 # YAML 1.2's scalars that are not strings. PyYAML's own are those of YAML 1.1, where `no` is false and 1:30 is 90.
+# Each has its tag, its pattern, and the characters that it may begin with.
 _SCALARS: Final = (
-    ("null", r"~|null|Null|NULL|", "~nN\0"),
+    ("null", r"~|null|Null|NULL|", ("~", "n", "N", "")),
     ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
     ("int", r"[-+]?(?:0|[1-9][0-9]*)", "-+0123456789"),
     ("float", r"[-+]?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?", "-+0123456789"),
@@ -162,15 +162,8 @@ def _make_loader() -> "type[yaml.SafeLoader]":
             return super().construct_mapping(node, deep)
 
     for tag, pattern, first in _SCALARS:
-        Loader.add_implicit_resolver(
-            f"tag:yaml.org,2002:{tag}", re.compile(f"^(?:{pattern})$"), [*first.replace("\0", ""), *_empty(first)]
-        )
+        Loader.add_implicit_resolver(f"tag:yaml.org,2002:{tag}", re.compile(f"^(?:{pattern})$"), [*first])
     return Loader
-
-
-def _empty(first: str) -> Iterator[str]:
-    if "\0" in first:
-        yield ""
 
 
 def _without_suffix(value: Json) -> Json:

@@ -19,12 +19,8 @@ def _size_of(rows: Mapping[str, Positions]) -> int:
     return sum(_PATH_SIZE + positions.nbytes for positions in rows.values())
 
 
-def _key_of(_: FileIO, delete_file: FileId) -> FileId:
-    return delete_file
-
-
 # Files never change, and the searches of many data files need the same delete files.
-@cached(LRUCache(_REMEMBERED, getsizeof=_size_of), key=_key_of, lock=Lock())
+@cached(LRUCache(_REMEMBERED, getsizeof=_size_of), key=lambda _, delete_file: delete_file, lock=Lock())
 def _deleted_by(io: FileIO, delete_file: FileId) -> Mapping[str, Positions]:
     if isinstance(delete_file, DeletionVector):
         return {delete_file.data_path: read_deletion_vector(io, delete_file)}

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 from cachetools import LRUCache, cached
@@ -110,11 +110,7 @@ def _size_of(row_ids: RowIdsOfKeys) -> int:
     return min(row_ids.size, _REMEMBERED)  # those that are larger are remembered alone
 
 
-def _key_of(file: TemporaryFile, *_: Any) -> TemporaryFile:
-    return file
-
-
 # A worker encodes several blocks of a binding, and those of other bindings between them.
-@cached(LRUCache(_REMEMBERED, getsizeof=_size_of), key=_key_of, lock=Lock())
+@cached(LRUCache(_REMEMBERED, getsizeof=_size_of), key=lambda file, *_: file, lock=Lock())
 def _open_row_ids(file: TemporaryFile, updates: Updates, access: Properties) -> RowIdsOfKeys:
     return RowIdsOfKeys(open_keys(file, access), updates)
