@@ -55,7 +55,7 @@ def proxy(nessie: RestCatalogOnS3) -> Iterator[FaultProxy]:
 
 
 @pytest.fixture
-def path(catalog: Catalog, nessie: RestCatalogOnS3) -> TableIdentifier:
+def path(catalog: Catalog) -> TableIdentifier:
     path = TableIdentifier(f"shop_{uuid.uuid4().hex}", "orders")
     foreign_table(catalog, path)
     return path
