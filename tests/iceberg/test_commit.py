@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, ServiceUnavailableError
+from pyiceberg.exceptions import ValidationError as InvalidMetadataError
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
@@ -27,10 +28,11 @@ from connector.host.logs import FIELDS
 from connector.iceberg.commits import commit, fence
 from connector.iceberg.commits.fence import WriterFence
 from connector.iceberg.commits.outcomes import Committed, Failed
+from connector.iceberg.metadata.manifests import manifests_of
 from connector.model.state import ColumnStatistics, DataFile, StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from support.snapshots import check_text
-from support.tables import cut_manifest, record_property
+from support.tables import cut_manifest, cut_manifest_list, record_property
 
 WHOLE = "00000000-ffffffff"
 LEFT, RIGHT = "00000000-7fffffff", "80000000-ffffffff"
@@ -103,6 +105,15 @@ def ids(catalog: SqlCatalog) -> list[int]:
 
 def foreign_append(catalog: SqlCatalog, *values: int) -> None:
     catalog.load_table(PATH).append(pa.table({"id": list(values)}))
+
+
+def record_summary(catalog: SqlCatalog, summary: dict[str, str]) -> None:
+    """Let the current snapshot have this summary, as if another engine had written it."""
+    table = catalog.load_table(PATH)
+    file = Path(table.metadata_location.removeprefix("file://"))
+    metadata = json.loads(file.read_text())
+    metadata["snapshots"][-1]["summary"] = {"operation": "append", **summary}
+    file.write_text(json.dumps(metadata))
 
 
 def refused(_: Callable[[], Any]) -> Any:
@@ -489,6 +500,35 @@ def test_no_commit_drops_the_rows_that_the_lost_part_of_a_manifest_lists(catalog
     finish(catalog, stage(catalog, [5]))
     file.write_bytes(whole)
     assert ids(catalog) == [1, 2, 3, 4, 5]
+
+
+def test_no_commit_drops_the_rows_of_a_manifest_list_that_ends_behind_its_header(catalog: FaultyCatalog) -> None:
+    finish(catalog, stage(catalog, [1]))
+    table = catalog.load_table(PATH)
+    file, whole = cut_manifest_list(table)
+    staged = stage(catalog, [2])
+    [failed] = commit.try_commits(catalog, [staged])
+    assert isinstance(failed, Failed)
+    assert file.name in str(failed.error)
+    with pytest.raises(InvalidMetadataError) as error:
+        manifests_of(table.io, table.current_snapshot())
+    names = {file.as_uri(): "file:///…/snap-….avro"}
+    check_text(SNAPSHOTS, "a manifest list that ends behind its header", str(error.value), names)
+    file.write_bytes(whole)
+    finish(catalog, staged)
+    assert ids(catalog) == [1, 2]
+
+
+@pytest.mark.parametrize("totals", [{}, {"total-data-files": "0"}, {"total-data-files": "many"}])
+def test_a_manifest_list_may_be_empty_if_the_summary_names_no_files(
+    catalog: FaultyCatalog, totals: dict[str, str]
+) -> None:
+    """Engines write one if the first rows are none. Some count no totals."""
+    catalog.load_table(PATH).append(ARROW_SCHEMA.empty_table())
+    cut_manifest_list(catalog.load_table(PATH))
+    record_summary(catalog, totals)
+    finish(catalog, stage(catalog, [1]))
+    assert ids(catalog) == [1]
 
 
 @pytest.mark.parametrize("content", [b"", b"Obj\x01", b"no Avro at all" * 9])

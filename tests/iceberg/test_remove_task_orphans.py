@@ -28,7 +28,7 @@ from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_io import files_of
 from support.s3_server import S3Server
 from support.staged_files import leave_behind, stage, write_file
-from support.tables import ID_ONLY, cut_manifest, foreign_table, ids_of
+from support.tables import ID_ONLY, cut_manifest, cut_manifest_list, foreign_table, ids_of
 
 PATH = TableIdentifier("shop", "orders")
 SOME_UUID = "6b1f1c1e-93d5-4d0e-8b7e-0f5b6a3c2d10"
@@ -114,6 +114,15 @@ def test_what_the_lost_part_of_a_manifest_lists_is_not_deleted(catalog: Eventful
     with pytest.raises(InvalidMetadataError, match="is damaged"):
         collect_as(catalog, WHOLE)
     assert exists(table_of(catalog), location_of(second))
+
+
+def test_nothing_is_deleted_if_a_manifest_list_ends_behind_its_header(catalog: EventfulCatalog) -> None:
+    first = stage(catalog, PATH, WHOLE, 1)
+    commit.commit_all_or_raise(catalog, [first])
+    cut_manifest_list(table_of(catalog))
+    with pytest.raises(InvalidMetadataError, match="is damaged"):
+        collect_as(catalog, WHOLE)
+    assert exists(table_of(catalog), location_of(first))
 
 
 def test_rows_that_a_killed_process_left_on_their_way_are_deleted_likewise(catalog: EventfulCatalog) -> None:

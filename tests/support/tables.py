@@ -92,6 +92,18 @@ def cut_manifest(table: Table) -> tuple[Path, bytes]:
     return file, whole
 
 
+def cut_manifest_list(table: Table) -> tuple[Path, bytes]:
+    """Cut the newest manifest list behind its header: that is how an empty list looks. Returns the file, and what it
+    had."""
+    snapshot = table.current_snapshot()
+    assert snapshot
+    file = Path(snapshot.manifest_list.removeprefix("file://"))
+    whole = file.read_bytes()
+    header, marker, _ = whole.partition(whole[-SYNC_SIZE:])
+    file.write_bytes(header + marker)
+    return file, whole
+
+
 def turn_tables_into_views(warehouse: Path) -> None:
     """Other engines keep views in the catalog's file; PyIceberg cannot make one."""
     engine = create_engine(f"sqlite:///{warehouse}/catalog.db")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final
 
+from pyiceberg.exceptions import ValidationError as InvalidMetadataError
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile as ManifestDataFile
 from pyiceberg.manifest import (
@@ -132,8 +133,23 @@ def metadata_location(table: Table, name: str) -> str:
 
 
 def manifests_of(io: FileIO, snapshot: Snapshot | None) -> list[ManifestFile]:
-    """Read a snapshot's manifests, without PyIceberg's cache: writing a manifest list changes its shared objects."""
-    return list(read_manifest_list(io.new_input(snapshot.manifest_list))) if snapshot else []
+    """Read a snapshot's manifests, without PyIceberg's cache: writing a manifest list changes its shared objects.
+
+    InvalidMetadataError if the list is damaged, or is empty although the snapshot's summary counts data files: a list
+    that is cut short behind its header looks like an empty one.
+    """
+    if snapshot is None:
+        return []
+    manifests = list(read_manifest_list(io.new_input(snapshot.manifest_list)))
+    if not manifests and (files := _count_data_files(snapshot)):
+        raise InvalidMetadataError(f"{snapshot.manifest_list} is damaged: it lists none of {files} data files")
+    return manifests
+
+
+def _count_data_files(snapshot: Snapshot) -> int:
+    """Return the number of a snapshot's data files by its summary. 0 if it does not say: not every engine does."""
+    total = snapshot.summary and snapshot.summary.additional_properties.get("total-data-files")
+    return int(total) if total and total.isdecimal() else 0
 
 
 def kind_of(manifest: ManifestFile) -> tuple[int, ManifestContent]:

@@ -13,7 +13,8 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
 
 from connector.encoding.search import located_rows
-from connector.iceberg.metadata.avro_files import read_all_entries, read_entries, read_manifest_list
+from connector.iceberg.metadata.avro_files import read_all_entries, read_entries
+from connector.iceberg.metadata.manifests import manifests_of
 
 
 class InterruptedMaintenanceError(Exception):
@@ -74,7 +75,7 @@ def _manifests(table: Table, is_interrupted: Callable[[], bool]) -> Iterator[Man
     """Read each manifest once; those of the newest snapshot first, since it refers to most of the wanted files."""
     read = set()
     for snapshot in sorted(table.metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0, reverse=True):
-        for manifest in read_manifest_list(table.io.new_input(snapshot.manifest_list)):
+        for manifest in manifests_of(table.io, snapshot):
             if is_interrupted():
                 raise InterruptedMaintenanceError
             if manifest.manifest_path not in read:
@@ -123,7 +124,7 @@ def _manifests_of(
         if is_interrupted():
             raise InterruptedMaintenanceError
         with suppress(FileNotFoundError):  # another process has expired the same snapshot
-            yield from read_manifest_list(table.io.new_input(snapshot.manifest_list))
+            yield from manifests_of(table.io, snapshot)
 
 
 def _may_have_dropped_data(before: TableMetadata, expired: Sequence[Snapshot]) -> bool:
