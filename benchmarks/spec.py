@@ -1,5 +1,6 @@
 """What a spec request costs: a process from its start to its answer, and to its end."""
 
+import argparse
 import resource
 import subprocess
 import sys
@@ -26,6 +27,7 @@ class Measurement:
 
 
 def main() -> int:
+    argparse.ArgumentParser(prog="scripts/bench spec", description=__doc__).parse_args()
     before = conditions()
     publish("spec", before, [measure()])
     return 0

@@ -57,3 +57,20 @@ def test_an_unknown_benchmark_is_refused_before_anything_is_installed(fresh_copy
     assert (refused.returncode, refused.stdout) == (2, "")
     assert refused.stderr == run(fresh_copy, "scripts/bench", "--help").stdout
     assert not (fresh_copy / ".venv").exists()
+
+
+@pytest.mark.parametrize("option", ["--help", "-h"])
+def test_the_help_of_a_benchmark_is_that_of_its_program_and_installs_nothing(fresh_copy: Path, option: str) -> None:
+    python = fresh_copy / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text("#!/usr/bin/env bash\necho \"$@\"\n")
+    python.chmod(0o755)
+    helped = run(fresh_copy, "scripts/bench", "stores", "--rows", "5", option)
+    assert (helped.returncode, helped.stdout, helped.stderr) == (0, "-m benchmarks.stores --help\n", "")
+
+
+def test_the_help_of_a_benchmark_is_that_of_the_script_until_the_packages_are_installed(fresh_copy: Path) -> None:
+    helped = run(fresh_copy, "scripts/bench", "stores", "--help")
+    assert (helped.returncode, helped.stderr) == (0, "")
+    assert helped.stdout == run(fresh_copy, "scripts/bench", "--help").stdout
+    assert not (fresh_copy / ".venv").exists()
