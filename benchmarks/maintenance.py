@@ -208,7 +208,7 @@ def _measurement(session: Session, enabled: str, skipped: int) -> Measurement:
         compactions=len(compacted),
         compacted_files=sum(each["files"] for each in compacted),
         compacted_megabytes=sum(each["bytes"] for each in compacted) / 1e6,
-        removed_delete_files=sum(each["delete_files"] for each in compacted),
+        removed_delete_files=sum(each["deleteFiles"] for each in compacted),
     )
 
 

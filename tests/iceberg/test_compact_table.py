@@ -2,6 +2,7 @@
 
 import logging
 import random
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -637,8 +638,9 @@ def test_a_compaction_is_logged_with_its_gain(catalog: Catalog, caplog: pytest.L
     compact(catalog, PATH)
     [record] = [record for record in caplog.records if getattr(record, FIELDS, {}).get("event") == "compacted"]
     values = getattr(record, FIELDS)
-    assert (values["table"], values["files"], values["new_files"], values["rows"]) == ("shop.orders", 3, 1, 3)
-    assert values["bytes"] > values["new_bytes"]
+    assert (values["table"], values["files"], values["newFiles"], values["rows"]) == ("shop.orders", 3, 1, 3)
+    assert values["bytes"] > values["newBytes"]
+    assert [name for name in values if not re.fullmatch("[a-z]+([A-Z][a-z]+)*", name)] == []
 
 
 def test_an_interrupted_compaction_commits_nothing(catalog: Catalog) -> None:

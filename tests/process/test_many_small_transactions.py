@@ -134,7 +134,7 @@ def check_work(name: str, log: str, metrics: Scraped) -> None:
     compactions = [record for record in map(read_record, log.splitlines()) if is_compaction(record, name)]
     written = sum(metrics.value(f"{kind}_file_bytes_total", table=name) for kind in ("data", "delete"))
     assert len(compactions) >= ROUNDS
-    assert sum(record["new_bytes"] for record in compactions) <= WRITTEN_AGAIN * written
+    assert sum(record["newBytes"] for record in compactions) <= WRITTEN_AGAIN * written
 
 
 def read_record(line: str) -> Mapping[str, Any]:

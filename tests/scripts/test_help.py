@@ -63,7 +63,7 @@ def test_an_unknown_benchmark_is_refused_before_anything_is_installed(fresh_copy
 def test_the_help_of_a_benchmark_is_that_of_its_program_and_installs_nothing(fresh_copy: Path, option: str) -> None:
     python = fresh_copy / ".venv" / "bin" / "python"
     python.parent.mkdir(parents=True)
-    python.write_text("#!/usr/bin/env bash\necho \"$@\"\n")
+    python.write_text('#!/usr/bin/env bash\necho "$@"\n')
     python.chmod(0o755)
     helped = run(fresh_copy, "scripts/bench", "stores", "--rows", "5", option)
     assert (helped.returncode, helped.stdout, helped.stderr) == (0, "-m benchmarks.stores --help\n", "")
