@@ -237,7 +237,8 @@ def _plan_backfill(table: ExistingTable, target: Target) -> list[TableChange]:
     ids = _find_arranged_ids(table, resolved)
     kept_optional = name_kept_optional(table.schema, target.columns, target.identifier, ids)
     properties = plan_properties(table.properties, target.path, target.properties)
-    return [*arranged, StartBackfill(target, former, kept_optional, tuple(properties))]
+    has_older_rows = table.owner is None and table.has_snapshot
+    return [*arranged, StartBackfill(target, former, kept_optional, tuple(properties), has_older_rows)]
 
 
 def _find_arranged_ids(table: ExistingTable, resolved: ResolvedTerms) -> set[int | None]:

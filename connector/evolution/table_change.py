@@ -172,6 +172,7 @@ class StartBackfill:
     former: Generation  # of the rows that will be replaced
     kept_optional: frozenset[str] = field(default=frozenset(), compare=False)  # columns, if their fields are required
     properties: tuple[SetTableProperties, ...] = field(default=(), compare=False)  # which it also sets
+    has_older_rows: bool = field(default=False, compare=False)  # from before the task: others may have added them
 
     @property
     def description(self) -> str:
@@ -185,9 +186,10 @@ class StartBackfill:
         columns = _describe_columns(wanted, self.target.identifier)
         if self.target.is_for_rejected_rows:
             return f"delete all rows of table {self.target.table} for a backfill"
+        older = ", also those from before the task," if self.has_older_rows else ""
         return (
-            f"backfill table {self.target.table}: its rows stay until the first commit, which replaces them all and "
-            f"gives the table the columns {columns}"
+            f"backfill table {self.target.table}: its rows{older} stay until the first commit, which replaces them all "
+            f"and gives the table the columns {columns}"
         )
 
 

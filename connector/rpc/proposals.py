@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from connector.config.resource_config import ResourceConfig
-from connector.config.values import RETAIN_EXISTING_DATA, ExistingTableMode
+from connector.config.values import ALLOW_EXISTING_TABLES, RETAIN_EXISTING_DATA, ExistingTableMode
 from connector.encoding.parquet.file_options import FileOptions
 from connector.evolution import rejected_table
 from connector.evolution.binding_settings import BindingSettings
@@ -75,10 +75,19 @@ class Proposal:
             )
         if table is None:
             return
+        appends = self.resource.existing_table is ExistingTableMode.APPEND
         if self.replaces_table and (refusal := refuse_backfill(table, self.path, self.materialization)):
             yield refusal
-        refuses_existing = self.resource.existing_table is ExistingTableMode.REFUSE
-        if not self.last and not table.is_of(self.materialization) and refuses_existing:
+        # The feature flag is for all bindings, also for those whose tables are the task's alone.
+        keeps_others = appends and ALLOW_EXISTING_TABLES not in self.flags
+        if self.replaces_table and table.owner is None and table.has_snapshot and keeps_others:
+            yield (
+                f"the backfill would remove all rows of table {self.table}, also those of others: this task did not "
+                f"create it, and `existing_table` is {ExistingTableMode.APPEND}. To keep the rows, set the feature "
+                f"flag {RETAIN_EXISTING_DATA}, or choose another table name. If no rows of others are to stay, set "
+                f"`existing_table` to {ExistingTableMode.REFUSE} in the binding's config."
+            )
+        if not self.last and not table.is_of(self.materialization) and not appends:
             owner = table.owner
             maker = f"materialization {owner.materialization} created it" if owner else "this task did not create it"
             yield (

@@ -185,6 +185,19 @@ def test_a_backfill_replaces_a_table_that_nobody_signed() -> None:
     assert plan_changes(table(field(1, "id"), owner=None), wanted) == [StartBackfill(wanted, Generation("uuid-1"))]
 
 
+@pytest.mark.parametrize(
+    ("owner", "has_snapshot", "is_said"), [(None, True, True), (None, False, False), (V0, True, False)]
+)
+def test_a_backfill_says_that_it_replaces_rows_from_before_the_task(
+    owner: Owner | None, has_snapshot: bool, is_said: bool
+) -> None:
+    found = table(field(1, "id"), owner=owner)
+    assert found.table
+    found = replace(found, table=replace(found.table, has_snapshot=has_snapshot))
+    [change] = plan_changes(found, target(ID_COLUMN, owner=V1, replaces=True))
+    assert ("its rows, also those from before the task, stay until" in change.description) is is_said
+
+
 @pytest.mark.parametrize(("fixed", "is_dropped"), [((LONG,), False), ((StringType(), LONG), True)])
 def test_a_backfill_drops_a_table_whose_catalog_refuses_the_types(
     fixed: tuple[IcebergType, ...], is_dropped: bool

@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import msgspec
+import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortField, SortOrder
@@ -22,8 +23,10 @@ from protocol.flow import (
     ValidateBinding,
 )
 from support.bindings import DOCUMENT, ID, MATERIALIZATION, collection, local_config, projection
+from support.snapshots import check_text
 from support.tables import foreign_table, local_catalog, turn_tables_into_views
 
+SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "validate_errors.json"
 PATH = TableIdentifier("shop", "orders")
 ORDERS = collection(ID, DOCUMENT, projection("note", "string"))
 TEXT_ID = Schema(NestedField(1, "id", StringType(), required=True))
@@ -252,6 +255,18 @@ def test_a_backfill_is_constrained_as_a_new_table(tmp_path: Path) -> None:
     [answer] = validated(tmp_path, binding(backfill=1), last=last())
     assert [answer] == [*validated(tmp_path / "new", binding())]
     assert constraint_types(answer, "id") == [ConstraintType.LOCATION_REQUIRED]
+
+
+def test_a_backfill_does_not_replace_the_rows_of_a_table_that_the_binding_appends_to(tmp_path: Path) -> None:
+    table = foreign_table(local_catalog(tmp_path), PATH)
+    appends = binding(backfill=1, existing_table="append")
+    assert validated(tmp_path, appends, last=last()), "it has no rows yet"
+    table.append(pa.table({"id": [1]}, schema=table.schema().as_arrow()))
+    [line] = refused(tmp_path, appends, last=last())
+    check_text(SNAPSHOTS, "a backfill of a table that the binding appends to", line, {})
+    assert validated(tmp_path, appends, last=last(), flags="retain_existing_data_on_backfill")
+    assert validated(tmp_path, binding(backfill=1, existing_table="refuse"), last=last())
+    assert validated(tmp_path, binding(backfill=1), last=last(), flags=FLAG), "the flag is for all bindings"
 
 
 def test_a_backfill_that_keeps_the_rows_is_constrained_by_their_table(tmp_path: Path) -> None:
