@@ -10,7 +10,7 @@ from pyiceberg.table.snapshots import Snapshot
 from connector.encoding.values.arrays import Positions
 from connector.iceberg import table_view
 from connector.iceberg.commits import delete_files, fence, snapshot
-from connector.iceberg.commits.row_deletes import RowDeletes
+from connector.iceberg.commits.row_deletes import RowDeletes, _DataFiles
 from connector.iceberg.metadata import listed_files
 from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.manifests import manifests_of
@@ -68,13 +68,13 @@ def loads_what_others_have_moved() -> None:
 
 def takes_files_for_old() -> None:
     """If the snapshot in which rows were found is gone."""
-    find = RowDeletes._find_sequence_number
+    find = _DataFiles._find_sequence_number
 
-    def find_or_guess(self: RowDeletes, *about: Any) -> int:
+    def find_or_guess(self: _DataFiles, *about: Any) -> int:
         number = find(self, *about)
         return number if number >= 0 else 1 << 60
 
-    swap(RowDeletes, "_find_sequence_number", find_or_guess)
+    swap(_DataFiles, "_find_sequence_number", find_or_guess)
 
 
 def drops_deletes_of_others() -> None:

@@ -20,6 +20,10 @@ from connector.host.errors import UserError
 from connector.iceberg.commits import row_deletes
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.reset import Decision, perform_reset, plan_reset
+from connector.iceberg.commits.row_deletes import RowDeletes
+from connector.iceberg.metadata import listed_files
+from connector.iceberg.metadata.listed_files import ManifestReader
+from connector.iceberg.metadata.manifests import manifests_of
 from connector.model.binding import KeyPart, Updates
 from connector.model.state import StagedCommit
 from support.altered_tables import PATH, append, entries, fit, wanted
@@ -141,6 +145,62 @@ def test_rows_that_moved_while_transactions_waited_are_found(catalog: Catalog) -
     compact(catalog)
     commit_all_or_raise(catalog, [replace(each, is_recovered=True) for each in (first, second)])
     assert values_of(catalog) == {1: "c", 2: "c", 3: "a", 4: "c"}
+
+
+def test_a_file_is_searched_once_for_all_transactions_that_waited(
+    catalog: Catalog, searched: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed: list[Any] = []
+
+    def note(io: Any, snapshot: Any) -> Any:
+        listed.append(snapshot)
+        return manifests_of(io, snapshot)
+
+    land(catalog, dict.fromkeys(range(10), "a"))
+    pending: list[StagedCommit] = []
+    for number in range(5):
+        pending.append(stage_updates(catalog, {number: "b", 9: f"c{number}"}, after=pending))
+    compact(catalog)
+    append(catalog, row(10, "foreign"))
+    monkeypatch.setattr(listed_files, "manifests_of", note)
+    commit_all_or_raise(catalog, pending)
+    assert len(searched) == len(set(searched)) == 2
+    assert len(listed) == 2, "the current manifest list, and that of the snapshot in which the rows were found"
+    kept, updated = dict.fromkeys(range(5, 9), "a"), dict.fromkeys(range(5), "b")
+    assert values_of(catalog) == {**updated, **kept, 9: "c4", 10: "foreign"}
+
+
+def test_a_search_for_several_transactions_finds_for_each_the_rows_of_its_own_keys(
+    catalog: Catalog, searched: list[str]
+) -> None:
+    """One of them may be committed alone by the next attempt."""
+    land(catalog, dict.fromkeys(range(4), "a"))
+    pending: list[StagedCommit] = []
+    for number in range(3):
+        pending.append(stage_updates(catalog, {number: "b", 3: f"c{number}"}, after=pending))
+    compact(catalog)
+    table, deletes = catalog.load_table(PATH), RowDeletes(ManifestReader())
+    [file] = {entry.data_file.file_path for entry in entries(catalog)}
+    ids = dict(enumerate(table.scan().to_arrow()["id"].to_pylist()))
+    for chosen, expected in ((pending, {0, 1, 2, 3}), (pending[1:], {1, 2, 3}), (pending[2:], {2, 3})):
+        rows = deletes.find(table, chosen, chosen)
+        assert rows
+        assert {ids[position] for position in rows.positions[file].tolist()} == expected
+    assert len(searched) == 1
+
+
+def test_many_keys_of_transactions_that_waited_are_not_in_memory_at_once(
+    catalog: Catalog, searched: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_deletes, "KEYS_AT_ONCE", 4)
+    land(catalog, dict.fromkeys(range(10), "a"))
+    pending: list[StagedCommit] = []
+    for number in range(5):
+        pending.append(stage_updates(catalog, {2 * number: "b", 2 * number + 1: "b"}, after=pending))
+    compact(catalog)
+    commit_all_or_raise(catalog, pending)
+    assert values_of(catalog) == dict.fromkeys(range(10), "b")
+    assert len(searched) == 3
 
 
 def test_a_row_of_the_same_key_that_another_engine_has_added_is_replaced_too(catalog: Catalog) -> None:

@@ -5,15 +5,18 @@ them to other files. Then their keys find them again, in the files that were add
 old positions would delete nothing, and leave two rows for a key.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Final
 
+import numpy as np
+import pyarrow as pa
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import Table
-from pyiceberg.table.snapshots import ancestors_of
+from pyiceberg.table.snapshots import Snapshot, ancestors_of
 from pyiceberg.types import PrimitiveType
+from pyiceberg.utils.bin_packing import PackingIterator
 
 from connector.encoding.live_rows.position_deletes import group_by_file, join_positions
 from connector.encoding.search.located_rows import Located, read_located
@@ -31,6 +34,7 @@ from connector.model.binding import Updates
 from connector.model.state import LocatedRows, StagedCommit, WriterId
 from connector.storage.file_io import files_of
 
+KEYS_AT_ONCE: Final = 1 << 17  # files are searched for the keys of several commits, unless these are more together
 _NONE: Final = -1  # lower than every sequence number
 
 
@@ -44,13 +48,24 @@ class DeletedRows:
     deletes: PositionDeletes
 
 
+@dataclass(frozen=True)
+class _Search:
+    """The search for the located rows of one commit, in files that may have them now."""
+
+    location: str  # of the located rows
+    rows: Located
+    updates: Updates  # where the keys are now
+    files: Sequence[SearchedFile]
+
+
 class RowDeletes:
     """The rows that one writer's pending commits delete. What one attempt has read is used by the next ones."""
 
     def __init__(self, manifests: ManifestReader) -> None:
         self._manifests = manifests
         self._located: dict[str, Located] = {}
-        self._found: dict[tuple[str, Updates, str], Positions] = {}
+        # By located rows and the places of their keys; then by data file, of those that were searched.
+        self._found: dict[tuple[str, Updates], dict[str, Positions]] = {}
 
     def find(self, table: Table, staged: Sequence[StagedCommit], fitting: Sequence[StagedCommit]) -> DeletedRows | None:
         """Return the rows to delete in the commit of `staged`, None if they delete nothing.
@@ -59,75 +74,93 @@ class RowDeletes:
         """
         if not any(commit.located for commit in staged):
             return None
-        files = _DataFiles(table, self._manifests.list_files(table))
+        files = _DataFiles(table, self._manifests)
         found: dict[str, list[Positions]] = {}
+        searches: list[_Search] = []
         for before, commit in zip(staged, fitting, strict=True):
             if before.located:
-                for path, positions in self._find_rows(table, before.writer, before.located, files):
-                    if path in files.partitions and len(positions):
+                rows = self._read(table.io, before.located)
+                at_old_places = dict(group_by_file(rows.rows))
+                for path, positions in at_old_places.items():
+                    if path in files.partitions:
                         found.setdefault(path, []).append(positions)
+                missing = at_old_places.keys() - files.partitions.keys()
+                if newer := files.find_newer(before.located.snapshot_id, missing, before.writer):
+                    updates = _follow_conversions(table, rows.updates)
+                    searches.append(_Search(before.located.location, rows, updates, newer))
             # A commit deletes rows of earlier commits, never its own: its files only count for those that follow.
             files.add(commit, is_rewritten=commit is not before)
+        for path, positions in self._search(table, searches):
+            found.setdefault(path, []).append(positions)
         merged = {path: join_positions(rows) for path, rows in found.items()}
-        return DeletedRows(merged, files.partitions, files.live, files.deletes)
-
-    def _find_rows(
-        self, table: Table, writer: WriterId, located: LocatedRows, files: "_DataFiles"
-    ) -> Iterator[tuple[str, Positions]]:
-        """Yield the located rows of one commit: at their old places, and where they may have been moved since."""
-        rows = self._read(table.io, located)
-        at_old_places = list(group_by_file(rows.rows))
-        missing = {path for path, _ in at_old_places} - files.partitions.keys()
-        since = self._find_sequence_number(table, located.snapshot_id, missing)
-        yield from at_old_places
-        yield from self._search(table, located.location, rows, [*files.find_newer(since, writer), *files.rewritten])
+        return DeletedRows(
+            {path: positions for path, positions in merged.items() if len(positions)},
+            files.partitions,
+            files.live,
+            files.deletes,
+        )
 
     def _read(self, io: FileIO, located: LocatedRows) -> Located:
         if located.location not in self._located:
             self._located[located.location] = read_located(io, located.location)
         return self._located[located.location]
 
-    def _find_sequence_number(self, table: Table, snapshot_id: int | None, missing: Collection[str]) -> int:
-        """Return the number above which a file is new: it was added after the snapshot in which the rows were found.
+    def _search(self, table: Table, searches: Sequence[_Search]) -> Iterator[tuple[str, Positions]]:
+        """Yield the rows of the located keys. A file that several commits have to search is searched once for all."""
+        of_files: dict[tuple[str, Updates], list[_Search]] = {}
+        files: dict[str, SearchedFile] = {}
+        for each in searches:
+            known = self._found.setdefault((each.location, each.updates), {})
+            for file in each.files:
+                if file.path not in known:
+                    files[file.path] = file
+                    of_files.setdefault((file.path, each.updates), []).append(each)
+        together: dict[tuple[Updates, tuple[str, ...]], tuple[Sequence[_Search], list[SearchedFile]]] = {}
+        for (path, updates), of_file in of_files.items():
+            key = updates, tuple(each.location for each in of_file)
+            together.setdefault(key, (of_file, []))[1].append(files[path])
+        for of_group, in_group in together.values():
+            for some in PackingIterator(of_group, KEYS_AT_ONCE, lookback=1, weight_func=_count_rows):
+                self._search_together(table, some, in_group)
+        for each in searches:
+            known = self._found[each.location, each.updates]
+            yield from ((file.path, known[file.path]) for file in each.files)
 
-        All files are new if the snapshot has not led to the current one, or has expired. So they are if the rows were
-        found in files that it did not list, and that are missing now: `fence reset` has skipped the commit that would
-        have added them. Then the rows that this commit would have deleted are still there.
-        """
-        ancestors = ancestors_of(table.current_snapshot(), table.metadata)
-        snapshot = next((each for each in ancestors if each.snapshot_id == snapshot_id), None)
-        if snapshot is None or (missing and not self._manifests.list_paths(table, snapshot).issuperset(missing)):
-            return _NONE
-        return snapshot.sequence_number or 0
-
-    def _search(
-        self, table: Table, location: str, rows: Located, files: Sequence[SearchedFile]
-    ) -> Iterator[tuple[str, Positions]]:
-        """Yield the rows of the located keys in files that may have them now. Each file is searched once."""
-        if not files:
-            return
-        updates = _follow_conversions(table, rows.updates)
-        keys: Keys | None = None
+    def _search_together(self, table: Table, searches: Sequence[_Search], files: Iterable[SearchedFile]) -> None:
+        """Search the files for the keys of several commits, which are in the same columns."""
+        updates, types = searches[0].updates, _column_types(table)
+        tables = [replace(each.rows, updates=updates).keys(types) for each in searches]
+        begins = np.cumsum([0, *map(len, tables[:-1])])
+        keys = Keys(pa.concat_tables(tables).combine_chunks(), updates)
         for file in files:
-            key = location, updates, file.path
-            if key not in self._found:
-                keys = keys or Keys(replace(rows, updates=updates).keys(_column_types(table)), updates)
-                found = [each.positions for each in search(table.io, file, keys, with_documents=False)]
-                self._found[key] = join_arrays(found)
-            yield file.path, self._found[key]
+            found = [*search(table.io, file, keys, with_documents=False)]
+            positions = join_arrays([each.positions for each in found])
+            owners = np.searchsorted(begins, join_arrays([each.keys for each in found]), side="right") - 1
+            order = np.argsort(owners, kind="stable")
+            of_searches = np.split(positions[order], np.searchsorted(owners[order], np.arange(1, len(searches))))
+            for each, own in zip(searches, of_searches, strict=True):
+                self._found[each.location, updates][file.path] = own
+
+
+def _count_rows(search: _Search) -> int:
+    return len(search.rows.rows)
 
 
 class _DataFiles:
     """The data files in which a staged commit may find rows: those of the table, and those of the commits before it."""
 
-    def __init__(self, table: Table, listed: Sequence[ListedFile]) -> None:
-        """`listed` are the live files of the table."""
-        self._table = table
+    def __init__(self, table: Table, manifests: ManifestReader) -> None:
+        self._table, self._manifests = table, manifests
+        listed = manifests.list_files(table)
         self.live = {file.path: file for file in listed if file.content is DataFileContent.DATA}
         self.deletes = PositionDeletes(listed)
         self.partitions = {path: file.partition for path, file in self.live.items()}
-        self.rewritten: list[SearchedFile] = []  # staged files whose rows were located in other ones
+        self._rewritten: list[SearchedFile] = []  # staged files whose rows were located in other ones
         self._missing = MissingValues(table)
+        # Commits that have waited together have found their rows in the same few snapshots.
+        self._snapshots: dict[int | None, Snapshot | None] = {}
+        self._paths: dict[int, set[str]] = {}  # in these snapshots
+        self._newer: dict[tuple[int, WriterId], list[SearchedFile]] = {}
 
     def add(self, commit: StagedCommit, *, is_rewritten: bool) -> None:
         """Add the files of a commit."""
@@ -136,10 +169,37 @@ class _DataFiles:
             reader = PartitionReader(self._table, commit.spec_id)
             self.partitions.update((file.path, reader.read(file)) for file in files)
         if is_rewritten:
-            self.rewritten += [SearchedFile(file.path, file.size) for file in files]
+            self._rewritten += [SearchedFile(file.path, file.size) for file in files]
 
-    def find_newer(self, since: int, writer: WriterId) -> Iterator[SearchedFile]:
-        """Find the live files above a sequence number that may have rows of the writer's keys."""
+    def find_newer(self, snapshot_id: int | None, missing: Set[str], writer: WriterId) -> list[SearchedFile]:
+        """Find the files since a snapshot that may have rows of the writer's keys. The writer has found rows in this
+        snapshot, and in `missing` files, which the table does not have."""
+        since = self._find_sequence_number(snapshot_id, missing)
+        if (since, writer) not in self._newer:
+            self._newer[since, writer] = [*self._find_newer(since, writer)]
+        return [*self._newer[since, writer], *self._rewritten]
+
+    def _find_sequence_number(self, snapshot_id: int | None, missing: Set[str]) -> int:
+        """Return the number above which a file is new: it was added after the snapshot in which the rows were found.
+
+        All files are new if the snapshot has not led to the current one, or has expired. So they are if the rows were
+        found in files that it did not list, and that are missing now: `fence reset` has skipped the commit that would
+        have added them. Then the rows that this commit would have deleted are still there.
+        """
+        if snapshot_id not in self._snapshots:
+            ancestors = ancestors_of(self._table.current_snapshot(), self._table.metadata)
+            self._snapshots[snapshot_id] = next((each for each in ancestors if each.snapshot_id == snapshot_id), None)
+        snapshot = self._snapshots[snapshot_id]
+        if snapshot is None or (missing and not missing <= self._list_paths(snapshot)):
+            return _NONE
+        return snapshot.sequence_number or 0
+
+    def _list_paths(self, snapshot: Snapshot) -> set[str]:
+        if snapshot.snapshot_id not in self._paths:
+            self._paths[snapshot.snapshot_id] = self._manifests.list_paths(self._table, snapshot)
+        return self._paths[snapshot.snapshot_id]
+
+    def _find_newer(self, since: int, writer: WriterId) -> Iterator[SearchedFile]:
         newer = [
             file
             for file in self.live.values()
