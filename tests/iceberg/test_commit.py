@@ -513,7 +513,7 @@ def test_no_commit_drops_the_rows_of_a_manifest_list_that_ends_behind_its_header
     with pytest.raises(InvalidMetadataError) as error:
         manifests_of(table.io, table.current_snapshot())
     names = {file.as_uri(): "file:///…/snap-….avro"}
-    check_text(SNAPSHOTS, "a manifest list that ends behind its header", str(error.value), names)
+    check_text("commit_errors", "a manifest list that ends behind its header", str(error.value), names)
     file.write_bytes(whole)
     finish(catalog, staged)
     assert ids(catalog) == [1, 2]
