@@ -34,7 +34,8 @@ def test_a_row_crosses_no_more_modules_than_the_architecture_says(tmp_path: Path
         },
         module=(TRACED,),
     )
-    with runtime.open(publish=True) as session:
+    runtime.apply()
+    with runtime.open() as session:
         session.flush()
         session.store({"id": 1, "note": "Spark and its workers start"}, binding=1)
         session.start_commit()
@@ -60,7 +61,8 @@ def test_a_row_without_partitions_does_not_load_the_core_of_pyiceberg(tmp_path: 
     (package / "__init__.py").write_text(f"open({str(loaded)!r}, 'w').close()")
     path = os.pathsep.join([str(package.parent), str(REPOSITORY)])
     runtime = Runtime(tmp_path, environment={"PYTHONPATH": path})
-    with runtime.open(publish=True) as session:
+    runtime.apply()
+    with runtime.open() as session:
         session.transaction({"id": 1})
         assert session.finish().status == 0
     assert not loaded.exists()
