@@ -4,6 +4,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot, Summary, update_snaps
 from pyiceberg.typedef import Record
 
 from connector.iceberg.commits import fence
-from connector.iceberg.commits.delete_files import DeleteChanges, DeleteFiles
+from connector.iceberg.commits.delete_files import DeleteFiles
 from connector.iceberg.commits.delete_manifests import write_delete_manifests
 from connector.iceberg.commits.summaries import (
     SUMMARY_DELETED,
@@ -28,7 +29,7 @@ from connector.iceberg.commits.summaries import (
 )
 from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION, ManifestListWriter, copy_manifest
 from connector.iceberg.metadata.listed_files import ManifestReader
-from connector.iceberg.metadata.manifest_rewriting import remove_files
+from connector.iceberg.metadata.manifest_rewriting import lists_files, remove_files
 from connector.iceberg.metadata.manifests import (
     ManifestFactory,
     ManifestMerger,
@@ -72,7 +73,6 @@ class SnapshotWriter:
         self.manifests = ManifestReader(self._written) if manifests is None else manifests
         self._id = uuid.uuid4().int >> 65  # a positive 63-bit number
         self._merger = ManifestMerger()
-        self._delete_files = DeleteFiles()
         self._mark = mark
         self._small: dict[str, WrittenFile] = {}  # manifests of all attempts, by location
         self._manifests: dict[tuple[str, ...], tuple[list[ManifestFile], PublishedTimes | None]] = {}
@@ -87,9 +87,15 @@ class SnapshotWriter:
         prefix = find_current_prefix(table, staged[0].writer)
         factory = self.make_factory(table, prefix)
         added, summary = self._add(factory, staged)
-        changes = self._delete(factory, rows)
+        existing = manifests_of(table.io, table.current_snapshot())
+        if rows is None:
+            existing = [each for each in existing if lists_files(each)]
+            existing = self._merger.merge(factory, existing, added)
+            totals = _add_totals(Operation.APPEND, summary, table)
+            return self._snapshot(table, prefix, [*added, *existing], totals, transactions=len(staged))
+        changes = self._delete_files.write(table, prefix, rows)
         added += write_delete_manifests(factory, changes.added)
-        existing, shortened = remove_files(factory, manifests_of(table.io, table.current_snapshot()), changes.removed)
+        existing, shortened = remove_files(factory, existing, changes.removed)
         existing = self._merger.merge(factory, existing, added)
         operation = Operation.OVERWRITE if changes.added or changes.removed else Operation.APPEND
         totals = _add_totals(operation, summary | changes.summarize(sum(commit.size for commit in staged)), table)
@@ -110,9 +116,10 @@ class SnapshotWriter:
         prefix = find_current_prefix(table, staged[0].writer)
         factory = self.make_factory(task_table, prefix)
         added, summary = self._add(factory, staged)
-        changes = self._delete(factory, rows)
-        added += write_delete_manifests(factory, changes.added)
-        summary |= changes.summarize(sum(commit.size for commit in staged))
+        if rows:
+            changes = self._delete_files.write(task_table, prefix, rows)
+            added += write_delete_manifests(factory, changes.added)
+            summary |= changes.summarize(sum(commit.size for commit in staged))
         totals = _add_totals(Operation.OVERWRITE, summary, task_table).additional_properties
         counted = Summary(Operation.OVERWRITE, **totals, **removed.summary)
         manifests, schema_id = [*added, *removed.manifests], task_table.metadata.current_schema_id
@@ -123,6 +130,11 @@ class SnapshotWriter:
         totals = update_snapshot_summaries(Summary(Operation.DELETE, **summary)).additional_properties
         counted = Summary(Operation.DELETE, **totals, **removed.summary)
         return self._snapshot(table, find_current_prefix(table, writer), removed.manifests, counted)
+
+    @cached_property
+    def _delete_files(self) -> DeleteFiles:
+        """The delete files of all attempts, if rows are deleted."""
+        return DeleteFiles()
 
     def keep_files(self, table: Table, writer: WriterId, summary: Mapping[str, str]) -> Snapshot:
         """Write a snapshot of the current files. It moves the main branch, and says why in its summary."""
@@ -178,10 +190,6 @@ class SnapshotWriter:
             first_row_id=first_row_id,
             added_rows=None if first_row_id is None or next_row_id is None else next_row_id - first_row_id,
         )
-
-    def _delete(self, factory: ManifestFactory, rows: "DeletedRows | None") -> DeleteChanges:
-        """Write the delete files of these rows."""
-        return self._delete_files.write(factory.table, factory.prefix, rows) if rows else DeleteChanges()
 
     def _add(
         self, factory: ManifestFactory, staged: Sequence[StagedCommit]
