@@ -21,6 +21,8 @@ IN_ONE_WORKER: Final = pytest.mark.xdist_group("hive")  # one server is enough f
 # It makes all tables of its own database but these, which it leaves to Hive's schema tool. The jars do not have it.
 LOCK_TABLES: Final = Path(__file__).with_name("hive_locks.sql")
 JAVA_OPTIONS: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dderby.system.durability=test")
+# Seconds: Hive tries again at once, but Derby notices a deadlock of two calls only after 20, and gives up after 60.
+DEADLOCKS: Final = ("-Dderby.locks.deadlockTimeout=1", "-Dderby.locks.waitTimeout=5")
 
 
 class HiveVersion(StrEnum):
@@ -64,7 +66,7 @@ def hive_metastore(
     (directory / "hive-site.xml").write_text(f"<configuration>{''.join(properties)}</configuration>")
     address = free_address()
     server = ("org.apache.hadoop.hive.metastore.HiveMetaStore", "-p", address.rpartition(":")[2])
-    options = (*JAVA_OPTIONS, f"-Dderby.stream.error.file={directory}/derby.log")
+    options = (*JAVA_OPTIONS, *DEADLOCKS, f"-Dderby.stream.error.file={directory}/derby.log")
     command = [str(find_java()), *options, "-cp", ":".join(classes), *server]
     with running(command, USER, f"thrift://{address}", directory / "server.log"):
         yield Metastore(f"thrift://{address}", warehouse)
