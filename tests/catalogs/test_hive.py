@@ -82,13 +82,6 @@ def proxy(metastore: Metastore) -> Iterator[MetastoreProxy]:
         yield running
 
 
-@pytest.fixture
-def path(catalog: Catalog) -> TableIdentifier:
-    path = TableIdentifier(f"shop_{uuid.uuid4().hex}", "orders")
-    foreign_table(catalog, path)
-    return path
-
-
 def finish(proxy: MetastoreProxy, staged: Sequence[StagedCommit], limits: MetastoreTimeLimits = TIME_LIMITS) -> None:
     with open_hive(HiveCatalog(proxy.uri), {}, dict, limits) as catalog:
         commit.commit_all_or_raise(catalog, staged)

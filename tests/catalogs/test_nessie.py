@@ -26,7 +26,7 @@ from support.runtime import LEDGER, Runtime
 from support.s3_server import S3Server
 from support.spark_sql import SparkSql, spark_sql
 from support.staged_files import stage
-from support.tables import foreign_table, ids_of
+from support.tables import ids_of
 
 # 245 MB to install.
 pytestmark = [pytest.mark.catalog, pytest.mark.slow, pytest.mark.xdist_group("nessie")]
@@ -52,13 +52,6 @@ def catalog(nessie: RestCatalogOnS3) -> Iterator[Catalog]:
 def proxy(nessie: RestCatalogOnS3) -> Iterator[FaultProxy]:
     with fault_proxy(nessie.uri.removesuffix(PATH)) as running:
         yield running
-
-
-@pytest.fixture
-def path(catalog: Catalog) -> TableIdentifier:
-    path = TableIdentifier(f"shop_{uuid.uuid4().hex}", "orders")
-    foreign_table(catalog, path)
-    return path
 
 
 @pytest.fixture

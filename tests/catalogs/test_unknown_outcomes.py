@@ -22,7 +22,7 @@ from support.fault_proxy import GENUINE, Answer, Fault, FaultProxy, fault_proxy,
 from support.rest_catalog import RestCatalogServer
 from support.snapshots import check_text
 from support.staged_files import stage
-from support.tables import foreign_table, ids_of
+from support.tables import ids_of
 
 pytestmark = pytest.mark.catalog
 
@@ -68,13 +68,6 @@ def catalog(rest_catalog: RestCatalogServer) -> Iterator[Catalog]:
 def proxy(rest_catalog: RestCatalogServer) -> Iterator[FaultProxy]:
     with fault_proxy(rest_catalog.uri) as running:
         yield running
-
-
-@pytest.fixture
-def path(catalog: Catalog) -> TableIdentifier:
-    path = TableIdentifier(f"shop_{uuid.uuid4().hex}", "orders")
-    foreign_table(catalog, path)
-    return path
 
 
 def finish(proxy: FaultProxy, staged: Sequence[StagedCommit], limits: TimeLimits = TIME_LIMITS) -> None:

@@ -1,0 +1,17 @@
+"""What tests of one catalog share. Each module has its own fixture `catalog`."""
+
+import uuid
+
+import pytest
+from pyiceberg.catalog import Catalog
+
+from connector.model.table_identifier import TableIdentifier
+from support.tables import foreign_table
+
+
+@pytest.fixture
+def path(catalog: Catalog) -> TableIdentifier:
+    """A new table without rows."""
+    path = TableIdentifier(f"shop_{uuid.uuid4().hex}", "orders")
+    foreign_table(catalog, path)
+    return path
