@@ -67,7 +67,7 @@ def evolve(
                 _perform(catalog, table, change, location)
                 performed.append(change)
         except (CommitFailedException, CommitStateUnknownException, TableAlreadyExistsError) as error:
-            answer = first_line(str(error))
+            answer = str(error)
             continue  # changes that were committed are not planned again
         except UnconvertibleError as error:
             unconvertible |= error.column_ids
@@ -75,7 +75,7 @@ def evolve(
         return performed
     raise RetryableError(
         f"Table {path} was not altered in {ATTEMPTS} attempts: each time, another process changed it, or the catalog "
-        f"failed. The last answer: {answer}. No change is half done. The next start tries again."
+        f"failed. The last answer: {first_line(answer)}. No change is half done. The next start tries again."
     )
 
 
