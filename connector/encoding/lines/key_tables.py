@@ -84,11 +84,12 @@ def take_keys(keys: pa.Table, places: Numbers) -> pa.Table:
     # Numbers of 8 or 16 bits are sorted in one pass.
     numbers = (np.searchsorted(begins, places, side="right") - 1).astype(np.min_scalar_type(len(chunks)))
     order = np.argsort(numbers, kind="stable")
-    of_chunks = np.split(places[order], np.searchsorted(numbers[order], np.arange(1, len(chunks))))
-    taken = [chunk.take(pa.array(own - begin)) for chunk, own, begin in zip(chunks, of_chunks, begins, strict=True)]
+    present, starts = np.unique(numbers[order], return_index=True)
+    of_chunks = np.split(places[order], starts)[1:]
+    taken = [chunks[n].take(pa.array(own - begins[n])) for n, own in zip(present, of_chunks, strict=True)]
     original = np.empty_like(order)
     original[order] = np.arange(len(order))
-    return pa.Table.from_batches(taken).combine_chunks().take(pa.array(original))
+    return pa.Table.from_batches(taken, keys.schema).combine_chunks().take(pa.array(original))
 
 
 def write_keys(sink: str | pa.NativeFile, schema: pa.Schema, parts: Iterable[pa.Table]) -> None:
