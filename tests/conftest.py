@@ -51,8 +51,13 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(ReadBackReport())
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     config.stash[LEFT_OUT] = lanes.select(config, items)
+    # One JVM for all of them.
+    for item in items:
+        if "spark_reader" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group("spark_reader"))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -239,10 +239,24 @@ TRIED: Final = [
     ("Hive Metastore", "Amazon S3"),
     ("Hive Metastore", "Local Files"),
 ]
+# Each catalog and each store once; Amazon S3 with the catalogs that it is used with most.
+IN_CI: Final = {
+    ("SQL", "Azure"),
+    ("SQL", "Google Cloud Storage"),
+    ("Iceberg REST Server", "Amazon S3"),
+    ("Iceberg REST Server", "Azure"),
+    ("AWS Glue", "Amazon S3"),
+    ("Hive Metastore", "Local Files"),
+}
 
 
-# In one worker: there Spark starts once for all of them.
-@pytest.mark.parametrize(("catalog", "store"), [pytest.param(*pair, marks=IN_ONE_WORKER) for pair in TRIED])
+def _pairs() -> Iterator[Any]:
+    """In one worker: there Spark starts once for all of them."""
+    for pair in TRIED:
+        yield pytest.param(*pair, marks=[IN_ONE_WORKER] if pair in IN_CI else [IN_ONE_WORKER, pytest.mark.slow])
+
+
+@pytest.mark.parametrize(("catalog", "store"), list(_pairs()))
 def test_a_session_s_rows_are_read_back_and_none_of_its_secrets(
     catalog: str,
     store: str,

@@ -66,14 +66,11 @@ BEFORE = [
 ]
 COMMIT = tuple(commit("faults", 2))
 AT_FAULT = f"line {len(BEFORE) + 1}: "
-INVALID = AT_FAULT + r"table shop\.second, field "
 
 FAULTS = {
-    "base64 that is none": Fault((bad(blob="no base64"), *COMMIT), INVALID + r"'blob', key \[7\]: \"no base64\" "),
-    "an integer beyond 64 bits": Fault(
-        (bad(quantity=2**63), *COMMIT), INVALID + r"'quantity', key \[7\]: 9223372036854775808 "
+    "base64 that is none": Fault(
+        (bad(blob="no base64"), *COMMIT), AT_FAULT + r"table shop\.second, field 'blob', key \[7\]: \"no base64\" "
     ),
-    "null in a required column": Fault((bad(name=None), *COMMIT), INVALID + r"'name', key \[7\]: the value is null "),
     "too few values": Fault(
         (spelled(key=[7], values=["AA==", "x"]), *COMMIT), AT_FAULT + "the Store has 2 elements in values, expected 3"
     ),

@@ -29,7 +29,7 @@ from support.spark_sql import SparkSql
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.xdist_group("conversations"),  # where they are held for other tests
-    # The image's answers are the same, and test_shapes reads its rows: other engines would find nothing that is new.
+    # The image's answers are the same, and tests/image reads its rows: other engines would find nothing that is new.
     pytest.mark.parametrize("launch", ["process"], indirect=True, scope="session"),
 ]
 

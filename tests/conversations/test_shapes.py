@@ -15,7 +15,12 @@ from support.connector_process import Launch
 from support.conversations import Conversation, hold_conversations
 from support.tables import list_changes
 
-pytestmark = pytest.mark.spark
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.xdist_group("conversations"),
+    # tests/image reads what containers have written.
+    pytest.mark.parametrize("launch", ["process"], indirect=True, scope="session"),
+]
 
 BINDINGS = 11  # so that 1 also begins another binding's number
 WITHOUT_DOCUMENT = 2

@@ -3,7 +3,7 @@
 import duckdb
 import pytest
 
-from crash.engines import Engines
+from crash.engines import Engines, EnginesWithSpark
 from crash.lakes import Servers
 from support.s3_server import S3Server
 from support.spark_sql import SparkSql
@@ -26,8 +26,13 @@ def bucket(s3_server: S3Server) -> str:
 
 
 @pytest.fixture(scope="session")
-def engines(
+def engines(duckdb_reader: duckdb.DuckDBPyConnection) -> Engines:
+    return Engines(duckdb_reader)
+
+
+@pytest.fixture(scope="session")
+def engines_with_spark(
     duckdb_reader: duckdb.DuckDBPyConnection, spark_reader: SparkSql, tmp_path_factory: pytest.TempPathFactory
 ) -> Engines:
     """The same for all scenarios."""
-    return Engines(duckdb_reader, spark_reader, tmp_path_factory.mktemp("engines"))
+    return EnginesWithSpark(duckdb_reader, spark_reader, tmp_path_factory.mktemp("engines"))

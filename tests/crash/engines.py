@@ -21,31 +21,39 @@ IN_BUCKET: Final = "bucket"
 
 
 class Engines:
-    """PyIceberg, DuckDB and Spark with Iceberg's own runtime; the last two find a table by its metadata file."""
+    """PyIceberg and DuckDB, which finds a table by its metadata file."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, spark: SparkSql, directory: Path) -> None:
-        self._duckdb, self._spark, self._directory = connection, spark, directory
-        self._files: dict[str, MetadataFiles] = {}
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._duckdb = connection
 
     def for_tables(self, s3: S3Server | None) -> Mapping[str, Read]:
         """How each engine reads, tables in a bucket of this server or on this disk."""
-        place = IN_BUCKET if s3 else ON_DISK
-        if place not in self._files:
-            if s3:
-                let_duckdb_read(self._duckdb, s3)
-            self._files[place] = MetadataFiles(self._spark, place, self._directory, s3)
-        files = self._files[place]
-        return {
-            "PyIceberg": visible,
-            "DuckDB": self._read_by_duckdb,
-            "Spark": lambda table: _read_by_spark(files, table),
-        }
+        if s3:
+            let_duckdb_read(self._duckdb, s3)
+        return {"PyIceberg": visible, "DuckDB": self._read_by_duckdb}
 
     def _read_by_duckdb(self, table: Table) -> Counter[Entry]:
         try:
             return Counter(map(entry_of, duckdb_rows(self._duckdb, table.metadata_location, "ALL")))
         except duckdb.Error as error:
             raise PromiseBrokenError(f"{table.name()[-1]}: unreadable for DuckDB: {error}") from error
+
+
+class EnginesWithSpark(Engines):
+    """Also Spark with Iceberg's own runtime, by the same file."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, spark: SparkSql, directory: Path) -> None:
+        super().__init__(connection)
+        self._spark, self._directory = spark, directory
+        self._files: dict[str, MetadataFiles] = {}
+
+    def for_tables(self, s3: S3Server | None) -> Mapping[str, Read]:
+        """How each engine reads, tables in a bucket of this server or on this disk."""
+        place = IN_BUCKET if s3 else ON_DISK
+        if place not in self._files:
+            self._files[place] = MetadataFiles(self._spark, place, self._directory, s3)
+        files = self._files[place]
+        return {**super().for_tables(s3), "Spark": lambda table: _read_by_spark(files, table)}
 
 
 def _read_by_spark(files: MetadataFiles, table: Table) -> Counter[Entry]:

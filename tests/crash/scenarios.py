@@ -232,7 +232,7 @@ _LEFT_TO_THE_SIMULATION: Final = (
     - {"crash-after-commit", "commit-response-lost", "zombie-at-acknowledge", "join-after-split"}
 )
 # It runs each of the others on one catalog: on a server where that makes a difference. --all runs all on all.
-_ON_REST: Final = {"commit-response-lost", "zombie-at-acknowledge", "zombie-at-start-commit"}
+_ON_REST: Final = {"commit-response-lost", "zombie-at-acknowledge"}
 _ON_GLUE: Final = {"foreign-writer", "storage-slow", "upload-fails-half-way"}
 IN_CI: Final[Mapping[Kind, Collection[str]]] = {
     Kind.LOCAL: {each.name for each in SCENARIOS} - WITHOUT_CI - _LEFT_TO_THE_SIMULATION - _ON_REST - _ON_GLUE,
@@ -240,3 +240,5 @@ IN_CI: Final[Mapping[Kind, Collection[str]]] = {
     Kind.HIVE: (),
     Kind.GLUE: _ON_GLUE,
 }
+# Spark takes most of the time. The tables of the others are like these.
+READ_BY_SPARK_IN_CI: Final = {"baseline"}

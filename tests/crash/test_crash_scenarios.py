@@ -13,7 +13,16 @@ from crash.engines import Engines
 from crash.faults import Faults
 from crash.lakes import Kind, Servers, open_lake
 from crash.ledger import PromiseBrokenError
-from crash.scenarios import IN_CI, PLANTED, SCENARIOS, SIMULATED, WITHOUT_CI, Planted, Scenario
+from crash.scenarios import (
+    IN_CI,
+    PLANTED,
+    READ_BY_SPARK_IN_CI,
+    SCENARIOS,
+    SIMULATED,
+    WITHOUT_CI,
+    Planted,
+    Scenario,
+)
 from crash.shards import Event
 from crash.task import Task
 from simulation.crash_defects import CRASH_DEFECTS
@@ -59,18 +68,21 @@ class Stage:
 
 
 @pytest.fixture
-def stage(servers: Servers, engines: Engines, tmp_path: Path) -> Stage:
+def stage(servers: Servers, scenario: Scenario, request: pytest.FixtureRequest, tmp_path: Path) -> Stage:
+    reads_with_spark = request.config.getoption("--all") or scenario.name in READ_BY_SPARK_IN_CI
+    engines = request.getfixturevalue("engines_with_spark" if reads_with_spark else "engines")
     return Stage(servers, engines, tmp_path)
 
 
-def _marks(*, in_ci: bool) -> list[pytest.MarkDecorator]:
-    return [] if in_ci else [pytest.mark.slow]
+def _marks(scenario: Scenario, *, in_ci: bool) -> list[pytest.MarkDecorator]:
+    spark = [pytest.mark.xdist_group("spark_reader")] if scenario.name in READ_BY_SPARK_IN_CI else []
+    return spark if in_ci else [*spark, pytest.mark.slow]
 
 
 def _matrix() -> Iterator[Any]:
     for scenario in SCENARIOS:
         for kind in (*scenario.on, *scenario.without_defects_on):
-            marks = _marks(in_ci=scenario.name in IN_CI[kind])
+            marks = _marks(scenario, in_ci=scenario.name in IN_CI[kind])
             yield pytest.param(scenario, kind, id=f"{scenario.name}-{kind}", marks=marks)
 
 
@@ -93,7 +105,7 @@ def _defects() -> Iterator[Any]:
         kinds = planted.on or scenario.on
         for kind in kinds:
             is_new = planted.defect not in caught and scenario.name not in WITHOUT_CI
-            marks = _marks(in_ci=kind is kinds[0] and is_new)
+            marks = _marks(scenario, in_ci=kind is kinds[0] and is_new)
             yield pytest.param(scenario, planted, kind, id=f"{scenario.name}-{planted.defect}-{kind}", marks=marks)
         caught.add(planted.defect)
 

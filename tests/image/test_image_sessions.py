@@ -103,7 +103,7 @@ def test_the_first_process_leaves_no_zombie_while_it_runs(in_image: Callable[...
         assert "Z" not in states
 
 
-@pytest.mark.parametrize("victim", ["java", "pyspark.worker"])
+@pytest.mark.parametrize("victim", [pytest.param("java", marks=pytest.mark.slow), "pyspark.worker"])
 def test_a_process_that_is_killed_for_memory_is_one_line_and_a_failure(
     in_image: Callable[..., Runtime], tmp_path: Path, victim: str
 ) -> None:
@@ -160,7 +160,8 @@ def test_containers_that_are_killed_at_every_step_of_a_transaction_land_every_ro
         assert ids(tmp_path) == list(range(runtime.checkpoint)) == [0, 1]
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 8))])
+@pytest.mark.slow  # the test above kills at each step
+@pytest.mark.parametrize("seed", range(1, 8))
 def test_containers_that_are_killed_at_random_moments_land_every_row_once(
     in_image: Callable[..., Runtime], tmp_path: Path, seed: int
 ) -> None:

@@ -74,7 +74,9 @@ def test_where_apply_is_told_no_state_the_new_table_is_moved_out_of_the_way(tmp_
     assert shop.ids() == [1, 2, 3]
 
 
-@pytest.mark.parametrize(("is_in_the_way", "tells_apply_state"), [(False, True), (True, False)])
+@pytest.mark.parametrize(
+    ("is_in_the_way", "tells_apply_state"), [(False, True), pytest.param(True, False, marks=pytest.mark.slow)]
+)
 def test_the_binding_is_backfilled_and_goes_on(tmp_path: Path, is_in_the_way: bool, tells_apply_state: bool) -> None:
     shop = Shop(tmp_path, tells_apply_state=tells_apply_state)
     shop.catalog.rename_table(TABLE, AWAY)

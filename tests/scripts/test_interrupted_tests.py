@@ -50,7 +50,7 @@ def test_postgres(postgres):
 """
 
 
-@pytest.mark.long
+@pytest.mark.slow  # pytest in pytest
 @pytest.mark.parametrize("number", SIGNALS, ids=[number.name for number in SIGNALS])
 @pytest.mark.parametrize("side_by_side", ["0", "1"])
 def test_a_server_ends_with_the_tests(tmp_path: Path, number: signal.Signals, side_by_side: str) -> None:
