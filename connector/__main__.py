@@ -179,6 +179,7 @@ def _fence(options: "Namespace") -> None:
 
 def _run_command(options: "Namespace") -> int | None:
     _check_stdout()
+    signals.install()
     return COMMANDS[options.command](options)
 
 

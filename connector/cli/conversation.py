@@ -50,7 +50,10 @@ class Conversation:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End the input, and wait for the process."""
+        """End the input, and wait for the process. After an error, the process is not to say that its input ends where
+        it should not."""
+        if error:
+            self._process.terminate()
         with suppress(BrokenPipeError):
             self._stdin.close()
         self._stdout.close()

@@ -1,4 +1,4 @@
-"""Ends the process in order, without losing anything, on SIGINT, on SIGTERM and when stdout is closed.
+"""Ends the process in order, without losing anything, on SIGINT, SIGTERM and SIGHUP, and when stdout is closed.
 
 Calls in threads are here too: a signal must not wait for them.
 """
@@ -15,7 +15,9 @@ from typing import Final, TypeVar
 from connector.host.errors import UserError
 
 UNREAD: Final = signal.SIGUSR1  # ours: SIGPIPE would also come from any socket that is closed at the other end
-STOPPING: Final = (signal.SIGINT, signal.SIGTERM, UNREAD)
+STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, UNREAD)
+# nohup ignores one of them, and a shell that runs something in the background the other: they stay ignored.
+_MAY_BE_IGNORED: Final = (signal.SIGINT, signal.SIGHUP)
 _PAUSE: Final = 0.05  # seconds
 
 _taken: Final[list[int]] = []  # the signal for which Stopped was raised
@@ -33,13 +35,14 @@ class Stopped(BaseException):
         self.exit_status = 128 + (signal.SIGPIPE if number == UNREAD else number)
 
 
-def install(wire: int) -> None:
+def install(wire: int | None = None) -> None:
     """Raise Stopped in the main thread when a signal comes, or when the reader of the wire is gone."""
     woken, waker = os.pipe()
     os.set_blocking(waker, False)
     signal.set_wakeup_fd(waker, warn_on_full_buffer=False)  # Python writes the number of each signal to it
     for number in STOPPING:
-        signal.signal(number, _stop)
+        if number not in _MAY_BE_IGNORED or signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, _stop)
     threading.Thread(target=_watch, args=(wire, woken), name="stop-watch", daemon=True).start()
 
 
@@ -70,7 +73,7 @@ def _stop(number: int, _frame: object) -> None:
     raise Stopped(number)
 
 
-def _watch(wire: int, woken: int) -> None:
+def _watch(wire: int | None, woken: int) -> None:
     """Send the signal to the main thread until it is taken.
 
     Python takes signals in the main thread only. One that comes just before this thread begins to wait, or that the
@@ -84,18 +87,19 @@ def _watch(wire: int, woken: int) -> None:
         time.sleep(_PAUSE)
 
 
-def _wait_for_reason(wire: int, woken: int) -> int:
+def _wait_for_reason(wire: int | None, woken: int) -> int:
     """Return the number of the first signal, or UNREAD when the wire is closed."""
     watch = select.poll()
     watch.register(woken, select.POLLIN)
-    watch.register(wire, 0)  # poll always reports a closed pipe
+    if wire is not None:
+        watch.register(wire, 0)  # poll always reports a closed pipe
     while True:
         for descriptor, reported in watch.poll():
             if descriptor == woken:
                 return os.read(woken, 1)[0]
             if not reported & select.POLLNVAL:
                 return UNREAD
-            watch.unregister(wire)  # macOS cannot watch a device, such as /dev/null
+            watch.unregister(descriptor)  # macOS cannot watch a device, such as /dev/null
 
 
 def map_in_threads(call: Callable[[T], R], things: Iterable[T], at_once: int, name: str) -> list[R]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from connector.cli.commands.demo_command import SAMPLE_ORDERS
 from connector.cli.commands.demo_conversation import TASK
 from support.jars import REPOSITORY
+from support.processes import marked, new_mark, wait_until
 from support.readers import local_catalog
 from support.snapshots import check_text
 
@@ -166,6 +168,28 @@ def test_what_is_wrong_with_the_arguments_is_one_error_and_no_table_is_made(
     [line] = outcome.stderr.splitlines()
     check_text("cli_errors", name, line.partition("error ")[2])
     assert not (tmp_path / "warehouse").exists()
+
+
+@pytest.mark.spark
+def test_a_signal_ends_the_demo_and_its_connector_without_a_word(tmp_path: Path) -> None:
+    mark, temporary = new_mark(), tmp_path / "temporary"
+    temporary.mkdir()
+    environment = {**os.environ, **mark, "PYTHONPATH": str(REPOSITORY), "TMPDIR": str(temporary)}
+    with subprocess.Popen(
+        [sys.executable, "-P", "-m", "connector", "demo"],
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as running:
+        assert running.stdout
+        assert running.stderr
+        assert any("startCommit" in line for line in running.stdout)
+        running.terminate()
+        assert (running.stderr.read(), running.wait()) == ("", 128 + signal.SIGTERM)
+    assert wait_until(lambda: not marked(mark))
+    assert not [*temporary.iterdir()]
 
 
 @pytest.mark.parametrize("file", ["-", "documents.jsonl"])

@@ -35,6 +35,7 @@ from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import Json
 from support.endpoint_configs import on_s3, rest
+from support.processes import heeded_signals, marked, new_mark, wait_until
 from support.rest_catalog import RestCatalogOnS3
 from support.snapshots import check_text
 from support.staged_files import leave_behind, place_of, stage, write_file
@@ -476,19 +477,33 @@ def test_a_run_that_is_killed_leaves_a_good_table(lake: Lake, left: str, place: 
     assert {path.name for path in files_of(lake) if path.suffix != ".json"} == _referred_to(lake.table)
 
 
-# A shell without job control starts what runs in the background, such as this test, with the signal ignored.
-HEEDED: Final = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-INTERRUPTED: Final = HEEDED + KILLED_AT.replace("SIGKILL", "SIGINT")
-
-
 @pytest.mark.long
-def test_ctrl_c_ends_a_run_without_a_traceback(lake: Lake, left: str) -> None:
-    command = [sys.executable, "-c", INTERRUPTED, "commit", "0", "maintain", "all", "--config", str(lake.config)]
-    ended = subprocess.run(command, capture_output=True, text=True)
-    assert (ended.returncode, ended.stdout) == (128 + signal.SIGINT, "")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_a_run_without_a_word(lake: Lake, left: str, number: signal.Signals) -> None:
+    interrupted = KILLED_AT.replace("SIGKILL", number.name)
+    command = [sys.executable, "-c", interrupted, "commit", "0", "maintain", "all", "--config", str(lake.config)]
+    with heeded_signals():
+        ended = subprocess.run(command, capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout) == (128 + number, "")
     assert "Traceback" not in ended.stderr
     assert ids_of(lake.catalog, ORDERS) == [1, 2, 3]
     assert place_of(left).exists()
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("left")
+def test_a_signal_ends_a_compaction_and_leaves_no_process_and_no_temporary_file(lake: Lake, tmp_path: Path) -> None:
+    with lake.table.transaction() as transaction:
+        transaction.set_properties({MIN_INPUT_FILES: "2"})
+    interrupted, temporary, mark = KILLED_AT.replace("SIGKILL", "SIGTERM"), tmp_path / "temporary", new_mark()
+    temporary.mkdir()
+    command = [sys.executable, "-c", interrupted, "commit", "0", "maintain", "compact", "--config", str(lake.config)]
+    environment = {**os.environ, **mark, "TMPDIR": str(temporary)}
+    ended = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert (ended.returncode, ended.stdout) == (128 + signal.SIGTERM, "")
+    assert wait_until(lambda: not marked(mark))
+    assert not [*temporary.iterdir()]
+    assert ids_of(lake.catalog, ORDERS) == [1, 2, 3]
 
 
 def _referred_to(table: Table) -> set[str]:

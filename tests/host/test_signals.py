@@ -18,6 +18,7 @@ WAITING: Final = """
 import os, signal, sys, threading
 from connector.host import signals
 
+signal.signal(int(sys.argv[1]), signal.SIG_DFL)  # what started this may have had it ignored
 os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 signals.install(1)
 main = threading.main_thread().native_id
@@ -37,9 +38,31 @@ except signals.Stopped as stopped:
 """
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signals.UNREAD, 141)])
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGHUP, 129), (signal.SIGINT, 130), (signal.SIGTERM, 143), (signals.UNREAD, 141)]
+)
 def test_a_signal_that_another_thread_gets_ends_a_wait_of_the_main_thread(number: int, status: int) -> None:
     command = [sys.executable, "-c", WAITING, str(int(number))]
+    assert subprocess.run(command, timeout=30, capture_output=True).returncode == status
+
+
+IGNORING: Final = """
+import signal, sys
+from connector.host import signals
+
+number = int(sys.argv[1])
+signal.signal(number, signal.SIG_IGN)
+signals.install()
+try:
+    signal.raise_signal(number)
+except signals.Stopped as stopped:
+    sys.exit(stopped.exit_status)
+"""
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGHUP, 0), (signal.SIGINT, 0), (signal.SIGTERM, 143)])
+def test_a_signal_that_nohup_or_a_shell_has_had_ignored_stays_ignored(number: int, status: int) -> None:
+    command = [sys.executable, "-c", IGNORING, str(int(number))]
     assert subprocess.run(command, timeout=30, capture_output=True).returncode == status
 
 

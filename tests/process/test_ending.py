@@ -12,11 +12,17 @@ import pytest
 
 from fixtures.conversation import line
 from support.connector_process import ConnectorProcess
-from support.processes import marked, new_mark, wait_until
+from support.processes import heeded_signals, marked, new_mark, wait_until
 from support.readers import local_catalog
 from support.runtime import Runtime, Session
 
 pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(autouse=True)
+def _heeded() -> Iterator[None]:
+    with heeded_signals():
+        yield
 
 
 @pytest.fixture
@@ -25,8 +31,15 @@ def mark() -> dict[str, str]:
 
 
 @pytest.fixture
-def runtime(tmp_path: Path, mark: dict[str, str]) -> Runtime:
-    return Runtime(tmp_path, environment={**mark, "TMPDIR": str(tmp_path)})
+def temporary(tmp_path: Path) -> Path:
+    directory = tmp_path / "temporary"
+    directory.mkdir()
+    return directory
+
+
+@pytest.fixture
+def runtime(tmp_path: Path, temporary: Path, mark: dict[str, str]) -> Runtime:
+    return Runtime(tmp_path, environment={**mark, "TMPDIR": str(temporary)})
 
 
 @pytest.fixture
@@ -42,12 +55,18 @@ def nothing_is_left(mark: dict[str, str]) -> bool:
     return wait_until(lambda: not marked(mark))
 
 
+@pytest.fixture
+def leaves_no_file(temporary: Path) -> Iterator[None]:
+    yield
+    assert [*temporary.iterdir()] == []
+
+
 def ids(directory: Path) -> list[int]:
     table = local_catalog(directory / "warehouse").load_table("shop.ledger")
     return sorted(table.scan().to_arrow()["id"].to_pylist())
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
 def test_a_signal_ends_a_process_that_has_done_nothing_yet(tmp_path: Path, number: int, status: int) -> None:
     with ConnectorProcess(tmp_path) as connector:
         connector.send(line("spec", {}))
@@ -57,18 +76,19 @@ def test_a_signal_ends_a_process_that_has_done_nothing_yet(tmp_path: Path, numbe
     assert (outcome.status, outcome.log) == (status, "")
 
 
+@pytest.mark.usefixtures("leaves_no_file")
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_ends_a_session_in_the_middle_of_a_transaction(
-    session: Session, mark: dict[str, str], tmp_path: Path
+    session: Session, mark: dict[str, str], tmp_path: Path, number: int, status: int
 ) -> None:
     session.flush()
     session.store({"id": 2})
-    session.connector.process.send_signal(signal.SIGTERM)
+    session.connector.process.send_signal(number)
     outcome = session.connector.wait()
-    assert outcome.status == 143
+    assert outcome.status == status
     assert " error " not in outcome.log
     assert nothing_is_left(mark)
     assert ids(tmp_path) == [1]
-    assert not list(tmp_path.glob("materialize-iceberg-*"))
 
 
 def test_a_closed_stdout_ends_a_session_that_has_nothing_to_say(session: Session, mark: dict[str, str]) -> None:
@@ -79,6 +99,7 @@ def test_a_closed_stdout_ends_a_session_that_has_nothing_to_say(session: Session
     assert nothing_is_left(mark)
 
 
+@pytest.mark.usefixtures("leaves_no_file")
 def test_the_end_of_the_input_ends_a_session_and_a_broken_connection_of_ours_does_not(
     session: Session, mark: dict[str, str], tmp_path: Path
 ) -> None:
@@ -87,7 +108,6 @@ def test_the_end_of_the_input_ends_a_session_and_a_broken_connection_of_ours_doe
     session.transaction({"id": 2})
     assert session.finish().status == 0
     assert nothing_is_left(mark)
-    assert not list(tmp_path.glob("materialize-iceberg-*"))
     assert ids(tmp_path) == [1, 2]
 
 
@@ -176,8 +196,8 @@ def test_a_signal_ends_a_session_whose_catalog_does_not_answer(tmp_path: Path) -
         catalog.execute("BEGIN EXCLUSIVE")
         session.send_acknowledge()
         assert wait_until(lambda: "committing 1 staged" in session.connector.log)
-        session.connector.process.send_signal(signal.SIGTERM)
+        session.connector.process.send_signal(signal.SIGHUP)
         # The connector would wait for the catalog twice as long.
-        assert session.connector.process.wait(timeout=15) == 143
+        assert session.connector.process.wait(timeout=15) == 129
         catalog.rollback()
     assert ids(tmp_path) == []

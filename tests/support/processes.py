@@ -1,9 +1,11 @@
 """Everything that a process has started, found by a mark in the environment that its children inherit."""
 
 import os
+import signal
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -36,3 +38,15 @@ def wait_until(condition: Callable[[], bool], seconds: float = DEADLINE) -> bool
             return False
         time.sleep(0.02)
     return True
+
+
+@contextmanager
+def heeded_signals() -> Iterator[None]:
+    """Meanwhile, new processes heed SIGINT and SIGHUP. A shell that runs the tests in the background, or nohup, would
+    have them ignored."""
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

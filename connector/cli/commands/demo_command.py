@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import signal
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,7 +22,6 @@ from connector.cli.flow.projections import make_collection
 from connector.cli.texts.table_lines import count_rows, describe_table, explain_opening
 from connector.config.settings import parse
 from connector.host.errors import ArgumentError, UserError
-from connector.host.signals import Stopped
 from connector.host.tempdirs import temporary_directory, translate_disk_errors
 from connector.iceberg.catalogs.local import CATALOG_FILE
 from connector.iceberg.catalogs.opening import open_catalog, translate_errors
@@ -79,12 +77,9 @@ def run_demo(demo: Demo, show: Show, *, as_json: bool = False) -> None:
         if has_catalog and (found := _load_table(config, table)):
             does = "updates them, or adds to them" if demo.updates else "adds to them"
             say(f"{table} has {count_rows(found)} rows already. A new transaction {does}.")
-        try:
-            stored = materialize(
-                collection, {"table": table.name, "delta_updates": not demo.updates}, documents, config, say
-            )
-        except KeyboardInterrupt:
-            raise Stopped(signal.SIGINT) from None
+        stored = materialize(
+            collection, {"table": table.name, "delta_updates": not demo.updates}, documents, config, say
+        )
     materialized = _load_table(config, table)
     assert materialized is not None
     if as_json:
