@@ -38,8 +38,17 @@ def temporary(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def runtime(tmp_path: Path, temporary: Path, mark: dict[str, str]) -> Runtime:
-    return Runtime(tmp_path, environment={**mark, "TMPDIR": str(temporary)})
+def temporary_of_java(tmp_path: Path) -> Path:
+    """What Java would use, as /tmp, if it were not told otherwise."""
+    directory = tmp_path / "java"
+    directory.mkdir()
+    return directory
+
+
+@pytest.fixture
+def runtime(tmp_path: Path, temporary: Path, temporary_of_java: Path, mark: dict[str, str]) -> Runtime:
+    java = {"JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={temporary_of_java}"}
+    return Runtime(tmp_path, environment={**mark, **java, "TMPDIR": str(temporary)})
 
 
 @pytest.fixture
@@ -56,9 +65,9 @@ def nothing_is_left(mark: dict[str, str]) -> bool:
 
 
 @pytest.fixture
-def leaves_no_file(temporary: Path) -> Iterator[None]:
+def leaves_no_file(temporary: Path, temporary_of_java: Path) -> Iterator[None]:
     yield
-    assert [*temporary.iterdir()] == []
+    assert [*temporary.iterdir(), *temporary_of_java.iterdir()] == []
 
 
 def ids(directory: Path) -> list[int]:

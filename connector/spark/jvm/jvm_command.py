@@ -60,11 +60,11 @@ def find_spark_home() -> Path:
     return Path(pyspark.origin).parent
 
 
-def make_command(heap: str, class_sharing: str | None) -> list[str]:
+def make_command(heap: str, temporary: Path, class_sharing: str | None) -> list[str]:
     """Return the command line of the JVM.
 
-    `heap` is its maximum size, as in 512m. `class_sharing` replaces the option that names the class archive. Raises
-    UserError if there is no Java.
+    `heap` is its maximum size, as in 512m. `temporary` is for the JVM's temporary files. `class_sharing` replaces the
+    option that names the class archive. Raises UserError if there is no Java.
     """
     return [
         str(find_java()),
@@ -83,6 +83,8 @@ def make_command(heap: str, class_sharing: str | None) -> list[str]:
         "-Dio.netty.tryReflectionSetAccessible=true",
         "-Dio.netty.allocator.type=pooled",
         f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
+        # Spark and the libraries in its jars put files there, which a JVM that is killed does not remove.
+        f"-Djava.io.tmpdir={temporary}",
         f"-Duser.home={Path('~').expanduser()}",  # Java would look it up by the user's name
         "org.apache.spark.deploy.SparkSubmit",
         "pyspark-shell",

@@ -62,7 +62,7 @@ class Jvm:
         self._control_group = Cgroup()
         self._killed_before = self._control_group.killed_for_memory
         self._process = subprocess.Popen(
-            jvm_command.make_command(heap, class_sharing),
+            jvm_command.make_command(heap, local_directory, class_sharing),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
