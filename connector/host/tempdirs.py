@@ -69,13 +69,18 @@ def _directory(parent: Path, prefix: str) -> Iterator[Path]:
     with translate_disk_errors(f"directory in {parent}"):
         # Spark may still be writing while its JVM is being killed.
         made = TemporaryDirectory(prefix=prefix, dir=parent, ignore_cleanup_errors=True)
-    with made as name:
-        directory = Path(name)
-        with translate_disk_errors(f"file in {parent}"):
-            owner = (directory / OWNER).open("w")
-        with owner:
-            fcntl.flock(owner, fcntl.LOCK_EX)
-            yield directory
+    directory = Path(made.name)
+    try:
+        with made:
+            with translate_disk_errors(f"file in {parent}"):
+                owner = (directory / OWNER).open("w")
+            with owner:
+                fcntl.flock(owner, fcntl.LOCK_EX)
+                yield directory
+    finally:
+        if directory.exists():
+            with suppress(OSError):
+                (directory / OWNER).touch()  # the next session looks for it before it removes the rest
 
 
 def _remove_if_abandoned(directory: Path) -> None:

@@ -1,9 +1,11 @@
 """Temporary directories come and go with their session."""
 
+import errno
 import fcntl
 import os
 import resource
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,6 +52,19 @@ def test_what_a_killed_session_left_is_removed_by_the_next(temporary: Path) -> N
     abandoned = old_directory(temporary)
     with make_directories():
         assert not abandoned.exists()
+
+
+def test_what_a_session_could_not_remove_is_removed_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker of Spark that is being killed may still write a file."""
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
+
+    with monkeypatch.context() as patched, make_directories() as directories:
+        patched.setattr(os, "rmdir", refuse)
+    os.utime(directories.files, (0, 0))
+    with make_directories():
+        assert not directories.files.exists()
 
 
 def test_what_a_living_session_holds_is_left_alone(temporary: Path) -> None:
