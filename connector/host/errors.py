@@ -6,6 +6,7 @@ Each client has one error table, in the module that uses the client. An entry of
 which error of ours they become, and the sentence that the user reads.
 """
 
+import errno
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeAlias
@@ -170,6 +171,11 @@ ErrorTable: TypeAlias = tuple[Entry, ...]
 def is_a(*types: type[Exception], saying: Sequence[str] = ("",), read: Callable[[Any], str] = str) -> Matcher:
     """Match the errors of these types whose text, as `read` returns it, contains at least one of the words."""
     return lambda error: isinstance(error, types) and any(words in read(error) for words in saying)
+
+
+def is_of_full_disk(error: Exception) -> bool:
+    """Match the errors of a disk that is full, or of a quota that is used up."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 @contextmanager

@@ -56,8 +56,8 @@ def _translate_errors(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise UserError(
-            f"/advanced/metrics/file: {path} cannot be written ({error.strerror}). Its directory must exist, and the "
-            "connector's user must be allowed to create files in it."
+            f"/advanced/metrics/file: {path} cannot be written ({error.strerror}). Its directory must exist, its disk "
+            "must have room, and the connector's user must be allowed to create files there."
         ) from error
 
 

@@ -5,7 +5,16 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
-from connector.host.errors import Entry, ErrorTable, Matcher, RetryableError, UserError, is_a, translate
+from connector.host.errors import (
+    Entry,
+    ErrorTable,
+    Matcher,
+    RetryableError,
+    UserError,
+    is_a,
+    is_of_full_disk,
+    translate,
+)
 from connector.host.redaction import redact_and_cut
 
 QUOTED_CHARACTERS: Final = 400
@@ -62,6 +71,7 @@ def _is_of_store(error: Exception) -> bool:
 is_forbidden: Final = _says("ACCESS_DENIED")
 
 STORAGE_ERRORS: Final[ErrorTable] = (
+    Entry(is_of_full_disk, RetryableError, "{location}: the disk is full. Make room there."),
     Entry(
         _says("SIGNATURE_DOES_NOT_MATCH", "INVALID_ACCESS_KEY_ID", "InvalidToken", "ExpiredToken"),
         UserError,
@@ -185,6 +195,11 @@ STORAGE_ERRORS: Final[ErrorTable] = (
 )
 
 DIRECTORY_ERRORS: Final[ErrorTable] = (
+    Entry(
+        is_of_full_disk,
+        RetryableError,
+        "the disk that holds the directory {directory} for data files is full. Make room there.",
+    ),
     Entry(
         is_a(OSError),
         UserError,

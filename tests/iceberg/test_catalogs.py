@@ -3,7 +3,7 @@
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -14,6 +14,7 @@ import pytest
 from botocore.errorfactory import ClientExceptionsFactory
 from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
 from msgspec.structs import replace
+from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitStateUnknownException, NoSuchTableError
 from pyiceberg.io import load_file_io
 from pyiceberg.schema import Schema
@@ -94,16 +95,23 @@ def test_a_local_catalog_and_its_tables_are_in_the_warehouse_directory(tmp_path:
         assert again.load_table(("ns", "t")).metadata == table.metadata
 
 
-def test_a_full_disk_is_named_with_the_catalog_that_it_holds(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda catalog: catalog.create_namespace("other"),
+        lambda catalog: catalog.create_table("ns.t", SCHEMA),
+    ],
+    ids=["catalog", "metadata"],
+)
+def test_a_full_disk_is_named_with_the_catalog_that_it_holds(
+    tmp_path: Path, write: Callable[[Catalog], object]
+) -> None:
     with small_disk(tmp_path / "disk") as disk:
         endpoint = local(disk.directory)
-        with (
-            open_catalog(endpoint) as catalog,
-            disk.filled(),
-            pytest.raises(RetryableError) as error,
-            translate_errors(endpoint),
-        ):
+        with open_catalog(endpoint) as catalog:
             catalog.create_namespace("ns")
+            with disk.filled(), pytest.raises(RetryableError) as error, translate_errors(endpoint):
+                write(catalog)
     check_text("catalog_errors", "Local: a full disk", str(error.value), {str(disk.directory): "DIRECTORY"})
 
 

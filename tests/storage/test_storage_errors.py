@@ -1,7 +1,10 @@
 """Whatever an object store refuses, its user hears where, why and what to do."""
 
 import dataclasses
+import errno
+import os
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +23,7 @@ from connector.encoding.parquet.data_files import DataFileWriter, NewFiles, RowG
 from connector.encoding.parquet.file_options import FileOptions
 from connector.host.errors import RetryableError, UserError
 from connector.storage.file_stores import data_file_properties
-from connector.storage.storage_errors import is_of_content, translate_errors
+from connector.storage.storage_errors import is_of_content, translate_errors, translate_errors_of_directory
 from support.odd_servers import answering
 from support.s3_server import Keys, S3Server
 from support.server_process import free_address
@@ -171,6 +174,24 @@ def test_a_disk_that_cannot_be_written_may_be_tried_again(tmp_path: Path) -> Non
     reason = rf"^file://{tmp_path}: .*Is a directory: '{tmp_path}'\.$"
     with pytest.raises(RetryableError, match=reason), translate_errors(f"file://{tmp_path}"):
         tmp_path.write_bytes(b"")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /dev/full, which takes nothing")
+def test_a_full_disk_is_told_with_its_place() -> None:
+    location = "file:///dev/full"
+    with (
+        pytest.raises(RetryableError) as raised,
+        translate_errors(location),
+        load_file_io({}, location).new_output(location).create(overwrite=True) as stream,
+    ):
+        stream.write(b"content")
+    check_text("storage_errors", "a writer: the disk is full", str(raised.value))
+
+
+def test_a_full_disk_of_the_directory_for_data_files_is_told_as_that(tmp_path: Path) -> None:
+    with pytest.raises(RetryableError) as raised, translate_errors_of_directory(tmp_path):
+        raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+    check_text("storage_errors", "a directory: the disk is full", str(raised.value), {str(tmp_path): "DIRECTORY"})
 
 
 @pytest.mark.parametrize(
