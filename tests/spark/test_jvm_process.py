@@ -38,6 +38,15 @@ def started(directory: Path, heap: str = HEAP) -> Iterator[Jvm]:
         running.kill()
 
 
+def java_that(directory: Path, does: str) -> str:
+    """Return the home of a Java that is this shell script."""
+    java = directory / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(f"#!/bin/sh\n{does}\n")
+    java.chmod(0o755)
+    return str(directory)
+
+
 def connect(running: Jvm) -> "ClientServer":
     running.wait()
     return running.connect()
@@ -68,14 +77,21 @@ def test_a_jvm_that_ends_while_it_starts_is_told_with_its_last_words(tmp_path: P
 def test_a_jvm_that_lacks_heap_or_threads_is_told_with_the_setting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, said: str
 ) -> None:
-    java = tmp_path / "bin" / "java"
-    java.parent.mkdir()
-    java.write_text(f"#!/bin/sh\necho java.lang.OutOfMemoryError: {said}\nexit 3\n")
-    java.chmod(0o755)
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setenv("JAVA_HOME", java_that(tmp_path, f"echo java.lang.OutOfMemoryError: {said}\nexit 3"))
     with started(tmp_path) as running, pytest.raises(RetryableError) as error:
         running.wait()
     check_text("spark_errors", name, str(error.value))
+
+
+def test_a_jvm_that_fails_to_start_and_does_not_end_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = 'Exception in thread "main" java.io.IOException: No space left on device'
+    monkeypatch.setenv("JAVA_HOME", java_that(tmp_path, f"echo '{said}'\nexec sleep 100"))
+    monkeypatch.setattr(jvm_process, "START_TIMEOUT", 10.0)
+    with started(tmp_path) as running, pytest.raises(RetryableError) as error:
+        running.wait()
+    check_text("spark_errors", "a JVM without room for temporary files", str(error.value))
 
 
 def test_a_jvm_that_does_not_come_up_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,6 +36,8 @@ _ENVIRONMENT: Final = threading.Lock()  # held while this process's environment 
 _HEAP_RAN_OUT: Final = "java.lang.OutOfMemoryError"
 _NO_THREAD: Final = f"{_HEAP_RAN_OUT}: unable to create native thread"
 _NO_FILE: Final = "Too many open files"
+_NO_ROOM: Final = "No space left on device"
+_START_FAILED: Final = 'Exception in thread "main"'  # after it, other threads may keep the JVM alive
 STACK_FRAMES: Final = ("\tat ", "\t... ")
 
 
@@ -123,6 +125,8 @@ class Jvm:
             )
         if _NO_FILE in said:
             return f"{said}. Raise the hard limit of open files (`ulimit -Hn`, or `--ulimit nofile` of Docker)."
+        if _NO_ROOM in said:
+            return f"{said}. Make room for temporary files, or set TMPDIR to a directory on a larger disk."
         if _HEAP_RAN_OUT in said:
             return f"{said}. Raise spark.driver.memory in /advanced/spark, and the memory of the container with it."
         return f"{said}. {SEE_LOG}"
@@ -157,15 +161,20 @@ class Jvm:
         while not self._connection_file.exists():  # it is renamed into place, whole
             with contextlib.suppress(subprocess.TimeoutExpired):
                 status = self._process.wait(0.01)
-                raise RetryableError(
-                    f"Spark's JVM ended with status {status} while it started: {self.explain_end()} Check JAVA_HOME, "
-                    "and the spark.* settings in /advanced/spark."
-                )
+                raise self._explain_failed_start(f"ended with status {status}")
+            if any(line.startswith(_START_FAILED) for line in [*self._output]):
+                raise self._explain_failed_start("failed")
             if time.monotonic() > deadline:
                 raise RetryableError(
                     f"Spark's JVM did not answer within {START_TIMEOUT:.0f} s: {self.explain_end()} If the machine is "
                     "overloaded, give it more processors or memory."
                 )
+
+    def _explain_failed_start(self, how: str) -> RetryableError:
+        return RetryableError(
+            f"Spark's JVM {how} while it started: {self.explain_end()} Check JAVA_HOME, and the spark.* settings in "
+            "/advanced/spark."
+        )
 
     def _log_output(self) -> None:
         assert self._process.stdout is not None
