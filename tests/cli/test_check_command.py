@@ -32,6 +32,7 @@ from support.odd_servers import answering
 from support.rest_catalog import RestCatalogOnS3
 from support.s3_server import S3Server
 from support.server_process import free_address
+from support.small_disk import small_disk
 from support.snapshots import check_text
 from support.tables import foreign_table
 from support.tables import local_catalog as open_local_catalog
@@ -261,6 +262,15 @@ def test_a_temporary_directory_that_cannot_be_used_fails(tmp_path: Path, monkeyp
     monkeypatch.setenv("TMPDIR", str(tmp_path / "missing"))
     report = Report(tmp_path, local(tmp_path / "warehouse"))
     assert report.outcomes == all_but(disk=FAILED)
+
+
+def test_a_temporary_directory_without_room_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with small_disk(tmp_path / "disk") as disk, disk.filled():
+        monkeypatch.setenv("TMPDIR", str(disk.directory))
+        report = Report(tmp_path, local(tmp_path / "warehouse"))
+    assert report.outcomes == all_but(disk=FAILED)
+    said = report.messages["disk"]
+    check_text("machine_errors", "no room for temporary files", said, {str(disk.directory): "DIRECTORY"})
 
 
 # A Flow specification

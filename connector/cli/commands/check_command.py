@@ -27,12 +27,13 @@ from connector.config.metrics_options import MetricsOptions
 from connector.config.resource_config import ResourceConfig
 from connector.config.settings import parse
 from connector.host.errors import ConnectorError
-from connector.host.tempdirs import make_directories
+from connector.host.tempdirs import make_directories, translate_disk_errors
 from connector.iceberg.catalog_messages import read_address
 from connector.iceberg.catalogs.opening import find_warehouse
 from connector.rpc.validate import validate
 from connector.spark.jvm.cluster import check_master
 
+PROBE_SIZE: Final = 1 << 20  # bytes: with less room, no transaction can be written
 GIGABYTE: Final = 1e9
 
 T = TypeVar("T")
@@ -117,8 +118,10 @@ def _try_metrics(options: MetricsOptions) -> str:
 
 def _find_free_space() -> str:
     with make_directories() as directories:
-        free = shutil.disk_usage(directories.files).free
-        return f"{free / GIGABYTE:.1f} GB are free for temporary files in {directories.files.parent}"
+        free, parent = shutil.disk_usage(directories.files).free, directories.files.parent
+        with translate_disk_errors(f"file in {parent}"):
+            (directories.files / "probe").write_bytes(bytes(PROBE_SIZE))
+        return f"{free / GIGABYTE:.1f} GB are free for temporary files in {parent}"
 
 
 def _describe_catalog(opened: OpenedEndpoint) -> str:
