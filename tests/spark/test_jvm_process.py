@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -83,6 +84,13 @@ def test_a_jvm_that_lacks_heap_or_threads_is_told_with_the_setting(
     check_text("spark_errors", name, str(error.value))
 
 
+def test_a_signal_that_ends_a_jvm_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", java_that(tmp_path, "kill -TERM $$"))
+    with started(tmp_path) as running, pytest.raises(RetryableError) as error:
+        running.wait()
+    check_text("spark_errors", "a JVM that is ended while it starts", str(error.value))
+
+
 def test_a_jvm_that_fails_to_start_and_does_not_end_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -150,6 +158,16 @@ def test_a_killed_jvm_is_told_whichever_client_sees_it_first(tmp_path: Path, cli
         with pytest.raises(RetryableError) as error, translate_errors(running, "A Spark job failed"):
             CLIENTS[client](gateway)
     check_text("spark_errors", "a killed JVM", str(error.value))
+
+
+@pytest.mark.spark
+def test_a_signal_that_ends_a_jvm_is_told_also_if_its_spark_context_ends_first(tmp_path: Path) -> None:
+    with started(tmp_path) as running, closing(connect(running)) as gateway:
+        pid = gateway.jvm.java.lang.ProcessHandle.current().pid()
+        threading.Timer(0.5, os.kill, [pid, signal.SIGTERM]).start()
+        with pytest.raises(RetryableError) as error, translate_errors(running, "A Spark job failed"):
+            gateway.jvm.java.util.Objects.requireNonNull(None, "Job 1 cancelled because SparkContext was shut down")
+    check_text("spark_errors", "a JVM that is ended", str(error.value))
 
 
 @pytest.mark.spark

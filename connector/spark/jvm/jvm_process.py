@@ -37,6 +37,7 @@ _HEAP_RAN_OUT: Final = "java.lang.OutOfMemoryError"
 _NO_THREAD: Final = f"{_HEAP_RAN_OUT}: unable to create native thread"
 _NO_FILE: Final = "Too many open files"
 _NO_ROOM: Final = "No space left on device"
+_END_REQUESTS: Final = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 _START_FAILED: Final = 'Exception in thread "main"'  # after it, other threads may keep the JVM alive
 STACK_FRAMES: Final = ("\tat ", "\t... ")
 
@@ -113,10 +114,16 @@ class Jvm:
 
     def explain_end(self) -> str:
         """Return why the JVM has ended, or does not answer, and what to change. Ends in a full stop."""
-        if self._process.poll() == -signal.SIGKILL:
+        status = self._process.poll()
+        if status == -signal.SIGKILL:
             return (
                 "it was killed (SIGKILL, exit status 137), probably by the kernel because the memory of its machine or "
                 f"container ran out: {LESS_MEMORY}. The kernel's log (dmesg) names the processes that it has killed."
+            )
+        if request := next((each for each in _END_REQUESTS if status in (-each, 128 + each)), None):
+            return (
+                f"something has ended it with {request.name} (exit status {128 + request}). Find out what sends this "
+                "signal to it: only the connector should end it."
             )
         if _NO_THREAD in (said := self.read_last_words().rstrip(".")):
             return (

@@ -29,6 +29,8 @@ _END_IN_TRACE: Final = re.compile(
     r"|java\.io\.IOException: (?:Broken pipe|Stream closed|Connection reset)"
 )
 
+_CONTEXT_ENDED: Final = re.compile("SparkContext was shut down|stopped SparkContext")  # a JVM that ends does this first
+
 
 @contextmanager
 def translate_errors(jvm: Jvm, failed: str) -> Iterator[None]:
@@ -46,7 +48,8 @@ def translate_errors(jvm: Jvm, failed: str) -> Iterator[None]:
         if not isinstance(error, (Py4JError, PySparkException, OSError, EOFError)):
             raise
         text = _told_by_java(error)
-        if end := _end_of(jvm, 0 if text else ENDING_TIMEOUT):
+        is_ending = text is None or _CONTEXT_ENDED.search(text)
+        if end := _end_of(jvm, ENDING_TIMEOUT if is_ending else 0):
             raise RetryableError(end) from error
         if text and _WORKER_IN_TRACE in text and _END_IN_TRACE.search(text):
             raise RetryableError(WORKER_ENDED) from error
