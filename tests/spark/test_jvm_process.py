@@ -20,6 +20,7 @@ from connector.spark.jvm.class_path import list_jars
 from connector.spark.jvm.jvm_command import find_spark_home
 from connector.spark.jvm.jvm_process import Jvm
 from connector.spark.jvm.spark_errors import explain_lost_task, translate_errors
+from connector.spark.jvm.spark_session import start_spark
 from support.server_process import free_address
 from support.snapshots import check_text
 
@@ -168,6 +169,16 @@ def test_a_signal_that_ends_a_jvm_is_told_also_if_its_spark_context_ends_first(t
         with pytest.raises(RetryableError) as error, translate_errors(running, "A Spark job failed"):
             gateway.jvm.java.util.Objects.requireNonNull(None, "Job 1 cancelled because SparkContext was shut down")
     check_text("spark_errors", "a JVM that is ended", str(error.value))
+
+
+@pytest.mark.spark
+def test_a_killed_jvm_is_told_also_by_what_asks_for_its_cores() -> None:
+    with start_spark({"spark.master": "local[1]"}) as spark:
+        assert spark.cores == 1
+        spark._jvm.kill()
+        with pytest.raises(RetryableError) as error:
+            _ = spark.cores
+    check_text("spark_errors", "a killed JVM", str(error.value))
 
 
 @pytest.mark.spark

@@ -111,7 +111,9 @@ class Spark:
     def cores(self) -> int:
         """How many tasks run at the same time. Waits until Spark has started."""
         self.load_client()
-        return self._context.result().defaultParallelism
+        context = self._context.result()
+        with translate_errors(self._jvm, "A Spark job failed"):
+            return context.defaultParallelism
 
     def run(self, task: Callable[[Iterable[int]], Iterable[T]]) -> "Future[list[T]]":
         """Submit a job of one task per core, and return its results. Each task gets an iterator of one number."""
