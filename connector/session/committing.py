@@ -16,7 +16,6 @@ from connector.iceberg.maintenance.background import Maintenance, run_maintenanc
 from connector.iceberg.maintenance.background_compaction import run_compaction
 from connector.iceberg.maintenance.compact_table import TableCompactor
 from connector.iceberg.metadata.listed_files import ManifestReader
-from connector.iceberg.metadata.written_snapshots import WrittenSnapshots
 from connector.model.state import StagedCommit
 from connector.session.backlog import Limit
 from connector.session.commit_facts import report_recovered
@@ -55,9 +54,8 @@ def run_committing(
     catalog: OpenedCatalog, materialization: str, key_range: str, config: EndpointConfig, engine: Engine
 ) -> Iterator[Committing]:
     """Run the threads until the session ends. The engine may still be starting."""
-    written = WrittenSnapshots()
-    manifests = ManifestReader(written)
-    new_writer, locks = partial(SnapshotWriter, written, manifests), TableLocks()
+    manifests, locks = ManifestReader(), TableLocks()
+    new_writer = partial(SnapshotWriter, manifests)
     compactor = TableCompactor(catalog, compact_in(engine.spark), new_writer, locks)
     with ExitStack() as threads:
         compaction = threads.enter_context(run_compaction(compactor.compact, key_range))

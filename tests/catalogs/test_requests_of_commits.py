@@ -13,7 +13,7 @@ from connector.config.settings import parse
 from connector.iceberg.catalogs.opening import open_catalog
 from connector.iceberg.commits import commit
 from connector.iceberg.commits.snapshot import SnapshotWriter
-from connector.iceberg.metadata.written_snapshots import WrittenSnapshots
+from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
@@ -60,7 +60,7 @@ def kind(request: Request) -> tuple[str, str]:
 def test_a_session_reads_the_manifest_list_that_it_finds_and_none_of_its_own(
     catalog: Catalog, store: FaultProxy, server: FaultProxy
 ) -> None:
-    new_writer = partial(SnapshotWriter, WrittenSnapshots())
+    new_writer = partial(SnapshotWriter, ManifestReader())
     read = [("HEAD", "manifest list"), ("GET", "manifest list")]
     for number, expected in enumerate((read, [], []), start=1):
         staged = stage(catalog, PATH, WRITER, number)

@@ -15,7 +15,7 @@ from connector.iceberg.commits.outcomes import Committed, Failed, Outcome
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.metadata import written_snapshots
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
-from connector.iceberg.metadata.written_snapshots import KEPT_BYTES, WrittenSnapshots
+from connector.iceberg.metadata.written_snapshots import KEPT_BYTES
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
@@ -38,14 +38,11 @@ class Session:
     """What a session has in memory."""
 
     catalog: Catalog
-    written: WrittenSnapshots = field(default_factory=WrittenSnapshots)
-
-    def __post_init__(self) -> None:
-        self.manifests = ManifestReader(self.written)
+    manifests: ManifestReader = field(default_factory=ManifestReader)
 
     def land(self, *ids: int) -> Outcome:
         staged = stage(self.catalog, PATH, WRITER, *ids)
-        new_writer = partial(SnapshotWriter, self.written, self.manifests)
+        new_writer = partial(SnapshotWriter, self.manifests)
         [outcome] = commit.try_commits(self.catalog, [staged], [staged.chain_id], new_writer)
         return outcome
 
@@ -172,6 +169,6 @@ def test_a_session_keeps_a_limited_number_of_bytes_of_a_table(catalog: Catalog) 
     session = Session(catalog)
     for number in range(30):
         session.land(number)
-    [kept] = session.written._newest.values()
+    [kept] = session.manifests.written._newest.values()
     assert len(kept) == 2, "the manifest list and the manifest of one snapshot"
     assert sum(map(len, kept.values())) <= KEPT_BYTES

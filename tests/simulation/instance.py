@@ -22,7 +22,6 @@ from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphan
 from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.metadata.references import InterruptedMaintenanceError
 from connector.iceberg.metadata.stored_files import delete_all
-from connector.iceberg.metadata.written_snapshots import WrittenSnapshots
 from connector.iceberg.table_view import SessionViews, TableViews
 from connector.model.binding import Policy, UpdateMode
 from connector.model.invalid_values import OnInvalid
@@ -84,9 +83,8 @@ class Instance:
         catalog, key_range = SimulatedCatalog(actor, self.network, self.author), self.author.key_range
         self._staged = recovery.select_overlapping_commits(read_state(TASK, self.message.state), key_range)
         actor.store = self.network.store_of(actor)
-        written = WrittenSnapshots()
-        manifests = ManifestReader(written)
-        attempt = partial(self._attempt, partial(SnapshotWriter, written, manifests))
+        manifests = ManifestReader()
+        attempt = partial(self._attempt, partial(SnapshotWriter, manifests))
         committer = Committer(attempt, LIMIT, lambda commit: self._used.update(commit.located))
         recovered = recovery.recover(self._staged, committer, partial(self._bind, catalog))
         self._tables = recovered.tables
@@ -98,7 +96,7 @@ class Instance:
         if actor.stage.chance(self.network.weather.retrying):
             actor.stage.enter(Actor(actor.stage, f"{actor.name} retries", partial(self._retry, actor, committer)))
         if actor.stage.chance(self.network.weather.compacting):
-            self._start_compaction(actor, partial(SnapshotWriter, written, manifests))
+            self._start_compaction(actor, partial(SnapshotWriter, manifests))
         if actor.stage.chance(self.network.weather.collecting):
             actor.stage.enter(Actor(actor.stage, f"{actor.name} orphans", partial(self._collect, actor)))
             actor.stage.enter(Actor(actor.stage, f"{actor.name} expiry", partial(self._expire, actor)))

@@ -13,7 +13,6 @@ from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.maintenance.compact_table import TableCompactor
 from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.metadata.listed_files import ManifestReader
-from connector.iceberg.metadata.written_snapshots import WrittenSnapshots
 from connector.model.table_identifier import TableIdentifier
 from support.altered_tables import ID
 from support.compacting import EAGER, compact, compact_here
@@ -66,8 +65,7 @@ def compact_after(catalog: Catalog, path: TableIdentifier, commit: Callable[[], 
     def new_writer() -> SnapshotWriter:
         if next(writers) == 2:  # the first one is the plan's
             commit()
-        written = WrittenSnapshots()
-        return SnapshotWriter(written, ManifestReader(written))
+        return SnapshotWriter()
 
     return TableCompactor(catalog, compact_here, new_writer).compact(path)
 

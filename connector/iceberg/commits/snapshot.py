@@ -40,7 +40,6 @@ from connector.iceberg.metadata.manifests import (
 from connector.iceberg.metadata.partitions import PartitionReader
 from connector.iceberg.metadata.table_properties import find_generation
 from connector.iceberg.metadata.table_updates import find_next_row_id
-from connector.iceberg.metadata.written_snapshots import WrittenSnapshots
 from connector.model.state import DataFile, PublishedTimes, StagedCommit, WriterId, find_published
 from connector.storage.file_io import WrittenFile, files_of
 
@@ -65,12 +64,10 @@ class SnapshotWriter:
 
     def __init__(
         self,
-        written: WrittenSnapshots | None = None,
         manifests: ManifestReader | None = None,
         mark: Callable[[Table], Mapping[str, str]] = lambda _: {},
     ) -> None:
-        self._written = WrittenSnapshots() if written is None else written
-        self.manifests = ManifestReader(self._written) if manifests is None else manifests
+        self.manifests = ManifestReader() if manifests is None else manifests
         self._id = uuid.uuid4().int >> 65  # a positive 63-bit number
         self._merger = ManifestMerger()
         self._mark = mark
@@ -83,7 +80,7 @@ class SnapshotWriter:
 
     def append(self, table: Table, staged: Sequence[StagedCommit], rows: "DeletedRows | None" = None) -> Snapshot:
         """Write a snapshot that adds the staged files to the current one, and deletes these rows."""
-        table = self._written.with_memory(table)
+        table = self.manifests.written.with_memory(table)
         prefix = find_current_prefix(table, staged[0].writer)
         factory = self.make_factory(table, prefix)
         added, summary = self._add(factory, staged)
@@ -175,7 +172,7 @@ class SnapshotWriter:
         ) as manifest_list:
             manifest_list.add_manifests(list(manifests))
         small = [self._small[each.manifest_path] for each in manifests if each.manifest_path in self._small]
-        self._written.add(table, [written, *small])
+        self.manifests.written.add(table, [written, *small])
         next_row_id = manifest_list.next_row_id
         return Snapshot(
             snapshot_id=self._id,

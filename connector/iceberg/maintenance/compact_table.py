@@ -32,7 +32,6 @@ from connector.iceberg.maintenance.compaction_thresholds import CompactionThresh
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
 from connector.iceberg.metadata.references import InterruptedMaintenanceError
 from connector.iceberg.metadata.table_arrangement import find_arrangement_of_all
-from connector.iceberg.metadata.written_snapshots import WrittenSnapshots
 from connector.model.binding import Arrangement
 from connector.model.properties import Properties
 from connector.model.table_identifier import TableIdentifier
@@ -68,10 +67,9 @@ class TableCompactor:
         locks: TableLocks | None = None,
         plan: PlanTable = plan_compaction,
     ) -> None:
-        written = WrittenSnapshots()
         self._catalog = catalog
         self._compact = compact
-        self._new_writer = new_writer or partial(SnapshotWriter, written, ManifestReader(written))
+        self._new_writer = new_writer or partial(SnapshotWriter, ManifestReader())
         self._locks = locks or TableLocks()
         self._plan = plan
         self._unreadable: set[str] = set()  # data files. Files do not change, so they are left out from then on

@@ -111,16 +111,16 @@ def _path_bounds(file: DataFile) -> tuple[bytes, bytes] | None:
 class ManifestReader:
     """Lists the live files of tables. It remembers the manifests of each table's newest snapshot, which never change.
 
-    It reads from memory what is in `written`.
+    It reads from memory what is in `written`, to which writers of snapshots add.
     """
 
-    def __init__(self, written: WrittenSnapshots | None = None) -> None:
-        self._written = WrittenSnapshots() if written is None else written
+    def __init__(self) -> None:
+        self.written = WrittenSnapshots()
         self._parsed: dict[UUID, _Parsed] = {}
 
     def list_files(self, table: Table) -> list[ListedFile]:
         """Return all live files of the current snapshot, in the order of its manifests."""
-        table = self._written.with_memory(table)
+        table = self.written.with_memory(table)
         manifests = manifests_of(table.io, table.current_snapshot())
         before = self._parsed.get(table.metadata.table_uuid, {})
         new = [manifest for manifest in manifests if find_manifest_key(manifest) not in before]
