@@ -11,13 +11,12 @@ does not know, for all keys (decision 7), and moves the main branch, which a com
 
 import logging
 import uuid
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.manifest import DataFileContent, ManifestFile
+from pyiceberg.manifest import ManifestFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
@@ -27,9 +26,11 @@ from connector.evolution.altered_schema import plan_schema
 from connector.evolution.property_changes import list_lasting_properties
 from connector.evolution.table_change import StartBackfill
 from connector.iceberg.commits import fence
+from connector.iceberg.commits.change_summaries import summarize_changes
 from connector.iceberg.commits.commit_errors import BROKEN_METADATA
 from connector.iceberg.commits.snapshot import RemovedFiles, SnapshotWriter, find_current_prefix, summarize_writer
 from connector.iceberg.metadata.avro_files import read_entries
+from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.manifests import manifests_of
 from connector.iceberg.metadata.table_arrangement import require_arrangement
 from connector.iceberg.metadata.table_properties import find_generation
@@ -40,7 +41,6 @@ from connector.iceberg.metadata.table_updates import (
     new_snapshot,
     require_unchanged,
 )
-from connector.iceberg.metadata.vector_entries import find_id, find_vector
 from connector.model.owner import OWNER_PROPERTY, Owner
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import Generation
@@ -55,18 +55,6 @@ log = logging.getLogger(__name__)
 FORMER_KEPT: Final = 100  # generations whose staged files are recognized
 SUMMARY_BACKFILL: Final = "flow.backfill"  # in the snapshot that apply adds
 _UNREADABLE: Final = (FileNotFoundError, *BROKEN_METADATA)
-# What is counted of each removed file, by its content: files, or their rows.
-_FILES: Final = {
-    DataFileContent.DATA: ("deleted-data-files",),
-    DataFileContent.POSITION_DELETES: ("removed-delete-files", "removed-position-delete-files"),
-    DataFileContent.EQUALITY_DELETES: ("removed-delete-files", "removed-equality-delete-files"),
-}
-_VECTORS: Final = ("removed-delete-files", "removed-dvs")
-_ROWS: Final = {
-    DataFileContent.DATA: "deleted-records",
-    DataFileContent.POSITION_DELETES: "removed-position-deletes",
-    DataFileContent.EQUALITY_DELETES: "removed-equality-deletes",
-}
 
 
 def start_backfill(catalog: Catalog, table: Table, change: StartBackfill) -> None:
@@ -132,8 +120,7 @@ def remove_rows(table: Table, writer: WriterId, snapshots: SnapshotWriter) -> Re
     """Write manifests that name all files of the current snapshot as deleted. Unreadable manifests are left out: the
     user may backfill because they are gone."""
     factory = snapshots.make_factory(table, find_current_prefix(table, writer))
-    counts: Counter[str] = Counter()
-    manifests = []
+    manifests, removed = list[ManifestFile](), list[ListedFile]()
     for manifest in _list_manifests(table):
         try:
             entries = read_entries(table.io, manifest)
@@ -141,15 +128,11 @@ def remove_rows(table: Table, writer: WriterId, snapshots: SnapshotWriter) -> Re
             log.warning("table %s: some of its rows were not readable: %s", ".".join(table.name()), error)
             continue
         if entries:
-            gone = {find_id(entry.data_file) for entry in entries}
-            manifests.append(factory.write_existing(manifest.partition_spec_id, entries, manifest.content, gone))
-        for entry in entries:
-            file = entry.data_file
-            vector = find_vector(file)
-            counts["removed-files-size"] += vector.size if vector else file.file_size_in_bytes
-            counts.update(_VECTORS if vector else _FILES[file.content])
-            counts[_ROWS[file.content]] += file.record_count
-    return RemovedFiles(manifests, {name: str(count) for name, count in counts.items()})
+            gone = [ListedFile.of(manifest.manifest_path, entry) for entry in entries]
+            ids = {file.id for file in gone}
+            manifests.append(factory.write_existing(manifest.partition_spec_id, entries, manifest.content, ids))
+            removed += gone
+    return RemovedFiles(manifests, summarize_changes((), removed))
 
 
 def _is_readable(table: Table) -> bool:

@@ -24,6 +24,7 @@ from connector.encoding.values.arrays import Positions
 from connector.host.errors import RetryableError
 from connector.iceberg.metadata.listed_files import EqualityDeletes, ListedFile, PositionDeletes, find_range
 from connector.iceberg.metadata.partitions import Partition, PartitionReader
+from connector.model.state import DataFile
 
 REPLACED: Final = "another writer has replaced or removed its files"
 _MOST_LOST: Final = 0.3  # of the rows of new files; a file of which more is deleted would be rewritten again soon
@@ -50,6 +51,11 @@ class CompactionChanges:
     removed: tuple[ListedFile, ...]  # sources, and delete files that delete nothing without them
     positions: Mapping[str, Positions]  # of carried-over deletes, by new file
     dropped: tuple[DroppedGroup, ...]
+
+    @property
+    def new_files(self) -> list[DataFile]:
+        """The data files that the groups were rewritten into."""
+        return [file for compacted in self.groups for file in compacted.files]
 
 
 class _DroppedError(Exception):

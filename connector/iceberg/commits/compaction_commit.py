@@ -9,24 +9,25 @@ are older than MAX_AGE. `remove_task_orphans` deletes the files of which no snap
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
-from pyiceberg.manifest import DataFileContent, ManifestEntry
+from pyiceberg.manifest import ManifestEntry
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from connector.encoding.rewriting.file_groups import CompactedGroup
 from connector.host.errors import ConnectorError, RetryableError
+from connector.iceberg.commits.change_summaries import summarize_rewrite
 from connector.iceberg.commits.commit import RETRY_FOR, TableLocks, count_attempts
 from connector.iceberg.commits.commit_errors import is_final, list_retried_errors
 from connector.iceberg.commits.compaction_changes import CompactionChanges, DroppedGroup, decide_changes
 from connector.iceberg.commits.delete_files import DeleteFiles
-from connector.iceberg.commits.delete_manifests import WrittenDeletes, count_deletes, write_delete_manifests
+from connector.iceberg.commits.delete_manifests import write_delete_manifests
 from connector.iceberg.commits.file_names import CompactionOrigin
 from connector.iceberg.commits.retry_commits import FailureTexts, explain_failure, is_unanswered
 from connector.iceberg.commits.snapshot import SnapshotWriter
@@ -37,7 +38,6 @@ from connector.iceberg.metadata.partitions import PartitionReader
 from connector.iceberg.metadata.stored_files import delete_all
 from connector.iceberg.metadata.table_properties import check_properties, name_table_in_errors
 from connector.iceberg.metadata.table_updates import new_snapshot, require_unchanged
-from connector.model.state import DataFile
 from connector.model.table_identifier import GENERATION_PROPERTY, TableIdentifier
 from connector.storage import storage_errors
 
@@ -197,7 +197,8 @@ class CompactionCommit:
         existing = manifests_of(table.io, table.current_snapshot())
         merged, added = find_small(table, existing), self._list_added(changes)
         existing, changed = remove_files(factory, existing, changes.removed, merged, added)
-        summary = {SUMMARY_COMPACTION: str(len(changes.groups)), **_summarize(changes, [file for _, file in carried])}
+        counts = summarize_rewrite(changes.new_files, (file for _, file in carried), changes.removed)
+        summary = {SUMMARY_COMPACTION: str(len(changes.groups)), **counts}
         return snapshots.replace(
             table, prefix, [*deletes, *changed, *existing], table.metadata.current_schema_id, summary
         )
@@ -205,36 +206,10 @@ class CompactionCommit:
     def _list_added(self, changes: CompactionChanges) -> dict[int, list[ManifestEntry]]:
         """Return the entries of the new data files, by their partition spec."""
         by_spec: dict[int, list[ManifestEntry]] = {}
-        for file in _list_new_files(changes):
+        for file in changes.new_files:
             partition = changes.partitions[file.path]
             # They are as old as the snapshot that they were made from: later deletes of other engines apply to them.
-            entry = make_added_entry(
-                file,
-                partition.spec_id,
-                partition.record,
-                self._base.sequence_number,
-                sort_order_id=self._base.sort_order_id,
-            )
+            number, sort_order_id = self._base.sequence_number, self._base.sort_order_id
+            entry = make_added_entry(file, partition, number, sort_order_id=sort_order_id)
             by_spec.setdefault(partition.spec_id, []).append(entry)
         return by_spec
-
-
-def _list_new_files(changes: CompactionChanges) -> Iterator[DataFile]:
-    for compacted in changes.groups:
-        yield from compacted.files
-
-
-def _summarize(changes: CompactionChanges, carried: Sequence[WrittenDeletes]) -> dict[str, str]:
-    """Count files and rows. Rows that are deleted by position are counted in both."""
-    new = [*_list_new_files(changes)]
-    sources = [file for file in changes.removed if file.content is DataFileContent.DATA]
-    counts = {
-        "added-data-files": len(new),
-        "added-records": sum(file.rows for file in new),
-        "added-files-size": sum(file.size for file in (*new, *carried)),
-        "deleted-data-files": len(sources),
-        "deleted-records": sum(file.rows for file in sources),
-        "removed-files-size": sum(file.size for file in changes.removed),
-        **count_deletes(carried, changes.removed),
-    }
-    return {name: str(count) for name, count in counts.items() if count}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import DataFileContent, FileFormat
+from pyiceberg.manifest import FileFormat
 from pyiceberg.table import Table
 
 from connector.encoding.live_rows.deletion_vectors import read_deletion_vector, write_deletion_vectors
@@ -26,7 +26,8 @@ from connector.encoding.live_rows.position_deletes import (
 from connector.encoding.values.arrays import Positions
 from connector.host.errors import UserError
 from connector.host.signals import map_in_threads
-from connector.iceberg.commits.delete_manifests import WrittenDeletes, count_deletes
+from connector.iceberg.commits.change_summaries import summarize_changes
+from connector.iceberg.commits.delete_manifests import WrittenDeletes
 from connector.iceberg.commits.file_names import new_delete_location
 from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.partitions import Partition
@@ -53,16 +54,7 @@ class DeleteChanges:
 
     def summarize(self, added_size: int) -> dict[str, str]:
         """Return the entries of a snapshot's summary. `added_size` are the bytes of the data files that it adds."""
-        added = [file for _, file in self.added]
-        data = [file for file in self.removed if file.content is DataFileContent.DATA]
-        counts = {
-            **count_deletes(added, self.removed),
-            "deleted-data-files": len(data),
-            "deleted-records": sum(file.rows for file in data),
-            "removed-files-size": sum(file.size for file in self.removed),
-        }
-        size = added_size + sum(file.size for file in added)
-        return {"added-files-size": str(size), **{name: str(count) for name, count in counts.items() if count}}
+        return summarize_changes((file for _, file in self.added), self.removed, added_size)
 
 
 class DeleteFiles:

@@ -20,7 +20,7 @@ from connector.encoding.live_rows.source_rows import SourceFile
 from connector.encoding.live_rows.target_columns import TargetColumn
 from connector.encoding.rewriting.converted_files import Rewrite, Rewriting
 from connector.host.refresh import Refreshed
-from connector.iceberg.commits.delete_manifests import count_deletes
+from connector.iceberg.commits.change_summaries import summarize_rewrite
 from connector.iceberg.commits.file_names import find_file_prefix
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.commits.summaries import SUMMARY_MATERIALIZATION
@@ -51,7 +51,7 @@ class RewritePlan:
 class Replacement:
     """A data file, and the files that take its place."""
 
-    entry: ManifestEntry
+    old: ListedFile
     vector: ListedFile | None  # of its deleted rows, which the new files do not have
     files: tuple[DataFile, ...]
     sort_order_id: int  # of the new files
@@ -59,14 +59,14 @@ class Replacement:
     @property
     def spec_id(self) -> int:
         """The partition spec of the old file, which the new files keep."""
-        return int(self.entry.data_file.spec_id)
+        return self.old.partition.spec_id
 
     @property
     def added(self) -> list[ManifestEntry]:
         """Entries with the old file's sequence number: equality deletes of other engines apply to them as before."""
-        partition, number = self.entry.data_file.partition, self.entry.sequence_number
+        old = self.old
         return [
-            make_added_entry(file, self.spec_id, partition, number, sort_order_id=self.sort_order_id)
+            make_added_entry(file, old.partition, old.sequence_number, sort_order_id=self.sort_order_id)
             for file in self.files
         ]
 
@@ -124,9 +124,7 @@ class RewriteFiles:
             table = _load_unchanged(catalog, table)
         converted = {column.source_id for column in plan.rewriting.columns if column.is_converted}
         replacements = [
-            Replacement(
-                file.entry, file.vector, files, keep_sort_order(table, file.entry.data_file.sort_order_id, converted)
-            )
+            Replacement(file.listed, file.vector, files, keep_sort_order(table, file.listed.sort_order_id, converted))
             for file in plan.files
             if (files := self._written[plan.rewriting, file.source]) is not None
         ]
@@ -173,14 +171,16 @@ def _new_snapshot(rewritten: RewrittenFiles) -> tuple[TableUpdate, ...]:
     prefix = plan.rewriting.file_prefix
     with translate_errors(table.location()):
         manifests = _replace_manifests(snapshots.make_factory(table, prefix), replacements)
-        summary = {**plan.summary, **_summarize(replacements)}
+        added = [file for replacement in replacements for file in replacement.files]
+        removed = [*(replacement.old for replacement in replacements), *_list_vectors(replacements)]
+        summary = {**plan.summary, **summarize_rewrite(added, (), removed)}
         return new_snapshot(table, snapshots.replace(table, prefix, manifests, plan.schema_id, summary))
 
 
 def _replace_manifests(factory: ManifestFactory, replacements: Sequence[Replacement]) -> list[ManifestFile]:
     """Return all manifests of the new snapshot. Files that are not replaced stay, no matter who has added them. The
     deletion vectors of those that are replaced go, as Iceberg demands."""
-    gone: set[FileId] = {replacement.entry.data_file.file_path for replacement in replacements}
+    gone: set[FileId] = {replacement.old.path for replacement in replacements}
     vectors: set[FileId] = {vector.id for vector in _list_vectors(replacements)}
     manifests = []
     by_spec = attrgetter("spec_id")
@@ -196,21 +196,3 @@ def _replace_manifests(factory: ManifestFactory, replacements: Sequence[Replacem
 
 def _list_vectors(replacements: Sequence[Replacement]) -> list[ListedFile]:
     return [replacement.vector for replacement in replacements if replacement.vector]
-
-
-def _summarize(replacements: Sequence[Replacement]) -> dict[str, str]:
-    added = [file for replacement in replacements for file in replacement.files]
-    gone = [replacement.entry.data_file for replacement in replacements]
-    vectors = _list_vectors(replacements)
-    deletes = {name: str(count) for name, count in count_deletes((), vectors).items() if count}
-    return {
-        **deletes,
-        "added-data-files": str(len(added)),
-        "added-records": str(sum(file.rows for file in added)),
-        "added-files-size": str(sum(file.size for file in added)),
-        "deleted-data-files": str(len(gone)),
-        "deleted-records": str(sum(file.record_count for file in gone)),
-        "removed-files-size": str(
-            sum(file.file_size_in_bytes for file in gone) + sum(vector.size for vector in vectors)
-        ),
-    }

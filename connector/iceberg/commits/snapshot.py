@@ -37,7 +37,7 @@ from connector.iceberg.metadata.manifests import (
     manifests_of,
     metadata_location,
 )
-from connector.iceberg.metadata.partitions import PartitionReader
+from connector.iceberg.metadata.partitions import Partition, PartitionReader
 from connector.iceberg.metadata.table_properties import find_generation
 from connector.iceberg.metadata.table_updates import find_next_row_id
 from connector.model.state import DataFile, PublishedTimes, StagedCommit, WriterId, find_published
@@ -224,8 +224,7 @@ def _write_manifest(
     entries = (
         make_added_entry(
             file,
-            spec_id,
-            partitions.read(file).record if partitions else Record(),
+            partitions.read(file) if partitions else Partition(spec_id, "", Record()),
             numbers.get(commit.next),
             sort_order_id=commit.sort_order_id,
         )

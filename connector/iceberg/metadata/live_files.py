@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table import Table
 
 from connector.encoding.live_rows.source_rows import SourceFile
@@ -17,7 +17,7 @@ from connector.iceberg.metadata.manifests import manifests_of
 class LiveFile:
     """A data file of the current snapshot, with the position deletes that apply to it."""
 
-    entry: ManifestEntry
+    listed: ListedFile
     source: SourceFile
     vector: ListedFile | None  # among the position deletes; it goes when the data file goes
 
@@ -37,28 +37,27 @@ def find_live_files(table: Table, is_wanted: Callable[[DataFile], bool]) -> Live
         for entry in read_entries(table.io, manifest):
             listed = ListedFile.of(manifest.manifest_path, entry)
             match listed.content:
-                case DataFileContent.DATA:
-                    if is_wanted(entry.data_file):
-                        data.append((entry, listed))
+                case DataFileContent.DATA if is_wanted(entry.data_file):
+                    data.append(listed)
                 case DataFileContent.POSITION_DELETES:
                     if not listed.vector:
-                        _check_format(entry.data_file)
+                        _check_format(listed)
                     position_deletes.append(listed)
                 case DataFileContent.EQUALITY_DELETES:
                     equality_deletes.append(entry.data_file)
-    applied = PositionDeletes(position_deletes).find_all(listed for _, listed in data)
-    return LiveFiles([_make_live_file(*each, applied[each[1].path]) for each in data], equality_deletes)
+    applied = PositionDeletes(position_deletes).find_all(data)
+    return LiveFiles([_make_live_file(each, applied[each.path]) for each in data], equality_deletes)
 
 
-def _make_live_file(entry: ManifestEntry, listed: ListedFile, applied: Sequence[ListedFile]) -> LiveFile:
-    _check_format(entry.data_file)
-    return LiveFile(entry, listed.as_source(applied), next((delete for delete in applied if delete.vector), None))
+def _make_live_file(listed: ListedFile, applied: Sequence[ListedFile]) -> LiveFile:
+    _check_format(listed)
+    return LiveFile(listed, listed.as_source(applied), next((delete for delete in applied if delete.vector), None))
 
 
-def _check_format(file: DataFile) -> None:
-    if file.file_format != FileFormat.PARQUET:
+def _check_format(file: ListedFile) -> None:
+    if file.format != FileFormat.PARQUET:
         raise UserError(
-            f"{file.file_path} is no Parquet file: the connector cannot rewrite it. Have the table's files "
+            f"{file.path} is no Parquet file: the connector cannot rewrite it. Have the table's files "
             "rewritten as Parquet first (in Spark: CALL system.rewrite_data_files), or increment the binding's "
             "backfill."
         )

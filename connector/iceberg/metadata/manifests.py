@@ -24,7 +24,6 @@ from pyiceberg.manifest import (
 from pyiceberg.table import Table
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.typedef import Record
 from pyiceberg.utils.properties import property_as_bool, property_as_int
 
 from connector.encoding.live_rows.deletion_vectors import FileId
@@ -37,7 +36,7 @@ from connector.iceberg.metadata.avro_files import (
     read_entries,
     read_manifest_list,
 )
-from connector.iceberg.metadata.partitions import find_source_schema
+from connector.iceberg.metadata.partitions import Partition, find_source_schema
 from connector.iceberg.metadata.row_lineage import NEWEST_VERSION, ManifestKey, find_manifest_key
 from connector.iceberg.metadata.vector_entries import find_id
 from connector.iceberg.metadata.written_snapshots import KEPT_BYTES
@@ -159,22 +158,19 @@ def kind_of(manifest: ManifestFile) -> tuple[int, ManifestContent]:
 
 def make_added_entry(
     file: DataFile,
-    spec_id: int,
-    partition: Record,
+    partition: Partition,
     sequence_number: int | None = None,
     content: DataFileContent = DataFileContent.DATA,
     sort_order_id: int = 0,
 ) -> ManifestEntry:
-    """Return an ADDED entry. Without a sequence number it inherits one from the manifest list.
-
-    `partition` has the values of the spec's fields in the form of manifests. Sort order 0 means no order.
-    """
+    """Return an ADDED entry. Without a sequence number it inherits one from the manifest list. Sort order 0 means no
+    order."""
     data_file = ManifestDataFile.from_args(
         NEWEST_VERSION,
         content=content,
         file_path=file.path,
         file_format=FileFormat.PARQUET,
-        partition=partition,
+        partition=partition.record,
         record_count=file.rows,
         file_size_in_bytes=file.size,
         split_offsets=list(file.splits),
@@ -183,7 +179,7 @@ def make_added_entry(
         key_metadata=None,
         **_statistics(file.columns),
     )
-    data_file.spec_id = spec_id
+    data_file.spec_id = partition.spec_id
     return ManifestEntry.from_args(
         status=ManifestEntryStatus.ADDED,
         snapshot_id=None,

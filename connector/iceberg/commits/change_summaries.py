@@ -1,0 +1,57 @@
+"""Summarizes the files and rows that a commit adds and removes, as Iceberg's Java library does."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from pyiceberg.manifest import DataFileContent
+
+from connector.encoding.live_rows.deletion_vectors import WrittenVector
+from connector.iceberg.commits.delete_manifests import WrittenDeletes
+from connector.iceberg.metadata.listed_files import ListedFile
+from connector.model.state import DataFile
+
+# What a summary says of removed files, by their content: their number, and that of their rows.
+_REMOVED: Final = {
+    DataFileContent.DATA: (("deleted-data-files",), "deleted-records"),
+    DataFileContent.POSITION_DELETES: (
+        ("removed-delete-files", "removed-position-delete-files"),
+        "removed-position-deletes",
+    ),
+    DataFileContent.EQUALITY_DELETES: (
+        ("removed-delete-files", "removed-equality-delete-files"),
+        "removed-equality-deletes",
+    ),
+}
+_REMOVED_VECTORS: Final = ("removed-delete-files", "removed-dvs"), "removed-position-deletes"
+
+
+def summarize_changes(
+    deletes: Iterable[WrittenDeletes], removed: Iterable[ListedFile], added_size: int = 0
+) -> dict[str, str]:
+    """Count new delete files, and removed files of any content. `added_size` are the bytes of the new data files.
+
+    Rows that are deleted by position are counted in both. What is not there is left out.
+    """
+    counts = Counter({"added-files-size": added_size})
+    for file in deletes:
+        kind = "added-dvs" if isinstance(file, WrittenVector) else "added-position-delete-files"
+        counts.update(("added-delete-files", kind))
+        counts.update({"added-position-deletes": file.rows, "added-files-size": file.size})
+    for gone in removed:
+        files, rows = _REMOVED_VECTORS if gone.vector else _REMOVED[gone.content]
+        counts.update(files)
+        counts.update({rows: gone.rows, "removed-files-size": gone.size})
+    return _format(counts)
+
+
+def summarize_rewrite(
+    new: Sequence[DataFile], deletes: Iterable[WrittenDeletes], removed: Iterable[ListedFile]
+) -> dict[str, str]:
+    """Count new data files that take the place of others, and everything else that the same commit changes."""
+    counts = {"added-data-files": len(new), "added-records": sum(file.rows for file in new)}
+    return _format(counts) | summarize_changes(deletes, removed, sum(file.size for file in new))
+
+
+def _format(counts: Mapping[str, int]) -> dict[str, str]:
+    return {name: str(count) for name, count in counts.items() if count}
