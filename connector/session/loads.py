@@ -42,11 +42,9 @@ from connector.spark.blocks.table_layout import NewLayout, TableLayout
 from connector.spark.blocks.temporary_files import LocalFile, StoredObject, TemporaryFile, warn_if_left
 from connector.spark.jobs.search_job import (
     RESULTS,
-    FoundInGroup,
     Group,
-    Search,
-    SearchedGroup,
     divide_files,
+    fetch_rows,
     read_documents,
     read_lines,
     search_groups,
@@ -81,7 +79,7 @@ class TableSearch:
     layout: TableLayout
     view: TableView
     keys: pa.Table
-    search: Search
+    keys_file: TemporaryFile
     groups: tuple[Group, ...]
 
     @property
@@ -95,7 +93,7 @@ class FoundInTable:
     """What the search of one table has found, and which rows are the newest of their keys."""
 
     search: TableSearch
-    groups: Sequence[FoundInGroup]
+    rows: Sequence[RowsOfKeys]  # of each of its groups
     newest: Sequence[Mask]
 
 
@@ -176,8 +174,8 @@ class TransactionLoads:
         prepared = map_in_threads(self._prepare, gathered.items(), TABLES_AT_ONCE, "loads")
         found = [of_table for of_table in self._search([*filter(None, prepared)]) if any(map(len, of_table.newest))]
         for of_table in found:
-            for group, are_newest in zip(of_table.groups, of_table.newest, strict=True):
-                yield from _read_answers(group, are_newest, of_table.search.layout.io)
+            for group, are_newest in zip(of_table.search.groups, of_table.newest, strict=True):
+                yield from _read_answers(group.documents, are_newest, of_table.search.layout.io)
         located = map_in_threads(self._locate, found, TABLES_AT_ONCE, "loads")
         self.found.update(zip((of_table.search.index for of_table in found), located, strict=True))
         if facts.observe:
@@ -193,12 +191,12 @@ class TransactionLoads:
         if not view.files:
             return None
         layout = table.new_layout()
-        search = Search(table.binding, self._new_file(layout, ".arrow"))
-        groups = (
-            Group(search, files, self._new_file(layout, ".loaded"), self._new_file(layout, ".rows"))
+        keys_file = self._new_file(layout, ".arrow")
+        groups = tuple(
+            Group(table.binding, keys_file, files, self._new_file(layout, ".loaded"), self._new_file(layout, ".rows"))
             for files in divide_files(view.files)
         )
-        return TableSearch(table, layout, view, keys.store(search.keys_file, layout), search, tuple(groups))
+        return TableSearch(table, layout, view, keys.store(keys_file, layout), keys_file, groups)
 
     def _search(self, searches: Sequence[TableSearch]) -> Iterator[FoundInTable]:
         """Search the tables by one Spark job."""
@@ -209,29 +207,28 @@ class TransactionLoads:
         # Only the function goes to the tasks through a connection. Spark writes the groups to a file on its way.
         outcomes = self._spark.map_shares(partial(search_groups, access), groups).result()
         for of_table in searches:
-            of_table.search.keys_file.remove(of_table.layout.io, RESULTS)
+            of_table.keys_file.remove(of_table.layout.io, RESULTS)
         for outcome in outcomes:
             if isinstance(outcome, ConnectorError):
                 raise outcome
-        searched = iter([outcome for outcome in outcomes if isinstance(outcome, SearchedGroup)])
+        found = iter([outcome for outcome in outcomes if not isinstance(outcome, ConnectorError)])
         for of_table in searches:
             io = of_table.layout.io
-            found = [group.fetch(io) for group in islice(searched, len(of_table.groups))]
-            find_changes = partial(find_last_changes, io, of_table.view.files)
-            newest = choose_newest([group.rows for group in found], len(of_table.keys), find_changes)
-            yield FoundInTable(of_table, found, newest)
+            rows = [fetch_rows(of_group, io) for of_group in islice(found, len(of_table.groups))]
+            newest = choose_newest(rows, len(of_table.keys), partial(find_last_changes, io, of_table.view.files))
+            yield FoundInTable(of_table, rows, newest)
 
     def _locate(self, found: FoundInTable) -> Found:
         """Stage all found rows, and describe the newest ones of the keys, which the runtime has got."""
         layout, keys = found.search.layout, found.search.keys
         updates = layout.binding.updates
         assert updates, "only bindings that update rows are searched"
-        location, rows = layout.new_located_location(), [group.rows for group in found.groups]
-        write_located(layout.io, location, _describe_rows(found.search.view, keys, rows), updates)
-        chosen = [some.filter(are_newest) for some, are_newest in zip(rows, found.newest, strict=True)]
+        location = layout.new_located_location()
+        write_located(layout.io, location, _describe_rows(found.search.view, keys, found.rows), updates)
+        chosen = [some.filter(are_newest) for some, are_newest in zip(found.rows, found.newest, strict=True)]
         columns = keys.drop_columns([KEY])
         digests = [digest_keys_table(take_keys(columns, some.keys)) for part in chosen for some in part.slices()]
-        located = LocatedRows(location, sum(map(len, rows)), found.search.view.snapshot_id)
+        located = LocatedRows(location, sum(map(len, found.rows)), found.search.view.snapshot_id)
         return Found(located, sum_digests(digests), self._store_row_ids(layout, keys, chosen))
 
     def _store_row_ids(self, layout: TableLayout, keys: pa.Table, newest: Sequence[RowsOfKeys]) -> TemporaryFile | None:
@@ -269,11 +266,11 @@ def check_stored(binding: Binding, found: Found | None, stored: KeyDigest | None
         )
 
 
-def _read_answers(group: FoundInGroup, are_newest: Mask, io: FileIO) -> Iterator[bytes]:
+def _read_answers(documents: TemporaryFile, are_newest: Mask, io: FileIO) -> Iterator[bytes]:
     if are_newest.all():
-        yield from read_documents(group.documents, io) if len(group.rows) else ()
+        yield from read_documents(documents, io) if len(are_newest) else ()
     else:
-        lines = read_lines(group.documents, io)
+        lines = read_lines(documents, io)
         yield from (line for line, is_newest in zip(lines, are_newest, strict=True) if is_newest)
 
 

@@ -186,7 +186,7 @@ def test_tables_are_searched_together_unless_they_have_many_keys(
     answers = [json.loads(line)["loaded"] for line in b"".join(asked.answer()).splitlines()]
     found = [(answer["binding"], answer["doc"]["0"]) for answer in answers]
     assert found == [(0, "a"), (1, "b"), (1, "c"), (2, "d"), (3, "e")]
-    assert [[group.search.binding.index for group in groups] for groups in spark.jobs] == jobs
+    assert [[group.binding.index for group in groups] for groups in spark.jobs] == jobs
     for index, expected in enumerate([1, 2, 1, 1]):
         of_table = asked.found[index]
         assert read_located(IO, of_table.located.location).rows.num_rows == expected

@@ -12,6 +12,7 @@ from pyiceberg.types import LongType
 
 from connector.encoding.lines.key_tables import write_keys
 from connector.encoding.search.row_search import SearchedFile
+from connector.encoding.search.rows_of_keys import RowsOfKeys
 from connector.encoding.search.searched_keys import Keys
 from connector.host.errors import RetryableError
 from connector.model.binding import Binding, Updates
@@ -19,7 +20,7 @@ from connector.model.properties import Properties
 from connector.model.table_identifier import TableIdentifier
 from connector.spark.blocks.temporary_files import LocalFile, StoredObject, TemporaryFile
 from connector.spark.jobs import search_job
-from connector.spark.jobs.search_job import Group, Search, SearchedGroup, search_groups
+from connector.spark.jobs.search_job import Group, fetch_rows, search_groups
 from encoding.searched_tables import IO, SearchedTable
 from support.small_disk import SIZE, small_disk
 from support.snapshots import check_text
@@ -41,7 +42,7 @@ def group_of(
     file = SearchedFile(path, Path(path[7:]).stat().st_size)
     binding = Binding(index, "key", TableIdentifier("db", "orders"), (), (), None, updates=table.updates)
     place = documents if isinstance(documents, StoredObject) else LocalFile(documents)
-    return Group(Search(binding, source), ((0, file),), place, rows)
+    return Group(binding, source, ((0, file),), place, rows)
 
 
 def run(
@@ -55,7 +56,7 @@ def test_each_document_is_one_line_also_if_another_program_wrote_it_on_several(t
     table = SearchedTable(tmp_path, [LongType()])
     path = table.write(["[1]", "[2]"], flow_document=pa.array(['{\n  "0": 1,\n  "a": "\\n"\n}\n', '{"0":2}']))
     found = run(table, path, ["[1]", "[2]"], tmp_path / "loaded")
-    assert isinstance(found, SearchedGroup)
+    assert isinstance(found, RowsOfKeys)
     lines = (tmp_path / "loaded").read_bytes().splitlines(keepends=True)
     assert [json.loads(line) for line in lines] == [
         {"loaded": {"binding": 3, "doc": {"0": 1, "a": "\n"}}},
@@ -72,12 +73,11 @@ def test_many_rows_do_not_go_through_the_jvm(
     path = table.write(["[1]", "[2]", "[3]"])
     place = LocalFile(tmp_path / "rows") if is_local else StoredObject(f"file://{tmp_path}/rows")
     few = run(table, path, ["[1]", "[3]"], tmp_path / "few", place)
-    assert isinstance(few, SearchedGroup)
+    assert isinstance(few, RowsOfKeys)
     assert not (tmp_path / "rows").exists()
     many = run(table, path, ["[1]", "[3]", "[2]"], tmp_path / "many", place)
-    assert isinstance(many, SearchedGroup)
-    assert many.rows == place
-    rows, [of_few] = many.fetch(IO).rows, few.fetch(IO).rows.slices()
+    assert many == place
+    rows, [of_few] = fetch_rows(place, IO), fetch_rows(few, IO).slices()
     assert (rows.keys.tolist(), rows.positions.tolist(), rows.row_ids) == ([0, 2, 1], [0, 1, 2], None)
     assert (of_few.keys.tolist(), of_few.positions.tolist()) == ([0, 1], [0, 2])
     assert not (tmp_path / "rows").exists()
@@ -91,10 +91,9 @@ def test_a_task_overwrites_what_a_lost_one_has_written(tmp_path: Path, monkeypat
     places = [StoredObject(f"file://{tmp_path}/{name}") for name in ("loaded", "rows")]
     run(table, path, ["[1]", "[2]"], *places)
     found = run(table, path, ["[2]"], *places)
-    assert isinstance(found, SearchedGroup)
-    group = found.fetch(IO)
-    assert group.rows.positions.tolist() == [1]
-    assert len([*search_job.read_lines(group.documents, IO)]) == 1
+    assert found == places[1]
+    assert fetch_rows(places[1], IO).positions.tolist() == [1]
+    assert len([*search_job.read_lines(places[0], IO)]) == 1
 
 
 def test_results_that_cannot_be_deleted_are_only_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -128,7 +127,7 @@ def test_a_worker_keeps_the_index_of_one_tables_keys_at_a_time(tmp_path: Path, m
         found = [*search_groups(dict.fromkeys(range(3), Properties({})), groups)]
     finally:
         gc.enable()
-    assert all(isinstance(of_group, SearchedGroup) for of_group in found)
+    assert all(isinstance(of_group, RowsOfKeys) for of_group in found)
     assert [index() for index in made] == [None] * 3
 
 

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -37,47 +37,43 @@ _NEWLINE: Final = b"\n"
 
 
 @dataclass(frozen=True)
-class Search:
-    """The search for the keys of one binding's Loads in its table."""
-
-    binding: Binding
-    keys_file: TemporaryFile
-
-
-@dataclass(frozen=True)
 class Group:
     """Files of one table that are searched one after the other. They have their places in the view of the table."""
 
-    search: Search
+    binding: Binding
+    keys_file: TemporaryFile  # the keys of the binding's Loads
     files: tuple[tuple[int, SearchedFile], ...]
     documents: TemporaryFile  # where the lines are written
     rows: TemporaryFile  # where the found rows are written, if they are many
 
 
-def search_groups(
-    access: Mapping[int, Properties], groups: Iterable[Group]
-) -> Iterator["SearchedGroup | ConnectorError"]:
+# What a task returns for one group: the rows of keys in its files, in the order of their lines; or the file that has
+# these rows, if they are many, because the JVM would keep the memory for them.
+FoundInGroup: TypeAlias = RowsOfKeys | TemporaryFile
+
+
+def search_groups(access: Mapping[int, Properties], groups: Iterable[Group]) -> Iterator[FoundInGroup | ConnectorError]:
     """Search one group after the other. `access` has the storage settings of each table, by its binding's index."""
     gc.collect()  # the daemon has turned the automatic collection off
-    for of_table, groups_of_table in groupby(groups, attrgetter("search")):
-        yield from _search_table(of_table, access[of_table.binding.index], groups_of_table)
+    for (binding, keys_file), groups_of_table in groupby(groups, attrgetter("binding", "keys_file")):
+        yield from _search_table(binding, keys_file, access[binding.index], groups_of_table)
 
 
 def _search_table(
-    of_table: Search, access: Properties, groups: Iterable[Group]
-) -> Iterator["SearchedGroup | ConnectorError"]:
+    binding: Binding, keys_file: TemporaryFile, access: Properties, groups: Iterable[Group]
+) -> Iterator[FoundInGroup | ConnectorError]:
     """Search the groups of one table. The index of its keys is dropped with the last one."""
-    assert of_table.binding.updates, "only bindings that update rows are searched"
-    io, keys = open_file_io(access), Keys(open_keys(of_table.keys_file, access), of_table.binding.updates)
+    assert binding.updates, "only bindings that update rows are searched"
+    io, keys = open_file_io(access), Keys(open_keys(keys_file, access), binding.updates)
     for group in groups:
         yield _search_group(group, keys, io)
 
 
-def _search_group(group: Group, keys: Keys, io: FileIO) -> "SearchedGroup | ConnectorError":
+def _search_group(group: Group, keys: Keys, io: FileIO) -> FoundInGroup | ConnectorError:
     """Search the files of a group. An error is returned, since Spark would hide its type."""
     found: list[RowsOfKeys] = []
     try:
-        with _Lines(group.documents, io, group.search.binding.index) as lines:
+        with _Lines(group.documents, io, group.binding.index) as lines:
             for place, file in group.files:
                 for rows in search(io, file, keys, with_documents=True):
                     lines.write(rows.documents)
@@ -92,38 +88,23 @@ def _search_group(group: Group, keys: Keys, io: FileIO) -> "SearchedGroup | Conn
         )
 
 
-@dataclass(frozen=True)
-class FoundInGroup:
-    """The rows of keys in the files of one group, and their lines, in the same order."""
-
-    rows: RowsOfKeys
-    documents: TemporaryFile
-
-
-@dataclass(frozen=True)
-class SearchedGroup:
-    """What a task returns for one group."""
-
-    rows: RowsOfKeys | TemporaryFile  # the file that has them, if they are many: the JVM would keep their memory
-    documents: TemporaryFile
-
-    def fetch(self, io: FileIO) -> FoundInGroup:
-        """Return what was found. Rows that are written are read and removed."""
-        if isinstance(self.rows, RowsOfKeys):
-            return FoundInGroup(self.rows, self.documents)
-        with self.rows.open(io) as stream:
-            rows = RowsOfKeys.of_table(read_keys(stream.read()))
-        self.rows.remove(io, RESULTS)
-        return FoundInGroup(rows, self.documents)
-
-
-def _return_rows(rows: RowsOfKeys, group: Group, io: FileIO) -> SearchedGroup:
+def _return_rows(rows: RowsOfKeys, group: Group, io: FileIO) -> FoundInGroup:
     if len(rows) <= MOST_RETURNED:
-        return SearchedGroup(rows, group.documents)
+        return rows
     table = rows.to_table()
     with group.rows.create(io) as stream:
         write_keys(stream, table.schema, [table])
-    return SearchedGroup(group.rows, group.documents)
+    return group.rows
+
+
+def fetch_rows(found: FoundInGroup, io: FileIO) -> RowsOfKeys:
+    """Return the rows that a task has found. Those that are written are read and removed."""
+    if isinstance(found, RowsOfKeys):
+        return found
+    with found.open(io) as stream:
+        rows = RowsOfKeys.of_table(read_keys(stream.read()))
+    found.remove(io, RESULTS)
+    return rows
 
 
 def divide_files(files: Sequence[SearchedFile]) -> Iterator[tuple[tuple[int, SearchedFile], ...]]:
