@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -23,10 +24,12 @@ from fixtures.evil_names import TABLE_NAMES
 from protocol import request
 from protocol.flow import Exists, Json, Materialization, StringInference
 from protocol.request import Request
-from support.bindings import ID, MATERIALIZATION, collection, local_config, materialization, projection
+from support.bindings import ID, collection, local_config, materialization, projection
 from support.bindings import materialization_binding as binding
 from support.jars import REPOSITORY
-from support.tables import local_catalog, staged_ids
+from support.staged_files import stage
+from support.staged_rows import WRITER
+from support.tables import local_catalog
 
 PATH = TableIdentifier("shop", "orders")
 ORDERS = collection(ID, projection("note", "string"), projection("qty", "integer"))
@@ -34,8 +37,7 @@ RELAXED = collection(ID, projection("note", "string", exists=Exists.MAY), projec
 
 
 def staged(warehouse: Path, *ids: int) -> Json:
-    table = local_catalog(warehouse).load_table(PATH)
-    return encode_added([staged_ids(table, PATH, MATERIALIZATION, "shop%2Forders.v0", [*ids])])
+    return encode_added([stage(local_catalog(warehouse), PATH, WRITER, *ids)])
 
 
 def plan(requests: Iterable[Request]) -> str:
@@ -220,7 +222,7 @@ def test_a_backfill_is_planned_from_what_the_table_says_of_its_task(flow: FlowFi
 def test_staged_transactions_of_the_state_are_planned(flow: FlowFile, tmp_path: Path) -> None:
     publish(flow)
     with local_catalog(tmp_path / "warehouse") as catalog:
-        commit = staged_ids(catalog.load_table(PATH), PATH, "acme/lake", "shop%2Forders.v0", [1, 2])
+        commit = stage(catalog, PATH, replace(WRITER, materialization="acme/lake"), 1, 2)
     (tmp_path / "state.json").write_text(json.dumps(encode_added([commit])))
     replace_in(flow, "orders.schema.yaml", "placed", "sent")
     assert (

@@ -24,15 +24,13 @@ from connector.iceberg.maintenance import background, expire_snapshots
 from connector.iceberg.maintenance.background import Maintenance, run_maintenance
 from connector.iceberg.metadata.retention import GC_ENABLED, MAX_AGE
 from connector.model.binding import Policy
-from connector.model.state import WriterId
-from connector.model.table_identifier import TableIdentifier
-from protocol.flow import WHOLE_RANGE, FieldSelection, Materialization, MaterializationBinding
+from protocol.flow import FieldSelection, Materialization, MaterializationBinding
+from support.altered_tables import PATH
 from support.staged_files import leave_behind, stage
+from support.staged_rows import WRITER
 from support.tables import foreign_table, ids_of, local_catalog
 from support.updated_rows import make_table, stage_updates, values_of
 
-PATH: Final = TableIdentifier("shop", "orders")
-WRITER: Final = WriterId("acme/task", "orders.v1", WHOLE_RANGE.key_range)
 FOLDED_AT: Final = 10
 PREVIOUS_VERSIONS: Final = 5
 MINUTE: Final = 60_000  # milliseconds

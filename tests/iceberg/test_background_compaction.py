@@ -16,7 +16,6 @@ from connector.evolution.changes import DEFAULT_PROPERTIES
 from connector.host import facts
 from connector.host.errors import RetryableError
 from connector.host.facts import CompactionDebt
-from connector.iceberg.commits import commit
 from connector.iceberg.commits.commit import TableLocks, try_commits
 from connector.iceberg.commits.outcomes import Committed, TableCommit
 from connector.iceberg.maintenance import background_compaction
@@ -221,10 +220,7 @@ def land(catalog: Catalog, maintained: Maintenance, *ids: int) -> None:
     maintained.run()
 
 
-def test_a_session_compacts_the_tables_that_the_connector_has_made(
-    catalog: Catalog, maintained: Maintenance, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
+def test_a_session_compacts_the_tables_that_the_connector_has_made(catalog: Catalog, maintained: Maintenance) -> None:
     for number in range(2 * COMMITS):
         land(catalog, maintained, number)
     assert wait_until(lambda: len(entries(catalog)) < 2 * COMMITS)

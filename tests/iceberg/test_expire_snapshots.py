@@ -32,7 +32,7 @@ from connector.config.catalog import RestCatalog
 from connector.host.errors import CommitUnknownError, ConnectorError, RetryableError, SignInError, UserError
 from connector.host.logs import FIELDS
 from connector.iceberg.catalogs.rest import open_rest
-from connector.iceberg.commits import commit, fence, retry_commits
+from connector.iceberg.commits import fence, retry_commits
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.maintenance.expire_snapshots import (
     ExpiredSnapshots,
@@ -44,19 +44,17 @@ from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphan
 from connector.iceberg.metadata.references import InterruptedMaintenanceError
 from connector.iceberg.metadata.retention import GC_ENABLED, MAX_AGE
 from connector.iceberg.metadata.stored_files import DELETE_OLD_METADATA
-from connector.model.state import StagedCommit, WriterId
-from connector.model.table_identifier import TableIdentifier
-from protocol.flow import WHOLE_RANGE
+from connector.model.state import WriterId
+from support.altered_tables import PATH
 from support.jars import jars
 from support.rest_catalog import rest_catalog_server
 from support.snapshots import check_text
-from support.staged_files import leave_behind, place_of, stage
+from support.staged_files import land, leave_behind, place_of, stage
+from support.staged_rows import WRITER
 from support.tables import ID_ONLY, foreign_table, ids_of, local_catalog, record_property
 
 Send: TypeAlias = Callable[[], Any]
 
-PATH: Final = TableIdentifier("shop", "orders")
-WRITER: Final = WriterId("acme/task", "orders.v1", WHOLE_RANGE.key_range)
 NOTHING_OLD: Final = {MAX_AGE: "0", "commit.manifest.min-count-to-merge": "3"}
 
 
@@ -85,12 +83,6 @@ def around_the_expiry(monkeypatch: pytest.MonkeyPatch, catalog: Catalog, event: 
 
 def table_of(catalog: Catalog) -> Table:
     return catalog.load_table(PATH)
-
-
-def land(catalog: Catalog, *ids: int) -> StagedCommit:
-    staged = stage(catalog, PATH, WRITER, *ids)
-    commit.commit_all_or_raise(catalog, [staged])
-    return staged
 
 
 def head(catalog: Catalog) -> int:

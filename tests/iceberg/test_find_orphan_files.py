@@ -29,14 +29,13 @@ from connector.iceberg.metadata.references import file_name
 from connector.iceberg.metadata.retention import GC_ENABLED
 from connector.iceberg.metadata.stored_files import StoredFile, delete_all, find_directories
 from connector.model.owner import OWNER_PROPERTY, Owner
-from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import Generation, TableIdentifier
+from support.altered_tables import PATH
 from support.snapshots import check_text
-from support.staged_files import leave_behind, place_of, stage, write_file
+from support.staged_files import land, leave_behind, place_of, stage, write_file
+from support.staged_rows import WRITER
 from support.tables import foreign_table, ids_of, local_catalog
 
-PATH: Final = TableIdentifier("shop", "orders")
-WRITER: Final = WriterId("acme/task", "orders.v1", "00000000-ffffffff")
 OWNED: Final = {OWNER_PROPERTY: Owner(WRITER.materialization, WRITER.state_key).encode()}
 NOW: Final = datetime.now(UTC)
 LATER: Final = NOW + timedelta(days=1)  # than any file of a test
@@ -53,12 +52,6 @@ def catalog(tmp_path: Path) -> Catalog:
 
 def table_of(catalog: Catalog) -> Table:
     return catalog.load_table(PATH)
-
-
-def land(catalog: Catalog, *ids: int, writer: WriterId = WRITER, prev: str | None = None) -> StagedCommit:
-    staged = stage(catalog, PATH, writer, *ids, prev=prev)
-    commit.commit_all_or_raise(catalog, [staged])
-    return staged
 
 
 def locations(files: list[StoredFile]) -> set[str]:

@@ -11,7 +11,6 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.types import DateType, DoubleType, IntegerType, LongType, NestedField, StringType
 
 from connector.host.errors import UserError
-from connector.iceberg.commits import commit
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from support.altered_tables import ID, PATH, fit, rows, table_of, wanted
@@ -78,7 +77,6 @@ def test_a_conversion_in_the_middle_of_a_commit_is_noticed(
         return commit_table(self, *arguments)
 
     monkeypatch.setattr(SqlCatalog, "commit_table", converted_first)
-    monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
     commit_all_or_raise(catalog, [late])
     assert rows(catalog) == [{**each, "qty": str(each["qty"])} for each in [*history, row(2, 20)]]
 

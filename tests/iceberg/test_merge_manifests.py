@@ -12,17 +12,12 @@ from pyiceberg.manifest import ManifestContent, ManifestEntryStatus, ManifestFil
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 
-from connector.iceberg.commits import commit
 from connector.iceberg.metadata.manifests import Thresholds, find_mergeable
-from connector.model.state import StagedCommit, WriterId
-from connector.model.table_identifier import TableIdentifier
-from protocol.flow import WHOLE_RANGE
+from support.altered_tables import PATH
 from support.foreign_deletes import delete_equal
-from support.staged_files import stage
+from support.staged_files import land
 from support.tables import ID_ONLY, foreign_table, ids_of
 
-PATH = TableIdentifier("shop", "orders")
-WRITER = WriterId("acme/task", "orders.v1", WHOLE_RANGE.key_range)
 COUNT = "commit.manifest.min-count-to-merge"
 SIZE = "commit.manifest.target-size-bytes"
 ENABLED = "commit.manifest-merge.enabled"
@@ -41,15 +36,8 @@ class OvertakenCatalog(SqlCatalog):
 
 
 @pytest.fixture
-def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OvertakenCatalog:
-    monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
+def catalog(tmp_path: Path) -> OvertakenCatalog:
     return OvertakenCatalog("local", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=tmp_path.as_uri())
-
-
-def land(catalog: SqlCatalog, *ids: int) -> StagedCommit:
-    staged = stage(catalog, PATH, WRITER, *ids)
-    commit.commit_all_or_raise(catalog, [staged])
-    return staged
 
 
 def table_of(catalog: SqlCatalog) -> Table:

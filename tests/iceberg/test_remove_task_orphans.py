@@ -24,16 +24,16 @@ from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphan
 from connector.iceberg.metadata.references import InterruptedMaintenanceError
 from connector.model.owner import OWNER_PROPERTY
 from connector.model.state import StagedCommit, WriterId
-from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_io import files_of
+from support.altered_tables import PATH
 from support.s3_server import S3Server
-from support.staged_files import leave_behind, stage, write_file
+from support.staged_files import land, leave_behind, stage, write_file
+from support.staged_rows import WRITER
 from support.tables import ID_ONLY, cut_manifest, cut_manifest_list, foreign_table, ids_of
 
-PATH = TableIdentifier("shop", "orders")
 SOME_UUID = "6b1f1c1e-93d5-4d0e-8b7e-0f5b6a3c2d10"
 WHOLE, LEFT, RIGHT = (
-    WriterId("acme/task", "orders.v1", key_range)
+    replace(WRITER, key_range=key_range)
     for key_range in ("00000000-ffffffff", "00000000-7fffffff", "80000000-ffffffff")
 )
 
@@ -74,13 +74,6 @@ def table_of(catalog: Catalog) -> Table:
     return catalog.load_table(PATH)
 
 
-def land(catalog: Catalog, writer: WriterId, *ids: int, prev: str | None = None) -> StagedCommit:
-    """A transaction from its files to its commit."""
-    staged = stage(catalog, PATH, writer, *ids, prev=prev)
-    commit.commit_all_or_raise(catalog, [staged])
-    return staged
-
-
 def collect_as(catalog: Catalog, writer: WriterId, *staged: StagedCommit) -> int:
     return remove_task_orphans(catalog, PATH, writer, staged)
 
@@ -95,11 +88,11 @@ def test_what_a_killed_process_left_is_deleted_once_its_writer_has_moved_on(
     caplog.set_level(logging.INFO)
     left = leave_behind(table_of(catalog), WHOLE)
     assert collect_as(catalog, WHOLE) == 0
-    first = land(catalog, WHOLE, 1)
+    first = land(catalog, 1)
     left_later = leave_behind(table_of(catalog), WHOLE, first.next)
     assert collect_as(catalog, WHOLE) == 1
     assert not exists(table_of(catalog), left)
-    land(catalog, WHOLE, 2, prev=first.next)
+    land(catalog, 2, prev=first.next)
     assert collect_as(catalog, WHOLE) == 1
     assert not exists(table_of(catalog), left_later)
     assert ids_of(catalog, PATH) == [1, 2]
@@ -130,14 +123,14 @@ def test_rows_that_a_killed_process_left_on_their_way_are_deleted_likewise(catal
     name = f"{file_prefix(WHOLE, str(table.metadata.table_uuid), fence.NONE)}-{SOME_UUID}.jsonl"
     left = write_file(table, name, 1)
     assert collect_as(catalog, WHOLE) == 0
-    land(catalog, WHOLE, 1)
+    land(catalog, 1)
     assert collect_as(catalog, WHOLE) == 1
     assert not exists(table, left)
 
 
 def test_a_frozen_process_cannot_bring_a_deleted_file_into_the_table(catalog: EventfulCatalog) -> None:
     frozen = stage(catalog, PATH, WHOLE, 1)
-    land(catalog, WHOLE, 2)
+    land(catalog, 2)
     assert collect_as(catalog, WHOLE) == 1
     with pytest.raises(FencedError):
         commit.commit_all_or_raise(catalog, [frozen])
@@ -148,7 +141,7 @@ def test_a_frozen_process_cannot_bring_a_deleted_file_into_the_table(catalog: Ev
 
 def test_what_waits_behind_a_refused_commit_is_kept_whoever_collects(catalog: EventfulCatalog) -> None:
     """An older process, which knows nothing of its successor's state, may still be collecting."""
-    first = land(catalog, WHOLE, 1)
+    first = land(catalog, 1)
     waiting = stage(catalog, PATH, WHOLE, 2, prev=first.next)
     behind = stage(catalog, PATH, WHOLE, 3, prev=waiting.next)
     assert collect_as(catalog, WHOLE) == 0
@@ -157,11 +150,11 @@ def test_what_waits_behind_a_refused_commit_is_kept_whoever_collects(catalog: Ev
 
 
 def test_a_file_that_only_an_older_snapshot_has_is_kept_until_that_expires(catalog: EventfulCatalog) -> None:
-    staged = land(catalog, WHOLE, 1)
+    staged = land(catalog, 1)
     older = table_of(catalog).metadata.current_snapshot_id
     assert older
     table_of(catalog).delete("id = 1")
-    land(catalog, WHOLE, 2, prev=staged.next)
+    land(catalog, 2, prev=staged.next)
     assert collect_as(catalog, WHOLE) == 0
     assert table_of(catalog).scan(snapshot_id=older).to_arrow()["id"].to_pylist() == [1]
     table_of(catalog).maintenance.expire_snapshots().by_id(older).commit()
@@ -171,12 +164,12 @@ def test_a_file_that_only_an_older_snapshot_has_is_kept_until_that_expires(catal
 
 
 def test_a_file_that_only_a_tag_has_is_kept(catalog: EventfulCatalog) -> None:
-    staged = land(catalog, WHOLE, 1)
+    staged = land(catalog, 1)
     tagged = table_of(catalog).metadata.current_snapshot_id
     assert tagged
     table_of(catalog).manage_snapshots().create_tag(tagged, "kept").commit()
     table_of(catalog).delete("id = 1")
-    land(catalog, WHOLE, 2, prev=staged.next)
+    land(catalog, 2, prev=staged.next)
     assert collect_as(catalog, WHOLE) == 0
     assert exists(table_of(catalog), location_of(staged))
 
@@ -197,7 +190,7 @@ def test_a_file_that_only_a_tag_has_is_kept(catalog: EventfulCatalog) -> None:
 def test_a_file_that_is_not_provably_ours_is_kept(catalog: EventfulCatalog, name: str) -> None:
     table = table_of(catalog)
     file = write_file(table, name.replace("TABLE", str(table.metadata.table_uuid)), 666)
-    land(catalog, WHOLE, 1)
+    land(catalog, 1)
     assert collect_as(catalog, WHOLE) == 0
     assert exists(table, file)
 
@@ -205,8 +198,8 @@ def test_a_file_that_is_not_provably_ours_is_kept(catalog: EventfulCatalog, name
 def test_what_another_materialization_left_in_a_shared_table_is_its_own(catalog: EventfulCatalog) -> None:
     other = WriterId("acme/other", "orders.v1", WHOLE.key_range)
     left = leave_behind(table_of(catalog), other)
-    land(catalog, other, 1)
-    land(catalog, WHOLE, 2)
+    land(catalog, 1, writer=other)
+    land(catalog, 2)
     assert collect_as(catalog, WHOLE) == 0
     assert collect_as(catalog, other) == 1
     assert not exists(table_of(catalog), left)
@@ -215,8 +208,8 @@ def test_what_another_materialization_left_in_a_shared_table_is_its_own(catalog:
 def test_what_an_older_state_key_of_ours_left_in_a_table_that_was_retained_is_deleted(catalog: EventfulCatalog) -> None:
     older = replace(WHOLE, state_key="orders.v0")
     leave_behind(table_of(catalog), older)
-    land(catalog, older, 1)
-    land(catalog, WHOLE, 2)
+    land(catalog, 1, writer=older)
+    land(catalog, 2)
     assert collect_as(catalog, WHOLE) == 1
     assert ids_of(catalog, PATH) == [1, 2]
 
@@ -232,47 +225,47 @@ def test_the_maker_of_a_table_is_known_when_its_snapshots_are_not(catalog: Event
 
 
 def test_a_range_that_a_split_has_closed_is_collected_by_the_child_that_it_begins_in(catalog: EventfulCatalog) -> None:
-    parent = land(catalog, WHOLE, 1)
+    parent = land(catalog, 1)
     left = leave_behind(table_of(catalog), WHOLE, parent.next)
     assert collect_as(catalog, LEFT) == 0
-    land(catalog, LEFT, 2)
+    land(catalog, 2, writer=LEFT)
     assert collect_as(catalog, RIGHT) == 0
     assert collect_as(catalog, LEFT) == 1
     assert not exists(table_of(catalog), left)
     with pytest.raises(FencedError):
-        land(catalog, WHOLE, 3, prev=parent.next)
+        land(catalog, 3, prev=parent.next)
 
 
 def test_an_open_range_beside_ours_is_its_own_process(catalog: EventfulCatalog) -> None:
     leave_behind(table_of(catalog), RIGHT)
-    land(catalog, LEFT, 1)
-    land(catalog, RIGHT, 2)
+    land(catalog, 1, writer=LEFT)
+    land(catalog, 2, writer=RIGHT)
     assert collect_as(catalog, LEFT) == 0
     assert collect_as(catalog, RIGHT) == 1
 
 
 def test_what_the_state_names_of_a_closed_range_is_kept(catalog: EventfulCatalog) -> None:
     """Its table refused it when the session opened: a later session may still build on the closed value."""
-    parent = land(catalog, WHOLE, 1)
+    parent = land(catalog, 1)
     pending = replace(stage(catalog, PATH, WHOLE, 2, prev=parent.next), is_recovered=True)
-    land(catalog, LEFT, 3)
+    land(catalog, 3, writer=LEFT)
     assert collect_as(catalog, LEFT, pending) == 0
     commit.commit_all_or_raise(catalog, [pending])
     assert ids_of(catalog, PATH) == [1, 2, 3]
 
 
 def test_the_first_transaction_of_a_range_is_still_to_come(catalog: EventfulCatalog) -> None:
-    land(catalog, WHOLE, 1)
+    land(catalog, 1)
     waiting = stage(catalog, PATH, LEFT, 2)
-    land(catalog, RIGHT, 3)
+    land(catalog, 3, writer=RIGHT)
     assert collect_as(catalog, LEFT) == 0
     commit.commit_all_or_raise(catalog, [waiting])
     assert ids_of(catalog, PATH) == [1, 2, 3]
 
 
 def test_what_a_reopened_range_stages_on_its_closed_value_is_kept(catalog: EventfulCatalog) -> None:
-    parent = land(catalog, WHOLE, 1)
-    land(catalog, LEFT, 2)
+    parent = land(catalog, 1)
+    land(catalog, 2, writer=LEFT)
     closed = fence.read_value(table_of(catalog).properties, WHOLE)
     reopened = stage(catalog, PATH, WHOLE, 3, prev=closed)
     left = leave_behind(table_of(catalog), WHOLE, parent.next)
@@ -285,9 +278,9 @@ def test_what_a_reopened_range_stages_on_its_closed_value_is_kept(catalog: Event
 
 
 def test_what_is_staged_after_a_reset_is_not_judged_by_the_value_before_it(catalog: EventfulCatalog) -> None:
-    first = land(catalog, WHOLE, 1)
-    second = land(catalog, WHOLE, 2, prev=first.next)
-    land(catalog, WHOLE, 3, prev=second.next)
+    first = land(catalog, 1)
+    second = land(catalog, 2, prev=first.next)
+    land(catalog, 3, prev=second.next)
     after_reset: list[StagedCommit] = []
 
     def reset_and_stage() -> None:
@@ -305,7 +298,7 @@ def test_what_is_staged_after_a_reset_is_not_judged_by_the_value_before_it(catal
 def test_what_a_reset_is_to_add_is_kept_whoever_collects(catalog: EventfulCatalog) -> None:
     """An older process, which knows nothing of the state that was restored, may still be there."""
     fenced = stage(catalog, PATH, WHOLE, 1)
-    land(catalog, WHOLE, 2)
+    land(catalog, 2)
     perform_reset(table_of(catalog), plan_reset(table_of(catalog), [fenced], Decision.ADD), "a test")
     assert collect_as(catalog, WHOLE) == 0
     commit.commit_all_or_raise(catalog, [replace(fenced, is_recovered=True)])
@@ -316,7 +309,7 @@ def test_what_a_reset_is_to_add_is_kept_whoever_collects(catalog: EventfulCatalo
 
 def test_what_is_staged_while_something_waits_is_kept_whoever_lands_it(catalog: EventfulCatalog) -> None:
     """An older process lands what the state names, and closes the value that its successor has staged on."""
-    land(catalog, WHOLE, 1)
+    land(catalog, 1)
     waiting = stage(catalog, PATH, LEFT, 2)
     successor = stage(catalog, PATH, WHOLE, 3, waiting=[replace(waiting, is_recovered=True)])
     commit.commit_all_or_raise(catalog, [waiting])
@@ -339,10 +332,7 @@ def referenced_metadata(catalog: Catalog) -> set[str]:
     }
 
 
-def test_the_metadata_of_commits_that_lost_a_race_is_deleted(
-    catalog: EventfulCatalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
+def test_the_metadata_of_commits_that_lost_a_race_is_deleted(catalog: EventfulCatalog) -> None:
     stale = stage(catalog, PATH, WHOLE, 666)
     successor = stage(catalog, PATH, WHOLE, 1)
     catalog.before_commit = lambda: commit.commit_all_or_raise(catalog, [successor])
@@ -355,22 +345,19 @@ def test_the_metadata_of_commits_that_lost_a_race_is_deleted(
 
 
 def test_the_metadata_of_a_commit_that_is_under_way_is_kept(catalog: EventfulCatalog) -> None:
-    first = land(catalog, WHOLE, 1)
+    first = land(catalog, 1)
     catalog.before_commit = lambda: collected.append(collect_as(catalog, WHOLE))
     collected: list[int] = []
-    land(catalog, WHOLE, 2, prev=first.next)
+    land(catalog, 2, prev=first.next)
     assert collected == [0]
     assert ids_of(catalog, PATH) == [1, 2]
 
 
-def test_a_manifest_bears_the_value_that_its_commit_asserts(
-    catalog: EventfulCatalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_manifest_bears_the_value_that_its_commit_asserts(catalog: EventfulCatalog) -> None:
     """One written before the value was closed is written again: on the open value it may be collected."""
-    monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
-    parent = land(catalog, WHOLE, 1)
+    parent = land(catalog, 1)
     pending = replace(stage(catalog, PATH, WHOLE, 2, prev=parent.next), is_recovered=True)
-    catalog.before_commit = lambda: land(catalog, RIGHT, 3)
+    catalog.before_commit = lambda: land(catalog, 3, writer=RIGHT)
     commit.commit_all_or_raise(catalog, [pending])
     snapshot = table_of(catalog).current_snapshot()
     assert snapshot
@@ -386,10 +373,10 @@ def test_a_manifest_bears_the_value_that_its_commit_asserts(
 def test_a_table_that_was_made_anew_is_left_alone(catalog: EventfulCatalog) -> None:
     left = leave_behind(table_of(catalog), WHOLE)
     location = table_of(catalog).location()
-    land(catalog, WHOLE, 1)
+    land(catalog, 1)
     catalog.drop_table(PATH)
     catalog.create_table(PATH, ID_ONLY, location=location)
-    land(catalog, WHOLE, 2)
+    land(catalog, 2)
     assert collect_as(catalog, WHOLE) == 0
     assert exists(table_of(catalog), left)
 
@@ -397,7 +384,7 @@ def test_a_table_that_was_made_anew_is_left_alone(catalog: EventfulCatalog) -> N
 @pytest.mark.parametrize("manifests", [0, 1])
 def test_a_session_that_ends_stops_reading_and_deleting(catalog: EventfulCatalog, manifests: int) -> None:
     left = leave_behind(table_of(catalog), WHOLE)
-    land(catalog, WHOLE, 1)
+    land(catalog, 1)
     answers = iter([False] * manifests)
     with pytest.raises(InterruptedMaintenanceError):
         remove_task_orphans(catalog, PATH, WHOLE, [], lambda: next(answers, True))
@@ -419,7 +406,7 @@ def test_a_bucket_is_collected_like_a_directory(s3_server: S3Server, tmp_path: P
     )
     foreign_table(catalog, PATH)
     left = leave_behind(table_of(catalog), WHOLE)
-    land(catalog, WHOLE, 1)
+    land(catalog, 1)
     assert collect_as(catalog, WHOLE) == 1
     assert not exists(table_of(catalog), left)
     assert ids_of(catalog, PATH) == [1]

@@ -15,28 +15,25 @@ from pyiceberg.transforms import IdentityTransform
 from connector.config.catalog import RestCatalog
 from connector.host.errors import CommitUnknownError, ConnectorError, RetryableError, UserError
 from connector.iceberg.catalogs.rest import open_rest
-from connector.iceberg.commits import commit
 from connector.iceberg.maintenance.rewrite_manifests import plan_manifests, rewrite_manifests
 from connector.iceberg.metadata.manifests import manifests_of
 from connector.model.owner import OWNER_PROPERTY, Owner
-from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from support.foreign_deletes import delete_equal
 from support.rest_catalog import RestCatalogServer
 from support.snapshots import check_text
-from support.staged_files import stage
+from support.staged_files import land
+from support.staged_rows import WRITER
 from support.tables import foreign_table, ids_of, local_catalog
 
 Send: TypeAlias = Callable[[], Any]
 
 PATH: Final = TableIdentifier("rewritten_manifests", "orders")
-WRITER: Final = WriterId("acme/task", "orders.v1", "00000000-ffffffff")
 OWNER: Final = Owner(WRITER.materialization, WRITER.state_key)
 
 
 @pytest.fixture
-def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Catalog:
-    monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
+def catalog(tmp_path: Path) -> Catalog:
     catalog = local_catalog(tmp_path)
     foreign_table(catalog, PATH, properties={OWNER_PROPERTY: OWNER.encode()})
     return catalog
@@ -44,12 +41,6 @@ def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Catalog:
 
 def table_of(catalog: Catalog) -> Table:
     return catalog.load_table(PATH)
-
-
-def land(catalog: Catalog, *ids: int) -> StagedCommit:
-    staged = stage(catalog, PATH, WRITER, *ids)
-    commit.commit_all_or_raise(catalog, [staged])
-    return staged
 
 
 def manifests(catalog: Catalog) -> list[ManifestFile]:
@@ -90,7 +81,7 @@ def around_commit(monkeypatch: pytest.MonkeyPatch, catalog: Catalog, *events: Ca
 
 def test_small_manifests_become_one_of_each_kind_and_spec(catalog: Catalog) -> None:
     for number in range(3):
-        land(catalog, number)
+        land(catalog, number, path=PATH)
     for number in (0, 1):
         delete_equal(table_of(catalog), number)
     with table_of(catalog).update_spec() as spec:
@@ -118,7 +109,7 @@ def test_small_manifests_become_one_of_each_kind_and_spec(catalog: Catalog) -> N
 
 def test_manifests_of_the_target_size_stay(catalog: Catalog) -> None:
     for number in range(4):
-        land(catalog, number)
+        land(catalog, number, path=PATH)
     size = manifests(catalog)[0].manifest_length
     for target, groups in ((size, 0), (2 * size + 100, 2)):
         with table_of(catalog).transaction() as transaction:
@@ -128,7 +119,7 @@ def test_manifests_of_the_target_size_stay(catalog: Catalog) -> None:
 
 def test_no_more_bytes_are_read_than_allowed_but_one_group(catalog: Catalog) -> None:
     for number in range(4):
-        land(catalog, number)
+        land(catalog, number, path=PATH)
     size = manifests(catalog)[0].manifest_length
     with table_of(catalog).transaction() as transaction:
         transaction.set_properties({"commit.manifest.target-size-bytes": str(2 * size + 100)})
@@ -137,8 +128,8 @@ def test_no_more_bytes_are_read_than_allowed_but_one_group(catalog: Catalog) -> 
 
 
 def test_a_manifest_of_deleted_files_only_goes(catalog: Catalog) -> None:
-    land(catalog, 1)
-    land(catalog, 2)
+    land(catalog, 1, path=PATH)
+    land(catalog, 2, path=PATH)
     table_of(catalog).delete("id = 1")
     assert sorted(len(manifest.fetch_manifest_entry(table_of(catalog).io)) for manifest in manifests(catalog)) == [0, 1]
     with table_of(catalog).transaction() as transaction:
@@ -150,23 +141,23 @@ def test_a_manifest_of_deleted_files_only_goes(catalog: Catalog) -> None:
 
 def test_a_commit_of_a_task_in_between_loses_nothing(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(3):
-        land(catalog, number)
+        land(catalog, number, path=PATH)
 
     def after_another(send: Send) -> Any:
-        land(catalog, 3)
+        land(catalog, 3, path=PATH)
         return send()
 
     around_commit(monkeypatch, catalog, after_another)
     plan = rewrite_manifests(catalog, PATH, OWNER)
     assert len(plan.replaced) == 4
     assert len(manifests(catalog)) == 1
-    land(catalog, 4)
+    land(catalog, 4, path=PATH)
     assert ids_of(catalog, PATH) == [0, 1, 2, 3, 4]
 
 
 def test_an_answer_that_got_lost_is_looked_for_in_the_table(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(3):
-        land(catalog, number)
+        land(catalog, number, path=PATH)
 
     def without_answer(send: Send) -> Any:
         send()
@@ -197,7 +188,7 @@ def test_a_refusal_says_what_to_do(
 ) -> None:
     monkeypatch.setattr("connector.iceberg.commits.retry_commits.RETRY_FOR", 0.0)
     for number in range(2):
-        land(catalog, number)
+        land(catalog, number, path=PATH)
     around_commit(monkeypatch, catalog, *[_raise(error)] * 9)
     with pytest.raises(kind) as raised:
         rewrite_manifests(catalog, PATH, OWNER)
@@ -210,14 +201,13 @@ def test_a_commit_in_between_loses_nothing_on_a_rest_catalog(
     rest_catalog: RestCatalogServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its server keeps what a commit does not assert, and takes everything else."""
-    monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
     with open_rest(RestCatalog(rest_catalog.uri, str(rest_catalog.warehouse)), {}) as catalog:
         foreign_table(catalog, PATH, properties={OWNER_PROPERTY: OWNER.encode()})
         for number in range(3):
-            land(catalog, number)
+            land(catalog, number, path=PATH)
 
         def after_another(send: Send) -> Any:
-            land(catalog, 3)
+            land(catalog, 3, path=PATH)
             return send()
 
         around_commit(monkeypatch, catalog, after_another)

@@ -2,21 +2,18 @@
 
 import os
 from pathlib import Path
-from typing import Final
 
 import pytest
 from pyiceberg.catalog import Catalog
 
 from connector.host.errors import RetryableError, UserError
 from connector.iceberg.commits import commit
-from connector.model.state import StagedCommit, WriterId
-from connector.model.table_identifier import TableIdentifier
+from connector.model.state import StagedCommit
+from support.altered_tables import PATH
 from support.snapshots import check_text
 from support.staged_files import listed, place_of, stage
+from support.staged_rows import WRITER
 from support.tables import foreign_table, ids_of, local_catalog
-
-PATH: Final = TableIdentifier("shop", "orders")
-WRITER: Final = WriterId("acme/task", "orders.v1", "00000000-ffffffff")
 
 
 @pytest.fixture(autouse=True)

@@ -198,7 +198,6 @@ def test_files_are_looked_for_once_however_many_attempts_it_takes(
         return land(*about)
 
     monkeypatch.setattr(commit, "RETRY_FOR", 5.0)
-    monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
     monkeypatch.setattr(commit, "commit_snapshot", conflicting)
     looks.clear()
     commit.commit_all_or_raise(catalog, [staged])

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 import pyarrow as pa
 import pytest
@@ -16,14 +15,10 @@ from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.metadata import written_snapshots
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
 from connector.iceberg.metadata.written_snapshots import KEPT_BYTES
-from connector.model.state import WriterId
-from connector.model.table_identifier import TableIdentifier
-from protocol.flow import WHOLE_RANGE
+from support.altered_tables import PATH
 from support.staged_files import stage
+from support.staged_rows import WRITER
 from support.tables import foreign_table, ids_of, local_catalog, upgrade_to_version_3
-
-PATH: Final = TableIdentifier("shop", "orders")
-WRITER: Final = WriterId("acme/task", "orders.v1", WHOLE_RANGE.key_range)
 
 
 @pytest.fixture

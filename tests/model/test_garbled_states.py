@@ -18,14 +18,16 @@ from connector.host.errors import UserError
 from connector.iceberg.commits.reset import Decision
 from connector.model.state import encode_added
 from connector.model.state_reader import read_state
-from connector.model.table_identifier import TableIdentifier
 from connector.rpc.apply import apply
 from protocol import request
+from support.altered_tables import PATH
 from support.bindings import ID, MATERIALIZATION, collection, local_config, materialization, projection
 from support.bindings import materialization_binding as binding
 from support.runtime import Runtime
 from support.snapshots import check_text
-from support.tables import ids_of, local_catalog, staged_ids
+from support.staged_files import stage
+from support.staged_rows import WRITER
+from support.tables import ids_of, local_catalog
 
 KEY: Final = "shop%2Forders.v0"
 RANGE, LEFT, RIGHT = "00000000-ffffffff", "00000000-7fffffff", "80000000-ffffffff"
@@ -368,8 +370,7 @@ def task(tmp_path: Path) -> Task:
     warehouse = tmp_path / "warehouse"
     warehouse.mkdir()
     apply(request.Apply(materialization(local_config(warehouse), binding(collection(ID)))))
-    table = local_catalog(warehouse).load_table(("shop", "orders"))
-    staged = staged_ids(table, TableIdentifier("shop", "orders"), MATERIALIZATION, KEY, [1, 2])
+    staged = stage(local_catalog(warehouse), PATH, WRITER, 1, 2)
     return Task(warehouse, encode_added([staged])["bindingStates"][KEY][RANGE][staged.next], staged.next)
 
 

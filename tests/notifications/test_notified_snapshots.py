@@ -31,7 +31,8 @@ from support.bindings import (
     projection,
 )
 from support.staged_files import stage
-from support.tables import foreign_table, local_catalog, staged_ids
+from support.staged_rows import WRITER
+from support.tables import foreign_table, local_catalog
 
 TASK: Final = "acme/task"
 LEFT: Final = WriterId(TASK, "orders.v1", "00000000-7fffffff")
@@ -150,7 +151,7 @@ def test_what_an_apply_commits_is_left_to_the_next_session(tmp_path: Path, is_on
 
     apply_binding(old)
     catalog = local_catalog(tmp_path / "lake")
-    staged = staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, old.state_key, [1, 2])
+    staged = stage(catalog, PATH, WRITER, 1, 2)
     before = materialization(local_config(tmp_path / "lake"), old)
     apply_binding(new, last_materialization=before, state=encode_added([staged]))
     [snapshot] = metadata_of(catalog).snapshots

@@ -6,25 +6,14 @@ import duckdb
 import pytest
 from pyiceberg.catalog import Catalog
 
-from connector.iceberg.commits import commit
-from connector.model.state import StagedCommit, WriterId
-from connector.model.table_identifier import TableIdentifier
-from protocol.flow import WHOLE_RANGE
+from support.altered_tables import PATH
 from support.foreign_deletes import delete_equal, delete_position
 from support.readers import duckdb_rows
 from support.spark_sql import SparkSql, spark_rows
-from support.staged_files import stage
+from support.staged_files import land
 from support.tables import foreign_table, local_catalog
 
-PATH = TableIdentifier("shop", "orders")
-WRITER = WriterId("acme/task", "orders.v1", WHOLE_RANGE.key_range)
 COUNT = "commit.manifest.min-count-to-merge"
-
-
-def land(catalog: Catalog, *ids: int) -> StagedCommit:
-    staged = stage(catalog, PATH, WRITER, *ids)
-    commit.commit_all_or_raise(catalog, [staged])
-    return staged
 
 
 @pytest.fixture

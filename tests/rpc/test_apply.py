@@ -1,5 +1,6 @@
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Barrier
@@ -40,8 +41,9 @@ from protocol.flow import (
 )
 from support.bindings import DOCUMENT, ID, MATERIALIZATION, collection, local_config, materialization, projection
 from support.bindings import materialization_binding as binding
-from support.staged_files import listed, removed
-from support.tables import foreign_table, ids_of, local_catalog, record_property, rewrite_here, staged_ids
+from support.staged_files import listed, removed, stage
+from support.staged_rows import WRITER
+from support.tables import foreign_table, ids_of, local_catalog, record_property, rewrite_here
 
 PATH = TableIdentifier("shop", "orders")
 NOTE = projection("note", "string")
@@ -332,7 +334,7 @@ def test_staged_transactions_are_part_of_the_table_before_it_is_altered(tmp_path
     old = binding(ORDERS)
     applied(tmp_path, old)
     catalog = local_catalog(tmp_path)
-    staged = staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V0, [1, 2])
+    staged = stage(catalog, PATH, WRITER, 1, 2)
     answer = applied(tmp_path, binding(ORDERS, "note"), last=before(old), state=encode_added([staged]))
     assert answer.action_description.splitlines() == [
         "finish 1 staged transactions of table shop.orders (2 rows)",
@@ -349,7 +351,7 @@ def test_a_staged_transaction_that_a_crash_left_in_the_state_lands_once(tmp_path
     old = binding(ORDERS)
     applied(tmp_path, old)
     catalog = local_catalog(tmp_path)
-    staged = staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V0, [1, 2])
+    staged = stage(catalog, PATH, WRITER, 1, 2)
     commit_all_or_raise(catalog, [staged])
     applied(tmp_path, binding(ORDERS, "note"), last=before(old), state=encode_added([staged]))
     assert ids_of(catalog, PATH) == [1, 2]
@@ -359,7 +361,7 @@ def test_a_table_whose_staged_files_are_gone_is_not_altered_and_can_be_read(tmp_
     old = binding(ORDERS)
     applied(tmp_path, old)
     catalog = local_catalog(tmp_path)
-    staged = staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V0, [1, 2])
+    staged = stage(catalog, PATH, WRITER, 1, 2)
     recorded = encode_added([staged])
     with removed(*staged.locations):
         with pytest.raises(UserError, match="1 staged file\\(s\\) are gone"):
@@ -373,7 +375,7 @@ def test_staged_transactions_of_a_table_that_is_not_altered_wait_for_the_session
     bound = binding(ORDERS)
     applied(tmp_path, bound)
     catalog = local_catalog(tmp_path)
-    staged = staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V0, [1, 2])
+    staged = stage(catalog, PATH, WRITER, 1, 2)
     assert applied(tmp_path, bound, last=before(bound), state=encode_added([staged])) == response.Applied()
     assert ids_of(catalog, PATH) == []
 
@@ -386,8 +388,9 @@ def test_a_backfill_replaces_the_table_and_drops_what_was_staged_for_the_old_one
     applied(tmp_path, binding(ORDERS))
     catalog = local_catalog(tmp_path)
     old = catalog.load_table(PATH)
-    staged = staged_ids(old, PATH, MATERIALIZATION, V0, [1, 2])
-    elsewhere = staged_ids(old, TableIdentifier("shop", "elsewhere"), MATERIALIZATION, "shop%2Felsewhere.v0", [3])
+    staged = stage(catalog, PATH, WRITER, 1, 2)
+    away = replace(WRITER, state_key="shop%2Felsewhere.v0")
+    elsewhere = replace(stage(catalog, PATH, away, 3), path=TableIdentifier("shop", "elsewhere"))
     answer = backfilled(tmp_path, state=encode_added([staged, elsewhere]))
     assert answer.action_description.splitlines() == [
         "drop 1 staged transactions of table shop.orders (2 rows)",
@@ -404,7 +407,7 @@ def test_a_backfill_replaces_the_table_and_drops_what_was_staged_for_the_old_one
 def test_a_backfill_is_a_way_out_where_staged_files_are_gone(tmp_path: Path, has_list: bool) -> None:
     applied(tmp_path, binding(ORDERS))
     catalog = local_catalog(tmp_path)
-    staged = staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V0, [1, 2])
+    staged = stage(catalog, PATH, WRITER, 1, 2)
     if has_list:
         staged = listed(catalog.load_table(PATH), staged)
     with removed(*staged.locations):
@@ -417,10 +420,9 @@ def test_a_backfill_is_a_way_out_where_staged_files_are_gone(tmp_path: Path, has
 def test_a_backfill_deletes_what_was_staged_for_the_old_table_and_no_file_that_had_landed(tmp_path: Path) -> None:
     applied(tmp_path, binding(ORDERS))
     catalog = local_catalog(tmp_path)
-    old = catalog.load_table(PATH)
-    landed = staged_ids(old, PATH, MATERIALIZATION, V0, [1])
+    landed = stage(catalog, PATH, WRITER, 1)
     commit_all_or_raise(catalog, [landed])
-    waiting = staged_ids(old, PATH, MATERIALIZATION, V0, [2], prev=landed.next)
+    waiting = stage(catalog, PATH, WRITER, 2, prev=landed.next)
     state = encode_added([landed, waiting])
     backfilled(tmp_path, state=state)
     assert [exists(commit) for commit in (landed, waiting)] == [True, False]
@@ -430,11 +432,11 @@ def test_a_table_that_cannot_be_read_can_be_replaced(tmp_path: Path, caplog: pyt
     applied(tmp_path, binding(ORDERS))
     catalog = local_catalog(tmp_path)
     old = catalog.load_table(PATH)
-    landed = staged_ids(old, PATH, MATERIALIZATION, V0, [1])
+    landed = stage(catalog, PATH, WRITER, 1)
     commit_all_or_raise(catalog, [landed])
     for manifest_list in Path(old.location().removeprefix("file://")).rglob("snap-*.avro"):
         manifest_list.unlink()
-    waiting = staged_ids(old, PATH, MATERIALIZATION, V0, [2], prev=landed.next)
+    waiting = stage(catalog, PATH, WRITER, 2, prev=landed.next)
     backfilled(tmp_path, state=encode_added([waiting]))
     assert ids_of(catalog, PATH) == []
     assert exists(waiting)
@@ -448,9 +450,9 @@ def exists(staged: StagedCommit) -> bool:
 def test_a_backfill_that_crashed_before_its_answer_replaces_nothing_twice_but_cleans_the_state(tmp_path: Path) -> None:
     applied(tmp_path, binding(ORDERS))
     catalog = local_catalog(tmp_path)
-    state = encode_added([staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V0, [1, 2])])
+    state = encode_added([stage(catalog, PATH, WRITER, 1, 2)])
     first = backfilled(tmp_path, state=state)
-    new = staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V1, [3])
+    new = stage(catalog, PATH, replace(WRITER, state_key=V1), 3)
     commit_all_or_raise(catalog, [new])
     again = backfilled(tmp_path, state=state)
     assert again.state == first.state
@@ -461,7 +463,7 @@ def test_a_backfill_that_crashed_before_its_answer_replaces_nothing_twice_but_cl
 def test_a_backfill_that_crashed_between_drop_and_creation_is_finished(tmp_path: Path) -> None:
     applied(tmp_path, binding(ORDERS))
     catalog = local_catalog(tmp_path)
-    state = encode_added([staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V0, [1, 2])])
+    state = encode_added([stage(catalog, PATH, WRITER, 1, 2)])
     catalog.drop_table(PATH)
     answer = backfilled(tmp_path, state=state)
     assert Owner.of(catalog.load_table(PATH).properties) == Owner(MATERIALIZATION, V1)
@@ -471,7 +473,7 @@ def test_a_backfill_that_crashed_between_drop_and_creation_is_finished(tmp_path:
 def test_a_backfill_that_keeps_the_rows_finishes_what_was_staged(tmp_path: Path) -> None:
     applied(tmp_path, binding(ORDERS))
     catalog = local_catalog(tmp_path)
-    staged = staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V0, [1, 2])
+    staged = stage(catalog, PATH, WRITER, 1, 2)
     answer = backfilled(tmp_path, flags=RETAIN, state=encode_added([staged]))
     assert answer.action_description == "finish 1 staged transactions of table shop.orders (2 rows)"
     assert ids_of(catalog, PATH) == [1, 2]
@@ -495,7 +497,7 @@ def test_no_new_table_gets_into_the_way_of_rows_that_are_staged_for_the_old_one(
     bound = binding(ORDERS)
     applied(tmp_path, bound)
     catalog = local_catalog(tmp_path)
-    state = encode_added([staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V0, [1, 2])])
+    state = encode_added([stage(catalog, PATH, WRITER, 1, 2)])
     catalog.rename_table(PATH, AWAY)
     attempts: list[Callable[..., object]] = [applied, planned]
     for attempt in attempts:
@@ -514,7 +516,7 @@ def test_a_new_table_that_is_in_the_way_is_left_alone_and_named(tmp_path: Path) 
     bound = binding(ORDERS)
     applied(tmp_path, bound)
     catalog = local_catalog(tmp_path)
-    state = encode_added([staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V0, [1, 2])])
+    state = encode_added([stage(catalog, PATH, WRITER, 1, 2)])
     catalog.rename_table(PATH, AWAY)
     applied(tmp_path, bound, last=before(bound))  # the runtime tells no state
     new = catalog.load_table(PATH)
@@ -531,7 +533,7 @@ def test_a_backfill_goes_on_where_the_table_is_gone(tmp_path: Path, is_in_the_wa
     bound = binding(ORDERS)
     applied(tmp_path, bound)
     catalog = local_catalog(tmp_path)
-    staged = staged_ids(catalog.load_table(PATH), PATH, MATERIALIZATION, V0, [1, 2])
+    staged = stage(catalog, PATH, WRITER, 1, 2)
     catalog.rename_table(PATH, AWAY)
     if is_in_the_way:
         applied(tmp_path, bound)

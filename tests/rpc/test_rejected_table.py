@@ -22,7 +22,9 @@ from protocol import request, response
 from protocol.flow import WHOLE_RANGE, Json, Materialization, MaterializationBinding, ValidateBinding
 from support.bindings import ID, MATERIALIZATION, collection, local_config, materialization, projection
 from support.bindings import materialization_binding as plain_binding
-from support.tables import foreign_table, staged_ids
+from support.staged_files import stage
+from support.staged_rows import WRITER
+from support.tables import foreign_table
 
 VALUE = fence.new_value()
 
@@ -126,8 +128,7 @@ def test_a_backfill_replaces_it_too_and_drops_what_was_staged_for_it(tmp_path: P
 
 
 def rejected_entry(catalog: Catalog) -> StagedCommit:
-    table = catalog.load_table(REJECTED)
-    return staged_ids(table, TableIdentifier(*REJECTED), MATERIALIZATION, "shop%2Forders.v0", [1, 2])
+    return stage(catalog, TableIdentifier(*REJECTED), WRITER, 1, 2)
 
 
 def test_open_binds_it_behind_all_bindings_tables_under_the_state_key_of_its_binding(

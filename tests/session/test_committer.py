@@ -13,8 +13,6 @@ from queue import SimpleQueue
 
 import msgspec
 import pytest
-from pyiceberg.schema import Schema
-from pyiceberg.types import LongType, NestedField
 
 from connector.host.errors import ConnectorError, FencedError, LostColumnError, RetryableError, UserError
 from connector.host.logs import FIELDS
@@ -26,8 +24,11 @@ from connector.model.table_identifier import TableIdentifier
 from connector.session import backlog
 from connector.session.backlog import Backlog, Limit
 from connector.session.committer import Committer, run_retries
+from support.altered_tables import PATH
 from support.snapshots import check_text
-from support.tables import foreign_table, local_catalog, staged_ids
+from support.staged_files import stage
+from support.staged_rows import WRITER
+from support.tables import foreign_table, local_catalog
 
 WHOLE, LEFT, RIGHT = "00000000-ffffffff", "00000000-7fffffff", "80000000-ffffffff"
 GENEROUS = Limit(commits=100, size=1 << 40)
@@ -223,11 +224,12 @@ def test_a_session_that_is_stopped_says_what_is_in_no_table(
 def test_what_waits_for_a_table_that_was_made_anew_is_not_forgotten_when_the_new_one_takes_its_rows(
     tmp_path: Path,
 ) -> None:
-    path, catalog = ("shop", "orders"), local_catalog(tmp_path)
-    schema = Schema(NestedField(1, "id", LongType(), required=True))
-    old = staged_ids(foreign_table(catalog, path, schema), TableIdentifier(*path), "acme/task", "orders.v1", [1])
-    catalog.rename_table(path, ("shop", "away"))
-    new = staged_ids(catalog.create_table(path, schema), TableIdentifier(*path), "acme/task", "orders.v1", [2])
+    catalog = local_catalog(tmp_path)
+    foreign_table(catalog, PATH)
+    old = stage(catalog, PATH, WRITER, 1)
+    catalog.rename_table(PATH, ("shop", "away"))
+    foreign_table(catalog, PATH)
+    new = stage(catalog, PATH, WRITER, 2)
     committer = Committer(partial(try_commits, catalog), GENEROUS)
     assert committer.commit([old, new]) == [new]
     assert committer.find_pending(old.table_id, WHOLE) == [old]

@@ -12,11 +12,14 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from connector.iceberg.commits import fence
+from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.fence import WriterFence, file_prefix
 from connector.iceberg.metadata.table_properties import find_generation
 from connector.model.state import DataFile, FileList, StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_io import LIST_SUFFIX, write_list
+from support.altered_tables import PATH
+from support.staged_rows import WRITER
 
 _ID = pa.schema([pa.field("id", pa.int64(), nullable=False, metadata={"PARQUET:field_id": "1"})])
 
@@ -59,6 +62,15 @@ def stage(
         files=(DataFile(location, len(ids), len(table.io.new_input(location)), (4,), ()),),
         known=writer_fence.known,
     )
+
+
+def land(
+    catalog: Catalog, *ids: int, path: TableIdentifier = PATH, writer: WriterId = WRITER, prev: str | None = None
+) -> StagedCommit:
+    """A transaction from its files to its commit."""
+    staged = stage(catalog, path, writer, *ids, prev=prev)
+    commit_all_or_raise(catalog, [staged])
+    return staged
 
 
 def listed(table: Table, staged: StagedCommit) -> StagedCommit:

@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from pyiceberg.avro.file import SYNC_SIZE
 from pyiceberg.catalog import Catalog
 from pyiceberg.io import load_file_io
@@ -22,14 +20,10 @@ from connector.encoding.rewriting.converted_files import Rewrite, Rewriting
 from connector.host.refresh import Refreshed
 from connector.iceberg.alteration import Alterer
 from connector.iceberg.catalogs.local import open_local
-from connector.iceberg.commits import fence
 from connector.iceberg.metadata.manifests import manifests_of
-from connector.iceberg.metadata.table_properties import find_generation
 from connector.model.owner import Owner
 from connector.model.properties import Properties
-from connector.model.state import DataFile, StagedCommit, WriterId
-from connector.model.table_identifier import TableIdentifier
-from protocol.flow import WHOLE_RANGE
+from connector.model.state import DataFile
 from support.bindings import MATERIALIZATION
 
 ID_ONLY = Schema(NestedField(1, "id", LongType(), required=True))
@@ -110,27 +104,6 @@ def turn_tables_into_views(warehouse: Path) -> None:
     with engine.begin() as connection:
         connection.execute(text("UPDATE iceberg_tables SET iceberg_type = 'VIEW'"))
     engine.dispose()
-
-
-def staged_ids(
-    table: Table, path: TableIdentifier, materialization: str, state_key: str, ids: list[int], prev: str | None = None
-) -> StagedCommit:
-    """A transaction that writes these ids, durable but not committed."""
-    field = pa.field("id", pa.int64(), nullable=False, metadata={"PARQUET:field_id": "1"})
-    file = Path(table.location().removeprefix("file://")) / "data" / f"{uuid.uuid4()}.parquet"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.table([pa.array(ids)], schema=pa.schema([field])), file)
-    writer = WriterId(materialization, state_key, WHOLE_RANGE.key_range)
-    return StagedCommit(
-        writer=writer,
-        prev=fence.read_value(table.properties, writer) if prev is None else prev,
-        next=uuid.uuid4().hex,
-        path=path,
-        table_uuid=find_generation(table, materialization).uuid,
-        spec_id=0,
-        schema_id=table.metadata.current_schema_id,
-        files=(DataFile(f"file://{file}", len(ids), file.stat().st_size, (4,), ()),),
-    )
 
 
 def rewrite_here(
