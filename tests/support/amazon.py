@@ -211,12 +211,9 @@ def _assumed(keys: Mapping[str, str]) -> str:
 def sts(user: Keys, vendor: Vendor) -> Iterator[Sts]:
     class Handler(QuietHandler):
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            status, answer = running.answer(Sent(self.command, self.path, dict(self.headers.items()), body))
-            self.send_response(status)
-            self.send_header("Content-Type", "text/xml")
-            self.end_headers()
-            self.wfile.write(answer.encode())
+            sent = Sent(self.command, self.path, dict(self.headers.items()), self.read_body())
+            status, answer = running.answer(sent)
+            self.respond(status, answer.encode(), {"Content-Type": "text/xml"})
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     running = Sts(f"http://127.0.0.1:{server.server_port}", user, vendor)

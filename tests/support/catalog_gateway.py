@@ -135,8 +135,7 @@ class _Handler(QuietHandler):
         super().__init__(*connection)
 
     def do_GET(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        sent = Sent(self.command, self.path, dict(self.headers.items()), body)
+        sent = Sent(self.command, self.path, dict(self.headers.items()), self.read_body())
         answer = self._gateway.answer(sent)
         self._answer(*(self._forward(answer) if isinstance(answer, Sent) else answer))
 
@@ -154,9 +153,4 @@ class _Handler(QuietHandler):
     def _answer(self, status: HTTPStatus, answer: Json) -> None:
         body = b"" if answer is None else json.dumps(answer).encode()
         with suppress(ConnectionError):  # the client has stopped waiting
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            if self.command != "HEAD":  # a body would be taken for the next answer
-                self.wfile.write(body)
+            self.respond(status, body, {"Content-Type": "application/json"})

@@ -70,12 +70,8 @@ def echoing_service(form: Callable[[str], str]) -> Iterator[str]:
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            said = form(echo(Sent(self.command, self.path, dict(self.headers.items()), body))).encode()
-            self.send_response(HTTPStatus.FORBIDDEN)
-            self.send_header("Content-Length", str(len(said)))
-            self.end_headers()
-            self.wfile.write(said)
+            sent = Sent(self.command, self.path, dict(self.headers.items()), self.read_body())
+            self.respond(HTTPStatus.FORBIDDEN, form(echo(sent)).encode())
 
         do_PUT = do_POST
 

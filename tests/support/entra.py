@@ -76,14 +76,9 @@ def _encoded(part: Json) -> str:
 def entra(certificate: Certificate) -> Iterator[Entra]:
     class Handler(QuietHandler):
         def do_POST(self) -> None:
-            sent = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
+            sent = parse_qs(self.read_body().decode())
             status, answer = running.answer(self.path, {name: values[0] for name, values in sent.items()})
-            body = json.dumps(answer).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            self.respond(status, json.dumps(answer).encode(), {"Content-Type": "application/json"})
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.socket = certificate.served(server.socket)

@@ -157,7 +157,7 @@ class _Handler(QuietHandler):
 
     def _body(self) -> bytes:
         if self.headers.get("Transfer-Encoding") != "chunked":
-            return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            return self.read_body()
         chunks = []
         while size := int(self.rfile.readline(), 16):
             chunks.append(self.rfile.read(size))

@@ -7,10 +7,9 @@ Which methods a token allows and how many seconds it lives is in the address tha
 import json
 import secrets
 import sys
-import threading
 import time
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 from urllib.parse import parse_qs
@@ -18,6 +17,7 @@ from urllib.parse import parse_qs
 from google.auth import jwt
 
 from support.fault_proxy import GENUINE, Fault, Request, fault_proxy
+from support.server_thread import QuietHandler
 
 Json: TypeAlias = Any
 
@@ -52,19 +52,14 @@ class Tokens:
 def main(gate_port: str, token_port: str, store: str, public_key: str) -> None:
     tokens = Tokens(Path(public_key).read_bytes())
 
-    class TokenServer(BaseHTTPRequestHandler):
+    class TokenServer(QuietHandler):
         def do_POST(self) -> None:
-            status, answer = tokens.issue(self.path, self.rfile.read(int(self.headers["Content-Length"])))
-            body = json.dumps(answer).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            status, answer = tokens.issue(self.path, self.read_body())
+            self.respond(status, json.dumps(answer).encode())
 
     with fault_proxy(store, int(gate_port)) as gate:
         gate.choose = tokens.judge
-        server = ThreadingHTTPServer(("127.0.0.1", int(token_port)), TokenServer)
-        threading.Thread(target=server.serve_forever).run()
+        ThreadingHTTPServer(("127.0.0.1", int(token_port)), TokenServer).serve_forever()
 
 
 if __name__ == "__main__":

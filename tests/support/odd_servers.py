@@ -7,13 +7,9 @@ from enum import Enum
 from http.server import ThreadingHTTPServer
 from socket import create_server
 from socketserver import BaseRequestHandler, ThreadingTCPServer
-from types import MappingProxyType
-from typing import Final
 
 from support.certificate import Certificate
-from support.server_thread import QuietHandler, in_thread
-
-NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
+from support.server_thread import NO_HEADERS, QuietHandler, in_thread
 
 
 class Server:
@@ -28,8 +24,7 @@ class Server:
 def answering(status: int, body: str, headers: Mapping[str, str] = NO_HEADERS) -> Iterator[Server]:
     class Handler(QuietHandler):
         def do_GET(self) -> None:
-            sent = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
-            server.requests.append((self.path, self.headers.get("Authorization", ""), sent))
+            server.requests.append((self.path, self.headers.get("Authorization", ""), self.read_body().decode()))
             self.send_response(status)
             for name, value in headers.items():
                 self.send_header(name, value)

@@ -1,17 +1,32 @@
 """A server in a thread of this process, for the tests of one context."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
 from socketserver import BaseServer
+from types import MappingProxyType
 from typing import Final
 
+NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 POLL_SECONDS: Final = 0.01  # between looks at whether the server is to end
 
 
 class QuietHandler(BaseHTTPRequestHandler):
-    """Says nothing: pytest's output is for pytest."""
+    """Logs nothing: pytest's output is for pytest."""
+
+    def read_body(self) -> bytes:
+        """The body of the request."""
+        return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+
+    def respond(self, status: int, body: bytes, headers: Mapping[str, str] = NO_HEADERS) -> None:
+        """Send a whole response, to HEAD without its body: it would be taken for the next response."""
+        self.send_response(status)
+        for name, value in {"Content-Length": str(len(body)), **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
         pass

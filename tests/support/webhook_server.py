@@ -91,17 +91,13 @@ def webhook_server(port: int = 0) -> Iterator[WebhookServer]:
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            posted = Posted(self.path, {name.lower(): value for name, value in self.headers.items()}, body)
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            posted = Posted(self.path, headers, self.read_body())
             answer = webhook.answer(posted)
             if answer.after and not answer.after.wait(LONG):
                 return
-            self.send_response(answer.status)
-            for name, value in {"Content-Length": str(len(answer.body)), **answer.headers}.items():
-                self.send_header(name, value)
             webhook.note_answered(posted, answer)  # before the sender can know: a test sees both or neither
-            self.end_headers()
-            self.wfile.write(answer.body)
+            self.respond(answer.status, answer.body, answer.headers)
 
     class Server(ThreadingHTTPServer):
         daemon_threads = True
