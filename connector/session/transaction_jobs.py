@@ -80,27 +80,23 @@ class TransactionJobs:
         spark = self._engine.spark
         return WriteJob(spark, self._claims, spool, choose_transfer(spark, bound), bound, rejected)
 
-    def _limit_runs(self) -> int:
-        """Return how many bytes of sorted runs a task may have on the disk: all tasks as many as the spool."""
-        return self._spool_limit // self._engine.spark.cores
-
     def _list_new_layouts(self, file_prefixes: Sequence[str]) -> list[NewLayout]:
         """Return what makes the layout of each table. That of a binding includes the layout of its rejected rows."""
         tables = zip(self._tables, file_prefixes, self._access, strict=True)
-        new_layouts: list[NewLayout] = [partial(_make_layout, *table, self._limit_runs) for table in tables]
+        new_layouts: list[NewLayout] = [partial(self._make_layout, *table) for table in tables]
         return [
             partial(_add_rejected, new, new_layouts[table.quarantine.table]) if table.quarantine else new
             for table, new in zip(self._tables, new_layouts, strict=True)
         ]
 
-
-def _make_layout(
-    table: BoundTable, file_prefix: str, access: Refreshed[Properties], limit_runs: Callable[[], int]
-) -> TableLayout:
-    layout = TableLayout(
-        table.binding, table.location, table.properties, file_prefix, access.current(), table.arrangement
-    )
-    return layout if layout.arrangement.is_plain else replace(layout, run_limit=limit_runs())
+    def _make_layout(self, table: BoundTable, file_prefix: str, access: Refreshed[Properties]) -> TableLayout:
+        layout = TableLayout(
+            table.binding, table.location, table.properties, file_prefix, access.current(), table.arrangement
+        )
+        if layout.arrangement.is_plain:
+            return layout
+        # All tasks may have as many bytes of sorted runs on the disk as the spool.
+        return replace(layout, run_limit=self._spool_limit // self._engine.spark.cores)
 
 
 def _add_row_ids(new_layout: NewLayout, file: TemporaryFile) -> TableLayout:
