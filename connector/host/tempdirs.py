@@ -42,7 +42,7 @@ def advise(error: OSError, room: str = "Make room, or set TMPDIR to a directory 
 
 
 @contextmanager
-def translate_disk_errors(what: object) -> Iterator[None]:
+def translate_disk_errors(what: str) -> Iterator[None]:
     """Translate the errors of making something temporary."""
     try:
         yield

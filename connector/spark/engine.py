@@ -26,21 +26,21 @@ class Engine:
 def start_engine(settings: Mapping[str, str]) -> Iterator[Engine]:
     """Yield Spark while it is being started. Spark is killed when the block ends."""
     with make_directories() as directories:
-        share = Limits.of(Cgroup(), directories.files)
-        lane = choose_lane(settings, share.maintenance_tasks)
-        spark = Spark({**_local_tasks(share, lane), **settings}, directories, lane=lane)
+        limits = Limits.of(Cgroup(), directories.files)
+        lane = choose_lane(settings, limits.maintenance_tasks)
+        spark = Spark({**_local_tasks(limits, lane), **settings}, directories, lane=lane)
         try:
-            disk = share.spool if is_in_memory(directories.files) else 2 * share.spool
-            yield Engine(spark, directories, share.spool, disk)
+            disk = limits.spool if is_in_memory(directories.files) else 2 * limits.spool
+            yield Engine(spark, directories, limits.spool, disk)
         finally:
             spark.kill()
 
 
-def _local_tasks(share: Limits, lane: Lane) -> dict[str, str]:
-    """Return the settings of tasks on this machine. A job of transactions never has more tasks than its share."""
+def _local_tasks(limits: Limits, lane: Lane) -> dict[str, str]:
+    """Return the settings of tasks on this machine. A job of transactions never has more tasks than the limit."""
     if lane is not Lane.BESIDE:
-        return {"spark.master": f"local[{share.tasks}]"}
+        return {"spark.master": f"local[{limits.tasks}]"}
     return {
-        "spark.master": f"local[{share.tasks + share.maintenance_tasks}]",
-        "spark.default.parallelism": str(share.tasks),
+        "spark.master": f"local[{limits.tasks + limits.maintenance_tasks}]",
+        "spark.default.parallelism": str(limits.tasks),
     }

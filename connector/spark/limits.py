@@ -37,11 +37,6 @@ class Limits:
         return _divide(memory, cores, spools_in_memory=is_in_memory(spool_directory))
 
 
-def limit_master(temporary: Path) -> dict[str, str]:
-    """Return the setting of Spark that runs as many tasks of a job at once as this machine or container can take."""
-    return {"spark.master": f"local[{Limits.of(Cgroup(), temporary).tasks}]"}
-
-
 def _divide(memory: int, cores: int, *, spools_in_memory: bool) -> Limits:
     available = memory - _FIXED - (_LEAST_SPOOL if spools_in_memory else 0)
     if available < _TASK:

@@ -12,7 +12,6 @@ from connector.host.cgroup import Cgroup
 from connector.host.errors import UserError
 from connector.host.refresh import Lease
 from connector.model.properties import Properties
-from connector.spark import limits
 from connector.spark.jobs import compaction_job, rewrite_job
 from connector.spark.jvm import spark_session
 from connector.spark.limits import SPOOL_LIMIT, Limits
@@ -65,7 +64,7 @@ def test_jobs_without_a_session_keep_to_the_limits(
     def start(settings: Mapping[str, str], *_: object, **__: object) -> None:
         raise _StartedError(settings["spark.master"])
 
-    monkeypatch.setattr(limits, "Cgroup", lambda: group(tmp_path, memory_max=str(620 * MB)))
+    monkeypatch.setattr(spark_session, "Cgroup", lambda: group(tmp_path, memory_max=str(620 * MB)))
     monkeypatch.setattr(spark_session, "Spark", start)
     with pytest.raises(_StartedError, match=r"local\[1\]"):
         begin()

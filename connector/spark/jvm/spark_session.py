@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from connector.config.values import SECRET_SETTING
+from connector.host.cgroup import Cgroup
 from connector.host.errors import RetryableError
 from connector.host.tempdirs import TemporaryDirectories, make_directories
 from connector.spark.jvm.class_path import list_jars
@@ -16,7 +17,7 @@ from connector.spark.jvm.jvm_command import find_spark_home
 from connector.spark.jvm.jvm_process import Jvm
 from connector.spark.jvm.lanes import MAINTENANCE, POOL, THREADS, TRANSACTIONS, Lane, write_pools
 from connector.spark.jvm.spark_errors import explain_lost_task, translate_errors
-from connector.spark.limits import limit_master
+from connector.spark.limits import Limits
 
 if TYPE_CHECKING:
     from connector.spark.jvm.client import SparkContext
@@ -195,7 +196,8 @@ def start_spark(settings: Mapping[str, str], lane: Lane = Lane.BETWEEN) -> Itera
     Spark is killed when the block ends.
     """
     with make_directories() as directories:
-        spark = Spark({**limit_master(directories.files), **settings}, directories, lane=lane)
+        tasks = Limits.of(Cgroup(), directories.files).tasks
+        spark = Spark({"spark.master": f"local[{tasks}]", **settings}, directories, lane=lane)
         try:
             yield spark
         finally:
