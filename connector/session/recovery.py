@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from connector.host.errors import MissingTableError, RetryableError, UserError
 from connector.iceberg.bound_table import BoundTable
-from connector.model.state import StagedCommit
+from connector.iceberg.commits import fence
+from connector.model.state import FinishedCommit, StagedCommit
 from connector.model.table_identifier import TableIdentifier
 
 if TYPE_CHECKING:
@@ -51,6 +52,23 @@ def recover(
     for table in tables:
         _check_predecessors(table, committer)
     return Recovered(commits, tables)
+
+
+def check_finished(
+    tables: Iterable[BoundTable], finished: Iterable[FinishedCommit], staged: Iterable[StagedCommit]
+) -> None:
+    """Raise UserError if a table lacks commits that it had, because it was restored from an older copy.
+
+    Without this check, the session would continue on the older value, and its maintenance would delete the data files
+    of these commits as orphan files.
+    """
+    by_table: dict[str, list[FinishedCommit]] = {}
+    for commit in fence.select_finished(finished, staged):
+        by_table.setdefault(commit.table_uuid, []).append(commit)
+    for table in tables:
+        for commit in by_table.get(table.table_uuid, ()):
+            if commit.writer.overlaps(table.writer.key_range):
+                fence.check_finished(table.binding.path, table.properties, commit)
 
 
 def _check_recovered(
