@@ -55,7 +55,7 @@ def recover(
 
 
 def check_finished(
-    tables: Iterable[BoundTable], finished: Iterable[FinishedCommit], staged: Iterable[StagedCommit]
+    tables: Sequence[BoundTable], finished: Sequence[FinishedCommit], staged: Sequence[StagedCommit]
 ) -> None:
     """Raise UserError if a table lacks commits that it had, because it was restored from an older copy.
 
@@ -65,10 +65,21 @@ def check_finished(
     by_table: dict[str, list[FinishedCommit]] = {}
     for commit in fence.select_finished(finished, staged):
         by_table.setdefault(commit.table_uuid, []).append(commit)
+    # Commits to generations that no table of the session has had.
+    generations = frozenset[str]().union(*(table.generations for table in tables))
+    unknown = {commit.writer.state_key for commit in finished if commit.table_uuid not in generations}
     for table in tables:
-        for commit in by_table.get(table.table_uuid, ()):
-            if commit.writer.overlaps(table.writer.key_range):
-                fence.check_finished(table.binding.path, table.properties, commit)
+        commits = [each for each in by_table.get(table.table_uuid, ()) if each.writer.overlaps(table.writer.key_range)]
+        for commit in commits:
+            fence.check_finished(table.binding.path, table.properties, commit)
+        is_known = any(commit.writer.state_key == table.writer.state_key for commit in commits)
+        if table.has_earlier_owner and table.writer.state_key in unknown and not is_known:
+            raise UserError(
+                f"table {table.binding.table} is older than the backfill that gave the binding its state key "
+                f"{table.writer.state_key}, and lacks the rows that the task has stored since. The table or its "
+                "catalog was restored from an older copy. Nothing was added. Bring the newest metadata of the table "
+                "back, or backfill the binding again."
+            )
 
 
 def _check_recovered(

@@ -145,3 +145,11 @@ def test_a_table_that_was_made_anew_is_another_one(shop: Shop) -> None:
     with shop.runtime.open(publish=True) as session:
         shop.day(session, 4)
     assert shop.ids() == [4]
+
+
+def test_a_copy_of_before_a_backfill_is_noticed(shop: Shop) -> None:
+    shop.runtime.backfill()
+    shop.runtime.apply()
+    live_for_two_days(shop)
+    shop.restore()
+    assert "shop.ledger is older than the backfill" in shop.runtime.open_and_fail().last_log_line
