@@ -10,8 +10,8 @@ from connector.config.settings import resource_path
 from connector.host.errors import ArgumentError
 from connector.iceberg.catalogs.opening import OpenedCatalog
 from connector.iceberg.loading import FoundTables, find_own_tables, load_tables
-from connector.model.state import StagedCommit
-from connector.model.state_reader import read_state
+from connector.model.state import FinishedCommit, StagedCommit
+from connector.model.state_reader import read_finished, read_state
 from connector.model.table_identifier import TableIdentifier
 
 
@@ -45,6 +45,12 @@ def find_tables(
 def read_staged(state: str, materialization: str) -> list[StagedCommit]:
     """Read the staged commits of a task from a file. Raises UserError if the state cannot be read, and ArgumentError if
     its task is not known."""
+    return read_commits(state, materialization)[0]
+
+
+def read_commits(state: str, materialization: str) -> tuple[list[StagedCommit], list[FinishedCommit]]:
+    """Read the staged and the finished commits of a task from a file, like `read_staged`."""
     if not materialization:
         raise ArgumentError("--state needs --materialization: the state does not name its task.")
-    return read_state(materialization, read_file(state))
+    kept = read_file(state)
+    return read_state(materialization, kept), read_finished(materialization, kept)

@@ -69,7 +69,24 @@ class BoundTable:
     @property
     def awaits_backfill(self) -> bool:
         """Whether the next commit of the task replaces all rows."""
-        return Generation.of(self.table_uuid, self.properties, self.writer.materialization).is_awaited
+        return self._generation.is_awaited
+
+    @property
+    def generations(self) -> frozenset[str]:
+        """The UUIDs of all generations that the task's rows of the table have had."""
+        return frozenset((self.table_uuid, *self._generation.former))
+
+    @property
+    def has_earlier_owner(self) -> bool:
+        """Whether the table's metadata is from before the binding got its state key, or the task has kept the rows."""
+        owner = Owner.of(self.properties)
+        if owner is None or owner.materialization != self.writer.materialization:
+            return False
+        return owner.state_key not in ("", self.writer.state_key)
+
+    @property
+    def _generation(self) -> Generation:
+        return Generation.of(self.table_uuid, self.properties, self.writer.materialization)
 
 
 def bind_all(catalog: Catalog, task: Materialization, key_range: str, policies: Sequence[Policy]) -> list[BoundTable]:

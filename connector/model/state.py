@@ -4,6 +4,9 @@ Its form is `{"bindingStates": {state key: {key range: {next fence value: entry}
 the facts that its place in the state shows. A patch (RFC 7396) adds an entry, or deletes it with null. A patch never
 replaces an object that another shard may be writing. `state_reader` reads the state, and checks all of it.
 
+Beside them, `{"finished": {state key: {key range: {table UUID: fence value}}}}` has, for each writer and table, the
+newest commit that was removed from the entries. Images that do not know it leave it as it is.
+
 Every entry has a version, because shards of different images may write side by side. An image refuses a version that
 it does not know. To change the form of an entry, change VERSION, and add the earlier form to `old_entries`.
 """
@@ -26,7 +29,7 @@ FENCE_VALUE: Final = "[0-9a-f]{32}"
 # A value, a value that was closed, or a value that was reset (from none, too). `iceberg/commits/fence` makes them.
 RECORDED_VALUE: Final = f"(?:closed:)?{FENCE_VALUE}|closed:[0-9a-f]{{8}}:(?:{FENCE_VALUE})?"
 KEY_RANGE: Final = "[0-9a-f]{8}-[0-9a-f]{8}"
-_UUID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+UUID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 Name: TypeAlias = Annotated[str, Meta(min_length=1)]
 Int: TypeAlias = Annotated[int, Meta(ge=0, le=2**31 - 1)]  # Iceberg's int
@@ -89,7 +92,7 @@ class LocatedRows(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
 class EntryBase(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """The part of an entry that all versions have."""
 
-    table_uuid: Annotated[str, Meta(pattern=rf"^(?:{_UUID})\Z")]
+    table_uuid: Annotated[str, Meta(pattern=rf"^(?:{UUID})\Z")]
     spec_id: Int
     schema_id: Int
     files: tuple[DataFile, ...] = ()
@@ -195,6 +198,15 @@ class StagedCommit:
         return self.files.size if isinstance(self.files, FileList) else sum(file.size for file in self.files)
 
 
+@dataclass(frozen=True)
+class FinishedCommit:
+    """The newest commit of one writer to one table that the state does not name as staged any more."""
+
+    writer: WriterId
+    table_uuid: str
+    value: str  # the table's property had this fence value, or a later one
+
+
 PublishedTimes: TypeAlias = tuple[str, str]  # the smallest and the largest, in ISO 8601
 
 
@@ -249,9 +261,14 @@ def encode_added(staged: Iterable[StagedCommit]) -> dict[str, Any]:
     return _patch((commit, _encode(commit)) for commit in staged)
 
 
-def encode_removed(committed: Iterable[StagedCommit]) -> dict[str, Any]:
-    """Make the patch that removes these commits from the state."""
-    return _patch((commit, None) for commit in committed)
+def encode_removed(finished: Sequence[StagedCommit]) -> dict[str, Any]:
+    """Make the patch that removes these commits from the state, and keeps the newest fence value of each chain."""
+    values: dict[str, dict[str, dict[str, str]]] = {}
+    for commit in finished:
+        by_table = values.setdefault(commit.writer.state_key, {}).setdefault(commit.writer.key_range, {})
+        # The ordinal number comes first in a value, so the texts have the order of the commits.
+        by_table[commit.table_uuid] = max(commit.next, by_table.get(commit.table_uuid, ""))
+    return _patch((commit, None) for commit in finished) | {"finished": values}
 
 
 def _patch(entries: Iterable[tuple[StagedCommit, Json]]) -> dict[str, Any]:

@@ -15,9 +15,11 @@ from connector.model.old_entries import FirstEntry, FourthEntry, SecondEntry, Th
 from connector.model.state import (
     FENCE_VALUE,
     KEY_RANGE,
+    UUID,
     VERSION,
     ChainId,
     Entry,
+    FinishedCommit,
     StagedCommit,
     WriterId,
 )
@@ -28,6 +30,7 @@ _STATE: Final = "the task's state"
 _LONGEST: Final = 100  # characters of a name that are repeated in an error
 _RANGE: Final = re.compile(KEY_RANGE)
 _FENCE: Final = re.compile(FENCE_VALUE)
+_TABLE_UUID: Final = re.compile(UUID)
 # How msgspec's error begins for a field that the form does not have, by name or by place.
 _UNKNOWN: Final = ("Object contains unknown field", "Expected `array` of at most length")
 
@@ -47,6 +50,7 @@ T = TypeVar("T")
 
 class _State(msgspec.Struct, frozen=True, rename="camel"):
     binding_states: dict[str, Json] | None = None
+    finished: dict[str, Json] | None = None
 
 
 def read_state(materialization: str, state: Json) -> list[StagedCommit]:
@@ -55,12 +59,21 @@ def read_state(materialization: str, state: Json) -> list[StagedCommit]:
     Raises UserError if any part of the state is not in the connector's form.
     """
     staged = list(_read_staged(materialization, state))
+    read_finished(materialization, state)
     pending: dict[ChainId, list[StagedCommit]] = {}
     for commit in staged:
         pending.setdefault(commit.chain_id, []).append(commit)
     for commits in pending.values():
         _check_order(commits)
     return staged
+
+
+def read_finished(materialization: str, state: Json) -> list[FinishedCommit]:
+    """Return the newest commit of each writer and table that the state does not name as staged any more.
+
+    Raises UserError if this part of the state is not in the connector's form.
+    """
+    return [] if state is None else list(_read_finished(materialization, state))
 
 
 def check_estuary_staged_nothing(state: Json, state_keys: Iterable[str]) -> None:
@@ -94,6 +107,19 @@ def _read_staged(materialization: str, state: Json) -> Iterator[StagedCommit]:
             by_fence = {} if entries is None else _read(of_range, entries, dict[str, Json])
             for fence, entry in by_fence.items():
                 yield _read_staged_commit(f"{of_range}, entry {_quote(fence)}", writer, fence, entry)
+
+
+def _read_finished(materialization: str, state: Json) -> Iterator[FinishedCommit]:
+    for state_key, ranges in (_read(_STATE, state, _State).finished or {}).items():
+        of_key = f"{_STATE}, finished commits, state key {_quote(state_key)}"
+        for key_range, by_table in _read(of_key, ranges, dict[str, Json]).items():
+            of_range = f"{of_key}, key range {_quote(key_range)}"
+            _check_key_range(of_range, key_range)
+            for table_uuid, value in _read(of_range, by_table, dict[str, Json]).items():
+                if not (_TABLE_UUID.fullmatch(table_uuid) and isinstance(value, str) and _FENCE.fullmatch(value)):
+                    place = f"{of_range}, table {_quote(table_uuid)}"
+                    raise _explain_garbled(place, "it is a table's UUID, with a fence value of 32 hexadecimal digits")
+                yield FinishedCommit(WriterId(materialization, state_key, key_range), table_uuid, value)
 
 
 def _own_ranges(kept: Mapping[str, Json]) -> dict[str, Json]:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from connector.host.errors import MissingTableError, RetryableError, UserError
 from connector.iceberg.bound_table import BoundTable
-from connector.model.state import StagedCommit
+from connector.iceberg.commits import fence
+from connector.model.state import FinishedCommit, StagedCommit
 from connector.model.table_identifier import TableIdentifier
 
 if TYPE_CHECKING:
@@ -51,6 +52,34 @@ def recover(
     for table in tables:
         _check_predecessors(table, committer)
     return Recovered(commits, tables)
+
+
+def check_finished(
+    tables: Sequence[BoundTable], finished: Sequence[FinishedCommit], staged: Sequence[StagedCommit]
+) -> None:
+    """Raise UserError if a table lacks commits that it had, because it was restored from an older copy.
+
+    Without this check, the session would continue on the older value, and its maintenance would delete the data files
+    of these commits as orphan files.
+    """
+    by_table: dict[str, list[FinishedCommit]] = {}
+    for commit in fence.select_finished(finished, staged):
+        by_table.setdefault(commit.table_uuid, []).append(commit)
+    # Commits to generations that no table of the session has had.
+    generations = frozenset[str]().union(*(table.generations for table in tables))
+    unknown = {commit.writer.state_key for commit in finished if commit.table_uuid not in generations}
+    for table in tables:
+        commits = [each for each in by_table.get(table.table_uuid, ()) if each.writer.overlaps(table.writer.key_range)]
+        for commit in commits:
+            fence.check_finished(table.binding.path, table.properties, commit)
+        is_known = any(commit.writer.state_key == table.writer.state_key for commit in commits)
+        if table.has_earlier_owner and table.writer.state_key in unknown and not is_known:
+            raise UserError(
+                f"table {table.binding.table} is older than the backfill that gave the binding its state key "
+                f"{table.writer.state_key}, and lacks the rows that the task has stored since. The table or its "
+                "catalog was restored from an older copy. Nothing was added. Bring the newest metadata of the table "
+                "back, or backfill the binding again."
+            )
 
 
 def _check_recovered(

@@ -364,6 +364,43 @@ def test_a_commit_that_was_staged_before_a_backfill_is_shown_as_superseded(fence
     assert "1 rows in 1 file(s): superseded: a backfill came after it" in show(place, as_json=False)
 
 
+def restored(fenced: Fenced, lost: str) -> Place:
+    """The table's last value is that of its third transaction; the state has a later one."""
+    uuid_of_table = str(fenced.catalog.load_table(PATH).metadata.table_uuid)
+    kept = {"finished": {WHOLE.state_key: {WHOLE.key_range: {uuid_of_table: lost}}}}
+    (fenced.directory / "restored.json").write_text(json.dumps(kept))
+    return replace(fenced.place(), state=str(fenced.directory / "restored.json"))
+
+
+def test_transactions_that_a_restored_table_lacks_are_shown(fenced: Fenced) -> None:
+    lost = f"{5:08x}{'b' * 24}"
+    place = restored(fenced, lost)
+    assert shown(place)["lost"] == [
+        {"stateKey": "orders.v1", "keyRange": "00000000-ffffffff", "value": lost, "transactions": 2}
+    ]
+    assert show(place, as_json=False).splitlines()[-3:] == [
+        "lost: the table had these, and was restored from an older copy",
+        "  state key orders.v1, key range 00000000-ffffffff",
+        f"    2 transaction(s), up to {lost}",
+    ]
+    assert shown(restored(fenced, recorded(fenced.catalog)))["lost"] == []
+
+
+def test_lost_transactions_cannot_be_added(fenced: Fenced) -> None:
+    with pytest.raises(UserError) as error:
+        confirmed(restored(fenced, f"{5:08x}{'b' * 24}"), Decision.ADD)
+    check_text("commit_errors", "lost transactions that are to be added", str(error.value))
+
+
+def test_lost_transactions_are_given_up_once_that_is_confirmed(fenced: Fenced) -> None:
+    place = restored(fenced, f"{5:08x}{'b' * 24}")
+    assert "has lost the rows of 2 transaction(s)" in confirmed(place, Decision.SKIP, yes=False)
+    assert len(shown(place)["lost"]) == 1
+    confirmed(place, Decision.SKIP)
+    assert shown(place)["lost"] == []
+    assert recorded(fenced.catalog).endswith(f"{5:08x}{'b' * 24}")
+
+
 @pytest.mark.parametrize("table", ["shop.nothing", "orders", ".orders", "shop."])
 def test_a_table_that_is_not_there_is_said_to_be_missing(fenced: Fenced, table: str) -> None:
     with pytest.raises(UserError) as error:

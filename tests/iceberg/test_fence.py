@@ -8,7 +8,7 @@ import pytest
 from connector.host.errors import FencedError, UserError
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.fence import WriterFence
-from connector.model.state import Known, StagedCommit, WriterId
+from connector.model.state import FinishedCommit, Known, StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from support.snapshots import check_text
 
@@ -224,6 +224,46 @@ def test_a_chain_may_go_on_from_a_closed_value() -> None:
 def test_commits_that_form_no_chain_are_a_defect() -> None:
     with pytest.raises(AssertionError):
         fence.order_commits([FIRST, THIRD])
+
+
+# Tables that were restored from an older copy
+
+
+def finished(ordinal: int, of: WriterId | None = None) -> FinishedCommit:
+    return FinishedCommit(of or writer(), "a-uuid", ordinal_value(ordinal))
+
+
+def ordinal_value(ordinal: int, random: str = "b") -> str:
+    return f"{ordinal:08x}{random * 24}"
+
+
+@pytest.mark.parametrize("marks", ["", "closed:", "closed:0a1b2c3d:"])
+@pytest.mark.parametrize(("ordinal", "lost"), [(6, 1), (5, 2), (0, 7), (7, 0), (8, 0)])
+def test_an_older_value_than_the_newest_finished_one_says_how_many_transactions_are_lost(
+    ordinal: int, lost: int, marks: str
+) -> None:
+    assert fence.count_lost(whole(f"{marks}{ordinal_value(ordinal, 'c')}"), finished(7)) == lost
+
+
+@pytest.mark.parametrize("properties", [{}, whole("closed:0a1b2c3d:")])
+def test_a_writer_without_a_value_has_lost_all_transactions(properties: dict[str, str]) -> None:
+    assert fence.count_lost(properties, finished(7)) == 7
+
+
+def test_the_table_of_another_writer_says_nothing() -> None:
+    with pytest.raises(UserError):
+        fence.check_finished(TableIdentifier("shop", "orders"), recorded({writer(LEFT): ordinal_value(9)}), finished(1))
+
+
+def test_what_is_staged_after_a_finished_commit_is_compared_instead() -> None:
+    others = [finished(7, writer(LEFT)), replace(finished(7), table_uuid="another-uuid")]
+    assert fence.select_finished([finished(7), *others], [FIRST]) == others
+
+
+def test_a_table_with_an_older_value_is_refused() -> None:
+    with pytest.raises(UserError) as error:
+        fence.check_finished(TableIdentifier("shop", "orders"), whole(ordinal_value(5)), finished(7))
+    check_text("commit_errors", "a table that was restored from an older copy", str(error.value))
 
 
 NO_VALUES = [

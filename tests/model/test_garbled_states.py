@@ -64,6 +64,11 @@ def kept(entries: Any, key_range: str = RANGE, key: str = KEY) -> Any:
     return {"bindingStates": {key: {key_range: entries}}}
 
 
+def finished(by_table: Any, key_range: str = RANGE) -> Any:
+    """Beside an entry that can be read."""
+    return {**kept({A: entry()}), "finished": {KEY: {key_range: by_table}}}
+
+
 def with_entry(**others: Any) -> Any:
     """An entry that cannot be read, beside one that can."""
     return kept({A: entry(), B: entry(A, **others)})
@@ -80,6 +85,8 @@ STATE: Final = "the task's state"
 OF_KEY: Final = f"{STATE}, state key '{KEY}'"
 OF_RANGE: Final = f"{OF_KEY}, key range '{RANGE}'"
 OF_ENTRY: Final = f"{OF_RANGE}, entry '{B}'"
+FINISHED: Final = f"{STATE}, finished commits, state key '{KEY}'"
+FINISHED_IN: Final = f"{FINISHED}, key range '{RANGE}', table '{UUID}'"
 
 GARBLED: Final[dict[str, tuple[str, Any]]] = {
     # not what is expected, at each level
@@ -215,9 +222,19 @@ GARBLED: Final[dict[str, tuple[str, Any]]] = {
     "a cycle": (OF_RANGE, kept({A: entry(B), B: entry(A)})),
     "an entry that follows itself": (OF_RANGE, kept({A: entry(A)})),
     "a cycle beside a chain": (OF_RANGE, kept({A: entry(), B: entry(A), C: entry(D), D: entry(C)})),
+    # the finished commits
+    "finished commits that are a list": (STATE, {"finished": [A]}),
+    "finished commits of a key that are null": (FINISHED, {"finished": {KEY: None}}),
+    "finished commits of a range that are a text": (f"{FINISHED}, key range '{RANGE}'", finished(A)),
+    "finished commits of a range that is none": (f"{FINISHED}, key range 'abc'", finished({UUID: A}, "abc")),
+    "a finished commit without a fence value": (FINISHED_IN, finished({UUID: ""})),
+    "a finished commit with a closed fence value": (FINISHED_IN, finished({UUID: f"closed:{A}"})),
+    "a finished commit with a number": (FINISHED_IN, finished({UUID: 5})),
+    "a finished commit of no table": (f"{FINISHED}, key range '{RANGE}', table 'a-uuid'", finished({"a-uuid": A})),
 }
 EVERY_SENTENCE: Final = [
     "a number",
+    "a finished commit without a fence value",
     "ranges that are a text",
     "a range that is none",
     "a fence value that is none",

@@ -12,12 +12,13 @@ from connector.model.state import (
     ColumnStatistics,
     DataFile,
     FileList,
+    FinishedCommit,
     LocatedRows,
     StagedCommit,
     StagedTransaction,
     WriterId,
 )
-from connector.model.state_reader import read_state
+from connector.model.state_reader import read_finished, read_state
 from connector.model.table_identifier import TableIdentifier
 from support.runtime import merged
 
@@ -69,9 +70,30 @@ def test_removing_what_landed_leaves_the_rest_alone() -> None:
     assert read_state("acme/orders", log) == [staged("c", prev="b")]
 
 
+def test_of_what_was_removed_the_newest_of_each_writer_and_table_is_kept() -> None:
+    left = "00000000-7fffffff"
+    of_other_table = replace(staged("9"), table_uuid=OTHER_UUID)
+    commits = [staged("c", prev="b"), staged("b"), staged("a", key_range=left), of_other_table]
+    log = merged(None, on_the_wire(state.encode_removed(commits)))
+    log = merged(log, on_the_wire(state.encode_removed([staged("d", prev="c")])))
+    of = staged("d").writer
+    assert read_state("acme/orders", log) == []
+    assert read_finished("acme/orders", log) == [
+        FinishedCommit(of, UUID, value_of("d")),
+        FinishedCommit(of, OTHER_UUID, value_of("9")),
+        FinishedCommit(replace(of, key_range=left), UUID, value_of("a")),
+    ]
+
+
+def test_a_state_of_an_image_that_keeps_no_finished_commits_has_none() -> None:
+    for log in (None, {}, {"finished": None}, on_the_wire(state.encode_added([staged("b")]))):
+        assert read_finished("acme/orders", log) == []
+
+
 def test_a_patch_names_only_its_own_entries() -> None:
     assert state.encode_removed([staged("b")]) == {
-        "bindingStates": {"orders.v1": {"00000000-ffffffff": {value_of("b"): None}}}
+        "bindingStates": {"orders.v1": {"00000000-ffffffff": {value_of("b"): None}}},
+        "finished": {"orders.v1": {"00000000-ffffffff": {UUID: value_of("b")}}},
     }
 
 

@@ -11,6 +11,7 @@ import pytest
 from fixtures.collection import Field
 from support.readers import local_catalog
 from support.runtime import LEDGER, Runtime
+from support.staged_files import finished_state
 from support.updating_source import UpdatingSource
 
 pytestmark = pytest.mark.spark
@@ -69,7 +70,10 @@ def test_a_transaction_lands_in_both_tables_and_says_so(runtime: Runtime, tmp_pa
         "table shop.ledger, field 'amount': 2 row(s) go to the table of rejected rows, such as that of "
         'key [2]: "2 pounds" is not an integer of 64 bits; this warning appears once for each session'
     ]
-    assert runtime.log == {"bindingStates": {"shop%2Fledger.v0": {"00000000-ffffffff": {}}}}
+    assert runtime.log == finished_state(
+        LEDGER.state_key,
+        *map(local_catalog(tmp_path / "warehouse").load_table, ("shop.ledger", "shop.ledger__rejected")),
+    )
 
 
 def test_too_many_rejected_rows_stop_the_task_and_none_of_the_transaction_lands(

@@ -8,7 +8,8 @@ import pytest
 
 from fixtures.conversation import CONFIG
 from support.readers import local_catalog
-from support.runtime import Runtime
+from support.runtime import LEDGER, Runtime
+from support.staged_files import finished_state
 
 pytestmark = pytest.mark.spark
 
@@ -27,4 +28,6 @@ def test_a_committed_transaction_is_applied_by_the_successor(tmp_path: Path) -> 
         assert ids(tmp_path) == [1, 2]
         session.transaction({"id": 3})
     assert ids(tmp_path) == [1, 2, 3]
-    assert runtime.log == {"bindingStates": {"shop%2Fledger.v0": {"00000000-ffffffff": {}}}}
+    assert runtime.log == finished_state(
+        LEDGER.state_key, local_catalog(tmp_path / "warehouse").load_table("shop.ledger")
+    )

@@ -41,7 +41,7 @@ from protocol.flow import (
 )
 from support.bindings import DOCUMENT, ID, MATERIALIZATION, collection, local_config, materialization, projection
 from support.bindings import materialization_binding as binding
-from support.staged_files import listed, removed, stage
+from support.staged_files import listed, removed, removed_from_state, stage
 from support.staged_rows import WRITER
 from support.tables import foreign_table, ids_of, local_catalog, record_property, rewrite_here
 
@@ -344,7 +344,7 @@ def test_staged_transactions_are_part_of_the_table_before_it_is_altered(tmp_path
     snapshots = catalog.load_table(PATH).snapshots()
     assert [snapshot.schema_id for snapshot in snapshots] == [0]
     assert answer.state is not None
-    assert answer.state.updated == {"bindingStates": {V0: {staged.writer.key_range: {staged.next: None}}}}
+    assert answer.state.updated == removed_from_state(staged)
 
 
 def test_a_staged_transaction_that_a_crash_left_in_the_state_lands_once(tmp_path: Path) -> None:
@@ -400,7 +400,7 @@ def test_a_backfill_replaces_the_table_and_drops_what_was_staged_for_the_old_one
     assert catalog.load_table(PATH).metadata.table_uuid == old.metadata.table_uuid
     assert ids_of(catalog, PATH) == []
     assert answer.state is not None
-    assert answer.state.updated == {"bindingStates": {V0: {staged.writer.key_range: {staged.next: None}}}}
+    assert answer.state.updated == removed_from_state(staged)
 
 
 @pytest.mark.parametrize("has_list", [False, True])
@@ -414,7 +414,7 @@ def test_a_backfill_is_a_way_out_where_staged_files_are_gone(tmp_path: Path, has
         answer = backfilled(tmp_path, state=encode_added([staged]))
     assert ids_of(catalog, PATH) == []
     assert answer.state is not None
-    assert answer.state.updated == {"bindingStates": {V0: {staged.writer.key_range: {staged.next: None}}}}
+    assert answer.state.updated == removed_from_state(staged)
 
 
 def test_a_backfill_deletes_what_was_staged_for_the_old_table_and_no_file_that_had_landed(tmp_path: Path) -> None:
@@ -539,6 +539,6 @@ def test_a_backfill_goes_on_where_the_table_is_gone(tmp_path: Path, is_in_the_wa
         applied(tmp_path, bound)
     answer = backfilled(tmp_path, flags=flags, state=encode_added([staged]))
     assert answer.state is not None
-    assert answer.state.updated == {"bindingStates": {V0: {staged.writer.key_range: {staged.next: None}}}}
+    assert answer.state.updated == removed_from_state(staged)
     assert ids_of(catalog, PATH) == []
     assert catalog.table_exists(AWAY)

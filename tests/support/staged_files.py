@@ -18,10 +18,30 @@ from connector.iceberg.metadata.table_properties import find_generation
 from connector.model.state import DataFile, FileList, StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_io import LIST_SUFFIX, write_list
+from protocol.flow import WHOLE_RANGE, Json
 from support.altered_tables import PATH
 from support.staged_rows import WRITER
 
 _ID = pa.schema([pa.field("id", pa.int64(), nullable=False, metadata={"PARQUET:field_id": "1"})])
+
+
+def removed_from_state(staged: StagedCommit) -> Json:
+    """The patch that removes one commit from the state, and keeps its fence value."""
+    writer = staged.writer
+    return {
+        "bindingStates": {writer.state_key: {writer.key_range: {staged.next: None}}},
+        "finished": {writer.state_key: {writer.key_range: {staged.table_uuid: staged.next}}},
+    }
+
+
+def finished_state(state_key: str, *tables: Table) -> Json:
+    """The state of a binding whose tables have every commit of their only writer."""
+    values = {}
+    for table in tables:
+        (value,) = (value for name, value in table.properties.items() if name.startswith(fence.PREFIX))
+        values[str(table.metadata.table_uuid)] = value
+    key_range = WHOLE_RANGE.key_range
+    return {"bindingStates": {state_key: {key_range: {}}}, "finished": {state_key: {key_range: values}}}
 
 
 def write_file(table: Table, name: str, *ids: int) -> str:

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from pyiceberg.table import Table
 
 from connector.cli.flow.flow_files import ConfigFile, FlowFile
-from connector.cli.task_tables import parse_table, read_staged
+from connector.cli.task_tables import parse_table, read_commits
 from connector.cli.texts.table_texts import (
     NO_STATE,
+    describe_lost,
     describe_staged,
     describe_writers,
+    encode_lost,
     encode_staged,
     encode_writers,
 )
@@ -19,8 +21,8 @@ from connector.config.endpoint_config import EndpointConfig
 from connector.config.settings import parse
 from connector.host.errors import UserError
 from connector.iceberg.catalogs.opening import open_existing_catalog, translate_errors
-from connector.iceberg.commits.reset import Decision, Reset, perform_reset, plan_reset
-from connector.iceberg.commits.verdicts import JudgedCommit, Verdict, judge_commits
+from connector.iceberg.commits.reset import Decision, Reset, perform_reset, plan_reset, plan_reset_of_lost
+from connector.iceberg.commits.verdicts import JudgedCommit, LostCommits, Verdict, find_lost, judge_commits
 from connector.iceberg.commits.writers import RecordedWriter, list_recorded_writers
 from connector.iceberg.loading import load_table
 from connector.model.state import StagedCommit
@@ -36,27 +38,39 @@ class Place:
     materialization: str | None = None
     state: str | None = None
 
-    def read(self) -> tuple[Table, list[StagedCommit] | None]:
-        """Read the table, and its staged commits from the state: None without a state. Raises UserError if one of them
-        cannot be read."""
+    def read(self) -> "_Found":
+        """Read the table and the state. Raises UserError if one of them cannot be read."""
         task = self.source.read()
         endpoint, _ = parse(task.config, [])
         path = parse_table(self.table, endpoint)
-        staged = read_staged(self.state, self.materialization or task.name) if self.state else None
+        read = read_commits(self.state, self.materialization or task.name) if self.state else None
         table = _load(endpoint, path)
-        return table, None if staged is None else [commit for commit in staged if commit.path == path]
+        if read is None:
+            return _Found(table, None, ())
+        staged, finished = read
+        return _Found(table, [commit for commit in staged if commit.path == path], find_lost(table, staged, finished))
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The table, and what the state says of it."""
+
+    table: Table
+    staged: Sequence[StagedCommit] | None  # None without a state
+    lost: Sequence[LostCommits]
 
 
 def show(place: Place, *, as_json: bool) -> str:
     """Show every writer of the table, and what happens to each staged commit when the task opens."""
-    table, staged = place.read()
-    writers = list_recorded_writers(table)
-    verdicts = None if staged is None else judge_commits(table, staged)
-    uuid = str(table.metadata.table_uuid)
+    found = place.read()
+    writers = list_recorded_writers(found.table)
+    verdicts = None if found.staged is None else judge_commits(found.table, found.staged)
+    uuid = str(found.table.metadata.table_uuid)
     if as_json:
         known = None if verdicts is None else encode_staged(verdicts)
-        return json.dumps({"tableUuid": uuid, "writers": encode_writers(writers), "staged": known}, indent=2)
-    return "\n".join(_format_text(f"table {place.table}, uuid {uuid}", writers, verdicts))
+        shown = {"tableUuid": uuid, "writers": encode_writers(writers), "staged": known}
+        return json.dumps(shown | {"lost": encode_lost(found.lost)}, indent=2)
+    return "\n".join(_format_text(f"table {place.table}, uuid {uuid}", writers, verdicts, found.lost))
 
 
 def reset(
@@ -66,26 +80,33 @@ def reset(
 
     The writer is given as its state key and its key range.
     """
-    state_key, key_range = writer
-    table, staged = place.read()
-    stuck = [
-        verdict.staged
-        for verdict in judge_commits(table, staged or ())
-        if verdict.verdict in (Verdict.FENCED, Verdict.FILES_MISSING)
-        and (verdict.staged.writer.state_key, verdict.staged.writer.key_range) == writer
-    ]
-    if not stuck:
-        raise UserError(
-            f"table {place.table}: for state key {state_key} and key range {key_range}, the state names no commit that "
-            "is fenced or whose files are gone: there is nothing to reset. `fence show` lists what is there."
-        )
-    planned = plan_reset(table, stuck, decision)
+    found = place.read()
+    planned = _plan_reset(place, found, writer, decision)
     if is_confirmed:
-        perform_reset(table, planned, reason)
+        perform_reset(found.table, planned, reason)
     if as_json:
         consequences = {"isReset": is_confirmed, "value": planned.value, "consequences": planned.consequences}
         return json.dumps(consequences, indent=2)
     return "\n".join((*planned.consequences, _describe_outcome(planned, is_confirmed=is_confirmed)))
+
+
+def _plan_reset(place: Place, found: _Found, writer: tuple[str, str], decision: Decision) -> Reset:
+    state_key, key_range = writer
+    stuck = [
+        verdict.staged
+        for verdict in judge_commits(found.table, found.staged or ())
+        if verdict.verdict in (Verdict.FENCED, Verdict.FILES_MISSING)
+        and (verdict.staged.writer.state_key, verdict.staged.writer.key_range) == writer
+    ]
+    if stuck:
+        return plan_reset(found.table, stuck, decision)
+    for lost in found.lost:
+        if (lost.writer.state_key, lost.writer.key_range) == writer:
+            return plan_reset_of_lost(lost, decision)
+    raise UserError(
+        f"table {place.table}: for state key {state_key} and key range {key_range}, the state names no commit that "
+        "is fenced or whose files are gone: there is nothing to reset. `fence show` lists what is there."
+    )
 
 
 def _load(endpoint: EndpointConfig, path: TableIdentifier) -> Table:
@@ -104,7 +125,10 @@ def _describe_outcome(planned: Reset, *, is_confirmed: bool) -> str:
 
 
 def _format_text(
-    title: str, writers: Sequence[RecordedWriter], verdicts: Sequence[JudgedCommit] | None
+    title: str,
+    writers: Sequence[RecordedWriter],
+    verdicts: Sequence[JudgedCommit] | None,
+    lost: Sequence[LostCommits],
 ) -> Iterator[str]:
     yield title
     yield from describe_writers(writers)
@@ -113,3 +137,6 @@ def _format_text(
         return
     yield f"staged in the state{'' if verdicts else ': none'}"
     yield from (f"  {line}" for line in describe_staged(verdicts))
+    if lost:
+        yield "lost: the table had these, and was restored from an older copy"
+        yield from (f"  {line}" for line in describe_lost(lost))

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from connector.cli.texts.health_texts import describe_age, describe_health, describe_rows, format_bytes, format_count
-from connector.iceberg.commits.verdicts import JudgedCommit, Verdict
+from connector.iceberg.commits.verdicts import JudgedCommit, LostCommits, Verdict
 from connector.iceberg.commits.writers import RecordedWriter
 from connector.iceberg.maintenance.table_health import TableHealth
 from connector.iceberg.table_status import LastSnapshot, TableStatus
@@ -40,6 +40,26 @@ def describe_staged(verdicts: Sequence[JudgedCommit]) -> Iterator[str]:
         staged = f"{commit.rows} rows in {commit.file_count} file(s)"
         text = VERDICT_TEXTS.get(verdict.verdict, verdict.verdict)
         yield f"  {commit.prev or 'none'} -> {commit.next}: {staged}: {text}"
+
+
+def describe_lost(lost: Sequence[LostCommits]) -> Iterator[str]:
+    """Describe the lost commits of each writer in two lines."""
+    for each in lost:
+        yield f"state key {each.writer.state_key}, key range {each.writer.key_range}"
+        yield f"  {each.count} transaction(s), up to {each.value}"
+
+
+def encode_lost(lost: Sequence[LostCommits]) -> list[dict[str, Any]]:
+    """Return the lost commits as JSON values."""
+    return [
+        {
+            "stateKey": each.writer.state_key,
+            "keyRange": each.writer.key_range,
+            "value": each.value,
+            "transactions": each.count,
+        }
+        for each in lost
+    ]
 
 
 def encode_writers(writers: Sequence[RecordedWriter]) -> list[dict[str, Any]]:

@@ -18,7 +18,15 @@ from functools import lru_cache
 from typing import Final
 
 from connector.host.errors import FencedError, UserError
-from connector.model.state import KEY_RANGE, RECORDED_VALUE, Known, StagedCommit, WriterId, strip_marks
+from connector.model.state import (
+    KEY_RANGE,
+    RECORDED_VALUE,
+    FinishedCommit,
+    Known,
+    StagedCommit,
+    WriterId,
+    strip_marks,
+)
 from connector.model.table_identifier import TableIdentifier
 
 PREFIX: Final = "flow.fence."
@@ -236,6 +244,34 @@ def _check_known(pending: Sequence[StagedCommit], properties: Mapping[str, str])
             raise _explain_fenced(newest, name, value)
 
 
+def select_finished(finished: Iterable[FinishedCommit], staged: Iterable[StagedCommit]) -> list[FinishedCommit]:
+    """Return the finished commits after which nothing is staged. The staged ones are newer: the table is compared with
+    these instead."""
+    compared = {(commit.table_uuid, commit.writer) for commit in staged}
+    return [commit for commit in finished if (commit.table_uuid, commit.writer) not in compared]
+
+
+def count_lost(properties: Mapping[str, str], finished: FinishedCommit) -> int:
+    """Return how many transactions a table lacks that it had: it was restored from a copy of before them."""
+    return max(0, read_ordinal(finished.value) - read_ordinal(read_value(properties, finished.writer)))
+
+
+def check_finished(table: TableIdentifier, properties: Mapping[str, str], finished: FinishedCommit) -> None:
+    """Raise UserError if a table lacks transactions that it had."""
+    if lost := count_lost(properties, finished):
+        writer = finished.writer
+        arguments = f"{_name_table(table, writer)} --state-key {shlex.quote(writer.state_key)}"
+        raise UserError(
+            f"table {table} lacks the last {lost} transaction(s) of {writer.materialization} (state key "
+            f"{writer.state_key}, key range {writer.key_range}) that it had: the task's state says that it had them up "
+            f"to {finished.value}, and its property {property_name(writer)} is "
+            f"{read_value(properties, writer) or 'absent'}. The table or its catalog was restored from an older copy, "
+            "or the property was changed by hand. Nothing was added. Bring the newest metadata of the table back, or "
+            "backfill the binding. Only if these rows may be missing, run `materialize-iceberg fence reset "
+            f"{arguments} --key-range {writer.key_range} --staged skip`."
+        )
+
+
 def advance(properties: Mapping[str, str], newest: StagedCommit) -> dict[str, str]:
     """Return the properties to set in the commit of everything up to `newest`.
 
@@ -277,10 +313,14 @@ def _explain_fenced(staged: StagedCommit, name: str, value: str) -> FencedError:
 
 
 def _show_command(staged: StagedCommit) -> str:
-    table, materialization = shlex.quote(str(staged.path)), shlex.quote(staged.writer.materialization)
+    return f"materialize-iceberg fence show {_name_table(staged.path, staged.writer)}"
+
+
+def _name_table(table: TableIdentifier, writer: WriterId) -> str:
+    """Return the arguments of a command that name the table and the task."""
     return (
-        f"materialize-iceberg fence show --table {table} --materialization {materialization} --config CONFIG.json "
-        "--state STATE.json"
+        f"--table {shlex.quote(str(table))} --materialization {shlex.quote(writer.materialization)} --config "
+        "CONFIG.json --state STATE.json"
     )
 
 

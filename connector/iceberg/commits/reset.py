@@ -18,10 +18,11 @@ from connector.iceberg.commits.commit import commit_snapshot
 from connector.iceberg.commits.commit_errors import CONFLICTS, list_unknown_errors
 from connector.iceberg.commits.snapshot import SnapshotWriter, summarize_writer
 from connector.iceberg.commits.staged_files import MissingFile, find_missing_files
+from connector.iceberg.commits.verdicts import LostCommits
 from connector.iceberg.commits.writers import RESET_PREFIX
 from connector.iceberg.metadata.references import file_name, find_unreferenced
 from connector.iceberg.metadata.table_properties import check_properties, name_table_in_errors
-from connector.model.state import FileList, StagedCommit
+from connector.model.state import FileList, StagedCommit, WriterId
 from connector.storage import storage_errors
 from connector.storage.file_io import files_of
 
@@ -37,7 +38,7 @@ class Decision(StrEnum):
 class Reset:
     """The new fence value of one writer, and what it means for the writer's rows."""
 
-    commits: tuple[StagedCommit, ...]
+    writer: WriterId
     value: str
     consequences: tuple[str, ...]
 
@@ -69,7 +70,7 @@ def plan_reset(table: Table, pending: Sequence[StagedCommit], decision: Decision
             consequence = " ".join(_tell_cost_of_skipping(missing, unknown))
             value = pending[-1].next
     return Reset(
-        tuple(pending),
+        pending[0].writer,
         fence.reset_value(value),
         (
             consequence,
@@ -79,12 +80,29 @@ def plan_reset(table: Table, pending: Sequence[StagedCommit], decision: Decision
     )
 
 
+def plan_reset_of_lost(lost: LostCommits, decision: Decision) -> Reset:
+    """Plan how a writer can continue without commits that its table has lost. UserError if they are to be added."""
+    if decision is Decision.ADD:
+        raise UserError(
+            f"the table has lost {lost.count} transaction(s), and the state does not name their files any more: they "
+            f"cannot be added. Bring the newest metadata of the table back, or use --staged {Decision.SKIP}."
+        )
+    return Reset(
+        lost.writer,
+        fence.reset_value(lost.value),
+        (
+            f"The table has lost the rows of {lost.count} transaction(s). They stay lost until the source is read "
+            "again. Their data files may be deleted as orphan files.",
+        ),
+    )
+
+
 def perform_reset(table: Table, reset: Reset, reason: str) -> None:
     """Set the fence to its new value and record the reason in the table, in one commit.
 
     RetryableError if the table has changed since it was loaded; CommitUnknownError if the catalog does not answer.
     """
-    writer = reset.commits[0].writer
+    writer = reset.writer
     name = fence.property_name(writer)
     note = {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),

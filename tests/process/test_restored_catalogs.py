@@ -1,0 +1,155 @@
+"""A catalog is restored from an older copy while its task is stopped: the task does not continue without the rows that
+its tables have lost."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from connector.cli.commands.fence_command import Place, reset, show
+from connector.cli.flow.flow_files import ConfigFile
+from connector.host.errors import UserError
+from connector.iceberg.commits.reset import Decision
+from fixtures.collection import Collection
+from fixtures.conversation import CONFIG, Row
+from support.readers import local_catalog
+from support.runtime import LEDGER, Runtime, Session
+
+pytestmark = pytest.mark.spark
+OTHER: Final = Collection("acmeCo/journal", "journal", LEDGER.fields)
+WHOLE: Final = "00000000-ffffffff"
+
+
+class Shop:
+    """A task of two tables. The first one gets a row a day; the second one also gets the last transaction of each day.
+    So the state names no staged commit of the first one."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.runtime = Runtime(directory, (LEDGER, OTHER), shards_share_state=True)
+        with self.runtime.open(publish=True) as session:
+            self.day(session, 1)
+        self._copy = shutil.copy(directory / "warehouse" / "catalog.db", directory / "copy.db")
+
+    def day(self, session: Session, number: int) -> None:
+        for rows in ((Row(0, {"id": number}), Row(1, {"id": number})), (Row(1, {"id": number + 100}),)):
+            session.flush()
+            session.store_rows(*rows)
+            session.start_commit()
+            session.acknowledge()
+
+    def restore(self) -> None:
+        shutil.copy(self._copy, self.directory / "warehouse" / "catalog.db")
+
+    def ids(self, table: str = "ledger") -> list[int]:
+        rows = local_catalog(self.directory / "warehouse").load_table(("shop", table)).scan().to_arrow()
+        return sorted(rows["id"].to_pylist())
+
+    def place(self, table: str) -> Place:
+        config, state = self.directory / "config.json", self.directory / "state.json"
+        catalog = {"catalog_type": "Local", "warehouse": str(self.directory / "warehouse")}
+        config.write_text(json.dumps({**CONFIG, "catalog": catalog}))
+        state.write_text(json.dumps(self.runtime.log))
+        return Place(ConfigFile(str(config)), f"shop.{table}", "acmeCo/task", str(state))
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    return Shop(tmp_path)
+
+
+def live_for_two_days(shop: Shop) -> None:
+    with shop.runtime.open() as session:
+        shop.day(session, 2)
+        shop.day(session, 3)
+        assert session.finish().status == 0
+
+
+def half(begin: int, end: int) -> Any:
+    return {"keyBegin": begin, "keyEnd": end, "rClockEnd": 0xFFFFFFFF}
+
+
+@pytest.mark.parametrize(
+    "key_range", [half(0, 0xFFFFFFFF), half(0x80000000, 0xFFFFFFFF)], ids=["the same range", "a split range"]
+)
+def test_the_task_does_not_continue_on_an_older_table(shop: Shop, key_range: Any) -> None:
+    live_for_two_days(shop)
+    shop.restore()
+    before = shop.runtime.log
+    error = shop.runtime.open_and_fail(key_range).last_log_line
+    assert "table shop.ledger lacks the last 2 transaction(s) of acmeCo/task" in error
+    assert shop.runtime.log == before
+    assert shop.ids() == [1]
+
+
+def test_it_continues_when_the_newest_metadata_is_back(shop: Shop) -> None:
+    live_for_two_days(shop)
+    newest = shutil.copy(shop.directory / "warehouse" / "catalog.db", shop.directory / "newest.db")
+    shop.restore()
+    assert shop.runtime.open_and_fail().status == 1
+    shutil.copy(newest, shop.directory / "warehouse" / "catalog.db")
+    with shop.runtime.open() as session:
+        shop.day(session, 4)
+    assert shop.ids() == [1, 2, 3, 4]
+
+
+def test_an_operator_gives_the_rows_up(shop: Shop) -> None:
+    live_for_two_days(shop)
+    shop.restore()
+    assert "2 transaction(s), up to 00000003" in show(shop.place("ledger"), as_json=False)
+    writer = ("shop%2Fledger.v0", WHOLE)
+    with pytest.raises(UserError, match="has lost 2 transaction"):
+        reset(shop.place("ledger"), writer, Decision.ADD, "a backup", is_confirmed=True)
+    told = reset(shop.place("ledger"), writer, Decision.SKIP, "a backup", is_confirmed=True)
+    assert "has lost the rows of 2 transaction(s)" in told
+    reset(shop.place("journal"), ("shop%2Fjournal.v0", WHOLE), Decision.SKIP, "a backup", is_confirmed=True)
+    with shop.runtime.open() as session:
+        shop.day(session, 4)
+        assert session.finish().status == 0
+    with shop.runtime.open() as session:
+        shop.day(session, 5)
+    assert shop.ids() == [1, 4, 5]
+    assert shop.ids("journal") == [1, 4, 5, 101, 104, 105]
+
+
+def test_a_backfill_replaces_the_older_table(shop: Shop) -> None:
+    live_for_two_days(shop)
+    shop.restore()
+    shop.runtime.backfill()
+    shop.runtime.apply()
+    with shop.runtime.open() as session:
+        for number in (1, 2, 3, 4):
+            shop.day(session, number)
+    assert shop.ids() == [1, 2, 3, 4]
+
+
+def test_an_older_copy_of_before_the_first_row_is_noticed(tmp_path: Path) -> None:
+    runtime = Runtime(tmp_path, (LEDGER, OTHER))
+    runtime.apply()
+    empty = shutil.copy(tmp_path / "warehouse" / "catalog.db", tmp_path / "copy.db")
+    with runtime.open() as session:
+        for row in (Row(0, {"id": 1}), Row(1, {"id": 2})):
+            session.flush()
+            session.store_rows(row)
+            session.start_commit()
+            session.acknowledge()
+    shutil.copy(empty, tmp_path / "warehouse" / "catalog.db")
+    assert "is absent" in runtime.open_and_fail().last_log_line
+
+
+def test_a_table_that_was_made_anew_is_another_one(shop: Shop) -> None:
+    live_for_two_days(shop)
+    local_catalog(shop.directory / "warehouse").drop_table(("shop", "ledger"))
+    with shop.runtime.open(publish=True) as session:
+        shop.day(session, 4)
+    assert shop.ids() == [4]
+
+
+def test_a_copy_of_before_a_backfill_is_noticed(shop: Shop) -> None:
+    shop.runtime.backfill()
+    shop.runtime.apply()
+    live_for_two_days(shop)
+    shop.restore()
+    assert "shop.ledger is older than the backfill" in shop.runtime.open_and_fail().last_log_line

@@ -1,0 +1,96 @@
+"""A session does not continue on a table that was restored from an older copy."""
+
+from dataclasses import replace
+from typing import Final
+
+import pytest
+
+from connector.host.errors import UserError
+from connector.host.refresh import Lease
+from connector.iceberg.bound_table import BoundTable
+from connector.iceberg.commits import fence
+from connector.model.binding import PLAIN, Binding
+from connector.model.owner import OWNER_PROPERTY, Owner
+from connector.model.properties import Properties
+from connector.model.state import FinishedCommit, StagedCommit, WriterId
+from connector.model.table_identifier import Generation, TableIdentifier
+from connector.session.recovery import check_finished
+from support.snapshots import check_text
+
+PATH: Final = TableIdentifier("shop", "users")
+TABLE, FIRST, SECOND, OTHER = (f"00000000-0000-0000-0000-00000000000{digit}" for digit in range(1, 5))
+WHOLE, LEFT, RIGHT = "00000000-ffffffff", "00000000-7fffffff", "80000000-ffffffff"
+BEFORE, WRITER = WriterId("acme/task", "users.v0", WHOLE), WriterId("acme/task", "users.v1", WHOLE)
+
+
+def value(ordinal: int) -> str:
+    return f"{ordinal:08x}{'b' * 24}"
+
+
+def finished(ordinal: int, writer: WriterId = WRITER, table_uuid: str = FIRST) -> FinishedCommit:
+    return FinishedCommit(writer, table_uuid, value(ordinal))
+
+
+GENERATION: Final = Generation(FIRST, (TABLE,), "acme/task")
+
+
+def table(ordinal: int, owner: WriterId = WRITER, generation: Generation | None = GENERATION) -> BoundTable:
+    """A table that has so many transactions. Without a generation, it is as it was before its backfill."""
+    properties = {OWNER_PROPERTY: Owner(owner.materialization, owner.state_key).encode()}
+    if ordinal:
+        properties[fence.property_name(owner)] = value(ordinal)
+    if generation:
+        properties |= generation.encode()
+    bound = Binding(0, WRITER.state_key, PATH, (), (), None)
+    uuid = generation.uuid if generation else TABLE
+    return BoundTable(bound, WRITER, uuid, PLAIN, 0, "file:///users", Properties(properties), Lease(Properties()))
+
+
+RESTORED: Final = table(9, BEFORE, None)
+
+
+def test_a_table_that_has_what_the_state_says_goes_on() -> None:
+    for commits in ([], [finished(3)], [finished(2)], [finished(9, BEFORE, TABLE), finished(3)]):
+        check_finished([table(3)], commits, [])
+
+
+@pytest.mark.parametrize("key_range", [WHOLE, LEFT])
+def test_a_table_that_lacks_transactions_is_refused(key_range: str) -> None:
+    lost = finished(4, replace(WRITER, key_range=key_range))
+    with pytest.raises(UserError, match=r"table shop\.users lacks the last"):
+        check_finished([table(3)], [lost], [])
+
+
+def test_of_other_keys_the_session_knows_nothing() -> None:
+    right = table(3)
+    right = replace(right, writer=replace(WRITER, key_range=RIGHT))
+    check_finished([right], [finished(9, replace(WRITER, key_range=LEFT))], [])
+
+
+def test_a_writer_with_staged_commits_is_compared_with_these() -> None:
+    staged = StagedCommit(WRITER, value(2), value(3), PATH, FIRST, 0, 0, ())
+    check_finished([table(1)], [finished(2)], [staged])
+
+
+def test_a_table_of_before_its_backfill_is_refused() -> None:
+    with pytest.raises(UserError) as error:
+        check_finished([RESTORED], [finished(9, BEFORE, TABLE), finished(3)], [])
+    check_text("session_errors", "a table that was restored from before its backfill", str(error.value))
+
+
+def test_a_table_whose_rows_a_backfill_has_kept_goes_on() -> None:
+    check_finished([RESTORED], [finished(9, BEFORE, TABLE)], [])
+    kept = replace(RESTORED, properties=Properties({**RESTORED.properties, fence.property_name(WRITER): value(3)}))
+    check_finished([kept], [finished(3, WRITER, TABLE), finished(3, WRITER, OTHER)], [])
+
+
+def test_commits_to_a_former_generation_and_to_the_table_of_rejected_rows_are_known() -> None:
+    former = table(3, BEFORE, Generation(SECOND, (TABLE, FIRST), "acme/task"))
+    check_finished(
+        [former, table(2, WRITER, Generation(OTHER, (), "acme/task"))], [finished(1), finished(2, WRITER, OTHER)], []
+    )
+
+
+def test_a_table_that_was_made_anew_goes_on() -> None:
+    for owner in (WRITER, WriterId("acme/task", "", WHOLE), WriterId("acme/other", "users.v0", WHOLE)):
+        check_finished([table(0, owner, None)], [finished(3)], [])
