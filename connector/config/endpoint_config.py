@@ -260,7 +260,12 @@ class EndpointConfig(Definition, frozen=True, kw_only=True):
     ] = None
     advanced: Annotated[
         AdvancedOptions,
-        Setting("Advanced Options", "Options that most materializations do not need.", is_advanced=True),
+        Setting(
+            "Advanced Options",
+            "Options that most materializations do not need.",
+            is_advanced=True,
+            keywords={"type": ["object", "null"]},  # as in the public connector
+        ),
     ] = AdvancedOptions()
 
     def name_in_catalog(self, name: str) -> str:

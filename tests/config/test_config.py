@@ -364,6 +364,11 @@ def test_an_accepted_config_fits_the_printed_schema_for_any_validator(endpoint: 
     jsonschema.Draft202012Validator(ENDPOINT_SCHEMA).validate(endpoint)
 
 
+def test_the_nulls_of_the_public_connector_fit_the_printed_schema() -> None:
+    nulls = {"aws_access_key_id": None, "aws_secret_access_key": None, "advanced": None}
+    jsonschema.Draft202012Validator(ENDPOINT_SCHEMA).validate({**GLUE, **nulls})
+
+
 @pytest.mark.parametrize("endpoint", [LOCAL, GLUE, REST])
 def test_nulls_are_as_good_as_absent(endpoint: Json) -> None:
     nulls: Json = dict.fromkeys(ENDPOINT_SCHEMA["properties"])
