@@ -555,6 +555,13 @@ def test_only_the_chosen_catalog_says_what_it_misses() -> None:
     ]
 
 
+def test_settings_of_another_way_to_sign_in_are_refused() -> None:
+    credentials = {**IAM["credentials"], "awsAccessKeyId": "id"}
+    assert complaints({**IAM, "credentials": credentials}) == [
+        "/credentials/awsAccessKeyId: is not a known property; did you mean aws_access_key_id?"
+    ]
+
+
 def planted(value: Json, secret: str) -> Iterator[Json]:
     """The config with the secret in every place, in shapes that fit and in shapes that do not."""
     yield from (secret, [secret], {"name": secret}, {"name": {"deeper": secret}})
