@@ -56,13 +56,17 @@ class RestCatalog(Definition, frozen=True, tag_field=CATALOG_TYPE, tag=REST):
     ]
     warehouse: Annotated[str, Setting("Warehouse", "The name that the catalog gives to the warehouse.", min_length=1)]
     credential: Annotated[
-        Secret | None, Setting("Credential", "The credential of an OAuth2 client, as client_id:client_secret.")
+        Secret | None,
+        Setting(
+            "Credential",
+            "The credential of an OAuth2 client, as client_id:client_secret, or only the secret if it has no ID.",
+        ),
     ] = None
     token: Annotated[
         Secret | None,
         Setting(
             "Token",
-            "A bearer token, for catalogs that do not accept a credential.",
+            "A bearer token, for catalogs that do not accept a credential. It is not used if there is a credential.",
             is_multiline=True,
             parse=parse_token,
         ),

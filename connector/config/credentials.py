@@ -25,12 +25,7 @@ class AwsCredentials(Definition, frozen=True, tag_field=AUTH_TYPE, tag=AWS_ACCES
 
     access_key_id: Annotated[
         str,
-        Setting(
-            "AWS Access Key ID",
-            "The ID of an access key with access to the bucket and the catalog.",
-            min_length=1,
-            parse=parse_word,
-        ),
+        Setting("AWS Access Key ID", "The ID of an access key.", min_length=1, parse=parse_word),
     ] = msgspec.field(name="awsAccessKeyId")
     secret_access_key: Annotated[
         Secret, Setting("AWS Secret Access Key", "The secret of the access key.", min_length=1)
@@ -87,11 +82,7 @@ class AwsRole(Definition, frozen=True, tag_field=AUTH_TYPE, tag=AWS_ROLE):
 
     arn: Annotated[
         str,
-        Setting(
-            "AWS Role ARN",
-            "The role that the connector assumes. It needs access to the bucket and the catalog.",
-            pattern=ROLE_ARN,
-        ),
+        Setting("AWS Role ARN", "The role that the connector assumes.", pattern=ROLE_ARN),
     ] = msgspec.field(name="aws_role_arn")
     external_id: Annotated[
         str, Setting("External ID", "The external ID that the trust policy of the role requires.")

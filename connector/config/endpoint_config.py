@@ -186,7 +186,8 @@ class EndpointConfig(Definition, frozen=True, kw_only=True):
         Credentials | None,
         Setting(
             "Authentication",
-            "How to sign in to AWS. Not needed for the Local catalog, or for REST catalogs that vend credentials.",
+            "How to sign in to AWS, with access to the bucket and the catalog. Not needed for the Local catalog, or "
+            "for REST catalogs that vend credentials.",
             keywords={"x-iam-auth": True},
         ),
     ] = None
@@ -260,7 +261,12 @@ class EndpointConfig(Definition, frozen=True, kw_only=True):
     ] = None
     advanced: Annotated[
         AdvancedOptions,
-        Setting("Advanced Options", "Options that most materializations do not need.", is_advanced=True),
+        Setting(
+            "Advanced Options",
+            "Options that most materializations do not need.",
+            is_advanced=True,
+            keywords={"type": ["object", "null"]},  # as in the public connector
+        ),
     ] = AdvancedOptions()
 
     def name_in_catalog(self, name: str) -> str:

@@ -364,6 +364,11 @@ def test_an_accepted_config_fits_the_printed_schema_for_any_validator(endpoint: 
     jsonschema.Draft202012Validator(ENDPOINT_SCHEMA).validate(endpoint)
 
 
+def test_the_nulls_of_the_public_connector_fit_the_printed_schema() -> None:
+    nulls = {"aws_access_key_id": None, "aws_secret_access_key": None, "advanced": None}
+    jsonschema.Draft202012Validator(ENDPOINT_SCHEMA).validate({**GLUE, **nulls})
+
+
 @pytest.mark.parametrize("endpoint", [LOCAL, GLUE, REST])
 def test_nulls_are_as_good_as_absent(endpoint: Json) -> None:
     nulls: Json = dict.fromkeys(ENDPOINT_SCHEMA["properties"])
@@ -547,6 +552,13 @@ def test_a_catalog_that_is_none_of_the_choices_is_told_them(choice: Json) -> Non
 def test_only_the_chosen_catalog_says_what_it_misses() -> None:
     assert complaints(with_catalog(glue_id="1")) == [
         "/catalog/glue_id: is not a known property; the known properties are catalog_type, warehouse"
+    ]
+
+
+def test_settings_of_another_way_to_sign_in_are_refused() -> None:
+    credentials = {**IAM["credentials"], "awsAccessKeyId": "id"}
+    assert complaints({**IAM, "credentials": credentials}) == [
+        "/credentials/awsAccessKeyId: is not a known property; did you mean aws_access_key_id?"
     ]
 
 

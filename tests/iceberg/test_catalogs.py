@@ -212,6 +212,16 @@ def test_a_rest_catalog_signs_in_and_asks_for_its_warehouse() -> None:
     assert configuration[:2] == ("/catalog/v1/config?warehouse=wh", "Bearer fresh")
 
 
+def test_a_credential_without_a_client_id_is_the_secret_and_goes_before_a_token() -> None:
+    with answering(200, json.dumps({"access_token": "fresh", "token_type": "bearer", "defaults": {}})) as server:
+        signing_in = {"credential": Secret("planted"), "token": Secret("unused")}
+        with open_catalog(on_s3(rest(server.uri, **signing_in))):
+            pass
+    token, configuration = server.requests[:2]
+    assert token[2] == "grant_type=client_credentials&client_secret=planted&scope=catalog"
+    assert configuration[:2] == ("/v1/config?warehouse=wh", "Bearer fresh")
+
+
 def test_a_rest_catalog_is_reached_through_the_proxy_that_the_environment_had_when_it_was_opened(
     monkeypatch: pytest.MonkeyPatch, refusing_uri: str
 ) -> None:

@@ -102,6 +102,12 @@ def test_one_commit_of_several_transactions_has_the_times_of_all(catalog: Catalo
     assert summary["flow.offsets"] == OFFSETS
 
 
+def test_a_summary_has_the_digest_of_the_newest_checkpoint(catalog: Catalog) -> None:
+    first = replace(stage(catalog, 5), checkpoint="0123456789abcdef")
+    second = replace(stage(catalog, 1, after=first), checkpoint="fedcba9876543210")
+    assert summary_after(catalog, first, second)["flow.checkpoint"] == "fedcba9876543210"
+
+
 def test_the_newest_times_are_shown_whatever_the_order_of_snapshots_in_the_metadata(catalog: Catalog) -> None:
     """Servers that are written in Rust keep snapshots in a hash map."""
     first = stage(catalog, 1)
