@@ -18,7 +18,7 @@ from connector.config.endpoint_config import EndpointConfig
 from connector.evolution.table_change import Found
 from connector.host.errors import ConnectorError, UserError
 from connector.host.signals import map_in_threads
-from connector.iceberg.catalogs.opening import open_catalog, table_location, translate_errors
+from connector.iceberg.catalogs.opening import open_without_creating, table_location, translate_errors
 from connector.iceberg.found_tables import find_all
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_access import file_properties
@@ -49,8 +49,8 @@ NOT_SEEN: Final = Found(namespace_exists=True, table=None)
 
 
 def open_endpoint(config: EndpointConfig) -> OpenedEndpoint:
-    """Open the endpoint's catalog. The caller closes it."""
-    return OpenedEndpoint(config, open_catalog(config))
+    """Open the endpoint's catalog, but do not create one. The caller closes it."""
+    return OpenedEndpoint(config, open_without_creating(config))
 
 
 def look_up_namespace(endpoint: OpenedEndpoint, name: str) -> Namespace:
@@ -82,8 +82,8 @@ def try_to_create(namespace: Namespace) -> Skipped | None:
 
 
 def try_storage(config: EndpointConfig, opened: OpenedEndpoint | None) -> str | Skipped:
-    """Try the storage and return its location. A catalog is not needed; an opened one may add properties from its
-    server."""
+    """Try the storage and return the place of the probe file. A catalog is not needed; an opened one may add properties
+    from its server."""
     added = opened.catalog.properties if opened else {}
     return storage_probe.probe(config, file_properties(data_file_properties(config), added))
 

@@ -29,7 +29,7 @@ from connector.config.settings import parse
 from connector.host.errors import ConnectorError
 from connector.host.tempdirs import make_directories, translate_disk_errors
 from connector.iceberg.catalog_messages import read_address
-from connector.iceberg.catalogs.opening import find_warehouse
+from connector.iceberg.catalogs.opening import find_warehouse, is_missing
 from connector.rpc.validate import validate
 from connector.spark.jvm.cluster import check_master
 
@@ -144,6 +144,8 @@ def _describe_namespace(found: Namespace) -> str:
     return f"{found.name} exists" if found.exists else f"{found.name} is created when a task is published"
 
 
+        case LocalCatalog() as catalog if is_missing(opened.config):
+            return f"the Local catalog in {find_warehouse(catalog)} does not exist yet: publishing a task creates it"
 def _describe_java(found: SparkInstallation) -> str:
     return f"Java {found.java_version} ({found.java}) for PySpark {found.pyspark_version}"
 
