@@ -46,6 +46,7 @@ Tables: TypeAlias = list[Found | UserError]
 
 SCHEMA: Final = Schema(NestedField(1, "id", LongType(), required=True))
 NOT_SEEN: Final = Found(namespace_exists=True, table=None)
+PROBE_TABLE_PREFIX: Final = "materialize_iceberg_probe_"
 
 
 def open_endpoint(config: EndpointConfig) -> OpenedEndpoint:
@@ -72,13 +73,18 @@ def try_to_create(namespace: Namespace) -> Skipped | None:
         case RestCatalog() if not namespace.exists:
             return Skipped("the namespace does not exist yet")
         case RestCatalog():
-            path = TableIdentifier(namespace.name, f"materialize_iceberg_probe_{uuid.uuid4().hex}")
+            path = TableIdentifier(namespace.name, new_table_name())
             with translate_errors(config):
                 # A staged creation: without a commit, which never comes, no table exists.
                 catalog.create_table_transaction(path, SCHEMA, table_location(config, path))
             return None
         case GlueCatalog() | S3TablesCatalog() | HiveCatalog():
             return Skipped("this catalog cannot be asked without creating a table")
+
+
+def new_table_name() -> str:
+    """Return the name of a new probe table."""
+    return f"{PROBE_TABLE_PREFIX}{uuid.uuid4().hex}"
 
 
 def try_storage(config: EndpointConfig, opened: OpenedEndpoint | None) -> str | Skipped:

@@ -81,17 +81,18 @@ def write_task(directory: Path, warehouse: Path) -> FlowFile:
     return FlowFile(str(file), "acme/lake")
 
 
-def check(source: ConfigFile | FlowFile) -> dict[str, str]:
+def check(source: ConfigFile | FlowFile, *, may_write: bool = False) -> dict[str, str]:
     """What each step says, after a mark."""
     said: list[str] = []
-    check_command.check(source, said.append, WaitingLine(None), as_json=False)
+    check_command.check(source, said.append, WaitingLine(None), as_json=False, may_write=may_write)
     return {line.split()[1]: line for line in said[:-1]}
 
 
-def test_a_check_before_the_first_start_passes_and_creates_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("may_write", [False, True], ids=["", "--write"])
+def test_a_check_before_the_first_start_passes_and_creates_nothing(tmp_path: Path, may_write: bool) -> None:
     warehouse = tmp_path / "lakes" / "warehouse"
     source = write_task(tmp_path, warehouse)
-    said = check(source)
+    said = check(source, may_write=may_write)
     assert not [line for line in said.values() if line.startswith("✗")]
     catalog = f"✓ catalog   the Local catalog in {warehouse} does not exist yet: publishing a task creates it ("
     assert said["catalog"].startswith(catalog)
