@@ -120,7 +120,9 @@ def _check(options: "Namespace") -> int:
     from connector.cli.commands import check_command
     from connector.cli.waiting import on_stderr
 
-    passed = check_command.check(_find_source(options), _show, on_stderr(), as_json=options.json)
+    passed = check_command.check(
+        _find_source(options), _show, on_stderr(), as_json=options.json, may_write=options.write
+    )
     return 0 if passed else FAILED
 
 

@@ -18,7 +18,7 @@ from connector.config.endpoint_config import EndpointConfig
 from connector.evolution.table_change import Found
 from connector.host.errors import ConnectorError, UserError
 from connector.host.signals import map_in_threads
-from connector.iceberg.catalogs.opening import open_catalog, table_location, translate_errors
+from connector.iceberg.catalogs.opening import open_without_creating, table_location, translate_errors
 from connector.iceberg.found_tables import find_all
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_access import file_properties
@@ -46,11 +46,12 @@ Tables: TypeAlias = list[Found | UserError]
 
 SCHEMA: Final = Schema(NestedField(1, "id", LongType(), required=True))
 NOT_SEEN: Final = Found(namespace_exists=True, table=None)
+PROBE_TABLE_PREFIX: Final = "materialize_iceberg_probe_"
 
 
 def open_endpoint(config: EndpointConfig) -> OpenedEndpoint:
-    """Open the endpoint's catalog. The caller closes it."""
-    return OpenedEndpoint(config, open_catalog(config))
+    """Open the endpoint's catalog, but do not create one. The caller closes it."""
+    return OpenedEndpoint(config, open_without_creating(config))
 
 
 def look_up_namespace(endpoint: OpenedEndpoint, name: str) -> Namespace:
@@ -72,7 +73,7 @@ def try_to_create(namespace: Namespace) -> Skipped | None:
         case RestCatalog() if not namespace.exists:
             return Skipped("the namespace does not exist yet")
         case RestCatalog():
-            path = TableIdentifier(namespace.name, f"materialize_iceberg_probe_{uuid.uuid4().hex}")
+            path = TableIdentifier(namespace.name, new_table_name())
             with translate_errors(config):
                 # A staged creation: without a commit, which never comes, no table exists.
                 catalog.create_table_transaction(path, SCHEMA, table_location(config, path))
@@ -81,9 +82,14 @@ def try_to_create(namespace: Namespace) -> Skipped | None:
             return Skipped("this catalog cannot be asked without creating a table")
 
 
+def new_table_name() -> str:
+    """Return the name of a new probe table."""
+    return f"{PROBE_TABLE_PREFIX}{uuid.uuid4().hex}"
+
+
 def try_storage(config: EndpointConfig, opened: OpenedEndpoint | None) -> str | Skipped:
-    """Try the storage and return its location. A catalog is not needed; an opened one may add properties from its
-    server."""
+    """Try the storage and return the place of the probe file. A catalog is not needed; an opened one may add properties
+    from its server."""
     added = opened.catalog.properties if opened else {}
     return storage_probe.probe(config, file_properties(data_file_properties(config), added))
 

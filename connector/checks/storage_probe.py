@@ -54,14 +54,12 @@ class Place(Protocol):
 
 
 def probe(config: EndpointConfig, properties: Mapping[str, str]) -> str | Skipped:
-    """Try the storage and return its location. An error says what failed, why, and what to change.
+    """Try the storage and return the place of the probe file. An error says what failed, why, and what to change.
 
     `properties` are FileIO properties; the catalog's server may have sent some of them.
     """
     if isinstance(config.catalog, LocalCatalog):
-        directory = find_warehouse(config.catalog)
-        try_place(_Directory(directory, "/catalog/warehouse", partial(translate_errors, config)))
-        return str(directory)
+        return _try_directory(find_warehouse(config.catalog), "/catalog/warehouse", partial(translate_errors, config))
     file_access = file_properties(properties)
     root = file_stores.find_root(config)
     if root is None or not has_sign_in(urlsplit(root).scheme, file_access):
@@ -74,7 +72,7 @@ def probe(config: EndpointConfig, properties: Mapping[str, str]) -> str | Skippe
                 try_place(bucket)
         case LocalFiles(directory):
             translate = partial(storage_errors.translate_errors_of_directory, directory)
-            try_place(_Directory(directory, "/storage/directory", translate))
+            return _try_directory(directory, "/storage/directory", translate)
         case _:
             try_place(_Store(root, StoreFileIO(file_access)))
     return root
@@ -96,6 +94,22 @@ def try_place(place: Place) -> None:
         for other, written_at in place.list_files(NAME_PREFIX):
             if is_abandoned(other, written_at):
                 place.delete(other)
+
+
+def _try_directory(directory: Path, setting: str, translate: Callable[[], AbstractContextManager[None]]) -> str:
+    """Try a directory. If it does not exist, try the one that it would be created in: the directory may be mistyped."""
+    with translate():
+        existing = next(path for path in (directory, *directory.parents) if _exists(path))
+    try_place(_Directory(existing, setting, translate))
+    return str(directory) if existing == directory else f"{existing}, in which {directory} can be created"
+
+
+def _exists(path: Path) -> bool:
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 def _read_back(place: Place, name: str) -> None:
@@ -131,7 +145,6 @@ class _Directory:
 
     def write(self, name: str, content: bytes) -> None:
         with self.translate():
-            self.directory.mkdir(parents=True, exist_ok=True)
             (self.directory / name).write_bytes(content)
 
     def read(self, name: str) -> bytes:

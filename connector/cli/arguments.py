@@ -111,6 +111,11 @@ def _add_check(commands: Commands) -> None:
         "status is 1 if a step fails.",
     )
     _add_source(check)
+    check.add_argument(
+        "--write",
+        action="store_true",
+        help="also check that the catalog refuses wrong commits, with a table that is created and dropped",
+    )
     _add_json(check)
 
 

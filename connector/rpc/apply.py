@@ -5,7 +5,7 @@ from functools import partial
 from itertools import chain
 from typing import Final
 
-from connector.checks.endpoint import OpenedEndpoint, open_endpoint
+from connector.checks.endpoint import OpenedEndpoint
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.settings import parse
 from connector.encoding.rewriting.converted_files import Rewrite
@@ -13,7 +13,7 @@ from connector.evolution.table_change import DropTable, Found, StartBackfill, Ta
 from connector.host.errors import RetryableError
 from connector.host.signals import map_in_threads
 from connector.iceberg.alteration import Alterer
-from connector.iceberg.catalogs.opening import table_location, translate_errors
+from connector.iceberg.catalogs.opening import open_catalog, table_location, translate_errors
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.found_tables import find_all
@@ -33,7 +33,7 @@ def apply(message: request.Apply) -> response.Applied:
     endpoint, resources = parse(
         message.materialization.config, [binding.resource_config for binding in message.materialization.bindings]
     )
-    opened = open_endpoint(endpoint)
+    opened = OpenedEndpoint(endpoint, open_catalog(endpoint))
     planned = plan_tables(message, resources, endpoint.advanced, partial(find_all, opened.catalog, endpoint))
     with rewrite_jobs(endpoint.advanced.spark) as rewrite:
         return perform(planned, opened, rewrite)

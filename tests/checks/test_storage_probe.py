@@ -250,8 +250,15 @@ def test_hdfs_without_its_native_client_is_no_place_for_files() -> None:
 
 
 def test_local_files_can_be_used_where_they_can_be_written(tmp_path: Path) -> None:
-    assert probe(elsewhere(LocalFiles(tmp_path / "new"))) == f"file://{tmp_path}/new"
-    assert [*(tmp_path / "new").iterdir()] == []
+    (tmp_path / "lake").mkdir()
+    assert probe(elsewhere(LocalFiles(tmp_path / "lake"))) == f"{tmp_path}/lake"
+    assert [*(tmp_path / "lake").iterdir()] == []
+
+
+def test_a_directory_of_local_files_is_not_made(tmp_path: Path) -> None:
+    new = tmp_path / "new" / "lake"
+    assert probe(elsewhere(LocalFiles(new))) == f"{tmp_path}, in which {new} can be created"
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_a_directory_of_local_files_that_cannot_be_made_is_named_with_its_setting(tmp_path: Path) -> None:

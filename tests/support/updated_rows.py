@@ -11,6 +11,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.table import Table
+from pyiceberg.table.locations import load_location_provider
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
@@ -22,7 +23,6 @@ from connector.encoding.search.searched_keys import Keys
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.fence import file_prefix
 from connector.iceberg.metadata.listed_files import ManifestReader
-from connector.iceberg.metadata.manifests import metadata_location
 from connector.iceberg.metadata.table_properties import find_generation, restrict_to_generation
 from connector.iceberg.table_view import TableViews
 from connector.model.binding import KeyPart, Updates
@@ -39,8 +39,9 @@ UPDATES: Final = Updates((KeyPart(1, "/id"),), document_id=2)
 
 
 def new_located_location(table: Table, prefix: str) -> str:
-    """The location of a new object of located rows, beside the table's metadata."""
-    return metadata_location(table, f"{prefix}-{uuid.uuid4()}{located_rows.SUFFIX}")
+    """The location of a new object of located rows, beside the table's data files."""
+    provider = load_location_provider(table.location(), table.properties)
+    return provider.new_data_location(f"{prefix}-{uuid.uuid4()}{located_rows.SUFFIX}")
 
 
 def make_table(catalog: Catalog, spec: PartitionSpec | None = None, **properties: str) -> None:

@@ -29,7 +29,7 @@ from connector.config.settings import parse
 from connector.host.errors import ConnectorError
 from connector.host.tempdirs import make_directories, translate_disk_errors
 from connector.iceberg.catalog_messages import read_address
-from connector.iceberg.catalogs.opening import find_warehouse
+from connector.iceberg.catalogs.opening import find_warehouse, is_missing
 from connector.rpc.validate import validate
 from connector.spark.jvm.cluster import check_master
 
@@ -49,10 +49,20 @@ class ParsedTask:
     resources: Sequence[ResourceConfig]
 
 
-def check(source: ConfigFile | FlowFile, say: Callable[[str], None], waiting: WaitingLine, *, as_json: bool) -> bool:
-    """Print the result of each step as soon as it is known, or all of them as JSON. Return whether all steps passed."""
+def check(
+    source: ConfigFile | FlowFile,
+    say: Callable[[str], None],
+    waiting: WaitingLine,
+    *,
+    as_json: bool,
+    may_write: bool = False,
+) -> bool:
+    """Print the result of each step as soon as it is known, or all of them as JSON. Return whether all steps passed.
+
+    If it `may_write`, it also creates a probe table, and drops it.
+    """
     done = []
-    for step in _run_steps(source, waiting):
+    for step in _run_steps(source, waiting, may_write=may_write):
         done.append(step)
         if not as_json:
             say(_format_line(step))
@@ -64,7 +74,7 @@ def check(source: ConfigFile | FlowFile, say: Callable[[str], None], waiting: Wa
     return not failed
 
 
-def _run_steps(source: ConfigFile | FlowFile, waiting: WaitingLine) -> Iterator[Step[Any]]:
+def _run_steps(source: ConfigFile | FlowFile, waiting: WaitingLine, *, may_write: bool) -> Iterator[Step[Any]]:
     def run(name: str, check: Callable[[], T]) -> Step[T]:
         return waiting.show(name, lambda: attempt(name, check))
 
@@ -85,6 +95,8 @@ def _run_steps(source: ConfigFile | FlowFile, waiting: WaitingLine) -> Iterator[
         yield run_after(namespace, "table", try_to_create)
         storage = run_after(parsed, "storage", lambda found: try_storage(found.endpoint, opened.found))
         yield storage
+        if may_write:
+            yield run_after(namespace, "commits", _try_commits)
     if isinstance(source, FlowFile):
         needed: Step[Any] = opened if opened.found is None else storage
         yield run_after(needed, "bindings", lambda _: _validate(parsed))
@@ -108,6 +120,12 @@ def _validate(parsed: Step[ParsedTask]) -> list[str]:
     return [".".join(binding.resource_path) for binding in answers.bindings]
 
 
+def _try_commits(namespace: Namespace) -> int | Skipped:
+    from connector.checks.commit_probe import try_commits  # commits are slow to import
+
+    return try_commits(namespace)
+
+
 def _try_metrics(options: MetricsOptions) -> str:
     from connector.metrics.publishing import try_metrics
 
@@ -126,6 +144,8 @@ def _find_free_space() -> str:
 
 def _describe_catalog(opened: OpenedEndpoint) -> str:
     match opened.config.catalog:
+        case LocalCatalog() as catalog if is_missing(opened.config):
+            return f"the Local catalog in {find_warehouse(catalog)} does not exist yet: publishing a task creates it"
         case LocalCatalog() as catalog:
             return f"the Local catalog in {find_warehouse(catalog)} is open"
         case RestCatalog(uri, warehouse):
@@ -155,6 +175,7 @@ FINDINGS: Final[Mapping[str, Callable[[Any], str]]] = {
     "namespace": _describe_namespace,
     "table": lambda _: "could be created",
     "storage": lambda place: f"a file was written, read and deleted in {place}",
+    "commits": lambda count: f"{count} commits to a probe table that assert something false were refused",
     "bindings": lambda tables: f"are valid: {', '.join(tables)}" if tables else "the task has none",
     "java": _describe_java,
     "spark": str,

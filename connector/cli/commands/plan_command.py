@@ -1,6 +1,7 @@
 """`plan`: prints what an apply request would do, without doing it."""
 
 import json
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import Final
@@ -8,17 +9,20 @@ from typing import Final
 from connector.cli.config_files import read_file
 from connector.cli.flow.flow_files import FlowFile
 from connector.cli.flow.task_requests import find_last, make_apply, make_validate
+from connector.config.catalog import LocalCatalog
 from connector.config.settings import parse
 from connector.evolution.field_config import fold_case
 from connector.evolution.table_change import AddColumn, Found
 from connector.host.errors import UserError
-from connector.iceberg.catalogs.opening import open_catalog
+from connector.iceberg.catalogs.opening import find_warehouse, is_missing, open_without_creating
 from connector.iceberg.found_tables import find_all
 from connector.model.table_identifier import TableIdentifier
 from connector.rpc.plan import Plan, list_actions, plan_tables
 from connector.rpc.validate import validate
 from protocol import request
 from protocol.request import Request
+
+log = logging.getLogger(__name__)
 
 NOTHING: Final = "nothing to do: every table fits its binding"
 
@@ -58,7 +62,10 @@ def _plan_actions(message: request.Apply, *, knows_columns: bool = True) -> list
         tables.update(zip(paths, found, strict=True))
         return found
 
-    with closing(open_catalog(endpoint)) as catalog:
+    if is_missing(endpoint):
+        assert isinstance(endpoint.catalog, LocalCatalog), "others always exist"
+        log.info("there is no Local catalog in %s yet: apply creates it", find_warehouse(endpoint.catalog))
+    with closing(open_without_creating(endpoint)) as catalog:
         planned = plan_tables(message, resources, endpoint.advanced, look_up)
     if knows_columns:
         return list_actions(planned)

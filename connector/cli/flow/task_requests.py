@@ -12,7 +12,7 @@ from connector.config.resource_config import ResourceConfig
 from connector.config.settings import resource_path
 from connector.evolution.field_config import NO_CONFIG, fold_case, parse_field_configs
 from connector.evolution.table_change import ExistingTable, Found
-from connector.iceberg.catalogs.opening import open_catalog
+from connector.iceberg.catalogs.opening import open_without_creating
 from connector.iceberg.found_tables import find_all
 from connector.model.table_identifier import TableIdentifier
 from protocol import request, response
@@ -56,7 +56,7 @@ def find_last(task: Task, endpoint: EndpointConfig, resources: Iterable[Resource
     bindings."""
     resources = list(resources)
     paths = [resource_path(endpoint, resource) for resource in resources]
-    with closing(open_catalog(endpoint)) as catalog:
+    with closing(open_without_creating(endpoint)) as catalog:
         found = find_all(catalog, endpoint, paths)
     return Materialization(
         task.name,

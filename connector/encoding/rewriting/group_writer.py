@@ -59,7 +59,7 @@ class GroupWriter(Generic[Writer]):
     def write_order(self, sources: pa.Array, positions: pa.Array) -> None:
         """Add where the rows that were written last come from."""
         if self._order is None:
-            location = self._locations.new_metadata_location(self._new_name(SUFFIX))
+            location = self._locations.new_data_location(self._new_name(SUFFIX))
             self._order = RowOrderWriter(self._io, location)
         self._order.write(sources, positions)
 

@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 from pyiceberg.catalog import WAREHOUSE_LOCATION
 from pyiceberg.catalog.sql import SqlCatalog
@@ -54,6 +55,20 @@ def open_local(warehouse: Path, file_addresses: dict[str, str]) -> SqlCatalog:
     return open_with_retries(partial(_LocalTables, CATALOG_NAME, properties))
 
 
+def open_empty(warehouse: Path, file_addresses: dict[str, str]) -> SqlCatalog:
+    """Open an empty catalog in memory instead of one that does not exist in this directory."""
+    # SQLite's database in memory which all connections share, as one in a file. It is gone with the last of them.
+    uri = URL.create("sqlite", database=f"file:/{uuid4().hex}", query={"vfs": "memdb", "uri": "true"})
+    properties = {"uri": uri.render_as_string(), WAREHOUSE_LOCATION: f"file://{warehouse}", **file_addresses}
+    return _LocalTables(CATALOG_NAME, properties)
+
+
+def exists(warehouse: Path) -> bool:
+    """Whether the directory has a catalog."""
+    with translate_errors(warehouse):
+        return (warehouse / CATALOG_FILE).exists()
+
+
 def check_that_it_exists(warehouse: Path | None) -> None:
     """Raise UserError if the directory has no catalog."""
     if warehouse is None:
@@ -61,9 +76,7 @@ def check_that_it_exists(warehouse: Path | None) -> None:
             "the config has no /catalog/warehouse, so its Local catalog was a temporary directory. Set "
             "/catalog/warehouse to the directory that has the tables."
         )
-    with translate_errors(warehouse):
-        exists = (warehouse / CATALOG_FILE).exists()
-    if not exists:
+    if not exists(warehouse):
         raise UserError(
             f"there is no Local catalog in {warehouse}: it has no file {CATALOG_FILE}. Correct /catalog/warehouse. "
             "If it is right, publish the task first: that makes the catalog."

@@ -83,6 +83,26 @@ def open_existing_catalog(config: EndpointConfig) -> Catalog:
     return open_catalog(config)
 
 
+def open_without_creating(config: EndpointConfig) -> Catalog:
+    """Open the catalog to check a config, or to plan. For a Local catalog that does not exist, this is an empty catalog
+    in memory."""
+    if is_missing(config):
+        from connector.iceberg.catalogs.local import open_empty
+
+        assert isinstance(config.catalog, LocalCatalog), "others always exist"
+        return open_empty(find_warehouse(config.catalog), file_stores.find_file_addresses(config))
+    return open_catalog(config)
+
+
+def is_missing(config: EndpointConfig) -> bool:
+    """Whether this is a Local catalog that does not exist yet."""
+    if not isinstance(config.catalog, LocalCatalog):
+        return False
+    from connector.iceberg.catalogs import local
+
+    return not local.exists(find_warehouse(config.catalog))
+
+
 def translate_errors(config: EndpointConfig) -> AbstractContextManager[None]:
     """Translate the errors of using the catalog, but not those of commits."""
     match config.catalog:

@@ -86,8 +86,8 @@ class TableLayout:
         return self._locations.new_data_location(self._new_name(".run"))
 
     def new_located_location(self) -> str:
-        """Return a location for an object of located rows."""
-        return self._locations.new_metadata_location(self._new_name(located_rows.SUFFIX))
+        """Return a location for an object of located rows. Table buckets have rules for the names of metadata files."""
+        return self._locations.new_data_location(self._new_name(located_rows.SUFFIX))
 
     def write_file_list(self, files: tuple[DataFile, ...]) -> FileList:
         """Write an object that lists the files, by which the connector state names them if they are many."""
