@@ -3,6 +3,8 @@
 - A commit replaces only the metadata that its table was loaded with: this is the optimistic lock of these catalogs.
 - A metadata file is written in one request. PyIceberg asks the store first whether the file exists. Its name is new, so
   it does not. S3 answers this question with 403 to users who may not list the whole bucket.
+- Metadata is never dated before the metadata that it replaces. PyIceberg dates it by the machine's clock, unless there
+  is a new snapshot. Iceberg's Java library reads no metadata that is a minute older than its newest snapshot.
 - PyIceberg creates tables of older versions than 3 only. So the connector writes the first metadata file of others, and
   registers it as a new table. Later commits replace the metadata as in tables of version 2.
 """
@@ -18,7 +20,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.serializers import ToOutputFile
-from pyiceberg.table import CommitTableResponse, Table, TableProperties
+from pyiceberg.table import CommitTableResponse, StagedTable, Table, TableProperties
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
@@ -92,6 +94,13 @@ class RegisteredTables(MetastoreCatalog):
     def commit_table(self, table: Table, *args: Any, **kwargs: Any) -> CommitTableResponse:
         """Commit to the metadata that the table was loaded with. Raises CommitFailedException if it was replaced."""
         return self._base.commit(table, partial(super().commit_table, table, *args, **kwargs))  # type: ignore[safe-super]
+
+    def _update_and_stage_table(self, current_table: Table | None, *args: Any, **kwargs: Any) -> StagedTable:
+        staged = super()._update_and_stage_table(current_table, *args, **kwargs)
+        before = current_table.metadata.last_updated_ms if current_table else 0
+        if staged.metadata.last_updated_ms < before:
+            staged.metadata = staged.metadata.model_copy(update={"last_updated_ms": before})
+        return staged
 
     @staticmethod
     def _write_metadata(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
