@@ -19,7 +19,7 @@ from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.io import FileIO
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.serializers import ToOutputFile
+from pyiceberg.serializers import Compressor
 from pyiceberg.table import CommitTableResponse, StagedTable, Table, TableProperties
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata, new_table_metadata
@@ -28,7 +28,7 @@ from pyiceberg.typedef import EMPTY_DICT, Identifier
 
 from connector.storage import storage_errors
 from connector.storage.file_access import FileCredentials, file_properties
-from connector.storage.file_io import WrittenFile, open_file_io
+from connector.storage.file_io import open_file_io, write_small_file
 
 _VERSION_3: Final = "3"
 
@@ -104,7 +104,9 @@ class RegisteredTables(MetastoreCatalog):
 
     @staticmethod
     def _write_metadata(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
-        ToOutputFile.table_metadata(metadata, WrittenFile(io, metadata_path))
+        # As PyIceberg's ToOutputFile does, which also reads PyIceberg's own settings, each time.
+        content = metadata.model_dump_json(exclude_none=True).encode()
+        write_small_file(io, metadata_path, Compressor.get_compressor(metadata_path).bytes_compressor()(content))
 
 
 class TablesInStore(RegisteredTables):
