@@ -85,6 +85,7 @@ ENVIRONMENTS: Final[Mapping[str, tuple[str, str | Callable[[Path], Path], Callab
     "an unknown format of records": ("LOG_FORMAT", "xml", logs.configure),
     "an unknown level of records": ("LOG_LEVEL", "loud", logs.configure),
     "temporary files nowhere": ("TMPDIR", lambda directory: directory / SOMEWHERE, lambda: with_scratch(Path())),
+    "temporary files in several places": ("TMPDIR", lambda directory: directory / "a,b", lambda: with_scratch(Path())),
     "Java nowhere": ("JAVA_HOME", lambda directory: directory, find_java),
     "an old Java": ("JAVA_HOME", java_that("", release="11.0.2"), find_java),
     "an old Java that does not say so": (
