@@ -71,6 +71,9 @@ def _run_to_exit_status(work: Callable[[], int | None]) -> int:
         return WRONG_ARGUMENTS if isinstance(error, ArgumentError) else FAILED
     except Exception as error:
         log.debug("the traceback of what follows", exc_info=True)
+        if advice := machine.explain_limit(error):
+            log.error("%s", advice)
+            return FAILED
         log.error("Internal error: %s: %s. Run with LOG_LEVEL=debug for a traceback.", type(error).__name__, error)
         return BROKEN
 
@@ -232,9 +235,6 @@ def _check_working_directory() -> None:
         raise UserError("the working directory was deleted. Start in a directory that exists.") from None
 
 
-def _check_codec() -> None:
-    codec = os.environ.get("FLOW_RUNTIME_CODEC") or "json"
-    if codec != "json":
 def _ignore_settings_of_pyiceberg() -> None:
     """Let the config alone decide. PyIceberg also reads settings from the environment, and from the first file that it
     finds: ours, which sets nothing that is used."""
@@ -243,6 +243,9 @@ def _ignore_settings_of_pyiceberg() -> None:
     os.environ["PYICEBERG_HOME"] = str(Path(__file__).with_name("iceberg"))
 
 
+def _check_codec() -> None:
+    codec = os.environ.get("FLOW_RUNTIME_CODEC") or "json"
+    if codec != "json":
         raise UserError(f"FLOW_RUNTIME_CODEC is {codec!r}, but this connector speaks only json.")
 
 

@@ -1,5 +1,6 @@
 """What is said of a JVM that does not start, or that has ended."""
 
+import errno
 import os
 import signal
 import threading
@@ -15,7 +16,7 @@ from pyspark.util import local_connect_and_auth
 
 from connector.host.cgroup import Cgroup
 from connector.host.errors import RetryableError, UserError
-from connector.spark.jvm import jvm_process
+from connector.spark.jvm import jvm_process, spark_errors
 from connector.spark.jvm.class_path import list_jars
 from connector.spark.jvm.jvm_command import find_spark_home
 from connector.spark.jvm.jvm_process import Jvm
@@ -149,6 +150,22 @@ def in_another_thread(call: Callable[[], object]) -> object:
 def kill(gateway: "ClientServer") -> None:
     """Return before the system says that the JVM has ended."""
     os.kill(gateway.jvm.java.lang.ProcessHandle.current().pid(), signal.SIGKILL)
+
+
+def test_a_machine_without_a_loopback_interface_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\nexec sleep 60\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setattr(spark_errors, "ENDING_TIMEOUT", 0.0)
+    with (
+        started(tmp_path) as running,
+        pytest.raises(RetryableError) as error,
+        translate_errors(running, "Spark did not start"),
+    ):
+        raise OSError(errno.ENETUNREACH, os.strerror(errno.ENETUNREACH))
+    check_text("spark_errors", "no loopback interface", str(error.value))
 
 
 @pytest.mark.spark
