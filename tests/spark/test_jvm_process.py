@@ -104,6 +104,15 @@ def test_a_jvm_that_fails_to_start_and_does_not_end_is_not_waited_for(
     check_text("spark_errors", "a JVM without room for temporary files", str(error.value))
 
 
+def test_a_jvm_that_lives_on_without_a_thread_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have lost a thread of Spark's scheduler, and its jobs would never end."""
+    said = "java.lang.OutOfMemoryError: unable to create native thread: no"
+    monkeypatch.setenv("JAVA_HOME", java_that(tmp_path, f"echo {said}\nexec sleep 60"))
+    with started(tmp_path) as running, pytest.raises(RetryableError) as error:
+        running.wait()
+    check_text("spark_errors", "a JVM that lives on without a thread", str(error.value))
+
+
 def test_a_jvm_that_does_not_come_up_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
