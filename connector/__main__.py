@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from io import TextIOWrapper
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from connector.host import logs, machine, signals
@@ -59,6 +60,7 @@ def _run_to_exit_status(work: Callable[[], int | None]) -> int:
     try:
         logs.configure()
         _check_working_directory()
+        _ignore_settings_of_pyiceberg()
         return work() or 0
     except signals.Stopped as stopped:
         return stopped.exit_status
@@ -69,6 +71,9 @@ def _run_to_exit_status(work: Callable[[], int | None]) -> int:
         return WRONG_ARGUMENTS if isinstance(error, ArgumentError) else FAILED
     except Exception as error:
         log.debug("the traceback of what follows", exc_info=True)
+        if advice := machine.explain_limit(error):
+            log.error("%s", advice)
+            return FAILED
         log.error("Internal error: %s: %s. Run with LOG_LEVEL=debug for a traceback.", type(error).__name__, error)
         return BROKEN
 
@@ -230,6 +235,14 @@ def _check_working_directory() -> None:
         os.getcwd()  # libraries look for their files there
     except FileNotFoundError:
         raise UserError("the working directory was deleted. Start in a directory that exists.") from None
+
+
+def _ignore_settings_of_pyiceberg() -> None:
+    """Let the config alone decide. PyIceberg also reads settings from the environment, and from the first file that it
+    finds: ours, which sets nothing that is used."""
+    for name in [each for each in os.environ if each.upper().startswith("PYICEBERG_")]:
+        del os.environ[name]
+    os.environ["PYICEBERG_HOME"] = str(Path(__file__).with_name("iceberg"))
 
 
 def _check_codec() -> None:

@@ -28,6 +28,7 @@ from pyiceberg.io import (
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.storage import S3Storage
 from connector.storage.aws_errors import OTHER_REGION, Bucket, BucketSettings, translate_s3_errors
+from connector.storage.aws_sessions import new_core
 
 ANY_REGION: Final = "us-east-1"  # Amazon knows the bucket's own
 OF_ENDPOINT: Final = BucketSettings()
@@ -110,6 +111,7 @@ def _open_client(properties: Mapping[str, str]) -> Any:
         aws_access_key_id=properties.get(S3_ACCESS_KEY_ID),
         aws_secret_access_key=properties.get(S3_SECRET_ACCESS_KEY),
         aws_session_token=properties.get(S3_SESSION_TOKEN),
+        botocore_session=new_core(),
     ).client(
         "s3",
         endpoint_url=f"https://{endpoint}" if endpoint and "://" not in endpoint else endpoint,

@@ -31,7 +31,7 @@ def find_installation() -> SparkInstallation:
 def _version(command: Path) -> str:
     try:
         ran = subprocess.run(
-            [command, "-version"], capture_output=True, text=True, timeout=TIME_LIMIT, stdin=subprocess.DEVNULL
+            [command, "-version"], capture_output=True, errors="replace", timeout=TIME_LIMIT, stdin=subprocess.DEVNULL
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise _unusable(command, str(error)) from error

@@ -1,5 +1,6 @@
 """The limits of this process's control group (cgroup), which is usually the container's."""
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,7 +49,8 @@ class Cgroup:
 
     def _groups(self) -> Iterator[tuple[str, str]]:
         if self._membership.is_file():
-            for line in self._membership.read_text().splitlines():
+            # The names of groups may be any bytes.
+            for line in filter(None, os.fsdecode(self._membership.read_bytes()).split("\n")):
                 _, controllers, path = line.split(":", 2)
                 yield controllers, path.lstrip("/")
 

@@ -17,6 +17,7 @@ THREADS: Final = Path("/proc/self/task")
 
 _MOST_FILES: Final = 10_240  # more bindings than a task has; macOS accepts no larger limit
 
+_NO_THREAD: Final = "can't start new thread"  # of Python's RuntimeError
 _LOWEST_PRIORITY: Final = 19  # as the highest nice value
 
 # Three probes after half a minute of silence; Spark itself gives a lost executor two minutes. The first name that the
@@ -35,6 +36,14 @@ def count_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def measure_memory() -> int | None:
+    """Return the bytes of memory of this machine, or None if the system does not say it."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError):
+        return None
 
 
 def lower_priority() -> None:
@@ -56,6 +65,22 @@ def allow_many_files() -> None:
     if soft != resource.RLIM_INFINITY and soft < most:
         with suppress(ValueError, OSError):  # the system has a lower limit than it says
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+def explain_limit(error: Exception) -> str | None:
+    """Return what to change if the error says that this process gets no more memory, threads or processes."""
+    if isinstance(error, MemoryError):
+        return (
+            "A process of the connector got no more memory. Give its machine or container more, run fewer tasks at "
+            "once (spark.master in /advanced/spark, such as local[1]), or raise the limit of the process (`ulimit -v`)."
+        )
+    has_no_thread = isinstance(error, RuntimeError) and _NO_THREAD in str(error)
+    if has_no_thread or (isinstance(error, BlockingIOError) and error.filename is None):  # the latter: no process
+        return (
+            "A process of the connector may start no more threads or processes. Let its container have at least 512 "
+            "(--pids-limit of Docker), or raise the limit of its user (`ulimit -u`)."
+        )
+    return None
 
 
 def is_in_memory(directory: Path) -> bool:

@@ -2,6 +2,7 @@
 again."""
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -44,21 +45,28 @@ class Refreshed(Generic[T]):
     def __init__(self, what: str, fetch: Callable[[], Lease[T]], first: Lease[T] | None = None) -> None:
         self._what = what
         self._fetch = fetch
-        self._lease = first
         self._lock = threading.Lock()
+        self._keep(first)
 
     def current(self) -> Lease[T]:
         """Return the value, refreshed if that is due. Raises what `fetch` raises if the old value has expired."""
         with self._lock:
             lease = self._lease
-            if lease is None or lease.seconds_left == 0:
-                self._lease = lease = self._fetch_or_keep(lease)
+            if lease is None or lease.seconds_left == 0 or time.monotonic() >= self._due:
+                lease = self._fetch_or_keep(lease)
+                self._keep(lease)
             return lease
 
     def discard(self) -> None:
         """Do not use this value again: it was refused, although it may not have expired."""
         with self._lock:
-            self._lease = None
+            self._keep(None)
+
+    def _keep(self, lease: Lease[T] | None) -> None:
+        """Keep the lease until it is due by either clock: one may be set back, the other stands still in a suspended
+        machine."""
+        seconds = lease.seconds_left if lease else None
+        self._lease, self._due = lease, math.inf if seconds is None else time.monotonic() + seconds
 
     def _fetch_or_keep(self, old: Lease[T] | None) -> Lease[T]:
         try:

@@ -31,7 +31,7 @@ def temporary_directory() -> Path:
     """Return where temporary directories are made. Without this, Python would silently use another place if TMPDIR
     cannot be used."""
     with translate_disk_errors("directory"):
-        return Path(os.environ.get("TMPDIR") or gettempdir())
+        return Path(os.environ.get("TMPDIR") or gettempdir()).absolute()
 
 
 def advise(error: OSError, room: str = "Make room, or set TMPDIR to a directory on a larger disk.") -> str:
@@ -55,6 +55,11 @@ def translate_disk_errors(what: str) -> Iterator[None]:
 def make_directories() -> Iterator[TemporaryDirectories]:
     """Make a session's directories, and remove them at the end."""
     temporary = temporary_directory()
+    if "," in str(temporary):
+        raise UserError(
+            f"TMPDIR is {temporary}: Spark would take it for several directories, because of the comma. Choose another "
+            "directory."
+        )
     # A socket's path is limited to some 100 characters, of which Spark takes 42: too many for some temporary
     # directories.
     short = temporary if len(str(temporary)) <= LONGEST_SOCKET_DIRECTORY else Path("/tmp")
@@ -86,7 +91,8 @@ def _directory(parent: Path, prefix: str) -> Iterator[Path]:
 def _remove_if_abandoned(directory: Path) -> None:
     """Remove the directory of a killed session. Otherwise the spools of killed sessions would fill the disk."""
     with suppress(OSError):  # in use, owned by another user, or already removed
-        if time.time() - directory.stat().st_mtime < MINUTE:
+        # A clock that was ahead may have dated it.
+        if abs(time.time() - directory.stat().st_mtime) < MINUTE:
             return
         with (directory / OWNER).open("r+") as owner:
             fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -7,7 +7,7 @@ from typing import Final
 
 from connector.host.cgroup import Cgroup
 from connector.host.errors import UserError
-from connector.host.machine import count_cores, is_in_memory
+from connector.host.machine import count_cores, is_in_memory, measure_memory
 
 _MB: Final = 1 << 20
 # What a session with a table of tens of columns was measured to take, and a quarter more; see docs/performance.md.
@@ -32,7 +32,8 @@ class Limits:
         cores = count_cores()
         if group.cores:
             cores = min(cores, math.ceil(group.cores))
-        if (memory := group.memory) is None:
+        memory = min(filter(None, (group.memory, measure_memory())), default=None)
+        if memory is None:
             return cls(cores, SPOOL_LIMIT, 1)
         return _divide(memory, cores, spools_in_memory=is_in_memory(spool_directory))
 
@@ -42,7 +43,7 @@ def _divide(memory: int, cores: int, *, spools_in_memory: bool) -> Limits:
     if available < _TASK:
         least = (memory - available + _TASK) // _MB
         raise UserError(
-            f"this container may take {memory // _MB} MB of memory, and a session needs {least} MB"
+            f"this machine or container has {memory // _MB} MB of memory, and a session needs {least} MB"
             f"{', its temporary files among them' if spools_in_memory else ''}: give it more."
         )
     tasks = min(cores, available // _TASK)

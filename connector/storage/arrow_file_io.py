@@ -13,6 +13,8 @@ from pyiceberg.typedef import EMPTY_DICT, Properties
 from connector.storage.file_access import ADLS_MACHINE_CREDENTIALS, AZURE_SCHEMES, AZURE_TOKEN_FILE
 
 RETRY_SECONDS: Final = 30
+# With one of these variables, Google's client ignores the address that it is given.
+EMULATORS: Final = ("CLOUD_STORAGE_EMULATOR_ENDPOINT", "CLOUD_STORAGE_TESTBENCH_ENDPOINT")
 
 
 class ArrowFileIO(PyArrowFileIO):
@@ -47,6 +49,8 @@ class ArrowFileIO(PyArrowFileIO):
         return super()._initialize_azure_fs()
 
     def _initialize_gcs_fs(self) -> FileSystem:
+        for name in EMULATORS:
+            os.environ.pop(name, None)
         options: dict[str, Any] = {"retry_time_limit": timedelta(seconds=RETRY_SECONDS)}
         if token := self.properties.get(GCS_TOKEN):
             ends = datetime.fromtimestamp(int(self.properties[GCS_TOKEN_EXPIRES_AT_MS]) / 1000, UTC)

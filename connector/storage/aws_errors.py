@@ -42,6 +42,15 @@ BAD_CREDENTIALS: Final = (
     *("request signature", "security token included in the request"),
 )
 QUOTED_CHARACTERS: Final = 300
+# Of a service, as {place}. botocore finds these variables in the environment.
+BAD_ADDRESS: Final = (
+    "{place} cannot be reached, because the environment has a malformed address ({answer}). Correct the variables that "
+    "begin with AWS_ENDPOINT_URL."
+)
+DEAD_PROXY: Final = (
+    "{place} cannot be reached through the proxy that the environment names. Check that the proxy is up, and the "
+    "variable HTTPS_PROXY."
+)
 # What helps if a session token has expired. Flow and roles give new ones to each session.
 NEW_SESSION: Final = (
     "Start the task again to get a new one. If awsSessionToken is set in /credentials, set new temporary credentials "

@@ -1,26 +1,38 @@
 """Sessions with AWS: credentials of assumed roles and of this machine, and clients that always have valid ones."""
 
+import os
 import time
-from typing import Final
+from typing import Any, Final
 
 import boto3
 from botocore.config import Config
 from botocore.credentials import CredentialProvider, CredentialResolver, Credentials, ReadOnlyCredentials
-from botocore.exceptions import BotoCoreError, ClientError, InvalidRegionError, ParamValidationError
-from botocore.session import get_session
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    InvalidRegionError,
+    ParamValidationError,
+    ProxyConnectionError,
+)
+from botocore.session import Session, get_session
 
 from connector.config.credentials import AwsCredentials, AwsRole, MachineCredentials
 from connector.config.secret import Secret
 from connector.host.errors import Entry, ErrorTable, RetryableError, UserError, is_a, translate
 from connector.host.refresh import Lease, Refreshed
 from connector.storage.aws_credentials import FreshAwsCredentials, keep_given_credentials
-from connector.storage.aws_errors import NEW_SESSION, has_code, is_transient, read_answer
+from connector.storage.aws_errors import BAD_ADDRESS, DEAD_PROXY, NEW_SESSION, has_code, is_transient, read_answer
 
 # botocore may retry. If the first UpdateTable was done, the second one looks like a conflict; the fence tells them
 # apart.
 CLIENT_CONFIG: Final = Config(
     connect_timeout=10, read_timeout=60, retries={"total_max_attempts": 4, "mode": "standard"}
 )
+# What clients take from the environment: which certificates are trusted, and which of Amazon's addresses are used.
+FROM_ENVIRONMENT: Final = frozenset(
+    {"ca_bundle", "ignore_configured_endpoint_urls", "use_dualstack_endpoint", "use_fips_endpoint"}
+)
+FILES: Final = frozenset({"config_file", "credentials_file"})  # of the machine's AWS tools
 MACHINE_CREDENTIALS_HOLD: Final = 600.0  # seconds: botocore refreshes the machine's credentials before less is left
 
 
@@ -36,9 +48,20 @@ def obtain_credentials(chosen: AwsRole | MachineCredentials, region: str, of: st
 
 def open_session(credentials: FreshAwsCredentials, region: str) -> boto3.Session:
     """Return a session whose clients sign each request with credentials that are valid then."""
-    core = get_session()
+    core = new_core()
     core.register_component("credential_provider", CredentialResolver([_Provider(credentials)]))
     return boto3.Session(botocore_session=core, region_name=region)
+
+
+def new_core() -> Any:
+    """Return a session of botocore that follows the config. By default it follows the profile, the files and most of
+    the variables of this machine's AWS tools, and fails if they are wrong."""
+    return get_session(
+        {
+            name: (None, variable if name in FROM_ENVIRONMENT else None, os.devnull if name in FILES else default, read)
+            for name, (_, variable, default, read) in Session.SESSION_VARIABLES.items()
+        }
+    )
 
 
 def convert_to_botocore(credentials: FreshAwsCredentials) -> ReadOnlyCredentials:
@@ -78,7 +101,14 @@ def _assume(role: AwsRole, region: str, of: str) -> Lease[AwsCredentials]:
     external_id = {"ExternalId": role.external_id} if role.external_id else {}
 
     def read_facts(error: Exception) -> dict[str, str]:
-        return {"of": of, "region": region, "role": role.arn, "answer": " ".join(read_answer(error).split())}
+        place = f"AWS STS in {region}"
+        return {
+            "of": of,
+            "place": place,
+            "region": region,
+            "role": role.arn,
+            "answer": " ".join(read_answer(error).split()),
+        }
 
     with translate(STS_ERRORS, read_facts):
         client = open_session(credentials, region).client("sts", config=CLIENT_CONFIG)
@@ -147,6 +177,16 @@ STS_ERRORS: Final[ErrorTable] = (
         "the role {role} cannot be assumed with these settings: {answer}. Correct them in {of}/credentials.",
     ),
     Entry(
+        is_a(ValueError, saying=("Invalid endpoint",)),
+        UserError,
+        BAD_ADDRESS,
+    ),
+    Entry(
+        is_a(ProxyConnectionError),
+        RetryableError,
+        DEAD_PROXY,
+    ),
+    Entry(
         is_a(BotoCoreError),
         RetryableError,
         "AWS STS in {region} cannot be reached: {answer}. Check {of}/region, and that the network allows it.",
@@ -155,7 +195,7 @@ STS_ERRORS: Final[ErrorTable] = (
 
 MACHINE_ERRORS: Final[ErrorTable] = (
     Entry(
-        is_a(BotoCoreError),
+        is_a(BotoCoreError, ValueError),  # ValueError: of a variable that must be a number
         UserError,
         "the machine's AWS credentials cannot be used: {answer}. Correct them, or set /credentials.",
     ),

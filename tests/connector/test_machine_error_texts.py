@@ -85,6 +85,7 @@ ENVIRONMENTS: Final[Mapping[str, tuple[str, str | Callable[[Path], Path], Callab
     "an unknown format of records": ("LOG_FORMAT", "xml", logs.configure),
     "an unknown level of records": ("LOG_LEVEL", "loud", logs.configure),
     "temporary files nowhere": ("TMPDIR", lambda directory: directory / SOMEWHERE, lambda: with_scratch(Path())),
+    "temporary files in several places": ("TMPDIR", lambda directory: directory / "a,b", lambda: with_scratch(Path())),
     "Java nowhere": ("JAVA_HOME", lambda directory: directory, find_java),
     "an old Java": ("JAVA_HOME", java_that("", release="11.0.2"), find_java),
     "an old Java that does not say so": (
@@ -97,7 +98,19 @@ ENVIRONMENTS: Final[Mapping[str, tuple[str, str | Callable[[Path], Path], Callab
         java_that("echo no libjvm.so >&2; exit 6"),
         spark_installation.find_installation,
     ),
+    "a Java that says in another encoding why it cannot be run": (
+        "JAVA_HOME",
+        java_that(r"printf 'libjvm.so n\303\251\351\n' >&2; exit 6", release="17.0.1"),
+        spark_installation.find_installation,
+    ),
 }
+
+
+def test_a_java_may_describe_itself_in_another_encoding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java_that(r"""printf 'Picked up JAVA_TOOL_OPTIONS: -Dname=\351\nversion "17.0.1"\n' >&2""")(tmp_path)
+    (tmp_path / "release").write_bytes(b'IMPLEMENTOR="\xe9"\nJAVA_VERSION="17.0.1"\n')
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert spark_installation.find_installation().java_version == "17.0.1"
 
 
 @pytest.mark.parametrize("name", ENVIRONMENTS)

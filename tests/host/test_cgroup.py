@@ -1,5 +1,6 @@
 """The limits of a control group are found in both versions, in a container and below its parents."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,15 @@ def test_a_parents_limit_counts_where_it_is_smaller(tmp_path: Path) -> None:
 def test_no_limit_is_none(tmp_path: Path, membership: str, files: dict[str, str]) -> None:
     group = control_group(tmp_path, membership, **files)
     assert (group.memory, group.cores) == (None, None)
+
+
+@pytest.mark.parametrize("name", [b"caf\xe9", "café".encode(), b"a\x0bb"])
+def test_a_group_may_have_any_name(tmp_path: Path, name: bytes) -> None:
+    group = tmp_path / os.fsdecode(name)
+    group.mkdir()
+    (group / "memory.max").write_text(str(512 * MB))
+    (tmp_path / "membership").write_bytes(b"0::/" + name + b"\n")
+    assert Cgroup(tmp_path / "membership", tmp_path).memory == 512 * MB
 
 
 def test_a_machine_without_control_groups_has_no_limits(tmp_path: Path) -> None:

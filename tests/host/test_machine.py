@@ -1,15 +1,19 @@
 """Where the operating system does not say something, a portable answer is given."""
 
+import errno
 import os
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
+import pyarrow as pa
 import pytest
 
 from connector.host import machine
+from support.snapshots import check_text
 
 
 @pytest.fixture
@@ -107,3 +111,42 @@ def test_without_a_policy_for_it_a_process_gets_the_lowest_priority() -> None:
 def test_all_threads_of_a_process_run_only_when_no_other_needs_the_processor() -> None:
     """Those that were there before, and those that are started later."""
     assert subprocess.check_output([sys.executable, "-c", LOWERED], text=True).strip() == "{True}"
+
+
+MAY_START_NO_THREAD: Final = """
+import os, resource
+from connector.__main__ import main
+if os.geteuid() == 0:
+    os.setuid(65534)  # root may start as many as it wants
+resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+os._exit(main([]))
+"""
+
+
+def test_a_process_that_may_start_no_thread_says_what_to_raise() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", MAY_START_NO_THREAD], input=b'{"spec":{}}\n', capture_output=True, check=False
+    )
+    (line,) = ended.stderr.decode().splitlines()
+    assert (ended.returncode, ended.stdout) == (1, b"")
+    check_text("machine_errors", "no threads", line.partition(" error ")[2])
+
+
+@pytest.mark.parametrize(
+    ("error", "name"),
+    [
+        (MemoryError(), "no memory"),
+        (pa.ArrowMemoryError("malloc of size 64 failed"), "no memory"),
+        (RuntimeError("can't start new thread"), "no threads"),
+        (BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN)), "no threads"),  # of a process
+    ],
+)
+def test_a_limit_of_the_process_is_named(error: Exception, name: str) -> None:
+    advice = machine.explain_limit(error)
+    assert advice
+    check_text("machine_errors", name, advice)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no"), OSError("no"), BlockingIOError(errno.EAGAIN, "locked", "file")])
+def test_other_errors_name_no_limit(error: Exception) -> None:
+    assert machine.explain_limit(error) is None

@@ -14,12 +14,16 @@ HOUR = 3600.0
 
 
 class Clock:
-    """Stands still until a test moves it."""
+    """Stands still until a test moves it. A test may also set it, as a person or a time server does."""
 
     def __init__(self) -> None:
         self.now = 1e9
+        self.was_set_by = 0.0
 
     def time(self) -> float:
+        return self.now + self.was_set_by
+
+    def monotonic(self) -> float:
         return self.now
 
 
@@ -107,6 +111,16 @@ def test_a_clock_that_is_ahead_of_the_server_s_costs_requests_and_no_failure(clo
 
     renewed = Refreshed("a number", grant)
     assert [renewed.current().value for _ in range(3)] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("seconds", [-HOUR, HOUR])
+def test_a_clock_that_is_set_meanwhile_keeps_no_value_beyond_its_end(
+    clock: Clock, server: Server, seconds: float
+) -> None:
+    renewed = Refreshed("a number", server.grant, first=server.grant())
+    clock.was_set_by = seconds
+    clock.now += HOUR / 2
+    assert renewed.current().value == 2
 
 
 def test_many_threads_fetch_once(server: Server) -> None:

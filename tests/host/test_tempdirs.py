@@ -4,6 +4,7 @@ import errno
 import fcntl
 import os
 import resource
+import time
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,14 @@ def test_what_has_only_just_been_made_is_left_alone(temporary: Path) -> None:
     os.utime(young)
     with make_directories():
         assert young.exists()
+
+
+def test_what_a_clock_that_was_ahead_has_dated_is_removed_too(temporary: Path) -> None:
+    abandoned = old_directory(temporary)
+    in_an_hour = time.time() + 3600
+    os.utime(abandoned, (in_an_hour, in_an_hour))
+    with make_directories():
+        assert not abandoned.exists()
 
 
 @pytest.mark.parametrize("where", ["missing", "file", "file/below"])

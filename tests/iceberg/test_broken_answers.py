@@ -5,6 +5,8 @@ import gc
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import pytest
@@ -15,7 +17,8 @@ from connector.config.secret import Secret
 from connector.host.errors import ConnectorError, RetryableError, UserError
 from connector.iceberg.catalogs.rest import open_rest
 from connector.iceberg.catalogs.rest_errors import translate_errors
-from support.odd_servers import answering
+from support.certificate import new_certificate
+from support.odd_servers import Dripping, answering, dripping
 from support.server_process import free_address
 from support.snapshots import check_text
 
@@ -137,6 +140,18 @@ def test_a_proxy_that_cannot_be_used_is_explained(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("http_proxy", address())
     with explained("http://catalog.invalid", kind, name, {}):
         open_rest(RestCatalog("http://catalog.invalid", "wh"), {})
+
+
+@pytest.mark.parametrize(
+    ("name", "begins", "ends"), [("certificate that is not valid yet", 1, 2), ("certificate that has expired", -2, -1)]
+)
+def test_a_certificate_that_is_not_valid_now_points_at_the_clock(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, begins: int, ends: int
+) -> None:
+    certificate = new_certificate(tmp_path, timedelta(begins), timedelta(ends))
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate.certificate))
+    with dripping(Dripping.HEADERS, certificate) as (uri, _), explained(uri, UserError, name, {uri: "URI"}):
+        open_rest(RestCatalog(uri, "wh"), {})
 
 
 def test_any_other_failure_of_a_request_is_told_in_the_words_of_the_client() -> None:

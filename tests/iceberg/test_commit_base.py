@@ -2,7 +2,9 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -87,6 +89,21 @@ def test_the_snapshots_in_memory_are_bounded(catalog: Catalog, monkeypatch: pyte
         assert json.loads(f"[{texts.join(snapshots)}]") == [json.loads(each.model_dump_json()) for each in snapshots]
         assert 0 < len(texts._texts) <= 3
         assert texts._size == sum(map(len, texts._texts.values()))
+
+
+def test_a_clock_that_is_behind_dates_no_metadata_before_its_snapshots(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Java refuses to read such a table. PyIceberg dates changes without a new snapshot by the clock."""
+    append(foreign_table(catalog, PATH), 1)
+    an_hour_ago = datetime.now(UTC) - timedelta(hours=1)
+    monkeypatch.setattr("pyiceberg.table.update.datetime", SimpleNamespace(now=lambda: an_hour_ago))
+    for value in ("1", "2"):
+        catalog.commit_table(catalog.load_table(PATH), (), (SetPropertiesUpdate(updates={"a": value}),))
+    metadata = catalog.load_table(PATH).metadata
+    assert metadata.properties["a"] == "2"
+    logged = [entry.timestamp_ms for entry in metadata.metadata_log]
+    assert metadata.last_updated_ms >= max(*logged, metadata.snapshots[0].timestamp_ms)
 
 
 def test_other_threads_read_tables_while_one_commits(catalog: Catalog) -> None:

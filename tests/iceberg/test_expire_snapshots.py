@@ -1,7 +1,6 @@
 """Expired snapshots go with what only they referred to; whatever else anybody can reach stays, whoever is faster."""
 
 import logging
-import re
 import time
 import uuid
 from collections.abc import Callable
@@ -573,8 +572,11 @@ def test_a_file_that_is_gone_without_an_expiry_is_an_error(catalog: Catalog) -> 
         remove_task_orphans(catalog, PATH, WRITER, [])
 
 
-def test_a_clock_that_is_behind_the_tables_expires_nothing(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would date the metadata before the newest snapshot, and Java would not read the table any more."""
+def test_a_clock_that_is_behind_the_tables_expires_snapshots_and_leaves_readable_metadata(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Metadata that is older than the newest snapshot cannot be read by Java. If nothing expired until the clock is
+    right, a table that a wrong clock has dated once would grow for as long as that clock was ahead."""
     an_hour_ahead = time.time_ns() + 3600 * 10**9
     with monkeypatch.context() as ahead:
         ahead.setattr("connector.iceberg.commits.snapshot.time.time_ns", lambda: an_hour_ahead)
@@ -584,16 +586,10 @@ def test_a_clock_that_is_behind_the_tables_expires_nothing(catalog: Catalog, mon
         "connector.iceberg.maintenance.expire_snapshots.find_due",
         lambda metadata, _: [metadata.snapshots[0].snapshot_id],
     )
-    assert expire_snapshots(catalog, PATH) == 0
-    monkeypatch.setattr(
-        "connector.iceberg.maintenance.expire_snapshots.find_expired",
-        lambda metadata, _: [metadata.snapshots[0].snapshot_id],
-    )
-    with pytest.raises(RetryableError) as raised:
-        expire_all_snapshots(catalog, PATH, lambda: False)
-    text = re.sub(r"is \d+\.\d s", "is N s", str(raised.value))
-    check_text("maintenance_errors", "expire: a clock that is behind the table's", text)
-    assert len(table_of(catalog).snapshots()) == 2
+    assert expire_snapshots(catalog, PATH) > 0
+    metadata = table_of(catalog).metadata
+    assert len(metadata.snapshots) == 1
+    assert metadata.last_updated_ms >= metadata.snapshots[0].timestamp_ms
 
 
 def test_a_table_that_was_replaced_meanwhile_keeps_its_files(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:

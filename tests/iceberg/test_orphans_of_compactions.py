@@ -3,21 +3,24 @@
 import time
 import uuid
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any, Final
 
 import pytest
 from pyiceberg.catalog import Catalog
 
+from connector.host.errors import RetryableError
 from connector.iceberg.commits import compaction_commit, snapshot
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.compaction_commit import MAX_AGE
 from connector.iceberg.commits.file_names import CompactionOrigin, FileOrigin
+from connector.iceberg.maintenance import compact_table
 from connector.iceberg.maintenance import remove_task_orphans as remove_task_orphans_module
 from connector.iceberg.maintenance.remove_task_orphans import COMPACTION_AGE, remove_task_orphans
 from connector.iceberg.metadata.references import file_name
 from support.altered_tables import PATH, entries
 from support.compacting import EAGER, compact
+from support.snapshots import check_text
 from support.staged_files import write_file
 from support.staged_rows import WRITER
 from support.tables import local_catalog
@@ -40,13 +43,13 @@ def land(catalog: Catalog, *ids: int) -> None:
     commit_all_or_raise(catalog, [stage_updates(catalog, dict.fromkeys(ids, "a"))])
 
 
-def set_clock(monkeypatch: pytest.MonkeyPatch, milliseconds: int) -> None:
-    """Of commits, from now on."""
+def set_clock(monkeypatch: pytest.MonkeyPatch, milliseconds: int, *modules: ModuleType) -> None:
+    """Of these modules, or of commits, from now on."""
     began = time.time_ns()
     clock = SimpleNamespace(
         time_ns=lambda: milliseconds * 10**6 + time.time_ns() - began, monotonic=time.monotonic, sleep=time.sleep
     )
-    for module in (compaction_commit, snapshot, remove_task_orphans_module):
+    for module in modules or (compaction_commit, snapshot, remove_task_orphans_module):
         monkeypatch.setattr(module, "time", clock)
 
 
@@ -125,6 +128,39 @@ def test_a_slow_compaction_does_not_commit_files_that_were_taken_for_orphans(
 
     with pytest.raises(Exception, match="more than 60 minutes"):
         compact(catalog, PATH, a_day_passes)
+    assert len(values_of(catalog)) == 5
+
+
+def test_a_clock_that_is_days_behind_makes_no_file_of_a_compaction_old(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(4):
+        land(catalog, number)
+    set_clock(monkeypatch, NOW - 48 * HOUR, compact_table, compaction_commit)
+
+    def another_session_opens() -> None:
+        land(catalog, 9)
+        assert collect(catalog) == 0
+
+    assert compact(catalog, PATH, another_session_opens).commits == 1
+    assert len(values_of(catalog)) == 5
+
+
+def test_a_compaction_does_not_commit_files_that_another_clock_takes_for_orphans(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session has deleted them, whose clock is two days ahead. The newest snapshot says so."""
+    for number in range(4):
+        land(catalog, number)
+
+    def another_session_opens() -> None:
+        set_clock(monkeypatch, NOW + 48 * HOUR, snapshot, remove_task_orphans_module)
+        land(catalog, 9)
+        assert collect(catalog) > 0
+
+    with pytest.raises(RetryableError) as raised:
+        compact(catalog, PATH, another_session_opens)
+    check_text("compaction_errors", "files that may be taken for orphans", str(raised.value))
     assert len(values_of(catalog)) == 5
 
 

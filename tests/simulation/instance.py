@@ -26,7 +26,7 @@ from connector.iceberg.table_view import SessionViews, TableViews
 from connector.model.binding import Policy, UpdateMode
 from connector.model.invalid_values import OnInvalid
 from connector.model.state import ChainId, StagedCommit, StagedTransaction
-from connector.model.state_reader import read_state
+from connector.model.state_reader import read_finished, read_state
 from connector.session import recovery, transactions
 from connector.session.backlog import Limit
 from connector.session.committer import Committer
@@ -87,6 +87,7 @@ class Instance:
         attempt = partial(self._attempt, partial(SnapshotWriter, manifests))
         committer = Committer(attempt, LIMIT, lambda commit: self._used.update(commit.located))
         recovered = recovery.recover(self._staged, committer, partial(self._bind, catalog))
+        recovery.check_finished(recovered.tables, read_finished(TASK, self.message.state), self._staged)
         self._tables = recovered.tables
         views = SessionViews(catalog, TableViews(manifests), committer.find_pending)
         jobs = loading_jobs(recovered.tables, len(self.message.materialization.bindings), views)

@@ -211,3 +211,28 @@ def test_tasks_that_cannot_be_accepted_fail_the_transaction(
         ledger.wait_for(job)
     deadline.cancel()
     check_text("spark_errors", "tasks that cannot be accepted", str(error.value))
+
+
+def test_tasks_for_which_no_thread_can_be_started_fail_the_transaction(
+    tmp_path: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = threading.Thread.start
+
+    def start_others(thread: threading.Thread) -> None:
+        if thread.name == "claim":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_others)
+    job: Future[None] = Future()
+    deadline = threading.Timer(DEADLINE, job.cancel)
+    deadline.start()
+    with serving(tmp_path, ledger) as server:
+        for _ in range(2):  # the server goes on
+            with socket.socket(socket.AF_UNIX) as task:
+                task.connect(server.address.socket)
+                assert task.recv(1) == b""
+        with pytest.raises(RetryableError) as error:
+            ledger.wait_for(job)
+    deadline.cancel()
+    check_text("machine_errors", "no threads", str(error.value))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from connector.spark.jvm.jvm_command import select_inherited
+from connector.spark.jvm.jvm_command import make_command, select_inherited
 from support.processes import new_mark
 from support.readers import local_catalog
 from support.runtime import Runtime
@@ -48,6 +48,13 @@ def test_what_signs_in_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, "set")
     assert os.environ.keys() >= {*SIGN_INS, *NEEDED}
     assert [name for name in (*SIGN_INS, *NEEDED) if name in select_inherited()] == list(NEEDED)
+
+
+def test_a_user_may_have_no_home_and_no_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as the user of a container, where nothing sets HOME."""
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 4711)  # of no user
+    assert "-Duser.home=/" in make_command("512m", Path("/tmp"), None)
 
 
 @pytest.mark.spark

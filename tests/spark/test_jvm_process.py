@@ -1,5 +1,6 @@
 """What is said of a JVM that does not start, or that has ended."""
 
+import errno
 import os
 import signal
 import threading
@@ -15,7 +16,7 @@ from pyspark.util import local_connect_and_auth
 
 from connector.host.cgroup import Cgroup
 from connector.host.errors import RetryableError, UserError
-from connector.spark.jvm import jvm_process
+from connector.spark.jvm import jvm_process, spark_errors
 from connector.spark.jvm.class_path import list_jars
 from connector.spark.jvm.jvm_command import find_spark_home
 from connector.spark.jvm.jvm_process import Jvm
@@ -103,6 +104,15 @@ def test_a_jvm_that_fails_to_start_and_does_not_end_is_not_waited_for(
     check_text("spark_errors", "a JVM without room for temporary files", str(error.value))
 
 
+def test_a_jvm_that_lives_on_without_a_thread_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have lost a thread of Spark's scheduler, and its jobs would never end."""
+    said = "java.lang.OutOfMemoryError: unable to create native thread: no"
+    monkeypatch.setenv("JAVA_HOME", java_that(tmp_path, f"echo {said}\nexec sleep 60"))
+    with started(tmp_path) as running, pytest.raises(RetryableError) as error:
+        running.wait()
+    check_text("spark_errors", "a JVM that lives on without a thread", str(error.value))
+
+
 def test_a_jvm_that_does_not_come_up_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
@@ -149,6 +159,22 @@ def in_another_thread(call: Callable[[], object]) -> object:
 def kill(gateway: "ClientServer") -> None:
     """Return before the system says that the JVM has ended."""
     os.kill(gateway.jvm.java.lang.ProcessHandle.current().pid(), signal.SIGKILL)
+
+
+def test_a_machine_without_a_loopback_interface_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\nexec sleep 60\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setattr(spark_errors, "ENDING_TIMEOUT", 0.0)
+    with (
+        started(tmp_path) as running,
+        pytest.raises(RetryableError) as error,
+        translate_errors(running, "Spark did not start"),
+    ):
+        raise OSError(errno.ENETUNREACH, os.strerror(errno.ENETUNREACH))
+    check_text("spark_errors", "no loopback interface", str(error.value))
 
 
 @pytest.mark.spark

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from connector.host import machine
 from connector.host.cgroup import Cgroup
 from connector.host.errors import UserError
 from connector.host.refresh import Lease
 from connector.model.properties import Properties
+from connector.spark import limits
 from connector.spark.jobs import compaction_job, rewrite_job
 from connector.spark.jvm import spark_session
 from connector.spark.limits import SPOOL_LIMIT, Limits
@@ -39,6 +41,26 @@ def test_tasks_are_no_more_than_the_quota_of_processor_time_has_cores(tmp_path: 
 
 def test_little_memory_makes_fewer_tasks(tmp_path: Path) -> None:
     assert Limits.of(group(tmp_path, memory_max=str(620 * MB)), tmp_path) == Limits(1, SPOOL_LIMIT)
+
+
+@pytest.mark.parametrize(("memory", "tasks"), [(1000 * MB, 3), (64_000 * MB, 8), (None, 8)])
+def test_a_machine_with_many_cores_and_little_memory_has_fewer_tasks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: int | None, tasks: int
+) -> None:
+    """Without a control group that limits it."""
+    monkeypatch.setattr(limits, "count_cores", lambda: 8)
+    monkeypatch.setattr(limits, "measure_memory", lambda: memory)
+    assert Limits.of(group(tmp_path), tmp_path).tasks == tasks
+
+
+def test_a_machine_has_the_memory_of_its_kernel() -> None:
+    (total,) = (line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemTotal:"))
+    assert machine.measure_memory() == int(total.split()[1]) << 10
+
+
+def test_a_system_that_does_not_say_its_memory_has_no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sysconf", lambda name: int(name))
+    assert machine.measure_memory() is None
 
 
 class _StartedError(Exception):
@@ -93,7 +115,7 @@ def test_a_spool_in_memory_has_what_tasks_leave_of_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("directory", "needed"), [(None, 608), (ON_TMPFS, 704)])
 def test_too_little_memory_is_said_with_what_is_needed(tmp_path: Path, directory: Path | None, needed: int) -> None:
     little = group(tmp_path, memory_max=str((needed - 1) * MB))
-    with pytest.raises(UserError, match=rf"may take {needed - 1} MB of memory, and a session needs {needed} MB"):
+    with pytest.raises(UserError, match=rf"has {needed - 1} MB of memory, and a session needs {needed} MB"):
         Limits.of(little, directory or tmp_path)
     enough = group(tmp_path, memory_max=str(needed * MB))
     assert Limits.of(enough, directory or tmp_path).tasks == 1

@@ -19,6 +19,7 @@ from connector.config.storage import GoogleStorage
 from connector.config.values import MACHINE_CREDENTIALS
 from connector.host.errors import RetryableError, UserError
 from connector.storage import arrow_file_io
+from connector.storage.file_io import StoreFileIO
 from connector.storage.file_stores import data_file_properties
 from support.google import GoogleStore, new_key
 from support.odd_servers import answering
@@ -162,3 +163,17 @@ def test_a_clock_that_is_wrong_is_named(google: GoogleStore, right: GoogleStorag
     with answering(400, json.dumps(answer)) as server, pytest.raises(UserError) as raised:
         probe(replace(right, service_account=Secret(google.service_account(token_server=server.uri))))
     check_text("google_errors", "clock", str(raised.value))
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("variable", ["CLOUD_STORAGE_EMULATOR_ENDPOINT", "CLOUD_STORAGE_TESTBENCH_ENDPOINT"])
+def test_an_emulator_in_the_environment_does_not_replace_the_address_of_the_config(
+    variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = {GCS_TOKEN: "planted-token", GCS_TOKEN_EXPIRES_AT_MS: "9999999999999"}
+    with answering(404, "{}") as configured, answering(404, "{}") as emulator:
+        monkeypatch.setenv(variable, emulator.uri)
+        io = StoreFileIO({GCS_SERVICE_HOST: configured.uri, **token})
+        assert not io.new_input("gs://lake/file").exists()
+    assert configured.requests
+    assert not emulator.requests

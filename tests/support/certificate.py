@@ -27,8 +27,10 @@ class Certificate:
         return context.wrap_socket(listening, server_side=True)
 
 
-def new_certificate(directory: Path) -> Certificate:
-    """One that signs itself: who trusts its file trusts the server."""
+def new_certificate(
+    directory: Path, begins: timedelta = timedelta(days=-1), ends: timedelta = timedelta(days=1)
+) -> Certificate:
+    """One that signs itself: who trusts its file trusts the server. It is valid between two times from now."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
     now = datetime.now(UTC)
@@ -38,8 +40,8 @@ def new_certificate(directory: Path) -> Certificate:
         .issuer_name(name)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
+        .not_valid_before(now + begins)
+        .not_valid_after(now + ends)
         .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, SHA256())

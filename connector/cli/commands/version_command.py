@@ -47,7 +47,7 @@ def _find_revision() -> str:
         return UNKNOWN
     command = ["git", "-C", str(ROOT), "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"]
     try:
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=TIME_LIMIT)
+        ran = subprocess.run(command, capture_output=True, errors="replace", timeout=TIME_LIMIT)
     except (OSError, subprocess.TimeoutExpired):
         return UNKNOWN
     return ran.stdout.strip() or UNKNOWN

@@ -3,6 +3,8 @@
 - A commit replaces only the metadata that its table was loaded with: this is the optimistic lock of these catalogs.
 - A metadata file is written in one request. PyIceberg asks the store first whether the file exists. Its name is new, so
   it does not. S3 answers this question with 403 to users who may not list the whole bucket.
+- Metadata is never dated before the metadata that it replaces. PyIceberg dates it by the machine's clock, unless there
+  is a new snapshot. Iceberg's Java library reads no metadata that is a minute older than its newest snapshot.
 - PyIceberg creates tables of older versions than 3 only. So the connector writes the first metadata file of others, and
   registers it as a new table. Later commits replace the metadata as in tables of version 2.
 """
@@ -17,8 +19,8 @@ from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.io import FileIO
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.serializers import ToOutputFile
-from pyiceberg.table import CommitTableResponse, Table, TableProperties
+from pyiceberg.serializers import Compressor
+from pyiceberg.table import CommitTableResponse, StagedTable, Table, TableProperties
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
@@ -26,7 +28,7 @@ from pyiceberg.typedef import EMPTY_DICT, Identifier
 
 from connector.storage import storage_errors
 from connector.storage.file_access import FileCredentials, file_properties
-from connector.storage.file_io import WrittenFile, open_file_io
+from connector.storage.file_io import open_file_io, write_small_file
 
 _VERSION_3: Final = "3"
 
@@ -93,9 +95,18 @@ class RegisteredTables(MetastoreCatalog):
         """Commit to the metadata that the table was loaded with. Raises CommitFailedException if it was replaced."""
         return self._base.commit(table, partial(super().commit_table, table, *args, **kwargs))  # type: ignore[safe-super]
 
+    def _update_and_stage_table(self, current_table: Table | None, *args: Any, **kwargs: Any) -> StagedTable:
+        staged = super()._update_and_stage_table(current_table, *args, **kwargs)
+        before = current_table.metadata.last_updated_ms if current_table else 0
+        if staged.metadata.last_updated_ms < before:
+            staged.metadata = staged.metadata.model_copy(update={"last_updated_ms": before})
+        return staged
+
     @staticmethod
     def _write_metadata(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
-        ToOutputFile.table_metadata(metadata, WrittenFile(io, metadata_path))
+        # As PyIceberg's ToOutputFile does, which also reads PyIceberg's own settings, each time.
+        content = metadata.model_dump_json(exclude_none=True).encode()
+        write_small_file(io, metadata_path, Compressor.get_compressor(metadata_path).bytes_compressor()(content))
 
 
 class TablesInStore(RegisteredTables):

@@ -143,6 +143,12 @@ NO_CATALOG: Final = "{place} answers, but not as an Iceberg REST catalog does. C
 
 REST_ERRORS: Final[ErrorTable] = (
     Entry(
+        is_a(SSLError, saying=("certificate is not yet valid", "certificate has expired")),
+        UserError,
+        "{place} has no secure connection: by the clock of this machine, its certificate is not valid now. Set the "
+        "clock if it is wrong. If it is right, the server needs a new certificate.",
+    ),
+    Entry(
         is_a(SSLError),
         UserError,
         "{place} has no secure connection: this machine does not trust its certificate, or it does not speak https. "

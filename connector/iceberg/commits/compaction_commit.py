@@ -5,7 +5,8 @@ was made for. When another commit was faster, all is decided again from the tabl
 
 A commit that was sent may be in the table whatever the catalog answers, now or later. So files that a sent commit names
 are never deleted here. Names of the files say when they were begun. A compaction does not send a commit for files that
-are older than MAX_AGE. `remove_task_orphans` deletes the files of which no snapshot knows long after that.
+are older than MAX_AGE. `remove_task_orphans` deletes the files of which no snapshot knows long after that. Both decide
+by the date of the newest snapshot, so wrong clocks of machines cannot make them disagree.
 """
 
 import time
@@ -122,7 +123,6 @@ class CompactionCommit:
         last: Exception | None = None
         unanswered: Exception | None = None
         for number in count_attempts(RETRY_FOR):
-            self._check_age()
             try:
                 with self._lock:
                     landed = self._try(groups)
@@ -148,6 +148,7 @@ class CompactionCommit:
             reason = "the table has other rows or columns now"
             self._dropped = [DroppedGroup(group, reason) for group in groups]
             return None
+        self._check_age(table)
         with name_table_in_errors(table):
             check_properties(table.properties)
         snapshots = self._new_writer()
@@ -158,7 +159,7 @@ class CompactionCommit:
             if not changes.groups:
                 return None
             snapshot = self._write(table, changes, snapshots)
-        self._check_age()
+        self._check_age(table)
         self._sent[snapshot.snapshot_id] = changes
         self._catalog.commit_table(table, require_unchanged(table), new_snapshot(table, snapshot))
         return changes
@@ -167,13 +168,22 @@ class CompactionCommit:
         """Return the changes of a commit that an earlier attempt has sent, if the table has it."""
         return next((each for number, each in self._sent.items() if table.metadata.snapshot_by_id(number)), None)
 
-    def _check_age(self) -> None:
-        """Raise RetryableError if the new files may be taken for orphans soon, by any of two clocks."""
-        age = max(time.time_ns() // 1_000_000 - self._base.origin.created_ms, 1000 * (time.monotonic() - self._began))
-        if age > MAX_AGE:
+    def _check_age(self, table: Table) -> None:
+        """Raise RetryableError if the new files may be taken for orphans soon: by any of two clocks, or by the date of
+        the table's newest snapshot, which another clock has given."""
+        created = self._base.origin.created_ms
+        if max(time.time_ns() // 1_000_000 - created, 1000 * (time.monotonic() - self._began)) > MAX_AGE:
             raise RetryableError(
                 f"table {self._base.path}: a compaction was not committed, because it took more than "
                 f"{MAX_AGE // 60_000} minutes. The table keeps its old files, and a later compaction begins anew."
+            )
+        newest = table.current_snapshot()
+        if newest and newest.timestamp_ms - created > MAX_AGE:
+            raise RetryableError(
+                f"table {self._base.path}: a compaction was not committed, because a newer snapshot is dated more than "
+                f"{MAX_AGE // 60_000} minutes after the compaction's beginning. So the clocks of the machines that "
+                "write to the table differ: set them. The table keeps its old files, and a later compaction begins "
+                "anew."
             )
 
     def _delete_unused(self, groups: Iterable[CompactedGroup]) -> None:

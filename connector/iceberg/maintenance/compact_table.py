@@ -175,7 +175,9 @@ def _describe(table: Table, new: Arrangement | None, groups: Sequence[GroupPlan]
     assert snapshot is not None, "a table without a snapshot has no groups"
     columns = tuple(TargetColumn.of(column, column) for column in table.schema().fields)
     arrangement = new or replace(find_arrangement_of_all(table), partition=())
-    origin = CompactionOrigin(time.time_ns() // 1_000_000, str(table.metadata.table_uuid))
+    # Not before the snapshot, whose clock may have been ahead of this one: see `CompactionCommit`.
+    created_ms = max(time.time_ns() // 1_000_000, snapshot.timestamp_ms)
+    origin = CompactionOrigin(created_ms, str(table.metadata.table_uuid))
     rows = {
         source.path: count
         for each in groups

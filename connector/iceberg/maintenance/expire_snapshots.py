@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pyiceberg.catalog import Catalog, MetastoreCatalog
+from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import (
@@ -22,7 +22,6 @@ from pyiceberg.table.update import (
 )
 
 from connector.host import facts
-from connector.host.errors import RetryableError
 from connector.host.facts import EXPIRE_SNAPSHOTS, MaintainedFiles
 from connector.host.logs import Event, fields
 from connector.iceberg.commits.commit import TableLocks
@@ -140,14 +139,12 @@ class _Expiry:
 
     def attempt(self) -> _Removed:
         """Remove the snapshots in one commit."""
-        table, now = self._catalog.load_table(self._path), _now()
+        table = self._catalog.load_table(self._path)
         before = self._before = self._add_snapshots(table.metadata)
         with name_table_in_errors(table):
-            ids = self._choose(table.metadata, now)
+            ids = self._choose(table.metadata, _now())
         if not ids:
             return self._compare(before, table)
-        if behind := _find_lag(table, now):
-            return self._compare(before, table, _explain_clock(self._path, behind))
         failure: Exception | None = None
         try:
             _commit_removal(self._catalog, table, ids)
@@ -199,24 +196,6 @@ def _find_files(before: TableMetadata, after: Table, is_interrupted: Callable[[]
     if must_delete_old_metadata(after):
         locations += find_stale_metadata(after)
     return locations
-
-
-def _find_lag(table: Table, now: int) -> int:
-    """Return by how many milliseconds new metadata would be older than the table's.
-
-    Iceberg's Java library refuses to read metadata that is older than its snapshots. In some catalogs the client sets
-    the time of the metadata, and its clock may be behind.
-    """
-    return max(0, table.metadata.last_updated_ms - now) if isinstance(table.catalog, MetastoreCatalog) else 0
-
-
-def _explain_clock(path: TableIdentifier, behind: int) -> RetryableError:
-    return RetryableError(
-        f"table {path}: no snapshot was expired, because the clock of this machine is {behind / 1000:.1f} s behind the "
-        "time of the table's newest change. Its metadata would be older than its snapshots, and engines in Java could "
-        "not read it. Nothing was changed. Set the clocks of the machines that write to the table, or repeat the "
-        "command later."
-    )
 
 
 def _commit_removal(catalog: Catalog, table: Table, ids: Sequence[int]) -> None:

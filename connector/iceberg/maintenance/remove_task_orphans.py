@@ -8,11 +8,12 @@ refers to it; or it can never be committed, because a process that still needs i
 manifests of a commit: their names show the value that the commit asserts. The process that deletes files may itself
 have been replaced. The argument still holds, because the ordinal numbers of fence values only grow.
 
-The files of compactions have no fence value. Their names show when they were begun. A compaction sends no commit for
-files that are older than MAX_AGE, and its commit asserts the main branch that it has loaded. So once the current
-snapshot is much younger than a file, there are the same two cases. How much younger does not matter, as long as it is
-more than MAX_AGE and the difference between two clocks together. A clock that was days ahead may have dated the
-snapshot, also days ago. So by this machine's clock, the file must be old too.
+The files of compactions have no fence value. Their names show when they were begun, at the earliest when the snapshot
+was made that they were begun from. A compaction sends no commit if the current snapshot is more than MAX_AGE younger
+than its files, and its commit asserts the main branch that it has loaded. So once the current snapshot is younger than
+a file by more than that, there are the same two cases, whatever the clocks of machines show. It must be much younger,
+because an operator or another engine may have rolled the table back to an older snapshot. And by this machine's clock,
+the file must be old too: a clock that was days ahead may have dated the snapshot.
 
 Files of dropped tables, for example after a backfill, are not deleted: other tables or programs may refer to them.
 """

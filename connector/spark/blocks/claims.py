@@ -165,23 +165,21 @@ class ClaimServer:
                 failures += 1
                 log.debug("no Spark task can be accepted now: %s", error)
                 if failures >= ATTEMPTS:
-                    self._fail(error)
+                    self._fail(_explain_refusal(error))
                 self._closed.wait(PAUSE)
                 continue
             failures = 0
             # Each is authenticated in its own thread: a connection that stays silent holds up no other.
-            threading.Thread(target=self._serve, args=(connection,), name="claim", daemon=True).start()
+            try:
+                threading.Thread(target=self._serve, args=(connection,), name="claim", daemon=True).start()
+            except RuntimeError as error:
+                connection.close()
+                self._fail(RetryableError(machine.explain_limit(error) or str(error)))
 
-    def _fail(self, error: OSError) -> None:
-        """Fail the transaction: its tasks would wait for ever to be accepted."""
+    def _fail(self, error: RetryableError) -> None:
+        """Fail the transaction: its tasks would wait for ever to be served."""
         if self._claims:
-            self._claims.ledger.fail(
-                RetryableError(
-                    f"Spark's tasks cannot be accepted ({error.strerror or error}). Nothing of this transaction has "
-                    "become visible. If too many files are open, raise the hard limit of the process (`ulimit -Hn`, or "
-                    "`--ulimit nofile` of Docker)."
-                )
-            )
+            self._claims.ledger.fail(error)
 
     def _serve(self, connection: ToTask) -> None:
         with connection:
@@ -249,6 +247,14 @@ class TaskClaims:
             )
         layout = self.new_layouts[block.binding]()
         return Claim(block, self.transfer.source(block, layout), layout)
+
+
+def _explain_refusal(error: OSError) -> RetryableError:
+    return RetryableError(
+        f"Spark's tasks cannot be accepted ({error.strerror or error}). Nothing of this transaction has become "
+        "visible. If too many files are open, raise the hard limit of the process (`ulimit -Hn`, or `--ulimit nofile` "
+        "of Docker)."
+    )
 
 
 def _keep_alive(connection: ToTask) -> None:

@@ -35,7 +35,8 @@ def find_java() -> Path:
 def _recent(command: Path) -> Path:
     """Return the command. Raises UserError if the `release` file of its installation says that it is too old."""
     release = command.resolve().parents[1] / "release"
-    found = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', release.read_text(), re.MULTILINE) if release.is_file() else None
+    said = release.read_text(errors="replace") if release.is_file() else ""
+    found = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', said, re.MULTILINE)
     if found and int(found[1]) < OLDEST_JAVA:
         raise UserError(f"{command} is Java {found[1]}, and Spark needs {OLDEST_JAVA} or newer: install one.")
     return command

@@ -85,10 +85,16 @@ def make_command(heap: str, temporary: Path, class_sharing: str | None) -> list[
         f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
         # Spark and the libraries in its jars put files there, which a JVM that is killed does not remove.
         f"-Djava.io.tmpdir={temporary}",
-        f"-Duser.home={Path('~').expanduser()}",  # Java would look it up by the user's name
+        f"-Duser.home={_find_home()}",  # Java would look it up by the user's name
         "org.apache.spark.deploy.SparkSubmit",
         "pyspark-shell",
     ]
+
+
+def _find_home() -> str:
+    """Return the user's home. A user without one has the root directory, as in Docker."""
+    home = os.path.expanduser("~")  # Path.home() raises an error if there is none
+    return home if os.path.isabs(home) else "/"
 
 
 def _shared_archive() -> str:

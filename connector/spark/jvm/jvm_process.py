@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 
 START_TIMEOUT: Final = 120.0  # seconds: a cold JVM on a loaded machine
 LAST_WORDS_TIMEOUT: Final = 5.0  # seconds: a worker that lives on may hold the pipe
+GRACE: Final = 1.0  # seconds: a JVM that lacks threads may end by itself
 LESS_MEMORY: Final = "give it more, or run fewer tasks at once (spark.master in /advanced/spark, such as local[1])"
 SEE_LOG: Final = "With LOG_LEVEL=debug, the connector logs the output of Spark's processes."
 _ENVIRONMENT: Final = threading.Lock()  # held while this process's environment names a gateway
@@ -115,7 +116,7 @@ class Jvm:
     def explain_end(self) -> str:
         """Return why the JVM has ended, or does not answer, and what to change. Ends in a full stop."""
         status = self._process.poll()
-        if status == -signal.SIGKILL:
+        if status == -signal.SIGKILL and not self._has_no_thread:
             return (
                 "it was killed (SIGKILL, exit status 137), probably by the kernel because the memory of its machine or "
                 f"container ran out: {LESS_MEMORY}. The kernel's log (dmesg) names the processes that it has killed."
@@ -191,3 +192,10 @@ class Jvm:
                 log.debug("spark: %s", text)
                 if not text.startswith(STACK_FRAMES):
                     self._output.append(text)
+                    if _NO_THREAD in text and not self.ends_within(GRACE):
+                        # Spark may have lost the thread that schedules tasks. Then its jobs would never end.
+                        self._process.kill()
+
+    @property
+    def _has_no_thread(self) -> bool:
+        return any(_NO_THREAD in line for line in self._output)

@@ -4,6 +4,7 @@ If a process of Spark ends, the other processes only see that it does not answer
 So an error is translated by the process that has ended, not by the one that noticed.
 """
 
+import errno
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +21,12 @@ WORKER_ENDED: Final = (
     "A Python worker of Spark has ended before its files were complete. It was probably killed (SIGKILL, exit status "
     f"137) because the memory of its machine or container ran out: {LESS_MEMORY}. {SEE_LOG}"
 )
+
+NO_LOOPBACK: Final = (
+    ". The connector reaches Spark's JVM by the loopback interface of this machine or container. If the interface is "
+    "down, start it (`ip link set lo up`)."
+)
+_UNREACHABLE: Final = (errno.EADDRNOTAVAIL, errno.ENETUNREACH)
 
 # The end of a worker, as the JVM finds it: by reading from it, by writing to it, or by asking the daemon for another.
 _WORKER_IN_TRACE: Final = "org.apache.spark.api.python."
@@ -53,7 +60,8 @@ def translate_errors(jvm: Jvm, failed: str) -> Iterator[None]:
             raise RetryableError(end) from error
         if text and _WORKER_IN_TRACE in text and _END_IN_TRACE.search(text):
             raise RetryableError(WORKER_ENDED) from error
-        raise RetryableError(f"{failed}: {_cause(text or str(error) or repr(error))}") from error
+        advice = NO_LOOPBACK if isinstance(error, OSError) and error.errno in _UNREACHABLE else ""
+        raise RetryableError(f"{failed}: {_cause(text or str(error) or repr(error))}{advice}") from error
 
 
 def explain_lost_task(jvm: Jvm) -> RetryableError:

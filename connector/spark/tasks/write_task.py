@@ -13,6 +13,7 @@ from typing import Any, Final
 from connector.encoding.lines.decoder import Decoded, RowDecoder, Stray
 from connector.encoding.lines.key_digest import KeyDigest, sum_digests
 from connector.encoding.lines.row_lines import Lines
+from connector.host import machine
 from connector.host.errors import BrokenTaskError, ConnectorError, RetryableError
 from connector.model.invalid_values import Tally
 from connector.spark.blocks.claims import (
@@ -62,8 +63,9 @@ def write_files(address: Address, partition: Iterable[int]) -> Iterable[None]:
         except OSError as error:
             driver.send(Failed(RetryableError(WRITING_FAILED.format(error))))
         except Exception as error:  # noqa: BLE001 - the driver gets every failure of a task
-            broken = BrokenTaskError(type(error).__name__, str(error))
-            driver.send(Failed(broken, "".join(traceback.format_exception(error))))
+            limit = machine.explain_limit(error)
+            failure = RetryableError(limit) if limit else BrokenTaskError(type(error).__name__, str(error))
+            driver.send(Failed(failure, "".join(traceback.format_exception(error))))
     return ()
 
 
