@@ -78,9 +78,9 @@ def _serve_transactions(
     # Open has committed what earlier sessions staged. The first answer reports it.
     staged = StagedTransaction()
     for message in checked:
+        _check_patches(message, requests)
         match message:
             case request.Acknowledge():
-                _check_patches(message.state_patches, requests)
                 answer = response.Acknowledged(_patch(session.acknowledge(staged).patch))
                 held = hold_back(interval.end_transaction(staged.size), requests, partial(send, answer))
                 if facts.observe:
@@ -89,7 +89,6 @@ def _serve_transactions(
             case request.Load():
                 transaction.load(message)
             case request.Flush():
-                _check_patches(message.state_patches, requests)
                 for text in transaction.answer_loads(message):
                     send(response.Loaded(text))
                 send(response.Flushed())
@@ -97,16 +96,17 @@ def _serve_transactions(
                 interval.count_rows(message.count)
                 transaction.store(message)
             case request.StartCommit():
-                _check_patches(message.state_patches, requests)
                 staged = transaction.start_commit(message)
                 send(response.StartedCommit(_patch(staged.patch)))
 
 
-def _check_patches(patches: tuple[Json, ...], requests: RequestReader) -> None:
-    if None in patches:
-        raise ProtocolError(
-            f"line {requests.line}: a state patch is null: a shard reset the connector state in the middle of a session"
-        )
+def _check_patches(message: Request, requests: RequestReader) -> None:
+    match message:
+        case request.Acknowledge() | request.Flush() | request.StartCommit() if None in message.state_patches:
+            raise ProtocolError(
+                f"line {requests.line}: a state patch is null: a shard reset the connector state in the middle of a "
+                "session"
+            )
 
 
 def _patch(patch: Json | None) -> ConnectorState | None:
