@@ -54,7 +54,12 @@ class RestCatalog(Definition, frozen=True, tag_field=CATALOG_TYPE, tag=REST):
             parse=parse_http_address,
         ),
     ]
-    warehouse: Annotated[str, Setting("Warehouse", "The name that the catalog gives to the warehouse.", min_length=1)]
+    warehouse: Annotated[
+        str,
+        Setting(
+            "Warehouse", "The catalog's name of the warehouse. A catalog that has only one warehouse needs no name."
+        ),
+    ] = ""
     credential: Annotated[
         Secret | None,
         Setting(

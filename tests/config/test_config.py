@@ -406,7 +406,6 @@ def test_all_that_is_wrong_is_said_at_once_and_by_path() -> None:
         "/buckett: is not a known property; did you mean bucket?",
         "/catalog/token: must be a string",
         "/catalog/uri: must begin with http:// or https://",
-        "/catalog/warehouse: is required",
         "/namespace: must not contain a dot",
         "/upload_interval: must be a duration of hours, minutes and seconds, such as PT5M or PT1H30M, and at most PT4H",
         "bindings[1] /namespace: must not contain a dot",

@@ -212,6 +212,12 @@ def test_a_rest_catalog_signs_in_and_asks_for_its_warehouse() -> None:
     assert configuration[:2] == ("/catalog/v1/config?warehouse=wh", "Bearer fresh")
 
 
+def test_a_rest_catalog_of_one_warehouse_is_not_asked_for_its_name() -> None:
+    with answering(200, json.dumps({"defaults": {}, "overrides": {}})) as server:
+        open_rest(RestCatalog(server.uri), {})
+    assert [path for path, _, _ in server.requests] == ["/v1/config"]
+
+
 def test_a_credential_without_a_client_id_is_the_secret_and_goes_before_a_token() -> None:
     with answering(200, json.dumps({"access_token": "fresh", "token_type": "bearer", "defaults": {}})) as server:
         signing_in = {"credential": Secret("planted"), "token": Secret("unused")}

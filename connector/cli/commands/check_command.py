@@ -148,6 +148,8 @@ def _describe_catalog(opened: OpenedEndpoint) -> str:
             return f"the Local catalog in {find_warehouse(catalog)} does not exist yet: publishing a task creates it"
         case LocalCatalog() as catalog:
             return f"the Local catalog in {find_warehouse(catalog)} is open"
+        case RestCatalog(uri, ""):
+            return f"the REST catalog at {read_address(uri)} is open"
         case RestCatalog(uri, warehouse):
             return f"the REST catalog at {read_address(uri)} with warehouse {warehouse} is open"
         case S3TablesCatalog(arn):

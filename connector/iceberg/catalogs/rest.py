@@ -114,7 +114,9 @@ def open_rest(
     credentials: FileCredentials = dict,
 ) -> RestCatalog:
     """Open the catalog. This asks the server for its config."""
-    properties = {**file_addresses, **catalog.properties, "uri": catalog.uri, "warehouse": catalog.warehouse}
+    properties = {**file_addresses, **catalog.properties, "uri": catalog.uri}
+    if catalog.warehouse:
+        properties["warehouse"] = catalog.warehouse
     return RestTables(_sign_in(catalog, limits), credentials, limits, properties)
 
 
