@@ -373,7 +373,7 @@ def on_glue_at(_: str) -> Json:
     return glue()
 
 
-@pytest.mark.parametrize("catalog_at", [on_postgres_at, on_glue_at])
+@pytest.mark.parametrize("catalog_at", [on_postgres_at, pytest.param(on_glue_at, marks=pytest.mark.slow)])
 def test_the_exit_status_says_that_the_catalog_is_down(
     s3_server: S3Server, catalog_at: Callable[[str], Json], tmp_path: Path
 ) -> None:

@@ -91,6 +91,7 @@ def test_a_file_of_documents_becomes_a_table_of_its_name(tmp_path: Path) -> None
 
 
 @pytest.mark.spark
+@pytest.mark.slow  # only the source of the documents differs from the test above
 def test_documents_of_stdin_change_a_table_that_exists(tmp_path: Path) -> None:
     first = demo(tmp_path, "-", "--key", "id", stdin='{"id": 1, "n": 1, "old": true}\n')
     second = demo(tmp_path, "-", "--key", "id", stdin='{"id": 2, "n": 1.5, "new": "a"}\n')

@@ -240,5 +240,15 @@ IN_CI: Final[Mapping[Kind, Collection[str]]] = {
     Kind.HIVE: (),
     Kind.GLUE: _ON_GLUE,
 }
+# Caught at the end of long scenarios: these take their turns with --all.
+CAUGHT_LATE: Final = frozenset(
+    {
+        "deletes_again",
+        "derives_the_fence_from_the_checkpoint",
+        "forgets_the_version",
+        "keeps_the_fence_in_summaries",
+        "waits_as_long_as_the_library",
+    }
+)
 # Spark takes most of the time. The tables of the others are like these.
 READ_BY_SPARK_IN_CI: Final = {"baseline"}

@@ -601,7 +601,7 @@ print(sum(compacted.kept), pa.default_memory_pool().max_memory() >> 20)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("order", ["unsorted", "sorted"])
+@pytest.mark.parametrize("order", [pytest.param("unsorted", marks=pytest.mark.slow), "sorted"])
 def test_the_memory_of_a_large_group_is_that_of_a_small_one(tmp_path: Path, order: str) -> None:
     """32 MB of Arrow data for each source."""
     schema = pa.schema([_field("id", pa.int64(), 1), _field("b", pa.binary(), 2)])

@@ -194,4 +194,4 @@ def test_a_container_with_too_little_memory_says_so_at_once(in_image: Callable[.
     session = in_image(mem_limit="300m", memswap_limit="300m").start(publish=True)
     outcome = session.connector.wait()
     assert (outcome.status, outcome.kinds) == (1, ["applied"])
-    assert "may take 300 MB of memory, and a session needs 704 MB" in outcome.last_log_line
+    assert "has 300 MB of memory, and a session needs 704 MB" in outcome.last_log_line

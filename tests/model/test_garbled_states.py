@@ -423,7 +423,7 @@ def test_the_state_that_is_spoilt_there_would_land(task: Task) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("name", ["a number", "a range that is none", "a newer version", "a cycle"])
+@pytest.mark.parametrize("name", ["a cycle", pytest.param("a newer version", marks=pytest.mark.slow)])
 def test_no_process_opens_on_a_garbled_state(tmp_path: Path, name: str) -> None:
     runtime = Runtime(tmp_path)
     runtime.apply()

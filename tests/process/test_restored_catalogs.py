@@ -84,6 +84,7 @@ def test_the_task_does_not_continue_on_an_older_table(shop: Shop, key_range: Any
     assert shop.ids() == [1]
 
 
+@pytest.mark.slow  # tests/session/test_restored_tables.py shows the same without a process
 def test_it_continues_when_the_newest_metadata_is_back(shop: Shop) -> None:
     live_for_two_days(shop)
     newest = shutil.copy(shop.directory / "warehouse" / "catalog.db", shop.directory / "newest.db")
@@ -114,6 +115,7 @@ def test_an_operator_gives_the_rows_up(shop: Shop) -> None:
     assert shop.ids("journal") == [1, 4, 5, 101, 104, 105]
 
 
+@pytest.mark.slow  # tests/catalogs/test_backfills.py has backfills of any table
 def test_a_backfill_replaces_the_older_table(shop: Shop) -> None:
     live_for_two_days(shop)
     shop.restore()
@@ -139,6 +141,7 @@ def test_an_older_copy_of_before_the_first_row_is_noticed(tmp_path: Path) -> Non
     assert "is absent" in runtime.open_and_fail().last_log_line
 
 
+@pytest.mark.slow  # tests/process/test_tables_that_are_gone.py makes tables anew
 def test_a_table_that_was_made_anew_is_another_one(shop: Shop) -> None:
     live_for_two_days(shop)
     local_catalog(shop.directory / "warehouse").drop_table(("shop", "ledger"))

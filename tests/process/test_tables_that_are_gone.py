@@ -61,6 +61,7 @@ def test_the_table_is_brought_back_and_has_its_rows_once(tmp_path: Path) -> None
     assert shop.ids() == [1, 2, 3, 4]
 
 
+@pytest.mark.slow  # three sessions for what an operator may do by mistake
 def test_where_apply_is_told_no_state_the_new_table_is_moved_out_of_the_way(tmp_path: Path) -> None:
     shop = Shop(tmp_path, tells_apply_state=False)
     shop.catalog.rename_table(TABLE, AWAY)

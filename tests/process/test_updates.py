@@ -257,7 +257,7 @@ UNSTORED: Final = "loaded and not stored"
 OTHER: Final = "another key stored than was loaded"
 
 
-@pytest.mark.parametrize("wrong", [UNLOADED, UNSTORED, OTHER])
+@pytest.mark.parametrize("wrong", [UNLOADED, UNSTORED, pytest.param(OTHER, marks=pytest.mark.slow)])
 def test_stores_that_do_not_replace_what_was_loaded_are_an_error_and_change_nothing(tmp_path: Path, wrong: str) -> None:
     runtime = Runtime(tmp_path, (USERS,))
     users = UpdatingSource(USERS, make_user, Random(1))
@@ -340,6 +340,7 @@ def test_rows_that_another_engine_rewrites_without_their_key_are_an_error(tmp_pa
     check_text("update_errors", "key column dropped", outcome.last_log_line.partition(" error ")[2])
 
 
+@pytest.mark.slow  # three sessions: the search for all keys has a test above
 def test_a_task_that_is_deleted_and_created_again_replaces_the_rows_that_it_stored_before(tmp_path: Path) -> None:
     """Its runtime begins anew, and knows no key that it has stored."""
     users = UpdatingSource(USERS, make_user, Random(1))

@@ -13,6 +13,8 @@ from support.jars import REPOSITORY
 from support.postgres import postgres_programs
 from support.processes import marked, new_mark, wait_until
 
+pytestmark = pytest.mark.slow  # pytest in pytest
+
 SIGNALS: Final = [signal.SIGINT, signal.SIGTERM, signal.SIGKILL]
 TESTS: Final = """
 import sys
@@ -50,7 +52,6 @@ def test_postgres(postgres):
 """
 
 
-@pytest.mark.slow  # pytest in pytest
 @pytest.mark.parametrize("number", SIGNALS, ids=[number.name for number in SIGNALS])
 @pytest.mark.parametrize("side_by_side", ["0", "1"])
 def test_a_server_ends_with_the_tests(tmp_path: Path, number: signal.Signals, side_by_side: str) -> None:

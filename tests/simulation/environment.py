@@ -16,7 +16,6 @@ import pytest
 from pyiceberg.io import FileIO
 from pyiceberg.table.metadata import TableMetadataV2, TableMetadataV3
 
-from connector.checks import endpoint as checks
 from connector.config import settings
 from connector.iceberg import table_view
 from connector.iceberg.commits import backfill, commit, compaction_commit, fence, file_names, reset, snapshot
@@ -157,7 +156,7 @@ def simulated(*, with_avro: bool = False) -> Iterator[pytest.MonkeyPatch]:
         patch.setattr(remove_task_orphans, "files_under", _files_under)
         for module in (pyiceberg.table.update, reset):
             patch.setattr(module, "datetime", _Datetime)
-        patch.setattr(checks, "open_catalog", _open_catalog)
+        patch.setattr(apply, "open_catalog", _open_catalog)
         logging.disable()
         try:
             with _seldom_collected():

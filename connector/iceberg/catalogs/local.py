@@ -97,7 +97,7 @@ def _read_reason(error: Exception) -> str:
     match error:
         case DatabaseError():
             return str(error.orig)
-        case FileExistsError():
+        case FileExistsError() | NotADirectoryError():
             return "it is not a directory"
         case OSError():
             return error.strerror or str(error)
