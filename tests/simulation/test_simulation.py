@@ -99,6 +99,9 @@ SEARCHED_FIRST: Final[Mapping[str, Callable[[Outline], bool]]] = {
     "position_deletes_of_one_file_are_not_taken_over": lambda outline: (
         outline.weather.climate is Climate.REFUSALS and outline.versions is Versions.UPGRADED
     ),
+    "deletes_are_carried_over_to_the_partition_of_the_sources": lambda outline: (
+        outline.weather.climate is Climate.MIXED and len(outline.kinds) == 1 and outline.versions is Versions.TWO
+    ),
 }
 
 
