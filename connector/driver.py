@@ -78,7 +78,6 @@ def _serve_transactions(
     # Open has committed what earlier sessions staged. The first answer reports it.
     staged = StagedTransaction()
     for message in checked:
-        _check_patches(message, requests)
         match message:
             case request.Acknowledge():
                 answer = response.Acknowledged(_patch(session.acknowledge(staged).patch))
@@ -98,15 +97,6 @@ def _serve_transactions(
             case request.StartCommit():
                 staged = transaction.start_commit(message)
                 send(response.StartedCommit(_patch(staged.patch)))
-
-
-def _check_patches(message: Request, requests: RequestReader) -> None:
-    match message:
-        case request.Acknowledge() | request.Flush() | request.StartCommit() if None in message.state_patches:
-            raise ProtocolError(
-                f"line {requests.line}: a state patch is null: a shard reset the connector state in the middle of a "
-                "session"
-            )
 
 
 def _patch(patch: Json | None) -> ConnectorState | None:

@@ -73,7 +73,10 @@ RESPONSE_MAY_FOLLOW: Final[dict[type[Response] | None, tuple[type[Response], ...
 
 
 class Lifecycle:
-    """Checks the order of all messages of a process. The runtime's faults raise ProtocolError, ours AssertionError."""
+    """Checks the order of all messages of a process, and that none resets the state of a session.
+
+    The runtime's faults raise ProtocolError, ours AssertionError.
+    """
 
     def __init__(self) -> None:
         self._request: type[Request] | None = None
@@ -88,6 +91,11 @@ class Lifecycle:
         if type(message) not in expected:
             place = "come first" if last is None else f"follow {message_name(last)}"
             raise ProtocolError(f"{name} may not {place}: expected {_join_names(expected)}")
+        match message:
+            case request.Acknowledge() | request.Flush() | request.StartCommit() if None in message.state_patches:
+                raise ProtocolError(
+                    "a state patch is null: a shard reset the connector state in the middle of a session"
+                )
         self._request = type(message)
         self._due = ANSWER.get(type(message))
 

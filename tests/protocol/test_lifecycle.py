@@ -138,6 +138,22 @@ def test_a_request_out_of_order_is_told_what_was_expected(sequence: str, complai
     assert str(raised.value) == complaint
 
 
+@pytest.mark.parametrize(
+    ("before", "message"),
+    [
+        ("o", request.Acknowledge(({}, None))),
+        ("ok", request.Flush((None,))),
+        ("okf", request.StartCommit(state_patches=({}, None))),
+    ],
+)
+def test_no_request_of_a_session_may_reset_the_state(before: str, message: Request) -> None:
+    lifecycle = Lifecycle()
+    for letter in before:
+        take_up(lifecycle, letter)
+    with pytest.raises(ProtocolError, match="a state patch is null: a shard reset the connector state in the middle"):
+        lifecycle.check_request(message)
+
+
 def test_an_end_of_input_inside_of_a_transaction_is_told_what_was_expected() -> None:
     lifecycle = Lifecycle()
     for letter in "okft":
