@@ -14,6 +14,7 @@ from botocore.exceptions import (
     ConnectTimeoutError,
     InvalidRegionError,
     ParamValidationError,
+    ProxyConnectionError,
     ReadTimeoutError,
     SSLError,
 )
@@ -42,14 +43,20 @@ BAD_CREDENTIALS: Final = (
     *("request signature", "security token included in the request"),
 )
 QUOTED_CHARACTERS: Final = 300
-# Of a service, as {place}. botocore finds these variables in the environment.
-BAD_ADDRESS: Final = (
-    "{place} cannot be reached, because the environment has a malformed address ({answer}). Correct the variables that "
-    "begin with AWS_ENDPOINT_URL."
-)
-DEAD_PROXY: Final = (
-    "{place} cannot be reached through the proxy that the environment names. Check that the proxy is up, and the "
-    "variable HTTPS_PROXY."
+# For the tables of services. botocore finds these variables in the environment.
+ENVIRONMENT_ERRORS: Final[ErrorTable] = (
+    Entry(
+        is_a(ValueError, saying=("Invalid endpoint",)),
+        UserError,
+        "{place} cannot be reached, because the environment has a malformed address ({answer}). Correct the variables "
+        "that begin with AWS_ENDPOINT_URL.",
+    ),
+    Entry(
+        is_a(ProxyConnectionError),
+        RetryableError,
+        "{place} cannot be reached through the proxy that the environment names. Check that the proxy is up, and the "
+        "variable HTTPS_PROXY.",
+    ),
 )
 # What helps if a session token has expired. Flow and roles give new ones to each session.
 NEW_SESSION: Final = (

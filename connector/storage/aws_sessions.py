@@ -7,13 +7,7 @@ from typing import Any, Final
 import boto3
 from botocore.config import Config
 from botocore.credentials import CredentialProvider, CredentialResolver, Credentials, ReadOnlyCredentials
-from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
-    InvalidRegionError,
-    ParamValidationError,
-    ProxyConnectionError,
-)
+from botocore.exceptions import BotoCoreError, ClientError, InvalidRegionError, ParamValidationError
 from botocore.session import Session, get_session
 
 from connector.config.credentials import AwsCredentials, AwsRole, MachineCredentials
@@ -21,7 +15,7 @@ from connector.config.secret import Secret
 from connector.host.errors import Entry, ErrorTable, RetryableError, UserError, is_a, translate
 from connector.host.refresh import Lease, Refreshed
 from connector.storage.aws_credentials import FreshAwsCredentials, keep_given_credentials
-from connector.storage.aws_errors import BAD_ADDRESS, DEAD_PROXY, NEW_SESSION, has_code, is_transient, read_answer
+from connector.storage.aws_errors import ENVIRONMENT_ERRORS, NEW_SESSION, has_code, is_transient, read_answer
 
 # botocore may retry. If the first UpdateTable was done, the second one looks like a conflict; the fence tells them
 # apart.
@@ -176,16 +170,7 @@ STS_ERRORS: Final[ErrorTable] = (
         UserError,
         "the role {role} cannot be assumed with these settings: {answer}. Correct them in {of}/credentials.",
     ),
-    Entry(
-        is_a(ValueError, saying=("Invalid endpoint",)),
-        UserError,
-        BAD_ADDRESS,
-    ),
-    Entry(
-        is_a(ProxyConnectionError),
-        RetryableError,
-        DEAD_PROXY,
-    ),
+    *ENVIRONMENT_ERRORS,
     Entry(
         is_a(BotoCoreError),
         RetryableError,

@@ -9,7 +9,6 @@ from botocore.exceptions import (
     ClientError,
     ConnectTimeoutError,
     InvalidRegionError,
-    ProxyConnectionError,
     ReadTimeoutError,
     SSLError,
 )
@@ -24,7 +23,7 @@ from connector.config.catalog_properties import GLUE_PROPERTIES
 from connector.host.errors import Entry, ErrorTable, RetryableError, UserError, is_a, translate
 from connector.iceberg.catalogs.registered_tables import TablesInStore
 from connector.storage.aws_credentials import FreshAwsCredentials
-from connector.storage.aws_errors import BAD_ADDRESS, DEAD_PROXY, NEW_SESSION, has_code, is_transient, read_answer
+from connector.storage.aws_errors import ENVIRONMENT_ERRORS, NEW_SESSION, has_code, is_transient, read_answer
 from connector.storage.aws_sessions import CLIENT_CONFIG, open_session
 from connector.storage.file_access import FileCredentials
 
@@ -142,16 +141,7 @@ GLUE_ERRORS: Final[ErrorTable] = (
         "{place} has no secure connection: this machine does not trust its certificate. If a proxy ends the "
         "connections, let this machine trust the proxy's certificate.",
     ),
-    Entry(
-        is_a(ValueError, saying=("Invalid endpoint",)),
-        UserError,
-        BAD_ADDRESS,
-    ),
-    Entry(
-        is_a(ProxyConnectionError),
-        RetryableError,
-        DEAD_PROXY,
-    ),
+    *ENVIRONMENT_ERRORS,
     Entry(
         is_a(BotoCoreError),
         RetryableError,
