@@ -56,9 +56,7 @@ class RestCatalog(Definition, frozen=True, tag_field=CATALOG_TYPE, tag=REST):
     ]
     warehouse: Annotated[
         str,
-        Setting(
-            "Warehouse", "The catalog's name of the warehouse. A catalog that has only one warehouse needs no name."
-        ),
+        Setting("Warehouse", "The name that the catalog gives to the warehouse. Not needed if it has only one."),
     ] = ""
     credential: Annotated[
         Secret | None,

@@ -59,7 +59,7 @@ def read_state(materialization: str, state: Json) -> list[StagedCommit]:
     Raises UserError if any part of the state is not in the connector's form.
     """
     staged = list(_read_staged(materialization, state))
-    read_finished(materialization, state)
+    read_finished(materialization, state)  # all of the state is checked before any of it is used
     pending: dict[ChainId, list[StagedCommit]] = {}
     for commit in staged:
         pending.setdefault(commit.chain_id, []).append(commit)

@@ -114,11 +114,7 @@ def test_a_jvm_that_lives_on_without_a_thread_is_killed(tmp_path: Path, monkeypa
 
 
 def test_a_jvm_that_does_not_come_up_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    java = tmp_path / "bin" / "java"
-    java.parent.mkdir()
-    java.write_text("#!/bin/sh\nexec sleep 60\n")
-    java.chmod(0o755)
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setenv("JAVA_HOME", java_that(tmp_path, "exec sleep 60"))
     monkeypatch.setattr(jvm_process, "START_TIMEOUT", 0.0)
     with started(tmp_path) as running, pytest.raises(RetryableError) as error:
         running.wait()
@@ -162,11 +158,7 @@ def kill(gateway: "ClientServer") -> None:
 
 
 def test_a_machine_without_a_loopback_interface_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    java = tmp_path / "bin" / "java"
-    java.parent.mkdir()
-    java.write_text("#!/bin/sh\nexec sleep 60\n")
-    java.chmod(0o755)
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setenv("JAVA_HOME", java_that(tmp_path, "exec sleep 60"))
     monkeypatch.setattr(spark_errors, "ENDING_TIMEOUT", 0.0)
     with (
         started(tmp_path) as running,

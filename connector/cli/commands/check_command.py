@@ -29,7 +29,7 @@ from connector.config.settings import parse
 from connector.host.errors import ConnectorError
 from connector.host.tempdirs import make_directories, translate_disk_errors
 from connector.iceberg.catalog_messages import read_address
-from connector.iceberg.catalogs.opening import find_warehouse, is_missing
+from connector.iceberg.catalogs.opening import find_missing_warehouse, find_warehouse
 from connector.rpc.validate import validate
 from connector.spark.jvm.cluster import check_master
 
@@ -144,8 +144,8 @@ def _find_free_space() -> str:
 
 def _describe_catalog(opened: OpenedEndpoint) -> str:
     match opened.config.catalog:
-        case LocalCatalog() as catalog if is_missing(opened.config):
-            return f"the Local catalog in {find_warehouse(catalog)} does not exist yet: publishing a task creates it"
+        case LocalCatalog() if missing := find_missing_warehouse(opened.config):
+            return f"the Local catalog in {missing} does not exist yet: publishing a task creates it"
         case LocalCatalog() as catalog:
             return f"the Local catalog in {find_warehouse(catalog)} is open"
         case RestCatalog(uri, ""):

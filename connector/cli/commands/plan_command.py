@@ -9,12 +9,11 @@ from typing import Final
 from connector.cli.config_files import read_file
 from connector.cli.flow.flow_files import FlowFile
 from connector.cli.flow.task_requests import find_last, make_apply, make_validate
-from connector.config.catalog import LocalCatalog
 from connector.config.settings import parse
 from connector.evolution.field_config import fold_case
 from connector.evolution.table_change import AddColumn, Found
 from connector.host.errors import UserError
-from connector.iceberg.catalogs.opening import find_warehouse, is_missing, open_without_creating
+from connector.iceberg.catalogs.opening import find_missing_warehouse, open_without_creating
 from connector.iceberg.found_tables import find_all
 from connector.model.table_identifier import TableIdentifier
 from connector.rpc.plan import Plan, list_actions, plan_tables
@@ -62,9 +61,8 @@ def _plan_actions(message: request.Apply, *, knows_columns: bool = True) -> list
         tables.update(zip(paths, found, strict=True))
         return found
 
-    if is_missing(endpoint):
-        assert isinstance(endpoint.catalog, LocalCatalog), "others always exist"
-        log.info("there is no Local catalog in %s yet: apply creates it", find_warehouse(endpoint.catalog))
+    if missing := find_missing_warehouse(endpoint):
+        log.info("there is no Local catalog in %s yet: apply creates it", missing)
     with closing(open_without_creating(endpoint)) as catalog:
         planned = plan_tables(message, resources, endpoint.advanced, look_up)
     if knows_columns:

@@ -51,14 +51,17 @@ def open_local(warehouse: Path, file_addresses: dict[str, str]) -> SqlCatalog:
     """Open the catalog, and make its directory and its file if they do not exist."""
     warehouse.mkdir(parents=True, exist_ok=True)
     uri = URL.create("sqlite", database=str(warehouse / CATALOG_FILE), query={"timeout": str(BUSY_SECONDS)})
-    properties = {"uri": uri.render_as_string(), WAREHOUSE_LOCATION: f"file://{warehouse}", **file_addresses}
-    return open_with_retries(partial(_LocalTables, CATALOG_NAME, properties))
+    return open_with_retries(partial(_open, uri, warehouse, file_addresses))
 
 
 def open_empty(warehouse: Path, file_addresses: dict[str, str]) -> SqlCatalog:
     """Open an empty catalog in memory instead of one that does not exist in this directory."""
-    # SQLite's database in memory which all connections share, as one in a file. It is gone with the last of them.
+    # All connections share this database in memory. It is gone with the last of them.
     uri = URL.create("sqlite", database=f"file:/{uuid4().hex}", query={"vfs": "memdb", "uri": "true"})
+    return _open(uri, warehouse, file_addresses)
+
+
+def _open(uri: URL, warehouse: Path, file_addresses: dict[str, str]) -> _LocalTables:
     properties = {"uri": uri.render_as_string(), WAREHOUSE_LOCATION: f"file://{warehouse}", **file_addresses}
     return _LocalTables(CATALOG_NAME, properties)
 

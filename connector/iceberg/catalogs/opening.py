@@ -86,21 +86,21 @@ def open_existing_catalog(config: EndpointConfig) -> Catalog:
 def open_without_creating(config: EndpointConfig) -> Catalog:
     """Open the catalog to check a config, or to plan. For a Local catalog that does not exist, this is an empty catalog
     in memory."""
-    if is_missing(config):
+    if missing := find_missing_warehouse(config):
         from connector.iceberg.catalogs.local import open_empty
 
-        assert isinstance(config.catalog, LocalCatalog), "others always exist"
-        return open_empty(find_warehouse(config.catalog), file_stores.find_file_addresses(config))
+        return open_empty(missing, file_stores.find_file_addresses(config))
     return open_catalog(config)
 
 
-def is_missing(config: EndpointConfig) -> bool:
-    """Whether this is a Local catalog that does not exist yet."""
+def find_missing_warehouse(config: EndpointConfig) -> Path | None:
+    """Return the directory of a Local catalog that does not exist yet. None of all other catalogs."""
     if not isinstance(config.catalog, LocalCatalog):
-        return False
+        return None
     from connector.iceberg.catalogs import local
 
-    return not local.exists(find_warehouse(config.catalog))
+    warehouse = find_warehouse(config.catalog)
+    return None if local.exists(warehouse) else warehouse
 
 
 def translate_errors(config: EndpointConfig) -> AbstractContextManager[None]:
