@@ -114,10 +114,10 @@ class Runtime:
         return Session(self, connector, requests)
 
     def open_and_fail(self, key_range: Json = WHOLE_RANGE) -> Outcome:
-        """The same where it is not expected to open."""
+        """The same where it is not expected to open. If it does, the end of its input is an error, too."""
         with self._process() as connector:
             connector.send(self._open(key_range))
-            return connector.wait()
+            return connector.finish()
 
     def record(self, *answers: Json, checkpoint: int | None = None) -> None:
         """Commit the patches of every shard's answer, and the checkpoint, in one atomic write."""
