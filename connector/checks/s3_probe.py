@@ -19,7 +19,6 @@ from pyiceberg.io import (
     S3_ANONYMOUS,
     S3_ENDPOINT,
     S3_FORCE_VIRTUAL_ADDRESSING,
-    S3_PROXY_URI,
     S3_REGION,
     S3_SECRET_ACCESS_KEY,
     S3_SESSION_TOKEN,
@@ -29,6 +28,7 @@ from connector.config.endpoint_config import EndpointConfig
 from connector.config.storage import S3Storage
 from connector.storage.aws_errors import OTHER_REGION, Bucket, BucketSettings, translate_s3_errors
 from connector.storage.aws_sessions import new_core
+from connector.storage.s3_environment import find_certificates, find_proxy
 
 ANY_REGION: Final = "us-east-1"  # Amazon knows the bucket's own
 OF_ENDPOINT: Final = BucketSettings()
@@ -105,7 +105,7 @@ class BucketAccess:
 
 def _open_client(properties: Mapping[str, str]) -> Any:
     """Read the properties as PyArrow does."""
-    endpoint, region, proxy = (properties.get(name) for name in (S3_ENDPOINT, S3_REGION, S3_PROXY_URI))
+    endpoint, region, proxy = properties.get(S3_ENDPOINT), properties.get(S3_REGION), find_proxy(properties)
     client = boto3.Session(
         region_name=region or ANY_REGION,
         aws_access_key_id=properties.get(S3_ACCESS_KEY_ID),
@@ -115,10 +115,11 @@ def _open_client(properties: Mapping[str, str]) -> Any:
     ).client(
         "s3",
         endpoint_url=f"https://{endpoint}" if endpoint and "://" not in endpoint else endpoint,
+        verify=find_certificates(),
         config=Config(
             **TIME_LIMITS,
             retries={"total_max_attempts": 2, "mode": "standard"},
-            proxies={"http": proxy, "https": proxy} if proxy else None,
+            proxies={"http": proxy, "https": proxy} if proxy else {},
             signature_version=UNSIGNED if _is_true(properties, S3_ANONYMOUS) else None,
             s3={"addressing_style": _addressing(properties)},
             # Some stores do not know the checksums that botocore would add.

@@ -11,6 +11,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
 from connector.storage.file_access import ADLS_MACHINE_CREDENTIALS, AZURE_SCHEMES, AZURE_TOKEN_FILE
+from connector.storage.s3_environment import find_certificates, find_proxy
 
 RETRY_SECONDS: Final = 30
 # With one of these variables, Google's client ignores the address that it is given.
@@ -20,7 +21,8 @@ EMULATORS: Final = ("CLOUD_STORAGE_EMULATOR_ENDPOINT", "CLOUD_STORAGE_TESTBENCH_
 class ArrowFileIO(PyArrowFileIO):
     """Reads and writes files in any store.
 
-    Amazon: a small file takes one request, not the three of a multipart upload. Google: a failed request is not
+    S3: a small file takes one request, not the three of a multipart upload, and the environment's proxy and
+    certificates are used. Google: a failed request is not
     repeated for 15 minutes, and the machine's own credentials are never used. Azure: the account's host is not taken
     for a part of the container's name, and a machine's workload identity can sign in.
     """
@@ -34,10 +36,15 @@ class ArrowFileIO(PyArrowFileIO):
         return scheme, netloc, f"{netloc.partition('@')[0]}{path.removeprefix(netloc)}"
 
     def _initialize_s3_fs(self, netloc: str | None) -> FileSystem:
-        # PyIceberg has no setting for this option. So the file system is made again, from the options that pickling
+        # PyIceberg has no setting for these options. So the file system is made again, from the options that pickling
         # would keep.
         _, (options,) = super()._initialize_s3_fs(netloc).__reduce__()
-        return S3FileSystem(**{**options, "allow_delayed_open": True})
+        own = {
+            "allow_delayed_open": True,
+            "proxy_options": find_proxy(self.properties),
+            "tls_ca_file_path": find_certificates(),
+        }
+        return S3FileSystem(**{**options, **own})
 
     def _initialize_azure_fs(self) -> FileSystem:
         if token := self.properties.get(ADLS_SAS_TOKEN):

@@ -247,7 +247,14 @@ S3_ERRORS: Final[ErrorTable] = (
         is_a(SSLError),
         UserError,
         "{bucket}: {server} has no secure connection: this machine does not trust its certificate, or it does not "
-        "speak https. Check {endpoint_setting}.",
+        "speak https. Check {endpoint_setting}. To trust an authority of your own, set the variable AWS_CA_BUNDLE to a "
+        "file with its certificate.",
+    ),
+    Entry(
+        is_a(ProxyConnectionError),
+        RetryableError,
+        "{bucket}: {server} cannot be reached through the proxy that the environment, or the property s3.proxy-uri, "
+        "names. Check that the proxy is up, and its address.",
     ),
     Entry(
         is_a(ValueError),

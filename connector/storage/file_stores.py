@@ -35,12 +35,11 @@ from connector.storage.file_access import (
     FileCredentials,
     file_properties,
 )
+from connector.storage.s3_environment import find_endpoint
 
 if TYPE_CHECKING:
     from connector.storage.aws_credentials import FreshAwsCredentials
 
-# The variables of AWS's tools that name another address of S3 than Amazon's. The first that is set counts.
-S3_ENDPOINT_VARIABLES: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 S3_TIME_LIMITS: Final = {S3_CONNECT_TIMEOUT: "10", S3_REQUEST_TIMEOUT: "60"}  # seconds; PyArrow's defaults are 1 and 3
 
 
@@ -78,21 +77,13 @@ def _s3_addresses(region: str, endpoint: str, catalog: Catalog) -> dict[str, str
     properties: dict[str, str] = dict(S3_TIME_LIMITS)
     if region:
         properties[S3_REGION] = region
-    if endpoint := endpoint or _find_endpoint():
+    if endpoint := endpoint or find_endpoint():
         # Stores other than Amazon's seldom have a host name for each bucket.
         properties |= {S3_ENDPOINT: endpoint, S3_FORCE_VIRTUAL_ADDRESSING: "false"}
     match catalog:
         case RestCatalog() | GlueCatalog() | HiveCatalog():
             return file_properties(properties, catalog.properties)
     return file_properties(properties)
-
-
-def _find_endpoint() -> str:
-    """Return the address of S3 that the environment names. PyArrow would find it too, but not on a cluster's machines,
-    and not all requests are PyArrow's."""
-    if os.environ.get("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "").lower() == "true":
-        return ""
-    return next(filter(None, map(os.environ.get, S3_ENDPOINT_VARIABLES)), "")
 
 
 def _addresses(storage: GoogleStorage | AzureStorage | HdfsStorage | LocalFiles) -> dict[str, str]:

@@ -22,7 +22,6 @@ from pyiceberg.io import (
     S3_CONNECT_TIMEOUT,
     S3_ENDPOINT,
     S3_FORCE_VIRTUAL_ADDRESSING,
-    S3_PROXY_URI,
     S3_REGION,
     S3_REQUEST_TIMEOUT,
     S3_SECRET_ACCESS_KEY,
@@ -32,6 +31,7 @@ from urllib3 import PoolManager, Timeout
 from urllib3.exceptions import HTTPError
 
 from connector.model.properties import Properties
+from connector.storage.s3_environment import find_amazon_host, find_certificates, find_proxy
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class S3Objects:
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._properties = properties
         connect, read = (float(properties.get(name, TIMEOUT)) for name in (S3_CONNECT_TIMEOUT, S3_REQUEST_TIMEOUT))
-        self._pool = _open_connections(connect, read)
+        self._pool = _open_connections(connect, read, find_certificates())
         self._is_refused = False
 
     def put(self, location: str, content: bytes) -> bool:
@@ -79,16 +79,17 @@ class S3Objects:
 
 
 @lru_cache(OPEN_CLIENTS)
-def _open_connections(connect: float, read: float) -> PoolManager:
+def _open_connections(connect: float, read: float, certificates: str | None) -> PoolManager:
     """Return connections with these limits in seconds. All clients share them, whatever their credentials are."""
-    return PoolManager(maxsize=CONNECTIONS, timeout=Timeout(connect=connect, read=read), retries=False)
+    timeout = Timeout(connect=connect, read=read)
+    return PoolManager(maxsize=CONNECTIONS, timeout=timeout, retries=False, ca_certs=certificates)
 
 
 @lru_cache(OPEN_CLIENTS)
 def open_s3_objects(properties: Properties) -> S3Objects | None:
     """Return the client for these FileIO properties, with open connections. None if only PyArrow can use them."""
     has_scheme = properties.get(S3_ENDPOINT, "https://").startswith(("http://", "https://"))
-    if not properties.keys() >= NEEDED or S3_PROXY_URI in properties or not has_scheme:
+    if not properties.keys() >= NEEDED or find_proxy(properties) or not has_scheme:
         return None
     try:
         return S3Objects(properties)
@@ -105,7 +106,6 @@ def find_url(location: str, properties: Mapping[str, str]) -> str:
         if properties.get(S3_FORCE_VIRTUAL_ADDRESSING, "false") == "true":
             return f"{scheme}://{bucket}.{host}{key}"
         return f"{scheme}://{host}{base.rstrip('/')}/{bucket}{key}"
-    region = properties[S3_REGION]
-    host = f"s3.{region}.amazonaws.com{'.cn' if region.startswith('cn-') else ''}"
+    host = find_amazon_host(properties[S3_REGION])
     # Amazon's certificate does not hold for the names of buckets with dots.
     return f"https://{host}/{bucket}{key}" if "." in bucket else f"https://{bucket}.{host}{key}"

@@ -100,6 +100,18 @@ STORAGE_ERRORS: Final[ErrorTable] = (
         "{location}: the bucket is in another region ({answer}). Check /region and /s3_endpoint.",
     ),
     Entry(
+        _says("curlCode: 60,", "curlCode: 77,"),
+        UserError,
+        "{location}: the object store has no secure connection, because this machine does not trust its certificate "
+        "({answer}). To trust an authority of your own, set the variable AWS_CA_BUNDLE to a file with its certificate.",
+    ),
+    Entry(
+        _says("curlCode: 5,", "over proxy", "CONNECT tunnel failed"),
+        RetryableError,
+        "{location}: the object store cannot be reached through the proxy that the environment, or the property "
+        "s3.proxy-uri, names ({answer}). Check that the proxy is up, and its address.",
+    ),
+    Entry(
         _says("NETWORK_CONNECTION"),
         RetryableError,
         "{location}: the object store cannot be reached ({answer}). Check that the network allows it, /s3_endpoint "

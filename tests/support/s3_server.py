@@ -13,6 +13,7 @@ from typing import Any, Self
 import boto3
 from pyiceberg.io import S3_ACCESS_KEY_ID, S3_ENDPOINT, S3_REGION, S3_SECRET_ACCESS_KEY
 
+from support.certificate import Certificate
 from support.jars import go_program
 from support.server_process import free_address, running
 
@@ -107,14 +108,17 @@ def versitygw() -> Path:
 
 
 @contextmanager
-def versitygw_server(program: Path, directory: Path) -> Iterator[S3Server]:
+def versitygw_server(program: Path, directory: Path, certificate: Certificate | None = None) -> Iterator[S3Server]:
+    """With a certificate it speaks TLS."""
     address = free_address()
-    server = S3Server(program, f"http://{address}", Keys.drawn())
+    server = S3Server(program, f"{'https' if certificate else 'http'}://{address}", Keys.drawn())
     # What it knows of objects beside their bytes goes next to them: no file system needs extended attributes.
     data, sidecar, users = directory / "data", directory / "sidecar", directory / "users"
     for path in (data, sidecar, users):
         path.mkdir(parents=True)
     command = [str(program), "--port", address, "--region", server.region, "--quiet", "--iam-dir", str(users)]
+    if certificate:
+        command += ["--cert", str(certificate.certificate), "--key", str(certificate.key)]
     command += ["posix", "--sidecar", str(sidecar), str(data)]
     keys = {"ROOT_ACCESS_KEY": server.root.access_key_id, "ROOT_SECRET_KEY": server.root.secret_access_key}
     with running(command, keys, server.endpoint, directory / "server.log"):

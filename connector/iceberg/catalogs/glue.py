@@ -138,8 +138,8 @@ GLUE_ERRORS: Final[ErrorTable] = (
     Entry(
         is_a(SSLError),
         UserError,
-        "{place} has no secure connection: this machine does not trust its certificate. If a proxy ends the "
-        "connections, let this machine trust the proxy's certificate.",
+        "{place} has no secure connection: this machine does not trust its certificate. To trust an authority of "
+        "your own, such as that of a proxy, set the variable AWS_CA_BUNDLE to a file with its certificate.",
     ),
     *ENVIRONMENT_ERRORS,
     Entry(

@@ -152,7 +152,8 @@ REST_ERRORS: Final[ErrorTable] = (
         is_a(SSLError),
         UserError,
         "{place} has no secure connection: this machine does not trust its certificate, or it does not speak https. "
-        "Check {uri}.",
+        "Check {uri}. To trust an authority of your own, set the variable REQUESTS_CA_BUNDLE to a file with its "
+        "certificate.",
     ),
     Entry(
         is_a(Timeout),

@@ -1,0 +1,76 @@
+"""What requests for files in S3 take from the environment: the store's address, a proxy, and trusted certificates.
+
+boto3 reads these variables itself, and so do the clients of Google and Azure. PyArrow's client of S3 does not.
+"""
+
+import os
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+from pyiceberg.io import S3_ENDPOINT, S3_PROXY_URI, S3_REGION
+
+from connector.host.errors import UserError
+
+# The variables of AWS's tools that name another address of S3 than Amazon's. The first that is set counts.
+ENDPOINT_VARIABLES: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+CERTIFICATE_VARIABLES: Final = ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE")  # boto3 uses the first that is set
+
+
+def find_endpoint() -> str:
+    """Return the address of S3 that the environment names, or an empty text. PyArrow would find it too, but not on a
+    cluster's machines, and not all requests are PyArrow's."""
+    if os.environ.get("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "").lower() == "true":
+        return ""
+    return _first_of(ENDPOINT_VARIABLES)
+
+
+def find_amazon_host(region: str) -> str:
+    """Return the host of Amazon S3 in a region, which may be unknown."""
+    ending = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
+    return ".".join(filter(None, ("s3", region, ending)))
+
+
+def find_proxy(properties: Mapping[str, str]) -> str | None:
+    """Return the address of the proxy for requests with these FileIO properties: that of the property, or that of the
+    environment, unless NO_PROXY names the store.
+
+    Raises UserError if the environment's address is not one of an HTTP proxy.
+    """
+    if proxy := properties.get(S3_PROXY_URI):
+        return proxy
+    from requests.utils import get_environ_proxies, select_proxy  # slow to import
+
+    address = properties.get(S3_ENDPOINT) or find_amazon_host(properties.get(S3_REGION, ""))
+    address = address if "://" in address else f"https://{address}"
+    try:
+        found = select_proxy(address, get_environ_proxies(address))
+    except ValueError:  # of a malformed address, which the client that uses it explains
+        return None
+    if not found:
+        return None
+    proxy = found if "://" in found else f"http://{found}"
+    if not _is_http(proxy):
+        raise UserError(
+            f"the proxy that the environment names for the object store at {address} cannot be used: it must have an "
+            "address like http://proxy:3128. Correct the variables HTTP_PROXY, HTTPS_PROXY and ALL_PROXY, or name the "
+            "object store in NO_PROXY."
+        )
+    return proxy
+
+
+def find_certificates() -> str | None:
+    """Return the file with the certificates that are trusted instead of the machine's, if the environment names one."""
+    return _first_of(CERTIFICATE_VARIABLES) or None
+
+
+def _is_http(address: str) -> bool:
+    try:
+        parts = urlsplit(address)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port is not None
+    except ValueError:  # of a malformed address
+        return False
+
+
+def _first_of(variables: tuple[str, ...]) -> str:
+    return next(filter(None, map(os.environ.get, variables)), "")
