@@ -21,7 +21,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField, StringType
 
-from connector.iceberg.metadata import avro_files
+from connector.iceberg.metadata import avro_files, manifests
 from connector.storage.file_io import WrittenFile
 from support.snapshots import check_text
 
@@ -41,7 +41,7 @@ def test_a_manifest_is_the_one_that_pyiceberg_writes(spec: PartitionSpec, partit
         found: ManifestFile = writer.to_manifest_file()
         return found
 
-    ours, theirs = written("ours", avro_files.ManifestWriter), written("theirs", iceberg.ManifestWriterV2)
+    ours, theirs = written("ours", manifests.ManifestWriter), written("theirs", iceberg.ManifestWriterV2)
     assert header(tmp_path / "ours") == header(tmp_path / "theirs")
     assert fields(*entries(ours)) == fields(*entries(theirs))
     assert entries(ours)[0].data_file.partition == partition
@@ -51,7 +51,7 @@ def test_a_manifest_is_the_one_that_pyiceberg_writes(spec: PartitionSpec, partit
 def test_the_names_of_partition_fields_are_those_that_avro_allows(name: str, tmp_path: Path) -> None:
     """DuckDB ends the process of its caller when it finds another name."""
     spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), name), spec_id=1)
-    with avro_files.ManifestWriter(
+    with manifests.ManifestWriter(
         spec, SCHEMA, IO.new_output(f"{tmp_path}/manifest"), 7, avro_files.AVRO_COMPRESSION
     ) as writer:
         writer.add_entry(entry(Record("north")))
@@ -61,7 +61,7 @@ def test_the_names_of_partition_fields_are_those_that_avro_allows(name: str, tmp
 
 
 def test_a_manifest_of_delete_files_says_so_in_its_header_and_in_the_manifest_list(tmp_path: Path) -> None:
-    with avro_files.DeleteManifestWriter(
+    with manifests.DeleteManifestWriter(
         UNPARTITIONED, SCHEMA, IO.new_output(f"{tmp_path}/manifest"), 7, avro_files.AVRO_COMPRESSION
     ) as writer:
         writer.add_entry(entry(Record()))
@@ -70,7 +70,7 @@ def test_a_manifest_of_delete_files_says_so_in_its_header_and_in_the_manifest_li
 
 
 def test_a_manifest_list_is_the_one_that_pyiceberg_writes(tmp_path: Path) -> None:
-    for name, kind in (("ours", avro_files.ManifestListWriter), ("theirs", iceberg.ManifestListWriterV2)):
+    for name, kind in (("ours", manifests.ManifestListWriter), ("theirs", iceberg.ManifestListWriterV2)):
         with kind(IO.new_output(f"{tmp_path}/{name}"), 7, 6, 3, avro_files.AVRO_COMPRESSION) as writer:
             writer.add_manifests([listed()])
     assert header(tmp_path / "ours") == header(tmp_path / "theirs")
@@ -85,7 +85,7 @@ def test_an_error_among_the_entries_stays_what_it_is_and_leaves_no_manifest(
 ) -> None:
     def write() -> None:
         file = WrittenFile(IO, f"{tmp_path}/manifest")
-        with avro_files.ManifestWriter(UNPARTITIONED, SCHEMA, file, 7, avro_files.AVRO_COMPRESSION) as writer:
+        with manifests.ManifestWriter(UNPARTITIONED, SCHEMA, file, 7, avro_files.AVRO_COMPRESSION) as writer:
             for _ in range(entries_before):
                 writer.add_entry(entry(Record()))
             raise EOFError("the source ends early")
@@ -98,7 +98,7 @@ def test_an_error_among_the_entries_stays_what_it_is_and_leaves_no_manifest(
 def test_an_error_among_the_manifests_leaves_no_list(tmp_path: Path) -> None:
     def write() -> None:
         file = WrittenFile(IO, f"{tmp_path}/list")
-        with avro_files.ManifestListWriter(file, 7, 6, 3, avro_files.AVRO_COMPRESSION) as writer:
+        with manifests.ManifestListWriter(file, 7, 6, 3, avro_files.AVRO_COMPRESSION) as writer:
             writer.add_manifests([listed()])
             raise EOFError
 
@@ -115,7 +115,7 @@ def test_manifest_lists_of_several_writers_are_read_by_turns_as_pyiceberg_reads_
             writer.add_manifests([listed(), listed()])
     for name in ("1", "2", "1"):
         file = IO.new_input(f"{tmp_path}/{name}")
-        ours, theirs = avro_files.read_manifest_list(file), iceberg.read_manifest_list(file)
+        ours, theirs = manifests.read_manifest_list(file), iceberg.read_manifest_list(file)
         assert [fields(manifest) for manifest in ours] == [[*fields(manifest), NO_ROW_ID] for manifest in theirs]
 
 
@@ -128,17 +128,17 @@ def test_manifests_of_several_partition_types_are_read_by_turns_as_pyiceberg_rea
         made.append(resolve_reader(*about))
         return made[-1]
 
-    monkeypatch.setattr(avro_files, "resolve_reader", note)
-    avro_files._ManifestInput.find_reader.cache_clear()
+    monkeypatch.setattr(manifests, "resolve_reader", note)
+    manifests._ManifestFileReader.find_reader.cache_clear()
     written: list[ManifestFile] = []
     for spec, partition in ((UNPARTITIONED, Record()), (BY_REGION, Record("north"))):
         file = IO.new_output(f"{tmp_path}/{spec.spec_id}")
-        with avro_files.ManifestWriter(spec, SCHEMA, file, 7, avro_files.AVRO_COMPRESSION) as writer:
+        with manifests.ManifestWriter(spec, SCHEMA, file, 7, avro_files.AVRO_COMPRESSION) as writer:
             writer.add_entry(entry(partition))
         written.append(writer.to_manifest_file())
         written[-1].sequence_number = 3
     for manifest in (*written, *written):
-        ours, theirs = avro_files.read_entries(IO, manifest), entries(manifest)
+        ours, theirs = manifests.read_entries(IO, manifest), entries(manifest)
         assert [as_of_version_2(each) for each in ours] == [as_of_version_2(each) for each in theirs]
     assert len(made) == 2, "one reader for each partition type"
 
@@ -151,34 +151,34 @@ def test_a_manifest_that_is_cut_short_is_damaged_wherever_it_ends(tmp_path: Path
     for size in range(len(whole)):
         file.write_bytes(whole[:size])
         with pytest.raises(InvalidMetadataError, match=rf"{file} is damaged: ") as error:
-            avro_files.read_entries(IO, manifest)
+            manifests.read_entries(IO, manifest)
     numbers = {f"has {size} bytes instead of {size + 1}": "has 1,000 bytes instead of 1,001"}
     check_text("commit_errors", "a manifest is cut short", str(error.value), {str(file): "…/manifest.avro"} | numbers)
 
 
 def test_a_manifest_list_that_is_cut_short_is_damaged_wherever_it_ends(tmp_path: Path) -> None:
     file = tmp_path / "list"
-    with avro_files.ManifestListWriter(IO.new_output(str(file)), 7, 6, 3, avro_files.AVRO_COMPRESSION) as writer:
+    with manifests.ManifestListWriter(IO.new_output(str(file)), 7, 6, 3, avro_files.AVRO_COMPRESSION) as writer:
         writer.add_manifests([listed(), listed()])
     whole = file.read_bytes()
     only_header = whole.index(whole[-SYNC_SIZE:]) + SYNC_SIZE  # the same as a list of no manifests
     for size in {*range(len(whole))} - {only_header}:
         file.write_bytes(whole[:size])
         with pytest.raises(InvalidMetadataError, match=rf"{file} is damaged: "):
-            list(avro_files.read_manifest_list(IO.new_input(str(file))))
+            list(manifests.read_manifest_list(IO.new_input(str(file))))
 
 
 @pytest.mark.parametrize("count", [0, -1, 1, 3])
 def test_a_block_with_another_number_of_records_is_damaged(count: int, tmp_path: Path) -> None:
     file = tmp_path / "list"
-    with avro_files.ManifestListWriter(IO.new_output(str(file)), 7, 6, 3, avro_files.AVRO_COMPRESSION) as writer:
+    with manifests.ManifestListWriter(IO.new_output(str(file)), 7, 6, 3, avro_files.AVRO_COMPRESSION) as writer:
         writer.add_manifests([listed(), listed()])
     content = file.read_bytes()
     begin = content.index(content[-SYNC_SIZE:]) + SYNC_SIZE
     zigzag = 2 * count if count >= 0 else -2 * count - 1
     file.write_bytes(content[:begin] + bytes([zigzag]) + content[begin + 1 :])
     with pytest.raises(InvalidMetadataError, match="is damaged: ") as error:
-        list(avro_files.read_manifest_list(IO.new_input(str(file))))
+        list(manifests.read_manifest_list(IO.new_input(str(file))))
     if count == 1:
         check_text(
             "commit_errors", "a block with another number of records", str(error.value), {str(file): "…/list.avro"}
@@ -192,7 +192,7 @@ def test_damage_between_the_blocks_is_noticed_before_their_records_are_read(tmp_
     for place in range(len(content) - SYNC_SIZE, len(content)):
         file.write_bytes(content[:place] + bytes([content[place] ^ 0xFF]) + content[place + 1 :])
         with pytest.raises(InvalidMetadataError) as error:
-            avro_files.read_entries(IO, manifest)
+            manifests.read_entries(IO, manifest)
         check_text(
             "commit_errors", "damage between the blocks of a manifest", str(error.value), {str(file): "…/manifest.avro"}
         )
@@ -215,7 +215,7 @@ def test_pyiceberg_still_rounds_doubles() -> None:
 
 
 def written_manifest(file: Path, *added: ManifestEntry) -> ManifestFile:
-    with avro_files.ManifestWriter(
+    with manifests.ManifestWriter(
         UNPARTITIONED, SCHEMA, IO.new_output(str(file)), 7, avro_files.AVRO_COMPRESSION
     ) as writer:
         for each in added:

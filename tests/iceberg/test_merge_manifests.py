@@ -12,7 +12,7 @@ from pyiceberg.manifest import ManifestContent, ManifestEntryStatus, ManifestFil
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 
-from connector.iceberg.metadata.manifests import Thresholds, find_mergeable
+from connector.iceberg.metadata.manifest_rewriting import Thresholds, find_mergeable
 from support.altered_tables import PATH
 from support.foreign_deletes import delete_equal
 from support.staged_files import land

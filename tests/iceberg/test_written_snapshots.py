@@ -12,9 +12,9 @@ from pyiceberg.catalog import Catalog
 from connector.iceberg.commits import commit
 from connector.iceberg.commits.outcomes import Committed, Failed, Outcome
 from connector.iceberg.commits.snapshot import SnapshotWriter
-from connector.iceberg.metadata import written_snapshots
+from connector.iceberg.metadata import snapshot_manifests
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
-from connector.iceberg.metadata.written_snapshots import KEPT_BYTES
+from connector.iceberg.metadata.snapshot_manifests import KEPT_BYTES
 from support.altered_tables import PATH
 from support.staged_files import stage
 from support.staged_rows import WRITER
@@ -153,7 +153,7 @@ def test_a_commit_that_others_have_rolled_back_does_not_come_back(catalog: Catal
 
 
 def test_a_long_list_is_read_again(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(written_snapshots, "KEPT_BYTES", 100)
+    monkeypatch.setattr(snapshot_manifests, "KEPT_BYTES", 100)
     session = Session(catalog)
     session.land(1)
     lose(catalog, manifests=False)

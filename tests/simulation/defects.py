@@ -17,9 +17,9 @@ from connector.iceberg.commits.outcomes import Outcome
 from connector.iceberg.commits.staged_files import StagedFiles
 from connector.iceberg.maintenance import remove_task_orphans
 from connector.iceberg.metadata import references
-from connector.iceberg.metadata.manifests import ManifestFactory, ManifestMerger
+from connector.iceberg.metadata.manifest_rewriting import ManifestMerger
+from connector.iceberg.metadata.snapshot_manifests import ManifestFactory, RememberingFileIO
 from connector.iceberg.metadata.table_properties import find_generation
-from connector.iceberg.metadata.written_snapshots import RememberingFileIO
 from connector.model.invalid_values import REJECTED_SUFFIX
 from connector.model.state import ReportedCommits, StagedCommit, StagedTransaction, WriterId
 from connector.rpc import apply

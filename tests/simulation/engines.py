@@ -28,7 +28,8 @@ from pyiceberg.table.update import (
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField
 
-from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION, ManifestListWriter
+from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION
+from connector.iceberg.metadata.manifests import ManifestListWriter
 from simulation.checks import check_readable
 from simulation.lake import Commit, Lake, Path
 from simulation.partitions import COUNT, SPECS, record_of

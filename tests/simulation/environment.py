@@ -20,7 +20,7 @@ from connector.config import settings
 from connector.iceberg import table_view
 from connector.iceberg.commits import backfill, commit, compaction_commit, fence, file_names, reset, snapshot
 from connector.iceberg.maintenance import compact_table, expire_snapshots, remove_task_orphans
-from connector.iceberg.metadata import manifests
+from connector.iceberg.metadata import snapshot_manifests
 from connector.rpc import apply
 from connector.session import backlog, committer, loads, progress
 from connector.spark.blocks import table_layout
@@ -148,7 +148,7 @@ def simulated(*, with_avro: bool = False) -> Iterator[pytest.MonkeyPatch]:
         for module in (commit, backlog):
             patch.setattr(module, "random", _Random)
         patch.setattr(fence, "secrets", _Random)
-        for module in (backfill, snapshot, manifests, file_names, loads, table_layout):
+        for module in (backfill, snapshot, snapshot_manifests, file_names, loads, table_layout):
             patch.setattr(module, "uuid", _Random)
         for module in [module for name, module in sys.modules.items() if name.startswith("connector.")]:
             if hasattr(module, "map_in_threads"):

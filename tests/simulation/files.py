@@ -27,7 +27,7 @@ from pyiceberg.typedef import Record
 
 from connector.encoding.search.located_rows import Located
 from connector.iceberg.commits import row_deletes
-from connector.iceberg.metadata import avro_files
+from connector.iceberg.metadata import manifests
 from connector.iceberg.metadata.row_lineage import NEWEST_VERSION
 from connector.model.binding import Updates
 from connector.session import loads
@@ -152,9 +152,9 @@ class RecordsInput:
 def keep_in_memory(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(manifest, "AvroOutputFile", RecordsOutput)
     patch.setattr(manifest, "AvroFile", RecordsInput)
-    patch.setattr(avro_files, "_Output", RecordsOutput)
-    patch.setattr(avro_files, "_ManifestInput", RecordsInput)
-    patch.setattr(avro_files, "_ManifestListInput", RecordsInput)
+    patch.setattr(manifests, "AvroFileWriter", RecordsOutput)
+    patch.setattr(manifests, "_ManifestFileReader", RecordsInput)
+    patch.setattr(manifests, "_ManifestListReader", RecordsInput)
     patch.setattr(WrittenFile, "send", _send)
     patch.setattr(RememberedFile, "open", lambda file: Download(file.pieces[0]))
     patch.setattr(loads, "write_located", _write_located)

@@ -9,7 +9,7 @@ from pyiceberg.manifest import ManifestFile
 from connector.encoding.live_rows import deleted_rows
 from connector.encoding.live_rows.deletion_vectors import DeletionVector
 from connector.iceberg.commits import delete_files
-from connector.iceberg.metadata import avro_files, row_lineage
+from connector.iceberg.metadata import manifests, row_lineage
 from connector.iceberg.metadata.listed_files import ListedFile
 from simulation import searching
 
@@ -54,7 +54,7 @@ def row_ids_are_given_twice(patch: pytest.MonkeyPatch) -> None:
         ends = [row_lineage.assign_row_ids([manifest], next_row_id) for manifest in manifests]
         return max(ends, default=next_row_id)
 
-    patch.setattr(avro_files, "assign_row_ids", assign)
+    patch.setattr(manifests, "assign_row_ids", assign)
 
 
 VECTOR_DEFECTS: Final[Mapping[str, Callable[[pytest.MonkeyPatch], None]]] = {

@@ -29,9 +29,8 @@ from connector.iceberg.commits import fence
 from connector.iceberg.commits.change_summaries import summarize_changes
 from connector.iceberg.commits.commit_errors import BROKEN_METADATA
 from connector.iceberg.commits.snapshot import RemovedFiles, SnapshotWriter, find_current_prefix, summarize_writer
-from connector.iceberg.metadata.avro_files import read_entries
 from connector.iceberg.metadata.listed_files import ListedFile
-from connector.iceberg.metadata.manifests import manifests_of
+from connector.iceberg.metadata.manifests import manifests_of, read_entries
 from connector.iceberg.metadata.table_arrangement import require_arrangement
 from connector.iceberg.metadata.table_properties import find_generation
 from connector.iceberg.metadata.table_updates import (

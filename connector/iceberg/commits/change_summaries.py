@@ -7,8 +7,8 @@ from typing import Final
 from pyiceberg.manifest import DataFileContent
 
 from connector.encoding.live_rows.deletion_vectors import WrittenVector
-from connector.iceberg.commits.delete_manifests import WrittenDeletes
 from connector.iceberg.metadata.listed_files import ListedFile
+from connector.iceberg.metadata.snapshot_manifests import WrittenDeletes
 from connector.model.state import DataFile
 
 # What a summary says of removed files, by their content: their number, and that of their rows.

@@ -28,7 +28,6 @@ from connector.iceberg.commits.commit import RETRY_FOR, TableLocks, count_attemp
 from connector.iceberg.commits.commit_errors import is_final, list_retried_errors
 from connector.iceberg.commits.compaction_changes import CompactionChanges, DroppedGroup, decide_changes
 from connector.iceberg.commits.delete_files import DeleteFiles
-from connector.iceberg.commits.delete_manifests import write_delete_manifests
 from connector.iceberg.commits.file_names import CompactionOrigin
 from connector.iceberg.commits.retry_commits import FailureTexts, explain_failure, is_unanswered
 from connector.iceberg.commits.snapshot import SnapshotWriter
@@ -203,7 +202,7 @@ class CompactionCommit:
         prefix = self._base.origin.file_prefix
         factory = snapshots.make_factory(table, prefix)
         carried = self._deletes.add(table, prefix, changes.positions, changes.partitions)
-        deletes = write_delete_manifests(factory, carried)
+        deletes = factory.write_deletes(carried)
         existing = manifests_of(table.io, table.current_snapshot())
         merged, added = find_small(table, existing), self._list_added(changes)
         existing, changed = remove_files(factory, existing, changes.removed, merged, added)

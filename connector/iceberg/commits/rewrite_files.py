@@ -26,7 +26,8 @@ from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.commits.summaries import SUMMARY_MATERIALIZATION
 from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.live_files import LiveFile
-from connector.iceberg.metadata.manifests import ManifestFactory, make_added_entry, manifests_of
+from connector.iceberg.metadata.manifests import make_added_entry, manifests_of
+from connector.iceberg.metadata.snapshot_manifests import ManifestFactory
 from connector.iceberg.metadata.table_arrangement import keep_sort_order
 from connector.iceberg.metadata.table_updates import new_snapshot, require_unchanged
 from connector.model.owner import Owner

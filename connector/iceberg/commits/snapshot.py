@@ -16,7 +16,6 @@ from pyiceberg.typedef import Record
 
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.delete_files import DeleteFiles
-from connector.iceberg.commits.delete_manifests import write_delete_manifests
 from connector.iceberg.commits.summaries import (
     SUMMARY_DELETED,
     SUMMARY_FENCE,
@@ -27,17 +26,12 @@ from connector.iceberg.commits.summaries import (
     SUMMARY_OFFSETS,
     SUMMARY_STATE_KEY,
 )
-from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION, ManifestListWriter, copy_manifest
+from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION
 from connector.iceberg.metadata.listed_files import ManifestReader
-from connector.iceberg.metadata.manifest_rewriting import lists_files, remove_files
-from connector.iceberg.metadata.manifests import (
-    ManifestFactory,
-    ManifestMerger,
-    make_added_entry,
-    manifests_of,
-    metadata_location,
-)
+from connector.iceberg.metadata.manifest_rewriting import ManifestMerger, lists_files, remove_files
+from connector.iceberg.metadata.manifests import ManifestListWriter, copy_manifest, make_added_entry, manifests_of
 from connector.iceberg.metadata.partitions import Partition, PartitionReader
+from connector.iceberg.metadata.snapshot_manifests import ManifestFactory, metadata_location
 from connector.iceberg.metadata.table_properties import find_generation
 from connector.iceberg.metadata.table_updates import find_next_row_id
 from connector.model.state import DataFile, PublishedTimes, StagedCommit, WriterId, find_published
@@ -91,7 +85,7 @@ class SnapshotWriter:
             totals = _add_totals(Operation.APPEND, summary, table)
             return self._snapshot(table, prefix, [*added, *existing], totals, transactions=len(staged))
         changes = self._delete_files.write(table, prefix, rows)
-        added += write_delete_manifests(factory, changes.added)
+        added += factory.write_deletes(changes.added)
         existing, shortened = remove_files(factory, existing, changes.removed)
         existing = self._merger.merge(factory, existing, added)
         operation = Operation.OVERWRITE if changes.added or changes.removed else Operation.APPEND
@@ -115,7 +109,7 @@ class SnapshotWriter:
         added, summary = self._add(factory, staged)
         if rows:
             changes = self._delete_files.write(task_table, prefix, rows)
-            added += write_delete_manifests(factory, changes.added)
+            added += factory.write_deletes(changes.added)
             summary |= changes.summarize(sum(commit.size for commit in staged))
         totals = _add_totals(Operation.OVERWRITE, summary, task_table).additional_properties
         counted = Summary(Operation.OVERWRITE, **totals, **removed.summary)

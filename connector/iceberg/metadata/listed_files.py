@@ -22,12 +22,11 @@ from connector.encoding.live_rows.deletion_vectors import DeletionVector, FileId
 from connector.encoding.live_rows.position_deletes import PATH_ID
 from connector.encoding.live_rows.source_rows import RowLineage, SourceFile
 from connector.host.signals import map_in_threads
-from connector.iceberg.metadata.avro_files import read_entries
-from connector.iceberg.metadata.manifests import manifests_of
+from connector.iceberg.metadata.manifests import manifests_of, read_entries
 from connector.iceberg.metadata.partitions import Partition
 from connector.iceberg.metadata.row_lineage import ManifestKey, find_manifest_key, first_row_id_of
+from connector.iceberg.metadata.snapshot_manifests import WrittenSnapshots
 from connector.iceberg.metadata.vector_entries import find_vector
-from connector.iceberg.metadata.written_snapshots import WrittenSnapshots
 
 _READS_AT_ONCE: Final = 8
 

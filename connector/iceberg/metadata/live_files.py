@@ -8,9 +8,8 @@ from pyiceberg.table import Table
 
 from connector.encoding.live_rows.source_rows import SourceFile
 from connector.host.errors import UserError
-from connector.iceberg.metadata.avro_files import read_entries
 from connector.iceberg.metadata.listed_files import ListedFile, PositionDeletes
-from connector.iceberg.metadata.manifests import manifests_of
+from connector.iceberg.metadata.manifests import manifests_of, read_entries
 
 
 @dataclass(frozen=True)

@@ -1,25 +1,138 @@
-"""Writes manifests again without the files that a commit removes.
+"""Writes manifests again: merges small ones, and leaves out the files that a commit removes.
+
+Merging keeps a table's manifest list short. The table's properties say when to merge. They have the names and defaults
+of Iceberg's Java library.
 
 A compaction removes data files, and a commit that deletes rows replaces delete files. They may be in many manifests.
 Each of these could be written again, but then a table would keep as many manifests. So those of one spec and content
 are written as one, as far as it has the size of a manifest.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+import logging
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
 
+from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.utils.bin_packing import PackingIterator
+from pyiceberg.utils.properties import property_as_bool, property_as_int
 
 from connector.encoding.live_rows.deletion_vectors import FileId
-from connector.iceberg.metadata.avro_files import read_entries
+from connector.host.signals import map_in_threads
 from connector.iceberg.metadata.listed_files import ListedFile
-from connector.iceberg.metadata.manifests import ManifestFactory, Thresholds, find_mergeable, kind_of
+from connector.iceberg.metadata.manifests import copy_manifest, read_entries
+from connector.iceberg.metadata.row_lineage import ManifestKey, find_manifest_key
+from connector.iceberg.metadata.snapshot_manifests import ManifestFactory
 
+log = logging.getLogger(__name__)
+
+READS_AT_ONCE: Final = 8
 _FEW_FILES: Final = 32  # that are listed again in some milliseconds
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """How many small manifests are too many, and up to how many bytes a manifest is small."""
+
+    count: int = 100
+    size: int = 8 << 20
+    few: int = 0  # files; a manifest that lists so few is merged with any others
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str]) -> "Thresholds | None":
+        """Read a table's properties. None if it wants no merging; ValueError if they are invalid."""
+        found = dict(properties)
+        if not property_as_bool(found, "commit.manifest-merge.enabled", True):
+            return None
+        count = property_as_int(found, "commit.manifest.min-count-to-merge", cls.count)
+        size = property_as_int(found, "commit.manifest.target-size-bytes", cls.size)
+        assert count is not None
+        assert size is not None
+        return cls(count, size)
+
+
+def find_mergeable(manifests: Sequence[ManifestFile], added: int, thresholds: Thresholds) -> list[ManifestFile]:
+    """Return the manifests of one partition spec that are to be merged, now that `added` more come.
+
+    Unless it lists few files, a manifest is merged only with others that together list at least as many as it does. So
+    an entry is rewritten each time the number of files doubles, not with every merge.
+    """
+    chosen: list[ManifestFile] = []
+    files = size = 0
+    small = [manifest for manifest in manifests if manifest.manifest_length < thresholds.size]
+    for manifest in sorted(small, key=_file_count):
+        if files and _file_count(manifest) > max(files, thresholds.few):
+            break
+        size += manifest.manifest_length
+        if size > thresholds.size:
+            return chosen if len(chosen) > 1 else []
+        chosen.append(manifest)
+        files += _file_count(manifest)
+    return chosen if len(chosen) > 1 and len(chosen) + added >= thresholds.count else []
+
+
+class ManifestMerger:
+    """Merges manifests for one snapshot.
+
+    A later attempt uses the merged manifest only if the table still has the same manifests. Another writer may have
+    deleted some of their files.
+    """
+
+    def __init__(self) -> None:
+        self._written: dict[tuple[str, tuple[ManifestKey, ...]], list[ManifestFile]] = {}
+
+    def merge(
+        self, factory: ManifestFactory, existing: Sequence[ManifestFile], added: Sequence[ManifestFile]
+    ) -> list[ManifestFile]:
+        """Return the table's manifests; fewer of them if there are too many of a kind and spec that is added to."""
+        try:
+            thresholds = Thresholds.of(factory.table.properties)
+            if thresholds is None:
+                return list(existing)
+            for kind in set(map(kind_of, added)):
+                more = [manifest for manifest in added if kind_of(manifest) == kind]
+                of_kind = [manifest for manifest in existing if kind_of(manifest) == kind]
+                chosen = find_mergeable(of_kind, len(more), thresholds)
+                if chosen:
+                    kept = [manifest for manifest in existing if manifest not in chosen]
+                    existing = [*self.write_merged(factory, chosen), *kept]
+        except Exception as error:  # noqa: BLE001 - merging helps later commits; it must not stop this one
+            name = ".".join(factory.table.name())
+            log.warning("table %s: its small manifests stay: %s: %s", name, type(error).__name__, error)
+        return list(existing)
+
+    def write_merged(self, factory: ManifestFactory, chosen: Sequence[ManifestFile]) -> list[ManifestFile]:
+        """Write manifests of one kind and spec as one, and return it. If they list no files, return none."""
+        # The prefix is part of the key: a manifest that is still to be committed must not be named by a passed value.
+        key = factory.prefix, tuple(map(find_manifest_key, chosen))
+        if key not in self._written:
+            self._written[key] = self._write(factory, chosen)
+        return list(map(copy_manifest, self._written[key]))
+
+    def _write(self, factory: ManifestFactory, chosen: Sequence[ManifestFile]) -> list[ManifestFile]:
+        entries = _live_entries(factory.table.io, chosen)
+        first = next(entries, None)
+        if first is None:
+            return []
+        spec_id, content = chosen[0].partition_spec_id, chosen[0].content
+        return [factory.write_existing(spec_id, chain([first], entries), content)]
+
+
+def _file_count(manifest: ManifestFile) -> int:
+    """Return the number of files that the manifest lists, without deleted ones."""
+    return (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
+
+
+def _live_entries(io: FileIO, manifests: Sequence[ManifestFile]) -> Iterator[ManifestEntry]:
+    def live(manifest: ManifestFile) -> list[ManifestEntry]:
+        return read_entries(io, manifest)
+
+    for first in range(0, len(manifests), READS_AT_ONCE):
+        for entries in map_in_threads(live, manifests[first : first + READS_AT_ONCE], READS_AT_ONCE, "merge"):
+            yield from entries
 
 
 def remove_files(
@@ -67,6 +180,11 @@ def _group_by_kind(manifests: Iterable[ManifestFile]) -> list[list[ManifestFile]
     for manifest in manifests:
         by_kind.setdefault(kind_of(manifest), []).append(manifest)
     return list(by_kind.values())
+
+
+def kind_of(manifest: ManifestFile) -> tuple[int, ManifestContent]:
+    """Return the partition spec and the content of a manifest. Only manifests of one kind can become one."""
+    return manifest.partition_spec_id, manifest.content
 
 
 def size_of(manifest: ManifestFile) -> int:

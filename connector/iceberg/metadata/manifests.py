@@ -1,134 +1,47 @@
-"""Reads manifests, writes them for new files, and merges small ones, so that a table's manifest list stays short.
+"""Reads and writes manifests and manifest lists."""
 
-The table's properties say when to merge. They have the names and defaults of Iceberg's Java library.
-"""
+import json
+from collections.abc import Iterator, Sequence
+from functools import cache, lru_cache
+from types import TracebackType
+from typing import Any, Final, Self
 
-import logging
-import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain
-from typing import Any, Final
-
+from pyiceberg.avro.file import AvroOutputFile
+from pyiceberg.avro.reader import Reader
+from pyiceberg.avro.resolver import resolve_reader
 from pyiceberg.exceptions import ValidationError as InvalidMetadataError
-from pyiceberg.io import FileIO
-from pyiceberg.manifest import DataFile as ManifestDataFile
+from pyiceberg.io import FileIO, InputFile
 from pyiceberg.manifest import (
+    MANIFEST_ENTRY_SCHEMAS,
+    MANIFEST_LIST_FILE_SCHEMAS,
     DataFileContent,
     FileFormat,
     ManifestContent,
     ManifestEntry,
     ManifestEntryStatus,
     ManifestFile,
+    ManifestListWriterV2,
+    ManifestWriterV2,
+    PartitionFieldSummary,
+    data_file_with_partition,
+    manifest_entry_schema_with_data_file,
 )
-from pyiceberg.table import Table
-from pyiceberg.table.locations import load_location_provider
+from pyiceberg.manifest import DataFile as ManifestDataFile
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.utils.properties import property_as_bool, property_as_int
+from pyiceberg.typedef import TableVersion
+from pyiceberg.types import IntegerType, ListType, NestedField, StructType
+from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
-from connector.encoding.live_rows.deletion_vectors import FileId
-from connector.host.signals import map_in_threads
-from connector.iceberg.metadata.avro_files import (
-    AVRO_COMPRESSION,
-    DeleteManifestWriter,
-    ManifestWriter,
-    copy_manifest,
-    read_entries,
-    read_manifest_list,
-)
-from connector.iceberg.metadata.partitions import Partition, find_source_schema
-from connector.iceberg.metadata.row_lineage import NEWEST_VERSION, ManifestKey, find_manifest_key
-from connector.iceberg.metadata.vector_entries import find_id
-from connector.iceberg.metadata.written_snapshots import KEPT_BYTES
+from connector.iceberg.metadata.avro_files import AvroFileReader, AvroFileWriter, AvroSchema
+from connector.iceberg.metadata.partitions import Partition, name_in_avro
+from connector.iceberg.metadata.row_lineage import NEWEST_VERSION, assign_row_ids, number_rows
 from connector.model.state import ColumnStatistics, DataFile
-from connector.storage.file_io import WrittenFile
 
-log = logging.getLogger(__name__)
+SCHEMAS: Final = 64  # one serves all unpartitioned tables, and one the manifest lists of each engine
 
-READS_AT_ONCE: Final = 8
-
-
-class ManifestFactory:
-    """Writes manifests of one snapshot, for a table as it was loaded. Names of their files begin with the prefix."""
-
-    def __init__(self, table: Table, prefix: str, snapshot_id: int, small: dict[str, WrittenFile]) -> None:
-        """`small` gets the manifests that are small, by their locations."""
-        self.table = table
-        self.prefix = prefix
-        self._snapshot_id = snapshot_id
-        self._small = small
-
-    def write_added(
-        self,
-        spec_id: int,
-        entries: Iterable[ManifestEntry],
-        schema_id: int | None = None,
-        content: ManifestContent = ManifestContent.DATA,
-    ) -> ManifestFile:
-        """Write a manifest of new files. `schema_id` is the schema of their columns, by default the current one."""
-        file = self._new_file()
-        with self._open(file, spec_id, content, schema_id) as manifest:
-            for entry in entries:
-                manifest.add_entry(entry)
-        self._keep_if_small(file)
-        return manifest.to_manifest_file()
-
-    def write_existing(
-        self,
-        spec_id: int,
-        entries: Iterable[ManifestEntry],
-        content: ManifestContent,
-        gone: Collection[FileId] = (),
-        added: Iterable[ManifestEntry] = (),
-    ) -> ManifestFile:
-        """Write a manifest of files that the table has already, and of new ones. Those in `gone` are named as deleted.
-
-        Each keeps its snapshot and its sequence numbers. They decide which deletes apply to it.
-        """
-        file = self._new_file()
-        with self._open(file, spec_id, content) as manifest:
-            for entry in entries:
-                (manifest.delete if find_id(entry.data_file) in gone else manifest.existing)(entry)
-            for entry in added:
-                manifest.add_entry(entry)
-        self._keep_if_small(file)
-        return manifest.to_manifest_file()
-
-    def rewrite_without(self, manifest: ManifestFile, gone: Collection[FileId]) -> ManifestFile:
-        """Write the manifest again, with these files as deleted. If it lists none of them, return it."""
-        entries = read_entries(self.table.io, manifest)
-        if not any(find_id(entry.data_file) in gone for entry in entries):
-            return manifest
-        return self.write_existing(manifest.partition_spec_id, entries, manifest.content, gone)
-
-    def _new_file(self) -> WrittenFile:
-        return WrittenFile(self.table.io, metadata_location(self.table, f"{self.prefix}-{uuid.uuid4()}-m0.avro"))
-
-    def _open(
-        self, file: WrittenFile, spec_id: int, content: ManifestContent, schema_id: int | None = None
-    ) -> ManifestWriter:
-        table = self.table
-        spec, schema = table.specs()[spec_id], table.schema()
-        if schema_id is not None:
-            schema = table.schemas().get(schema_id, schema)
-        kind = ManifestWriter if content is ManifestContent.DATA else DeleteManifestWriter
-        return kind(
-            spec=spec,
-            schema=find_source_schema(table, spec, schema) if spec.fields else schema,
-            output_file=file,
-            snapshot_id=self._snapshot_id,
-            avro_compression=AVRO_COMPRESSION,
-            version=table.metadata.format_version,
-        )
-
-    def _keep_if_small(self, file: WrittenFile) -> None:
-        if len(file) <= KEPT_BYTES:
-            self._small[file.location] = file
-
-
-def metadata_location(table: Table, name: str) -> str:
-    """Return the location of a metadata file with this name."""
-    return load_location_provider(table.location(), table.properties).new_metadata_location(name)
+_EQUALITY_IDS: Final = ListType(136, IntegerType(), element_required=True)
 
 
 def manifests_of(io: FileIO, snapshot: Snapshot | None) -> list[ManifestFile]:
@@ -151,9 +64,103 @@ def _count_data_files(snapshot: Snapshot) -> int:
     return int(total) if total and total.isdecimal() else 0
 
 
-def kind_of(manifest: ManifestFile) -> tuple[int, ManifestContent]:
-    """Return the partition spec and the content of a manifest. Only manifests of one kind can become one."""
-    return manifest.partition_spec_id, manifest.content
+def read_manifest_list(file: InputFile) -> Iterator[ManifestFile]:
+    """Read the manifests that a list names, in the form of the newest version."""
+    yield from _ManifestListReader(file)
+
+
+def read_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
+    """Read a manifest's live entries. Each data file has the id of its first row, if the manifest list has ids."""
+    live = [entry for entry in read_all_entries(io, manifest) if entry.status is not ManifestEntryStatus.DELETED]
+    if manifest.content is ManifestContent.DATA:
+        number_rows(live, manifest)
+    return live
+
+
+def read_all_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
+    """Read a manifest's entries, also those of files that its snapshot has deleted. They have no row ids."""
+    entries = _ManifestFileReader(io.new_input(manifest.manifest_path), manifest.manifest_length)
+    return [_inherit(entry, manifest) for entry in entries]
+
+
+class ManifestWriter(ManifestWriterV2):
+    """PyIceberg's manifest writer, with the Avro writer that all manifests of a partition type and version share.
+
+    After an error in its context it is not closed. To close it would upload half a manifest, or replace the error by
+    one that says that the manifest is empty.
+    """
+
+    def __init__(self, *args: Any, version: TableVersion = 2, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._written_version = version
+
+    @property
+    def version(self) -> TableVersion:
+        """The format version of the table."""
+        return self._written_version
+
+    def new_writer(self) -> AvroOutputFile[ManifestEntry]:
+        """Return the Avro writer of a new manifest."""
+        schema = _of_manifests(_partition_type(self._spec, self._schema), self.version)
+        return AvroFileWriter(self._output_file, schema, self._meta)
+
+    def to_manifest_file(self) -> ManifestFile:
+        """Return the manifest as a list of any version names it. Its rows have no ids yet."""
+        manifest = super().to_manifest_file()
+        return ManifestFile(*(manifest[position] for position in range(len(manifest))), None)
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc_value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if exc_type is None:
+            super().__exit__(exc_type, exc_value, traceback)
+
+
+class DeleteManifestWriter(ManifestWriter):
+    """Writes a manifest that lists delete files."""
+
+    def content(self) -> ManifestContent:
+        return ManifestContent.DELETES
+
+    def new_writer(self) -> AvroOutputFile[ManifestEntry]:
+        schema = _of_delete_manifests(_partition_type(self._spec, self._schema), self.version)
+        return AvroFileWriter(self._output_file, schema, self._meta)
+
+    @property
+    def _meta(self) -> dict[str, str]:
+        return {**super()._meta, "content": "deletes"}
+
+
+class ManifestListWriter(ManifestListWriterV2):
+    """PyIceberg's manifest list writer, with the Avro writer that all of a version share. Not closed after an error.
+
+    With a `next_row_id`, the list is of version 3, and gives ids to the rows that have none.
+    """
+
+    def __init__(self, *args: Any, next_row_id: int | None = None, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.next_row_id = next_row_id
+        if next_row_id is not None:
+            self._meta = {**self._meta, "format-version": "3", "first-row-id": str(next_row_id)}
+
+    def __enter__(self) -> Self:
+        schema = _of_manifest_lists(2 if self.next_row_id is None else 3)
+        self._writer = AvroFileWriter(self._output_file, schema, self._meta)
+        self._writer.__enter__()
+        return self
+
+    def add_manifests(self, manifest_files: list[ManifestFile]) -> Self:
+        """Write all manifests of a snapshot."""
+        if self.next_row_id is not None:
+            self.next_row_id = assign_row_ids(manifest_files, self.next_row_id)
+        super().add_manifests(manifest_files)
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc_value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if exc_type is None:
+            super().__exit__(exc_type, exc_value, traceback)
 
 
 def make_added_entry(
@@ -200,103 +207,76 @@ def _statistics(columns: Sequence[ColumnStatistics]) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True)
-class Thresholds:
-    """How many small manifests are too many, and up to how many bytes a manifest is small."""
-
-    count: int = 100
-    size: int = 8 << 20
-    few: int = 0  # files; a manifest that lists so few is merged with any others
-
-    @classmethod
-    def of(cls, properties: Mapping[str, str]) -> "Thresholds | None":
-        """Read a table's properties. None if it wants no merging; ValueError if they are invalid."""
-        found = dict(properties)
-        if not property_as_bool(found, "commit.manifest-merge.enabled", True):
-            return None
-        count = property_as_int(found, "commit.manifest.min-count-to-merge", cls.count)
-        size = property_as_int(found, "commit.manifest.target-size-bytes", cls.size)
-        assert count is not None
-        assert size is not None
-        return cls(count, size)
+def copy_manifest(manifest: ManifestFile) -> ManifestFile:
+    """Return a copy for a manifest list. Its writer sets sequence numbers and row ids in the objects that it gets."""
+    return ManifestFile(*(manifest[index] for index in range(len(manifest))))
 
 
-def find_mergeable(manifests: Sequence[ManifestFile], added: int, thresholds: Thresholds) -> list[ManifestFile]:
-    """Return the manifests of one partition spec that are to be merged, now that `added` more come.
+def _partition_type(spec: PartitionSpec, schema: Schema) -> StructType:
+    """Return the type of a spec's partitions, in which every value may be null, as Iceberg demands.
 
-    Unless it lists few files, a manifest is merged only with others that together list at least as many as it does. So
-    an entry is rewritten each time the number of files doubles, not with every merge.
+    PyIceberg would require the values of required columns. But `void` makes them null, and columns may change.
     """
-    chosen: list[ManifestFile] = []
-    files = size = 0
-    small = [manifest for manifest in manifests if manifest.manifest_length < thresholds.size]
-    for manifest in sorted(small, key=_file_count):
-        if files and _file_count(manifest) > max(files, thresholds.few):
-            break
-        size += manifest.manifest_length
-        if size > thresholds.size:
-            return chosen if len(chosen) > 1 else []
-        chosen.append(manifest)
-        files += _file_count(manifest)
-    return chosen if len(chosen) > 1 and len(chosen) + added >= thresholds.count else []
+    fields = spec.partition_type(schema).fields
+    return StructType(*(NestedField(each.field_id, name_in_avro(each.name), each.field_type) for each in fields))
 
 
-class ManifestMerger:
-    """Merges manifests for one snapshot.
-
-    A later attempt uses the merged manifest only if the table still has the same manifests. Another writer may have
-    deleted some of their files.
-    """
-
-    def __init__(self) -> None:
-        self._written: dict[tuple[str, tuple[ManifestKey, ...]], list[ManifestFile]] = {}
-
-    def merge(
-        self, factory: ManifestFactory, existing: Sequence[ManifestFile], added: Sequence[ManifestFile]
-    ) -> list[ManifestFile]:
-        """Return the table's manifests; fewer of them if there are too many of a kind and spec that is added to."""
-        try:
-            thresholds = Thresholds.of(factory.table.properties)
-            if thresholds is None:
-                return list(existing)
-            for kind in set(map(kind_of, added)):
-                more = [manifest for manifest in added if kind_of(manifest) == kind]
-                of_kind = [manifest for manifest in existing if kind_of(manifest) == kind]
-                chosen = find_mergeable(of_kind, len(more), thresholds)
-                if chosen:
-                    kept = [manifest for manifest in existing if manifest not in chosen]
-                    existing = [*self.write_merged(factory, chosen), *kept]
-        except Exception as error:  # noqa: BLE001 - merging helps later commits; it must not stop this one
-            name = ".".join(factory.table.name())
-            log.warning("table %s: its small manifests stay: %s: %s", name, type(error).__name__, error)
-        return list(existing)
-
-    def write_merged(self, factory: ManifestFactory, chosen: Sequence[ManifestFile]) -> list[ManifestFile]:
-        """Write manifests of one kind and spec as one, and return it. If they list no files, return none."""
-        # The prefix is part of the key: a manifest that is still to be committed must not be named by a passed value.
-        key = factory.prefix, tuple(map(find_manifest_key, chosen))
-        if key not in self._written:
-            self._written[key] = self._write(factory, chosen)
-        return list(map(copy_manifest, self._written[key]))
-
-    def _write(self, factory: ManifestFactory, chosen: Sequence[ManifestFile]) -> list[ManifestFile]:
-        entries = _live_entries(factory.table.io, chosen)
-        first = next(entries, None)
-        if first is None:
-            return []
-        spec_id, content = chosen[0].partition_spec_id, chosen[0].content
-        return [factory.write_existing(spec_id, chain([first], entries), content)]
+@lru_cache(SCHEMAS)
+def _of_manifests(partition_type: StructType, version: TableVersion) -> AvroSchema:
+    data_file = data_file_with_partition(partition_type, version)
+    return AvroSchema.of(manifest_entry_schema_with_data_file(version, data_file), "manifest_entry")
 
 
-def _file_count(manifest: ManifestFile) -> int:
-    """Return the number of files that the manifest lists, without deleted ones."""
-    return (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
+@lru_cache(SCHEMAS)
+def _of_delete_manifests(partition_type: StructType, version: TableVersion) -> AvroSchema:
+    """Return the form of manifests that may list equality deletes of other engines. PyIceberg would write the ids of
+    their columns as longs, which Java does not read."""
+    data_file = data_file_with_partition(partition_type, version)
+    fields = [
+        field.model_copy(update={"field_type": _EQUALITY_IDS}) if field.name == "equality_ids" else field
+        for field in data_file.fields
+    ]
+    return AvroSchema.of(manifest_entry_schema_with_data_file(version, StructType(*fields)), "manifest_entry")
 
 
-def _live_entries(io: FileIO, manifests: Sequence[ManifestFile]) -> Iterator[ManifestEntry]:
-    def live(manifest: ManifestFile) -> list[ManifestEntry]:
-        return read_entries(io, manifest)
+@cache
+def _of_manifest_lists(version: TableVersion) -> AvroSchema:
+    return AvroSchema.of(MANIFEST_LIST_FILE_SCHEMAS[version], "manifest_file")
 
-    for first in range(0, len(manifests), READS_AT_ONCE):
-        for entries in map_in_threads(live, manifests[first : first + READS_AT_ONCE], READS_AT_ONCE, "merge"):
-            yield from entries
+
+class _ManifestFileReader(AvroFileReader):
+    @staticmethod
+    @lru_cache(SCHEMAS)
+    def find_reader(avro_schema: str) -> Reader:
+        return resolve_reader(
+            AvroSchemaConversion().avro_to_iceberg(json.loads(avro_schema)),
+            MANIFEST_ENTRY_SCHEMAS[NEWEST_VERSION],
+            {-1: ManifestEntry, 2: ManifestDataFile},
+            {0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
+        )
+
+
+class _ManifestListReader(AvroFileReader):
+    @staticmethod
+    @lru_cache(SCHEMAS)
+    def find_reader(avro_schema: str) -> Reader:
+        return resolve_reader(
+            AvroSchemaConversion().avro_to_iceberg(json.loads(avro_schema)),
+            MANIFEST_LIST_FILE_SCHEMAS[NEWEST_VERSION],
+            {-1: ManifestFile, 508: PartitionFieldSummary},
+            {517: ManifestContent},
+        )
+
+
+def _inherit(entry: ManifestEntry, manifest: ManifestFile) -> ManifestEntry:
+    """Fill in what an entry has from its manifest."""
+    # Files of version 1 have no numbers: they are as old as the table.
+    if manifest.sequence_number == 0 or entry.status is ManifestEntryStatus.ADDED:
+        if entry.sequence_number is None:
+            entry.sequence_number = manifest.sequence_number
+        if entry.file_sequence_number is None:
+            entry.file_sequence_number = manifest.sequence_number
+    if entry.snapshot_id is None and manifest.added_snapshot_id is not None:
+        entry.snapshot_id = manifest.added_snapshot_id
+    entry.data_file.spec_id = manifest.partition_spec_id
+    return entry

@@ -13,8 +13,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
 
 from connector.encoding.search import located_rows
-from connector.iceberg.metadata.avro_files import read_all_entries, read_entries
-from connector.iceberg.metadata.manifests import manifests_of
+from connector.iceberg.metadata.manifests import manifests_of, read_all_entries, read_entries
 
 
 class InterruptedMaintenanceError(Exception):

@@ -1,0 +1,178 @@
+"""Writes the manifests of a snapshot, and keeps in memory those that the session wrote last."""
+
+import logging
+import uuid
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import accumulate
+from typing import Final, TypeAlias
+from uuid import UUID
+
+from pyiceberg.io import FileIO, InputFile, OutputFile
+from pyiceberg.manifest import (
+    DataFileContent,
+    ManifestContent,
+    ManifestEntry,
+    ManifestFile,
+)
+from pyiceberg.table import Table
+from pyiceberg.table.locations import load_location_provider
+
+from connector.encoding.live_rows.deletion_vectors import FileId, WrittenVector
+from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION
+from connector.iceberg.metadata.manifests import (
+    DeleteManifestWriter,
+    ManifestWriter,
+    make_added_entry,
+    read_entries,
+)
+from connector.iceberg.metadata.partitions import Partition, find_source_schema
+from connector.iceberg.metadata.vector_entries import find_id, make_vector_entry
+from connector.model.state import DataFile
+from connector.storage.file_io import RememberedFile, WrittenFile
+
+log = logging.getLogger(__name__)
+
+WrittenDeletes: TypeAlias = DataFile | WrittenVector  # a position delete file, or a deletion vector
+
+KEPT_BYTES: Final = 64 << 10  # of the newest snapshot of each table
+
+
+class ManifestFactory:
+    """Writes manifests of one snapshot, for a table as it was loaded. Names of their files begin with the prefix."""
+
+    def __init__(self, table: Table, prefix: str, snapshot_id: int, small: dict[str, WrittenFile]) -> None:
+        """`small` gets the manifests that are small, by their locations."""
+        self.table = table
+        self.prefix = prefix
+        self._snapshot_id = snapshot_id
+        self._small = small
+
+    def write_added(
+        self,
+        spec_id: int,
+        entries: Iterable[ManifestEntry],
+        schema_id: int | None = None,
+        content: ManifestContent = ManifestContent.DATA,
+    ) -> ManifestFile:
+        """Write a manifest of new files. `schema_id` is the schema of their columns, by default the current one."""
+        file = self._new_file()
+        with self._open(file, spec_id, content, schema_id) as manifest:
+            for entry in entries:
+                manifest.add_entry(entry)
+        self._keep_if_small(file)
+        return manifest.to_manifest_file()
+
+    def write_existing(
+        self,
+        spec_id: int,
+        entries: Iterable[ManifestEntry],
+        content: ManifestContent,
+        gone: Collection[FileId] = (),
+        added: Iterable[ManifestEntry] = (),
+    ) -> ManifestFile:
+        """Write a manifest of files that the table has already, and of new ones. Those in `gone` are named as deleted.
+
+        Each keeps its snapshot and its sequence numbers. They decide which deletes apply to it.
+        """
+        file = self._new_file()
+        with self._open(file, spec_id, content) as manifest:
+            for entry in entries:
+                (manifest.delete if find_id(entry.data_file) in gone else manifest.existing)(entry)
+            for entry in added:
+                manifest.add_entry(entry)
+        self._keep_if_small(file)
+        return manifest.to_manifest_file()
+
+    def rewrite_without(self, manifest: ManifestFile, gone: Collection[FileId]) -> ManifestFile:
+        """Write the manifest again, with these files as deleted. If it lists none of them, return it."""
+        entries = read_entries(self.table.io, manifest)
+        if not any(find_id(entry.data_file) in gone for entry in entries):
+            return manifest
+        return self.write_existing(manifest.partition_spec_id, entries, manifest.content, gone)
+
+    def write_deletes(self, added: Iterable[tuple[Partition, WrittenDeletes]]) -> list[ManifestFile]:
+        """Write a manifest of new delete files for each partition spec."""
+        by_spec: dict[int, list[ManifestEntry]] = {}
+        for partition, file in added:
+            by_spec.setdefault(partition.spec_id, []).append(_make_delete_entry(file, partition))
+        return [
+            self.write_added(spec_id, entries, content=ManifestContent.DELETES) for spec_id, entries in by_spec.items()
+        ]
+
+    def _new_file(self) -> WrittenFile:
+        return WrittenFile(self.table.io, metadata_location(self.table, f"{self.prefix}-{uuid.uuid4()}-m0.avro"))
+
+    def _open(
+        self, file: WrittenFile, spec_id: int, content: ManifestContent, schema_id: int | None = None
+    ) -> ManifestWriter:
+        table = self.table
+        spec, schema = table.specs()[spec_id], table.schema()
+        if schema_id is not None:
+            schema = table.schemas().get(schema_id, schema)
+        kind = ManifestWriter if content is ManifestContent.DATA else DeleteManifestWriter
+        return kind(
+            spec=spec,
+            schema=find_source_schema(table, spec, schema) if spec.fields else schema,
+            output_file=file,
+            snapshot_id=self._snapshot_id,
+            avro_compression=AVRO_COMPRESSION,
+            version=table.metadata.format_version,
+        )
+
+    def _keep_if_small(self, file: WrittenFile) -> None:
+        if len(file) <= KEPT_BYTES:
+            self._small[file.location] = file
+
+
+def _make_delete_entry(file: WrittenDeletes, partition: Partition) -> ManifestEntry:
+    if isinstance(file, WrittenVector):
+        return make_vector_entry(file, partition)
+    return make_added_entry(file, partition, content=DataFileContent.POSITION_DELETES)
+
+
+def metadata_location(table: Table, name: str) -> str:
+    """Return the location of a metadata file with this name."""
+    return load_location_provider(table.location(), table.properties).new_metadata_location(name)
+
+
+class RememberingFileIO(FileIO):
+    """Reads some files from memory, and all others from their store."""
+
+    def __init__(self, io: FileIO, files: Mapping[str, RememberedFile]) -> None:
+        """`files` are those in memory, by their locations."""
+        super().__init__(io.properties)
+        self._io, self._files = io, files
+
+    def new_input(self, location: str) -> InputFile:
+        """Return a file to read. To read one in memory takes no request."""
+        return self._files[location] if location in self._files else self._io.new_input(location)
+
+    def new_output(self, location: str) -> OutputFile:
+        """Return a file to write to the store."""
+        return self._io.new_output(location)
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        """Delete a file in the store. FileNotFoundError if there is none."""
+        self._io.delete(location)
+
+
+class WrittenSnapshots:
+    """The manifest list and the new manifests of the snapshot that the session wrote last, of each table.
+
+    Their locations are random, and the files never change: the same location has the same content, whatever has become
+    of the table. Which files are read is always up to the table as its catalog has it now.
+    """
+
+    def __init__(self) -> None:
+        self._newest: dict[UUID, Mapping[str, RememberedFile]] = {}
+
+    def add(self, table: Table, files: Sequence[WrittenFile]) -> None:
+        """Keep the files of a snapshot instead of the table's earlier ones. Of many bytes, the first files are kept."""
+        sizes = accumulate(map(len, files))
+        kept = [file.to_input_file() for file, size in zip(files, sizes, strict=True) if size <= KEPT_BYTES]
+        self._newest[table.metadata.table_uuid] = {file.location: file for file in kept}
+
+    def with_memory(self, table: Table) -> Table:
+        """Return the same table, as one whose files are read from memory if they are there."""
+        io = RememberingFileIO(table.io, self._newest.get(table.metadata.table_uuid, {}))
+        return Table(table.name(), table.metadata, table.metadata_location, io, table.catalog)
