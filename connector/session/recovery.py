@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from connector.host.errors import MissingTableError, RetryableError, UserError
 from connector.iceberg.bound_table import BoundTable
-from connector.iceberg.commits import fence
+from connector.iceberg.commits import lost_commits
 from connector.model.state import FinishedCommit, StagedCommit
 from connector.model.table_identifier import TableIdentifier
 
@@ -63,7 +63,7 @@ def check_finished(
     of these commits as orphan files.
     """
     by_table: dict[str, list[FinishedCommit]] = {}
-    for commit in fence.select_finished(finished, staged):
+    for commit in lost_commits.select_finished(finished, staged):
         by_table.setdefault(commit.table_uuid, []).append(commit)
     # Commits to generations that no table of the session has had.
     generations = frozenset[str]().union(*(table.generations for table in tables))
@@ -71,7 +71,7 @@ def check_finished(
     for table in tables:
         commits = [each for each in by_table.get(table.table_uuid, ()) if each.writer.overlaps(table.writer.key_range)]
         for commit in commits:
-            fence.check_finished(table.binding.path, table.properties, commit)
+            lost_commits.check_lost(table.binding.path, table.properties, commit)
         is_known = any(commit.writer.state_key == table.writer.state_key for commit in commits)
         if table.has_earlier_owner and table.writer.state_key in unknown and not is_known:
             raise UserError(

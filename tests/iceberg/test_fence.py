@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from connector.host.errors import FencedError, UserError
-from connector.iceberg.commits import fence
+from connector.iceberg.commits import fence, lost_commits
 from connector.iceberg.commits.fence import WriterFence
 from connector.model.state import FinishedCommit, Known, StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
@@ -242,27 +242,29 @@ def ordinal_value(ordinal: int, random: str = "b") -> str:
 def test_an_older_value_than_the_newest_finished_one_says_how_many_transactions_are_lost(
     ordinal: int, lost: int, marks: str
 ) -> None:
-    assert fence.count_lost(whole(f"{marks}{ordinal_value(ordinal, 'c')}"), finished(7)) == lost
+    assert lost_commits.count_lost(whole(f"{marks}{ordinal_value(ordinal, 'c')}"), finished(7)) == lost
 
 
 @pytest.mark.parametrize("properties", [{}, whole("closed:0a1b2c3d:")])
 def test_a_writer_without_a_value_has_lost_all_transactions(properties: dict[str, str]) -> None:
-    assert fence.count_lost(properties, finished(7)) == 7
+    assert lost_commits.count_lost(properties, finished(7)) == 7
 
 
 def test_the_table_of_another_writer_says_nothing() -> None:
     with pytest.raises(UserError):
-        fence.check_finished(TableIdentifier("shop", "orders"), recorded({writer(LEFT): ordinal_value(9)}), finished(1))
+        lost_commits.check_lost(
+            TableIdentifier("shop", "orders"), recorded({writer(LEFT): ordinal_value(9)}), finished(1)
+        )
 
 
 def test_what_is_staged_after_a_finished_commit_is_compared_instead() -> None:
     others = [finished(7, writer(LEFT)), replace(finished(7), table_uuid="another-uuid")]
-    assert fence.select_finished([finished(7), *others], [FIRST]) == others
+    assert lost_commits.select_finished([finished(7), *others], [FIRST]) == others
 
 
 def test_a_table_with_an_older_value_is_refused() -> None:
     with pytest.raises(UserError) as error:
-        fence.check_finished(TableIdentifier("shop", "orders"), whole(ordinal_value(5)), finished(7))
+        lost_commits.check_lost(TableIdentifier("shop", "orders"), whole(ordinal_value(5)), finished(7))
     check_text("commit_errors", "a table that was restored from an older copy", str(error.value))
 
 

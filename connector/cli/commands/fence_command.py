@@ -21,8 +21,9 @@ from connector.config.endpoint_config import EndpointConfig
 from connector.config.settings import parse
 from connector.host.errors import UserError
 from connector.iceberg.catalogs.opening import open_existing_catalog, translate_errors
+from connector.iceberg.commits.lost_commits import LostCommits, find_lost
 from connector.iceberg.commits.reset import Decision, Reset, perform_reset, plan_reset, plan_reset_of_lost
-from connector.iceberg.commits.verdicts import JudgedCommit, LostCommits, Verdict, find_lost, judge_commits
+from connector.iceberg.commits.verdicts import JudgedCommit, Verdict, judge_commits
 from connector.iceberg.commits.writers import RecordedWriter, list_recorded_writers
 from connector.iceberg.loading import load_table
 from connector.model.state import StagedCommit

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from connector.cli.texts.health_texts import describe_age, describe_health, describe_rows, format_bytes, format_count
-from connector.iceberg.commits.verdicts import JudgedCommit, LostCommits, Verdict
+from connector.iceberg.commits.lost_commits import LostCommits
+from connector.iceberg.commits.verdicts import JudgedCommit, Verdict
 from connector.iceberg.commits.writers import RecordedWriter
 from connector.iceberg.maintenance.table_health import TableHealth
 from connector.iceberg.table_status import LastSnapshot, TableStatus

@@ -25,6 +25,7 @@ from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate
 from connector.evolution.altered_schema import plan_schema
 from connector.evolution.property_changes import list_lasting_properties
 from connector.evolution.table_change import StartBackfill
+from connector.host.errors import FencedError
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.change_summaries import summarize_changes
 from connector.iceberg.commits.commit_errors import BROKEN_METADATA
@@ -160,3 +161,12 @@ def _plan_schema(table: Table, change: StartBackfill) -> Schema:
 
 def _name_writer(owner: Owner) -> WriterId:
     return WriterId(owner.materialization, owner.state_key, WHOLE_RANGE.key_range)
+
+
+def explain_backfilled(staged: StagedCommit) -> FencedError:
+    """Return the error of a process that still writes rows from before a backfill."""
+    return FencedError(
+        f"table {staged.path}: {staged.writer.materialization} has been published with a backfill of this table since "
+        f"this process began (with state key {staged.writer.state_key}). This process stops and adds nothing. If no "
+        "other process runs this task, start it again."
+    )

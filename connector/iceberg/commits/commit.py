@@ -237,7 +237,7 @@ class _PendingCommits:
 def _supersede(pending: Sequence[StagedCommit]) -> Superseded:
     """Give up commits that were staged before a backfill. FencedError if this process staged them: it is outdated."""
     if any(not commit.is_recovered for commit in pending):
-        raise fence.explain_backfilled(pending[0])
+        raise backfill.explain_backfilled(pending[0])
     log.warning(
         "table %s: %d rows that were staged before its backfill are not added",
         pending[0].path,

@@ -21,7 +21,6 @@ from connector.host.errors import FencedError, UserError
 from connector.model.state import (
     KEY_RANGE,
     RECORDED_VALUE,
-    FinishedCommit,
     Known,
     StagedCommit,
     WriterId,
@@ -244,34 +243,6 @@ def _check_known(pending: Sequence[StagedCommit], properties: Mapping[str, str])
             raise _explain_fenced(newest, name, value)
 
 
-def select_finished(finished: Iterable[FinishedCommit], staged: Iterable[StagedCommit]) -> list[FinishedCommit]:
-    """Return the finished commits after which nothing is staged. The staged ones are newer: the table is compared with
-    these instead."""
-    compared = {(commit.table_uuid, commit.writer) for commit in staged}
-    return [commit for commit in finished if (commit.table_uuid, commit.writer) not in compared]
-
-
-def count_lost(properties: Mapping[str, str], finished: FinishedCommit) -> int:
-    """Return how many transactions a table lacks that it had: it was restored from a copy of before them."""
-    return max(0, read_ordinal(finished.value) - read_ordinal(read_value(properties, finished.writer)))
-
-
-def check_finished(table: TableIdentifier, properties: Mapping[str, str], finished: FinishedCommit) -> None:
-    """Raise UserError if a table lacks transactions that it had."""
-    if lost := count_lost(properties, finished):
-        writer = finished.writer
-        arguments = f"{_name_table(table, writer)} --state-key {shlex.quote(writer.state_key)}"
-        raise UserError(
-            f"table {table} lacks the last {lost} transaction(s) of {writer.materialization} (state key "
-            f"{writer.state_key}, key range {writer.key_range}) that it had: the task's state says that it had them up "
-            f"to {finished.value}, and its property {property_name(writer)} is "
-            f"{read_value(properties, writer) or 'absent'}. The table or its catalog was restored from an older copy, "
-            "or the property was changed by hand. Nothing was added. Bring the newest metadata of the table back, or "
-            "backfill the binding. Only if these rows may be missing, run `materialize-iceberg fence reset "
-            f"{arguments} --key-range {writer.key_range} --staged skip`."
-        )
-
-
 def advance(properties: Mapping[str, str], newest: StagedCommit) -> dict[str, str]:
     """Return the properties to set in the commit of everything up to `newest`.
 
@@ -283,15 +254,6 @@ def advance(properties: Mapping[str, str], newest: StagedCommit) -> dict[str, st
         return {own: _close(newest.next)}
     closed = {name: _close(value) for name, value in find_overlapping_fences(properties, newest.writer).items()}
     return {name: value for name, value in closed.items() if value != properties[name]} | {own: newest.next}
-
-
-def explain_backfilled(staged: StagedCommit) -> FencedError:
-    """Return the error of a process that still writes rows from before a backfill."""
-    return FencedError(
-        f"table {staged.path}: {staged.writer.materialization} has been published with a backfill of this table since "
-        f"this process began (with state key {staged.writer.state_key}). This process stops and adds nothing. If no "
-        "other process runs this task, start it again."
-    )
 
 
 def _explain_fenced(staged: StagedCommit, name: str, value: str) -> FencedError:
@@ -307,16 +269,12 @@ def _explain_fenced(staged: StagedCommit, name: str, value: str) -> FencedError:
         f"(state key {writer.state_key}, key range {writer.key_range}). The table's property {name} is "
         f"{value or 'absent'}; this process expected {expected}. This process stops and adds nothing. If no other "
         "process runs this task, its state was restored from an older copy, or the table was changed by hand. Then "
-        f"look at `{_show_command(staged)}`, and reset the fence with `materialize-iceberg fence reset` only when you "
-        "know which rows are right."
+        f"look at `materialize-iceberg fence show {format_arguments(staged.path, writer)}`, and reset the fence with "
+        "`materialize-iceberg fence reset` only when you know which rows are right."
     )
 
 
-def _show_command(staged: StagedCommit) -> str:
-    return f"materialize-iceberg fence show {_name_table(staged.path, staged.writer)}"
-
-
-def _name_table(table: TableIdentifier, writer: WriterId) -> str:
+def format_arguments(table: TableIdentifier, writer: WriterId) -> str:
     """Return the arguments of a command that name the table and the task."""
     return (
         f"--table {shlex.quote(str(table))} --materialization {shlex.quote(writer.materialization)} --config "

@@ -1,6 +1,6 @@
 """Says what opening a task would do with its staged commits, by comparing each of them with the table."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -10,7 +10,7 @@ from connector.host.errors import FencedError
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.staged_files import find_missing_files
 from connector.iceberg.metadata.table_properties import find_generation
-from connector.model.state import FinishedCommit, StagedCommit, WriterId
+from connector.model.state import StagedCommit
 
 
 class Verdict(StrEnum):
@@ -30,25 +30,6 @@ class JudgedCommit:
 
     staged: StagedCommit
     verdict: Verdict
-
-
-@dataclass(frozen=True)
-class LostCommits:
-    """The last commits of a writer, which a table had before it was restored from an older copy."""
-
-    writer: WriterId
-    value: str  # the fence value of the newest of them
-    count: int
-
-
-def find_lost(table: Table, staged: Iterable[StagedCommit], finished: Iterable[FinishedCommit]) -> list[LostCommits]:
-    """Return what the table has lost of the commits that it had."""
-    return [
-        LostCommits(commit.writer, commit.value, count)
-        for commit in fence.select_finished(finished, staged)
-        if commit.table_uuid == find_generation(table, commit.writer.materialization).uuid
-        and (count := fence.count_lost(table.properties, commit))
-    ]
 
 
 def judge_commits(table: Table, staged: Sequence[StagedCommit]) -> list[JudgedCommit]:
