@@ -29,7 +29,7 @@ from benchmarks.once import Copies
 from benchmarks.process_tree import ProcessorTime
 from benchmarks.report import conditions, publish
 from benchmarks.sources import TABLES, Source, make_sources
-from connector.evolution.table_change import COMPACTION_PROPERTY
+from connector.evolution.property_changes import COMPACTION_PROPERTY
 from connector.host.facts import COMPACT_DATA_FILES
 from connector.iceberg.maintenance.background_compaction import COMMITS
 from connector.iceberg.metadata.retention import MAX_AGE

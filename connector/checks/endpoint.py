@@ -15,7 +15,7 @@ from connector.checks import storage_probe
 from connector.checks.steps import Skipped, Step, attempt
 from connector.config.catalog import GlueCatalog, HiveCatalog, LocalCatalog, RestCatalog, S3TablesCatalog, SqlCatalog
 from connector.config.endpoint_config import EndpointConfig
-from connector.evolution.table_change import Found
+from connector.evolution.existing_table import CatalogEntry
 from connector.host.errors import ConnectorError, UserError
 from connector.host.signals import map_in_threads
 from connector.iceberg.catalogs.opening import open_without_creating, table_location, translate_errors
@@ -42,10 +42,10 @@ class Namespace:
     exists: bool
 
 
-Tables: TypeAlias = list[Found | UserError]
+Tables: TypeAlias = list[CatalogEntry | UserError]
 
 SCHEMA: Final = Schema(NestedField(1, "id", LongType(), required=True))
-NOT_SEEN: Final = Found(namespace_exists=True, table=None)
+NOT_SEEN: Final = CatalogEntry(namespace_exists=True, table=None)
 PROBE_TABLE_PREFIX: Final = "materialize_iceberg_probe_"
 
 

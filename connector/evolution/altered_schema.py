@@ -13,12 +13,12 @@ from connector.evolution.table_change import (
     Alteration,
     ConvertColumn,
     MakeOptional,
-    NewColumn,
     RenameColumn,
     SetAsideColumn,
     SetIdentifierFields,
     WidenColumn,
 )
+from connector.evolution.target import NewColumn
 
 
 def alter_schema(schema: Schema, changes: Collection[Alteration], last_column_id: int) -> Schema:

@@ -18,7 +18,7 @@ from connector.evolution.field_config import (
     fold_case,
     is_reserved,
 )
-from connector.evolution.table_change import NewColumn
+from connector.evolution.target import NewColumn
 from connector.evolution.type_mapping import choose_type, is_indispensable, is_key, is_required
 from protocol.flow import Collection, Projection
 

@@ -13,6 +13,7 @@ from connector.evolution.arrangement_terms import ResolvedTerms, Source, resolve
 from connector.evolution.binding_settings import IdentifierFields
 from connector.evolution.candidate import Candidate
 from connector.evolution.columns import Evolution
+from connector.evolution.existing_table import CatalogEntry, ExistingTable
 from connector.evolution.field_config import (
     MAX_NAME,
     explain_reserved,
@@ -22,21 +23,17 @@ from connector.evolution.field_config import (
     name_columns,
     parse_field_configs,
 )
-from connector.evolution.property_changes import plan_properties
+from connector.evolution.property_changes import COMPACTION_PROPERTY, plan_properties
 from connector.evolution.table_change import (
-    COMPACTION_PROPERTY,
     Alteration,
     CreateNamespace,
     CreateTable,
     DropTable,
-    ExistingTable,
-    Found,
-    NewColumn,
     RecordExistingRows,
     StartBackfill,
     TableChange,
-    Target,
 )
+from connector.evolution.target import NewColumn, Target
 from connector.evolution.type_mapping import choose_type, find_decimal_problem
 from connector.host.errors import UserError
 from connector.model.owner import OWNER_PROPERTY
@@ -117,7 +114,7 @@ def _check_names(collection: Collection, names: Mapping[str, str]) -> None:
             )
 
 
-def plan_changes(found: Found, target: Target) -> list[TableChange]:
+def plan_changes(found: CatalogEntry, target: Target) -> list[TableChange]:
     """Plan what has to be done, in order. The plan is empty if the table fits already.
 
     It can be repeated after a crash at any point: a table that records the target's owner is replaced already, or will

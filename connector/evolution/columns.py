@@ -16,21 +16,20 @@ from connector.evolution.altered_schema import alter_schema
 from connector.evolution.arrangement_changes import ArrangementChange, plan_arrangement
 from connector.evolution.arrangement_terms import ResolvedTerms, Source
 from connector.evolution.binding_settings import DEFAULT_SETTINGS, BindingSettings
+from connector.evolution.existing_table import ExistingTable
 from connector.evolution.field_config import MAX_NAME, fold_case, match_columns
 from connector.evolution.refusals import Limits
 from connector.evolution.table_change import (
     AddColumn,
     ColumnChange,
     ConvertColumn,
-    ExistingTable,
     MakeOptional,
-    NewColumn,
     RenameColumn,
     SetAsideColumn,
     SetIdentifierFields,
     WidenColumn,
-    name_identifiers,
 )
+from connector.evolution.target import NewColumn, name_identifiers
 from connector.evolution.type_changes import TypeChange, can_hold, find_type_change
 from connector.model.table_identifier import TableIdentifier
 

@@ -9,6 +9,7 @@ from connector.model.table_identifier import TableIdentifier
 
 # The connector's own table properties: who created the table, and what is committed to it.
 OWN_PREFIX: Final = "flow."
+COMPACTION_PROPERTY: Final = "flow.compaction.enabled"
 _MAINTENANCE: Final = ("flow.compaction.", "flow.expire.")  # which a user may set
 FORMAT_VERSION: Final = "format-version"
 NAME_MAPPING: Final = "schema.name-mapping.default"

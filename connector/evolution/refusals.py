@@ -10,6 +10,7 @@ from connector.config.values import SchemaEvolution
 from connector.evolution.arrangement_changes import ArrangementChange, SetPartitionSpec, SetSortOrder
 from connector.evolution.arrangement_terms import PARTITION_BY, SORT_BY
 from connector.evolution.binding_settings import BindingSettings, IdentifierFields
+from connector.evolution.existing_table import ExistingTable
 from connector.evolution.field_config import COLUMN_SETTING, DECIMAL_SETTING
 from connector.evolution.property_changes import SetTableProperties
 from connector.evolution.table_change import (
@@ -17,14 +18,13 @@ from connector.evolution.table_change import (
     Alteration,
     ColumnChange,
     ConvertColumn,
-    ExistingTable,
     MakeOptional,
-    NewColumn,
     RenameColumn,
     SetAsideColumn,
     SetIdentifierFields,
     WidenColumn,
 )
+from connector.evolution.target import NewColumn
 
 _TypeChange: TypeAlias = WidenColumn | ConvertColumn | SetAsideColumn
 

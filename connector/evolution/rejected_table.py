@@ -5,7 +5,8 @@ from typing import Final
 
 from pyiceberg.types import PrimitiveType, StringType, TimestamptzType
 
-from connector.evolution.table_change import ExistingTable, Found, NewColumn
+from connector.evolution.existing_table import CatalogEntry, ExistingTable
+from connector.evolution.target import NewColumn
 from connector.host.errors import UserError
 from connector.model.invalid_values import REJECTED_SUFFIX
 from connector.model.table_identifier import TableIdentifier
@@ -35,9 +36,11 @@ def has_possible_name(path: TableIdentifier) -> bool:
     return len(path.name) <= LONGEST_NAME
 
 
-def find_table_problems(path: TableIdentifier, materialization: str, found: Found | UserError | None) -> Iterator[str]:
+def find_table_problems(
+    path: TableIdentifier, materialization: str, found: CatalogEntry | UserError | None
+) -> Iterator[str]:
     """Find why a binding's rejected rows cannot go to the table with this identifier. `found` is what is there."""
-    table = found.table if isinstance(found, Found) else None
+    table = found.table if isinstance(found, CatalogEntry) else None
     if not has_possible_name(path):
         yield (
             f"the table of rejected rows would have a name of {len(path.name)} characters, {path.name}, but the limit "

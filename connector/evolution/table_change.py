@@ -1,108 +1,18 @@
-"""The changes of tables as values: what is there, what a table should become, and the changes between them."""
+"""The changes of tables, as values."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
-from pyiceberg.schema import Schema
-from pyiceberg.types import DoubleType, FloatType, IcebergType, PrimitiveType
+from pyiceberg.types import IcebergType, PrimitiveType
 
 from connector.config.terms import SortTerm, Term
 from connector.config.values import FORMAT_VERSIONS
 from connector.evolution.arrangement_changes import ArrangementChange
-from connector.evolution.binding_settings import DEFAULT_SETTINGS, BindingSettings, IdentifierFields
 from connector.evolution.property_changes import SetTableProperties
-from connector.model.binding import PLAIN, Arrangement
+from connector.evolution.target import NewColumn, Target
 from connector.model.owner import Owner
 from connector.model.table_identifier import Generation, TableIdentifier
-
-COMPACTION_PROPERTY: Final = "flow.compaction.enabled"
-
-
-@dataclass(frozen=True)
-class ExistingTable:
-    """The facts about a table that decide what has to change."""
-
-    schema: Schema
-    uuid: str
-    owner: Owner | None
-    # What depends on a column, such as a partition spec, and so prevents its change; by field id.
-    pinned: Mapping[int, str] = field(default_factory=dict)
-    # Columns, by field id, with a value that could not be converted.
-    unconvertible: frozenset[int] = frozenset()
-    has_snapshot: bool = False
-    arrangement: Arrangement = PLAIN  # the current partition spec and sort order
-    generation: Generation | None = None  # of its owner's rows; None if no backfill has replaced them
-    # The types of its current columns, if its catalog refuses columns of other types in their places.
-    fixed_types: tuple[IcebergType, ...] = ()
-    format_version: int = FORMAT_VERSIONS[0]
-    properties: Mapping[str, str] = field(default_factory=dict)
-
-    def is_of(self, materialization: str) -> bool:
-        """Whether that materialization created it."""
-        return self.owner is not None and self.owner.materialization == materialization
-
-    def generation_of(self, materialization: str) -> Generation:
-        """The generation that a materialization's staged commits must have."""
-        recorded = self.generation
-        return recorded if recorded and recorded.materialization == materialization else Generation(self.uuid)
-
-
-@dataclass(frozen=True)
-class Found:
-    """What the catalog has under a table identifier."""
-
-    namespace_exists: bool
-    table: ExistingTable | None
-
-
-@dataclass(frozen=True)
-class NewColumn:
-    """A column that a binding needs."""
-
-    field: str
-    name: str
-    type: PrimitiveType
-    required: bool
-    doc: str
-    is_indispensable: bool  # its field is always selected, and all rows have their values in it
-    former: str = ""  # the column's name when the binding was last applied; "" if the field was not selected then
-    is_key: bool = False  # its field is selected as a part of the key
-
-    @property
-    def may_identify(self) -> bool:
-        """Whether Iceberg allows it as an identifier field."""
-        return self.required and self.type not in (FloatType(), DoubleType())
-
-    def __str__(self) -> str:
-        return f"{self.name!r} {self.type}{' not null' if self.required else ''}"
-
-
-@dataclass(frozen=True)
-class Target:
-    """The table that a binding needs. If `replaces`, a backfill replaces the rows of an older binding."""
-
-    path: TableIdentifier
-    owner: Owner
-    columns: tuple[NewColumn, ...]
-    properties: Mapping[str, str]
-    replaces: bool
-    settings: BindingSettings = DEFAULT_SETTINGS
-    is_new: bool = False  # the task had no such binding before
-    other_fields: frozenset[str] = frozenset()  # of the collection, which the binding does not select
-    is_for_rejected_rows: bool = False
-    format_version: int = FORMAT_VERSIONS[0]  # of the table, if it is created
-    keeps_nanoseconds: bool = False  # in new columns of date-times, if the table has version 3
-
-    @property
-    def table(self) -> str:
-        """The name for errors: namespace.table."""
-        return str(self.path)
-
-    @property
-    def identifier(self) -> tuple[str, ...]:
-        """The names of the columns that identify a row of a new table."""
-        return name_identifiers(self.columns, self.settings.identifier_fields)
 
 
 @dataclass(frozen=True)
@@ -112,16 +22,6 @@ class CreateNamespace:
     @property
     def description(self) -> str:
         return f"create namespace {self.namespace}"
-
-
-def name_identifiers(columns: Iterable[NewColumn], identifier_fields: IdentifierFields) -> tuple[str, ...]:
-    """The names of the columns that identify a row, as Iceberg's identifier fields.
-
-    There are none if a part of the key cannot be one: the other parts do not identify a row.
-    """
-    keys = [column for column in columns if column.is_key]
-    identify = identifier_fields is IdentifierFields.KEY and all(column.may_identify for column in keys)
-    return tuple(column.name for column in keys) if identify else ()
 
 
 @dataclass(frozen=True)

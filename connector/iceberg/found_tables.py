@@ -7,7 +7,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import IcebergType
 
 from connector.config.endpoint_config import EndpointConfig
-from connector.evolution.table_change import ExistingTable, Found
+from connector.evolution.existing_table import CatalogEntry, ExistingTable
 from connector.host.errors import UserError
 from connector.host.signals import map_in_threads
 from connector.iceberg.catalogs.opening import translate_errors
@@ -20,7 +20,7 @@ from connector.model.owner import Owner
 from connector.model.table_identifier import Generation, TableIdentifier
 
 
-def find(catalog: Catalog, path: TableIdentifier) -> Found:
+def find(catalog: Catalog, path: TableIdentifier) -> CatalogEntry:
     """Return what a plan of changes starts from. UserError if what has the name can be neither used nor replaced."""
     table = load_table(catalog, path)
     if table:
@@ -30,10 +30,12 @@ def find(catalog: Catalog, path: TableIdentifier) -> Found:
     return describe_found(catalog, path, table)
 
 
-def find_all(catalog: Catalog, endpoint: EndpointConfig, paths: Sequence[TableIdentifier]) -> list[Found | UserError]:
+def find_all(
+    catalog: Catalog, endpoint: EndpointConfig, paths: Sequence[TableIdentifier]
+) -> list[CatalogEntry | UserError]:
     """Return what the catalog has at each path, or the UserError why it cannot be used. Other errors are raised."""
 
-    def look_up(path: TableIdentifier) -> Found | UserError:
+    def look_up(path: TableIdentifier) -> CatalogEntry | UserError:
         try:
             with translate_errors(endpoint):
                 return find(catalog, path)
@@ -45,20 +47,20 @@ def find_all(catalog: Catalog, endpoint: EndpointConfig, paths: Sequence[TableId
 
 def describe_found(
     catalog: Catalog, path: TableIdentifier, table: Table | None, unconvertible: Collection[int] = ()
-) -> Found:
+) -> CatalogEntry:
     """Return what a plan starts from, if the catalog has this table; None: it has none.
 
     `unconvertible` are the ids of columns with a value that has no equivalent.
     """
     if table is None:
-        return Found(catalog.namespace_exists(path.namespace), None)
+        return CatalogEntry(catalog.namespace_exists(path.namespace), None)
     check_table_properties(table)
     owner = Owner.of(table.properties)
     generation = find_generation(table, owner.materialization if owner else "")
     # Without the columns of a backfill, which another program has removed, another backfill can still begin.
     is_lost = generation.is_awaited and generation.schema_id not in table.schemas()
     task_table = table if is_lost else restrict_to_generation(table, generation)
-    return Found(
+    return CatalogEntry(
         namespace_exists=True,
         table=ExistingTable(
             schema=task_table.schema(),

@@ -17,12 +17,12 @@ from pyiceberg.table import Table
 from pyiceberg.types import NestedField
 
 from connector.encoding.rewriting.converted_files import UnconvertibleError
+from connector.evolution.existing_table import CatalogEntry
 from connector.evolution.table_change import (
     Alteration,
     CreateNamespace,
     CreateTable,
     DropTable,
-    Found,
     RecordExistingRows,
     StartBackfill,
     TableChange,
@@ -46,7 +46,7 @@ def evolve(
     catalog: Catalog,
     path: TableIdentifier,
     location: str | None,
-    plan: Callable[[Found], Sequence[TableChange]],
+    plan: Callable[[CatalogEntry], Sequence[TableChange]],
     alter: Alter,
 ) -> list[TableChange]:
     """Plan the changes of a table and perform them. Plan again when another writer was faster. Return what was done.

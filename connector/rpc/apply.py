@@ -9,7 +9,8 @@ from connector.checks.endpoint import OpenedEndpoint
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.settings import parse
 from connector.encoding.rewriting.converted_files import Rewrite
-from connector.evolution.table_change import DropTable, Found, StartBackfill, TableChange
+from connector.evolution.existing_table import CatalogEntry
+from connector.evolution.table_change import DropTable, StartBackfill, TableChange
 from connector.host.errors import RetryableError
 from connector.host.signals import map_in_threads
 from connector.iceberg.alteration import Alterer
@@ -79,7 +80,7 @@ def _choose_writer(config: EndpointConfig, plan: Plan) -> Callable[[], SnapshotW
     return partial(SnapshotWriter, mark=partial(mark_commit, plan.target.owner.materialization))
 
 
-def _plan_again(plan: Plan, found: Found) -> list[TableChange]:
+def _plan_again(plan: Plan, found: CatalogEntry) -> list[TableChange]:
     """Plan the table's changes again, from its current state.
 
     Raises RetryableError if other rows would be replaced than those that were planned to be: they are of a later

@@ -8,17 +8,11 @@ from connector.config.resource_config import ResourceConfig
 from connector.evolution import rejected_table
 from connector.evolution.binding_settings import BindingSettings
 from connector.evolution.changes import find_last_bindings, plan_changes, plan_columns
+from connector.evolution.existing_table import CatalogEntry, ExistingTable
 from connector.evolution.field_config import list_selected_fields
 from connector.evolution.property_changes import find_changed
-from connector.evolution.table_change import (
-    CreateTable,
-    DropTable,
-    ExistingTable,
-    Found,
-    StartBackfill,
-    TableChange,
-    Target,
-)
+from connector.evolution.table_change import CreateTable, DropTable, StartBackfill, TableChange
+from connector.evolution.target import Target
 from connector.host.errors import UserError
 from connector.iceberg.commits import commit_errors
 from connector.model.owner import Owner
@@ -57,7 +51,7 @@ def plan_tables(
     message: request.Apply,
     resources: Sequence[ResourceConfig],
     advanced: AdvancedOptions,
-    find_all: Callable[[Sequence[TableIdentifier]], Sequence[Found | UserError]],
+    find_all: Callable[[Sequence[TableIdentifier]], Sequence[CatalogEntry | UserError]],
 ) -> list[Plan]:
     """Plan every table. Raises one UserError with everything that is wrong with any of them."""
     proposals = list(_propose(message, resources, advanced.feature_flags))
@@ -89,7 +83,7 @@ def list_actions(planned: Sequence[Plan]) -> list[str]:
     return [*dict.fromkeys(lines)]  # two tables may both plan their namespace, which is created once
 
 
-def plan_table(proposal: Proposal, target: Target, found: Found) -> list[TableChange]:
+def plan_table(proposal: Proposal, target: Target, found: CatalogEntry) -> list[TableChange]:
     """Plan the changes of the binding's table, or of its table of rejected rows. UserError if it may not have it."""
     refusals = (
         rejected_table.find_table_problems(target.path, proposal.materialization, found)
@@ -157,7 +151,7 @@ def _make_targets(binding: MaterializationBinding, proposal: Proposal, advanced:
         )
 
 
-def _plan(proposal: Proposal, target: Target, found: Found | UserError, staged: Sequence[StagedCommit]) -> Plan:
+def _plan(proposal: Proposal, target: Target, found: CatalogEntry | UserError, staged: Sequence[StagedCommit]) -> Plan:
     if isinstance(found, UserError):
         raise found
     planned = tuple(plan_table(proposal, target, found))

@@ -12,8 +12,8 @@ from connector.encoding.parquet.file_options import FileOptions
 from connector.evolution import rejected_table
 from connector.evolution.binding_settings import BindingSettings
 from connector.evolution.changes import DEFAULT_PROPERTIES, refuse_backfill, replaces_table
+from connector.evolution.existing_table import CatalogEntry, ExistingTable
 from connector.evolution.property_changes import find_changed, refuse_properties
-from connector.evolution.table_change import ExistingTable, Found
 from connector.host.errors import UserError
 from connector.iceberg.maintenance.compaction_thresholds import check_compaction
 from connector.iceberg.metadata.retention import check_expiry
@@ -97,7 +97,7 @@ class Proposal:
 
 
 def find_shared_tables(
-    proposals: Sequence[Proposal], found: Mapping[TableIdentifier, Found | UserError]
+    proposals: Sequence[Proposal], found: Mapping[TableIdentifier, CatalogEntry | UserError]
 ) -> Iterator[str]:
     """Find bindings that have the same table, or whose rejected rows go to the table of another one. `found` is what
     the catalog has."""
@@ -106,7 +106,7 @@ def find_shared_tables(
     names: dict[str, TableIdentifier] = {}  # of tables, by their UUIDs
     for path, proposal in [*((proposal.path, proposal) for proposal in proposals), *rejected]:
         looked_up = found.get(path)
-        table = looked_up.table if isinstance(looked_up, Found) else None
+        table = looked_up.table if isinstance(looked_up, CatalogEntry) else None
         if (other := first.setdefault(path, proposal)) is not proposal:
             yield (
                 f"{other.place} and {proposal.place} have the same table {path}: give one of them another "

@@ -15,8 +15,8 @@ from connector.evolution.candidate import Candidate
 from connector.evolution.changes import find_last_bindings, name_former_columns
 from connector.evolution.columns import Evolution
 from connector.evolution.constraints import find_problems, list_constraints, list_new_names, pick_most_severe
+from connector.evolution.existing_table import CatalogEntry
 from connector.evolution.field_config import change_case, parse_field_configs
-from connector.evolution.table_change import Found
 from connector.host.errors import InvalidConfigError, UserError, join_errors
 from connector.model.table_identifier import TableIdentifier
 from connector.rpc.proposals import Proposal, find_property_problems, find_shared_tables
@@ -68,7 +68,7 @@ def _propose(
 def _answer(
     proposal: Proposal,
     binding: ValidateBinding,
-    all_found: Mapping[TableIdentifier, Found | UserError],
+    all_found: Mapping[TableIdentifier, CatalogEntry | UserError],
     endpoint: EndpointConfig,
 ) -> response.ValidatedBinding:
     found = all_found[proposal.path]
@@ -121,7 +121,7 @@ def _warn_of_capitals(proposal: Proposal, names: Iterable[str]) -> None:
         )
 
 
-def _evolution(proposal: Proposal, found: Found) -> Evolution | None:
+def _evolution(proposal: Proposal, found: CatalogEntry) -> Evolution | None:
     """How the existing table constrains the fields. A table that is about to be replaced does not."""
     if found.table is None or proposal.replaces_table:
         return None
@@ -129,7 +129,7 @@ def _evolution(proposal: Proposal, found: Found) -> Evolution | None:
 
 
 def _rejected_table_refusals(
-    proposal: Proposal, all_found: Mapping[TableIdentifier, Found | UserError]
+    proposal: Proposal, all_found: Mapping[TableIdentifier, CatalogEntry | UserError]
 ) -> Iterator[str]:
     if path := proposal.rejected_path:
         yield from rejected_table.find_table_problems(path, proposal.materialization, all_found.get(path))

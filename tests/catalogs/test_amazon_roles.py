@@ -14,7 +14,7 @@ from pyiceberg.types import LongType
 
 from connector.config.settings import parse
 from connector.evolution.changes import plan_changes
-from connector.evolution.table_change import NewColumn, Target
+from connector.evolution.target import NewColumn, Target
 from connector.host.errors import InvalidConfigError, UserError
 from connector.iceberg.catalogs.opening import open_catalog, translate_errors
 from connector.iceberg.commits import commit

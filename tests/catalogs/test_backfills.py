@@ -14,7 +14,8 @@ from connector.config.endpoint_config import EndpointConfig
 from connector.config.settings import parse
 from connector.evolution.binding_settings import BindingSettings, IdentifierFields
 from connector.evolution.changes import plan_changes
-from connector.evolution.table_change import CreateTable, DropTable, NewColumn, StartBackfill, Target
+from connector.evolution.table_change import CreateTable, DropTable, StartBackfill
+from connector.evolution.target import NewColumn, Target
 from connector.iceberg.catalogs.opening import open_catalog, table_location
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.perform_changes import evolve

@@ -13,7 +13,8 @@ from pyiceberg.types import LongType
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.settings import parse
 from connector.evolution.changes import plan_changes
-from connector.evolution.table_change import NewColumn, TableChange, Target
+from connector.evolution.table_change import TableChange
+from connector.evolution.target import NewColumn, Target
 from connector.host.errors import UserError
 from connector.iceberg.catalogs.opening import open_catalog, table_location
 from connector.iceberg.commits import commit

@@ -22,7 +22,9 @@ from pyiceberg.types import DateType, IcebergType, LongType, NestedField, String
 
 from connector.encoding.parquet.file_options import CODEC, LEVEL, TARGET_SIZE
 from connector.evolution.changes import plan_changes
-from connector.evolution.table_change import Found, NewColumn, TableChange, Target
+from connector.evolution.existing_table import CatalogEntry
+from connector.evolution.table_change import TableChange
+from connector.evolution.target import NewColumn, Target
 from connector.host.errors import ConnectorError
 from connector.iceberg.metadata.table_properties import ENCRYPTION, NAME_MAPPING, PREVIOUS_VERSIONS, PROVIDER
 from connector.iceberg.perform_changes import evolve
@@ -398,22 +400,22 @@ def target(*names: str) -> Target:
     return Target(TableIdentifier(*PATH), OURS, tuple(columns), {}, replaces=False)
 
 
-def evolved(catalog: Catalog, plan: Callable[[Found], Sequence[TableChange]]) -> None:
+def evolved(catalog: Catalog, plan: Callable[[CatalogEntry], Sequence[TableChange]]) -> None:
     evolve(catalog, TableIdentifier(*PATH), None, plan, alterer().alter)
 
 
-def alters_it_too(warehouse: Path, found: Found) -> Sequence[TableChange]:
+def alters_it_too(warehouse: Path, found: CatalogEntry) -> Sequence[TableChange]:
     theirs = [f"theirs {number}" for number in range(len(found.table.schema.fields) if found.table else 0)]
     evolved(local_catalog(warehouse), partial(plan_changes, target=target(*theirs)))
     return plan_changes(found, target("ours"))
 
 
-def makes_it_first(warehouse: Path, found: Found) -> Sequence[TableChange]:
+def makes_it_first(warehouse: Path, found: CatalogEntry) -> Sequence[TableChange]:
     table(owner=None)(warehouse)
     return plan_changes(found, target())
 
 
-def makes_a_view_of_it(warehouse: Path, found: Found) -> Sequence[TableChange]:
+def makes_a_view_of_it(warehouse: Path, found: CatalogEntry) -> Sequence[TableChange]:
     a_view(warehouse)
     return plan_changes(found, target())
 

@@ -25,8 +25,8 @@ from connector.evolution.binding_settings import BindingSettings
 from connector.evolution.candidate import Candidate
 from connector.evolution.columns import Evolution
 from connector.evolution.constraints import find_problems, list_constraints, pick_most_severe
+from connector.evolution.existing_table import ExistingTable
 from connector.evolution.field_config import RESERVED_NAMES, change_case, fold_case, match_columns, parse_field_configs
-from connector.evolution.table_change import ExistingTable
 from connector.evolution.type_mapping import NUMERIC_STRINGS
 from connector.model.binding import PLAIN, Arrangement, SortField
 from connector.model.owner import Owner

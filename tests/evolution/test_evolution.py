@@ -8,18 +8,16 @@ from pyiceberg.types import DateType, DoubleType, IcebergType, LongType, NestedF
 
 from connector.evolution.binding_settings import BindingSettings, IdentifierFields
 from connector.evolution.changes import DEFAULT_PROPERTIES, MAX_DOC, find_last_bindings, plan_changes, plan_columns
+from connector.evolution.existing_table import CatalogEntry, ExistingTable
 from connector.evolution.table_change import (
     AddColumn,
     CreateNamespace,
     CreateTable,
     DropTable,
-    ExistingTable,
-    Found,
     MakeOptional,
-    NewColumn,
     StartBackfill,
-    Target,
 )
+from connector.evolution.target import NewColumn, Target
 from connector.host.errors import UserError
 from connector.model.owner import OWNER_PROPERTY, Owner
 from connector.model.table_identifier import Generation, TableIdentifier
@@ -57,9 +55,9 @@ def table(
     owner: Owner | None = V0,
     identifiers: tuple[int, ...] = (),
     pinned: Mapping[int, str] = MappingProxyType({}),
-) -> Found:
+) -> CatalogEntry:
     schema = Schema(*fields, identifier_field_ids=list(identifiers))
-    return Found(True, ExistingTable(schema, "uuid-1", owner, pinned))
+    return CatalogEntry(True, ExistingTable(schema, "uuid-1", owner, pinned))
 
 
 def selected(bound: Collection, *values: str, document: str = "", **field_config: Json) -> tuple[NewColumn, ...]:
@@ -113,7 +111,7 @@ def test_a_selected_field_that_the_collection_lacks_is_the_runtimes_fault() -> N
 
 
 def test_a_missing_table_is_created_with_its_owner_and_properties() -> None:
-    [change] = plan_changes(Found(True, None), target(ID_COLUMN, NOTE, properties={"color": "red"}))
+    [change] = plan_changes(CatalogEntry(True, None), target(ID_COLUMN, NOTE, properties={"color": "red"}))
     assert isinstance(change, CreateTable)
     assert change.columns == (ID_COLUMN, NOTE)
     assert change.properties == {**DEFAULT_PROPERTIES, "color": "red", OWNER_PROPERTY: V0.encode()}
@@ -122,14 +120,14 @@ def test_a_missing_table_is_created_with_its_owner_and_properties() -> None:
 
 def test_a_users_properties_win_over_the_defaults_but_not_over_the_owner() -> None:
     properties = {"write.parquet.compression-codec": "snappy", OWNER_PROPERTY: "me"}
-    [change] = plan_changes(Found(True, None), target(ID_COLUMN, properties=properties))
+    [change] = plan_changes(CatalogEntry(True, None), target(ID_COLUMN, properties=properties))
     assert isinstance(change, CreateTable)
     assert change.properties["write.parquet.compression-codec"] == "snappy"
     assert Owner.of(change.properties) == V0
 
 
 def test_a_missing_namespace_is_created_before_its_table() -> None:
-    first, second = plan_changes(Found(False, None), target(ID_COLUMN))
+    first, second = plan_changes(CatalogEntry(False, None), target(ID_COLUMN))
     assert first == CreateNamespace("shop")
     assert isinstance(second, CreateTable)
 
@@ -219,7 +217,7 @@ def test_a_table_that_was_replaced_already_is_not_replaced_again() -> None:
 
 
 def test_a_backfill_between_drop_and_creation_creates_the_table() -> None:
-    [change] = plan_changes(Found(True, None), target(ID_COLUMN, owner=V1, replaces=True))
+    [change] = plan_changes(CatalogEntry(True, None), target(ID_COLUMN, owner=V1, replaces=True))
     assert isinstance(change, CreateTable)
 
 
@@ -268,7 +266,7 @@ def test_the_whole_key_identifies_a_row_or_nothing_does(
     columns: tuple[NewColumn, ...], identifier: tuple[str, ...]
 ) -> None:
     wanted = replace(target(*columns), settings=BindingSettings(identifier_fields=IdentifierFields.KEY))
-    [created] = plan_changes(Found(True, None), wanted)
+    [created] = plan_changes(CatalogEntry(True, None), wanted)
     [backfilled] = plan_changes(table(field(1, "id")), replace(wanted, owner=V1, replaces=True))
     assert isinstance(created, CreateTable)
     assert isinstance(backfilled, StartBackfill)

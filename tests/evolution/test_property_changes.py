@@ -7,8 +7,10 @@ from pyiceberg.types import LongType, NestedField
 from connector.config.values import SchemaEvolution
 from connector.evolution.binding_settings import BindingSettings
 from connector.evolution.changes import plan_changes
+from connector.evolution.existing_table import CatalogEntry, ExistingTable
 from connector.evolution.property_changes import SetTableProperties
-from connector.evolution.table_change import ExistingTable, Found, NewColumn, TableChange, Target
+from connector.evolution.table_change import TableChange
+from connector.evolution.target import NewColumn, Target
 from connector.model.owner import Owner
 from connector.model.properties import Properties
 from connector.model.table_identifier import TableIdentifier
@@ -39,7 +41,7 @@ def planned(
         replaces=backfill > 0,
         settings=BindingSettings(mode),
     )
-    return plan_changes(Found(True, table), target)
+    return plan_changes(CatalogEntry(True, table), target)
 
 
 def test_a_property_that_differs_is_set_and_the_description_has_both_values() -> None:

@@ -29,21 +29,19 @@ from connector.config.values import SchemaEvolution
 from connector.evolution.altered_schema import alter_schema, find_converted_columns
 from connector.evolution.binding_settings import BindingSettings, IdentifierFields
 from connector.evolution.changes import plan_changes
+from connector.evolution.existing_table import CatalogEntry, ExistingTable
 from connector.evolution.field_config import MAX_NAME
 from connector.evolution.table_change import (
     AddColumn,
     Alteration,
     ConvertColumn,
-    ExistingTable,
-    Found,
     MakeOptional,
-    NewColumn,
     RenameColumn,
     SetAsideColumn,
     TableChange,
-    Target,
     WidenColumn,
 )
+from connector.evolution.target import NewColumn, Target
 from connector.evolution.type_changes import TYPE_CHANGES, TypeChange, can_hold, find_type_change
 from connector.evolution.type_mapping import COLUMN_TYPES
 from connector.host.errors import UserError
@@ -82,7 +80,7 @@ def planned(
 ) -> list[TableChange]:
     table = ExistingTable(Schema(*columns), "uuid-1", owner, pinned or {})
     return plan_changes(
-        Found(True, table), Target(PATH, OWNER, fields, {}, replaces=False, settings=BindingSettings(mode))
+        CatalogEntry(True, table), Target(PATH, OWNER, fields, {}, replaces=False, settings=BindingSettings(mode))
     )
 
 
@@ -228,7 +226,7 @@ def test_a_column_of_which_a_value_turned_out_to_have_no_equivalent_is_set_aside
     fields = (wanted("qty"),)
     for unconvertible, kind in ((frozenset[int](), ConvertColumn), (frozenset({1}), SetAsideColumn)):
         table = ExistingTable(schema, "uuid-1", OWNER, unconvertible=unconvertible)
-        [change] = plan_changes(Found(True, table), Target(PATH, OWNER, fields, {}, replaces=False))
+        [change] = plan_changes(CatalogEntry(True, table), Target(PATH, OWNER, fields, {}, replaces=False))
         assert isinstance(change, kind)
 
 
@@ -317,7 +315,9 @@ def planned_for_updates(identifier_fields: IdentifierFields, wanted: NewColumn, 
     """The plan for a table whose column `id` another program has dropped or renamed."""
     existing = ExistingTable(Schema(column(1, "number")), "uuid-1", OWNER, has_snapshot=has_rows)
     settings = BindingSettings(identifier_fields=identifier_fields)
-    return plan_changes(Found(True, existing), Target(PATH, OWNER, (wanted,), {}, replaces=False, settings=settings))
+    return plan_changes(
+        CatalogEntry(True, existing), Target(PATH, OWNER, (wanted,), {}, replaces=False, settings=settings)
+    )
 
 
 def test_a_lost_key_column_is_not_added_again_where_rows_are_updated_by_it() -> None:

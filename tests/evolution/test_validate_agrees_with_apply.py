@@ -22,8 +22,10 @@ from connector.evolution.candidate import Candidate
 from connector.evolution.changes import name_former_columns, plan_changes, plan_columns
 from connector.evolution.columns import Evolution
 from connector.evolution.constraints import find_problems, list_constraints
+from connector.evolution.existing_table import CatalogEntry, ExistingTable
 from connector.evolution.field_config import parse_field_config, parse_field_configs
-from connector.evolution.table_change import AddColumn, ConvertColumn, ExistingTable, Found, TableChange, Target
+from connector.evolution.table_change import AddColumn, ConvertColumn, TableChange
+from connector.evolution.target import Target
 from connector.evolution.type_mapping import find_decimal_problem
 from connector.host.errors import UserError
 from connector.model.owner import Owner
@@ -96,7 +98,7 @@ def planned(
     wanted = plan_columns(bound, FieldSelection(("id",), tuple(values), "", config), LAST, case)
     settings = evolution.settings if evolution else BindingSettings()
     target = Target(PATH, OWNER, wanted, {}, replaces=False, settings=settings)
-    return plan_changes(Found(True, evolution.table if evolution else None), target)
+    return plan_changes(CatalogEntry(True, evolution.table if evolution else None), target)
 
 
 @given(
@@ -160,7 +162,9 @@ def test_a_column_that_cannot_hold_the_document_of_standard_updates_is_refused_b
     [refusal] = [each.constraint.reason for each in told if each.constraint.type is ConstraintType.INCOMPATIBLE]
     wanted = plan_columns(bound, FieldSelection(("id",), (), "flow_document"), delta_updates=False)
     with pytest.raises(UserError, match=re.escape(refusal)):
-        plan_changes(Found(True, evolution.table), Target(PATH, OWNER, wanted, {}, replaces=False, settings=settings))
+        plan_changes(
+            CatalogEntry(True, evolution.table), Target(PATH, OWNER, wanted, {}, replaces=False, settings=settings)
+        )
 
 
 ALIAS = projection("alias", "integer", ptr="/id")
@@ -198,5 +202,5 @@ def test_a_second_field_of_the_keys_location_is_no_part_of_the_key_for_both(
         bound, FieldSelection(("id",), ("alias",), "flow_document", config), last, delta_updates=False
     )
     target = Target(PATH, OWNER, wanted, {}, replaces=False, settings=settings)
-    [change] = plan_changes(Found(True, table), target)
+    [change] = plan_changes(CatalogEntry(True, table), target)
     assert isinstance(change, expected)

@@ -16,7 +16,8 @@ from pyiceberg.types import LongType, NestedField, PrimitiveType, StringType, St
 
 from connector.evolution.binding_settings import BindingSettings, IdentifierFields
 from connector.evolution.changes import plan_changes
-from connector.evolution.table_change import NewColumn, StartBackfill, TableChange, Target
+from connector.evolution.table_change import StartBackfill, TableChange
+from connector.evolution.target import NewColumn, Target
 from connector.host.errors import FencedError, UserError
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.commit import commit_all_or_raise, try_commits

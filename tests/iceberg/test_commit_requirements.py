@@ -18,7 +18,7 @@ from pyiceberg.table.update import (
 from pyiceberg.types import LongType, StringType
 
 from connector.evolution.changes import plan_changes
-from connector.evolution.table_change import NewColumn, Target
+from connector.evolution.target import NewColumn, Target
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.maintenance.rewrite_manifests import rewrite_manifests
 from connector.iceberg.perform_changes import evolve

@@ -18,14 +18,8 @@ from connector.config.terms import parse_sort_by
 from connector.evolution.arrangement_terms import ArrangementTerms
 from connector.evolution.binding_settings import NO_TERMS, BindingSettings
 from connector.evolution.changes import plan_changes
-from connector.evolution.table_change import (
-    ConvertColumn,
-    NewColumn,
-    SetAsideColumn,
-    StartBackfill,
-    TableChange,
-    Target,
-)
+from connector.evolution.table_change import ConvertColumn, SetAsideColumn, StartBackfill, TableChange
+from connector.evolution.target import NewColumn, Target
 from connector.iceberg.commits import commit
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.found_tables import find

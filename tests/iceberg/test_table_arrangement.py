@@ -23,7 +23,8 @@ from connector.evolution.arrangement_changes import SetPartitionSpec, SetSortOrd
 from connector.evolution.arrangement_terms import ArrangementTerms
 from connector.evolution.binding_settings import BindingSettings
 from connector.evolution.changes import plan_changes
-from connector.evolution.table_change import Alteration, NewColumn, TableChange, Target
+from connector.evolution.table_change import Alteration, TableChange
+from connector.evolution.target import NewColumn, Target
 from connector.host.errors import UserError
 from connector.iceberg.found_tables import find
 from connector.iceberg.metadata.table_arrangement import find_arrangement

@@ -9,17 +9,16 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.types import LongType, StringType
 
 from connector.evolution.changes import plan_changes
+from connector.evolution.existing_table import CatalogEntry
 from connector.evolution.table_change import (
     AddColumn,
     CreateNamespace,
     CreateTable,
-    Found,
     MakeOptional,
-    NewColumn,
     StartBackfill,
     TableChange,
-    Target,
 )
+from connector.evolution.target import NewColumn, Target
 from connector.host.errors import RetryableError, UserError
 from connector.iceberg.found_tables import find
 from connector.iceberg.loading import load_table
@@ -56,9 +55,9 @@ def names(catalog: Catalog) -> list[str]:
 
 
 def test_what_does_not_exist_is_found_as_missing(catalog: Catalog) -> None:
-    assert find(catalog, PATH) == Found(namespace_exists=False, table=None)
+    assert find(catalog, PATH) == CatalogEntry(namespace_exists=False, table=None)
     catalog.create_namespace("shop")
-    assert find(catalog, PATH) == Found(namespace_exists=True, table=None)
+    assert find(catalog, PATH) == CatalogEntry(namespace_exists=True, table=None)
 
 
 def test_a_table_is_created_as_planned(catalog: Catalog, tmp_path: Path) -> None:
@@ -127,7 +126,7 @@ def test_a_change_by_somebody_else_in_between_is_met_by_a_new_plan(tmp_path: Pat
     fit(catalog, target())
     plans = 0
 
-    def plan(found: Found) -> Sequence[TableChange]:
+    def plan(found: CatalogEntry) -> Sequence[TableChange]:
         nonlocal plans
         plans += 1
         if plans == 1:
@@ -143,7 +142,7 @@ def test_endless_changes_by_somebody_else_end_the_attempts(tmp_path: Path, catal
     fit(catalog, target())
     theirs: list[str] = []
 
-    def plan(found: Found) -> Sequence[TableChange]:
+    def plan(found: CatalogEntry) -> Sequence[TableChange]:
         theirs.append(f"theirs {len(theirs)}")
         fit(local_catalog(tmp_path), target(*optional(*theirs)))
         return plan_changes(found, target(*optional("ours")))
@@ -170,18 +169,18 @@ def test_racing_creators_of_one_owner_agree_on_one_table(tmp_path: Path) -> None
 
 
 def test_a_table_of_the_same_owner_that_appears_meanwhile_is_used(tmp_path: Path, catalog: Catalog) -> None:
-    def plan(found: Found) -> Sequence[TableChange]:
+    def plan(found: CatalogEntry) -> Sequence[TableChange]:
         if found.table is None:
             fit(local_catalog(tmp_path), target(*optional("theirs")))
-        return plan_changes(Found(True, found.table), target(*optional("ours")))
+        return plan_changes(CatalogEntry(True, found.table), target(*optional("ours")))
 
     assert evolve(catalog, PATH, None, plan, alterer().alter) == [AddColumn(PATH, *optional("ours"))]
 
 
 def test_a_table_of_somebody_else_that_appears_meanwhile_is_refused(tmp_path: Path, catalog: Catalog) -> None:
-    def plan(found: Found) -> Sequence[TableChange]:
+    def plan(found: CatalogEntry) -> Sequence[TableChange]:
         foreign_table(local_catalog(tmp_path), PATH)
-        return plan_changes(Found(True, found.table), target(*optional("ours")))
+        return plan_changes(CatalogEntry(True, found.table), target(*optional("ours")))
 
     with pytest.raises(UserError, match="a table of that name"):
         evolve(catalog, PATH, None, plan, alterer().alter)

@@ -20,15 +20,9 @@ from connector.evolution.arrangement_changes import SetPartitionSpec, SetSortOrd
 from connector.evolution.arrangement_terms import ArrangementTerms
 from connector.evolution.binding_settings import BindingSettings
 from connector.evolution.changes import plan_changes
-from connector.evolution.table_change import (
-    AddColumn,
-    Alteration,
-    Found,
-    NewColumn,
-    StartBackfill,
-    TableChange,
-    Target,
-)
+from connector.evolution.existing_table import CatalogEntry
+from connector.evolution.table_change import AddColumn, Alteration, StartBackfill, TableChange
+from connector.evolution.target import NewColumn, Target
 from connector.host.errors import UserError
 from connector.iceberg.catalogs.rest import open_rest
 from connector.iceberg.found_tables import find
@@ -66,7 +60,7 @@ def fit(catalog: Catalog, target: Target) -> list[TableChange]:
 
 def test_a_table_is_created_altered_and_replaced(rest_catalog: RestCatalogServer, path: TableIdentifier) -> None:
     catalog = connect(rest_catalog)
-    assert find(catalog, path) == Found(namespace_exists=False, table=None)
+    assert find(catalog, path) == CatalogEntry(namespace_exists=False, table=None)
     fit(catalog, Target(path, V0, (ID,), {"color": "red"}, replaces=False))
     table = catalog.load_table(path)
     assert (table.metadata.format_version, table.properties["color"]) == (2, "red")
@@ -137,7 +131,7 @@ def test_a_change_by_somebody_else_in_between_is_met_by_a_new_plan(
     fit(catalog, Target(path, V0, (ID,), {}, replaces=False))
     plans = 0
 
-    def plan(found: Found) -> Sequence[TableChange]:
+    def plan(found: CatalogEntry) -> Sequence[TableChange]:
         nonlocal plans
         plans += 1
         if plans == 1:

@@ -11,7 +11,7 @@ import pytest
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, ServiceUnavailableError
 from pyiceberg.table.snapshots import Operation, Summary
 
-from connector.evolution.table_change import COMPACTION_PROPERTY
+from connector.evolution.property_changes import COMPACTION_PROPERTY
 from connector.host import facts
 from connector.host.errors import RetryableError
 from connector.host.facts import (

@@ -10,7 +10,8 @@ from connector.config.terms import parse_partition_by, parse_sort_by
 from connector.evolution.arrangement_terms import ArrangementTerms
 from connector.evolution.binding_settings import BindingSettings
 from connector.evolution.changes import plan_changes
-from connector.evolution.table_change import NewColumn, TableChange, Target
+from connector.evolution.table_change import TableChange
+from connector.evolution.target import NewColumn, Target
 from connector.iceberg.perform_changes import evolve
 from connector.model.owner import Owner
 from connector.model.table_identifier import TableIdentifier

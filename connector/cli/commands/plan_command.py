@@ -10,8 +10,9 @@ from connector.cli.config_files import read_file
 from connector.cli.flow.flow_files import FlowFile
 from connector.cli.flow.task_requests import find_last, make_apply, make_validate
 from connector.config.settings import parse
+from connector.evolution.existing_table import CatalogEntry
 from connector.evolution.field_config import fold_case
-from connector.evolution.table_change import AddColumn, Found
+from connector.evolution.table_change import AddColumn
 from connector.host.errors import UserError
 from connector.iceberg.catalogs.opening import find_missing_warehouse, open_without_creating
 from connector.iceberg.found_tables import find_all
@@ -54,9 +55,9 @@ def _plan_actions(message: request.Apply, *, knows_columns: bool = True) -> list
     """Plan the actions. If not `knows_columns`, the request does not say which columns the fields have had."""
     task = message.materialization
     endpoint, resources = parse(task.config, [binding.resource_config for binding in task.bindings])
-    tables: dict[TableIdentifier, Found | UserError] = {}
+    tables: dict[TableIdentifier, CatalogEntry | UserError] = {}
 
-    def look_up(paths: Sequence[TableIdentifier]) -> list[Found | UserError]:
+    def look_up(paths: Sequence[TableIdentifier]) -> list[CatalogEntry | UserError]:
         found = find_all(catalog, endpoint, paths)
         tables.update(zip(paths, found, strict=True))
         return found
@@ -71,9 +72,9 @@ def _plan_actions(message: request.Apply, *, knows_columns: bool = True) -> list
     return [f"{action}{notes.get(action, '')}" for action in list_actions(planned)]
 
 
-def _note_renames(plan: Plan, found: Found | UserError) -> Iterator[tuple[str, str]]:
+def _note_renames(plan: Plan, found: CatalogEntry | UserError) -> Iterator[tuple[str, str]]:
     """Yield the actions that add a column, each with what apply does instead if its field had another one before."""
-    columns = found.table.schema.fields if isinstance(found, Found) and found.table else ()
+    columns = found.table.schema.fields if isinstance(found, CatalogEntry) and found.table else ()
     written = {fold_case(column.name) for column in plan.target.columns}
     others = ", ".join(repr(column.name) for column in columns if fold_case(column.name) not in written)
     for change in plan.changes:

@@ -10,8 +10,8 @@ from connector.cli.flow.flow_files import Task, TaskBinding
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.resource_config import ResourceConfig
 from connector.config.settings import resource_path
+from connector.evolution.existing_table import CatalogEntry, ExistingTable
 from connector.evolution.field_config import NO_CONFIG, fold_case, parse_field_configs
-from connector.evolution.table_change import ExistingTable, Found
 from connector.iceberg.catalogs.opening import open_without_creating
 from connector.iceberg.found_tables import find_all
 from connector.model.table_identifier import TableIdentifier
@@ -67,7 +67,7 @@ def find_last(task: Task, endpoint: EndpointConfig, resources: Iterable[Resource
                 backfill=_read_backfill(each.table.owner.state_key, binding),
             )
             for path, each, binding, resource in zip(paths, found, task.bindings, resources, strict=True)
-            if isinstance(each, Found) and each.table and each.table.owner and each.table.is_of(task.name)
+            if isinstance(each, CatalogEntry) and each.table and each.table.owner and each.table.is_of(task.name)
         ),
     )
 

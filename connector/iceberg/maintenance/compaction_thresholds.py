@@ -12,7 +12,7 @@ from typing import Final
 from pyiceberg.utils.properties import property_as_bool
 
 from connector.encoding.parquet.file_options import FileOptions
-from connector.evolution.table_change import COMPACTION_PROPERTY
+from connector.evolution.property_changes import COMPACTION_PROPERTY
 
 MIN_FILE_SIZE: Final = "flow.compaction.min-file-size-bytes"
 MAX_FILE_SIZE: Final = "flow.compaction.max-file-size-bytes"

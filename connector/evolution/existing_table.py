@@ -1,0 +1,49 @@
+"""What a catalog has under a table identifier: the facts about a table that decide what has to change."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import IcebergType
+
+from connector.config.values import FORMAT_VERSIONS
+from connector.model.binding import PLAIN, Arrangement
+from connector.model.owner import Owner
+from connector.model.table_identifier import Generation
+
+
+@dataclass(frozen=True)
+class ExistingTable:
+    """The facts about a table that decide what has to change."""
+
+    schema: Schema
+    uuid: str
+    owner: Owner | None
+    # What depends on a column, such as a partition spec, and so prevents its change; by field id.
+    pinned: Mapping[int, str] = field(default_factory=dict)
+    # Columns, by field id, with a value that could not be converted.
+    unconvertible: frozenset[int] = frozenset()
+    has_snapshot: bool = False
+    arrangement: Arrangement = PLAIN  # the current partition spec and sort order
+    generation: Generation | None = None  # of its owner's rows; None if no backfill has replaced them
+    # The types of its current columns, if its catalog refuses columns of other types in their places.
+    fixed_types: tuple[IcebergType, ...] = ()
+    format_version: int = FORMAT_VERSIONS[0]
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    def is_of(self, materialization: str) -> bool:
+        """Whether that materialization created it."""
+        return self.owner is not None and self.owner.materialization == materialization
+
+    def generation_of(self, materialization: str) -> Generation:
+        """The generation that a materialization's staged commits must have."""
+        recorded = self.generation
+        return recorded if recorded and recorded.materialization == materialization else Generation(self.uuid)
+
+
+@dataclass(frozen=True)
+class CatalogEntry:
+    """What the catalog has under a table identifier."""
+
+    namespace_exists: bool
+    table: ExistingTable | None

@@ -1,0 +1,70 @@
+"""The table that a binding needs, and its columns."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from pyiceberg.types import DoubleType, FloatType, PrimitiveType
+
+from connector.config.values import FORMAT_VERSIONS
+from connector.evolution.binding_settings import DEFAULT_SETTINGS, BindingSettings, IdentifierFields
+from connector.model.owner import Owner
+from connector.model.table_identifier import TableIdentifier
+
+
+@dataclass(frozen=True)
+class NewColumn:
+    """A column that a binding needs."""
+
+    field: str
+    name: str
+    type: PrimitiveType
+    required: bool
+    doc: str
+    is_indispensable: bool  # its field is always selected, and all rows have their values in it
+    former: str = ""  # the column's name when the binding was last applied; "" if the field was not selected then
+    is_key: bool = False  # its field is selected as a part of the key
+
+    @property
+    def may_identify(self) -> bool:
+        """Whether Iceberg allows it as an identifier field."""
+        return self.required and self.type not in (FloatType(), DoubleType())
+
+    def __str__(self) -> str:
+        return f"{self.name!r} {self.type}{' not null' if self.required else ''}"
+
+
+@dataclass(frozen=True)
+class Target:
+    """The table that a binding needs. If `replaces`, a backfill replaces the rows of an older binding."""
+
+    path: TableIdentifier
+    owner: Owner
+    columns: tuple[NewColumn, ...]
+    properties: Mapping[str, str]
+    replaces: bool
+    settings: BindingSettings = DEFAULT_SETTINGS
+    is_new: bool = False  # the task had no such binding before
+    other_fields: frozenset[str] = frozenset()  # of the collection, which the binding does not select
+    is_for_rejected_rows: bool = False
+    format_version: int = FORMAT_VERSIONS[0]  # of the table, if it is created
+    keeps_nanoseconds: bool = False  # in new columns of date-times, if the table has version 3
+
+    @property
+    def table(self) -> str:
+        """The name for errors: namespace.table."""
+        return str(self.path)
+
+    @property
+    def identifier(self) -> tuple[str, ...]:
+        """The names of the columns that identify a row of a new table."""
+        return name_identifiers(self.columns, self.settings.identifier_fields)
+
+
+def name_identifiers(columns: Iterable[NewColumn], identifier_fields: IdentifierFields) -> tuple[str, ...]:
+    """The names of the columns that identify a row, as Iceberg's identifier fields.
+
+    There are none if a part of the key cannot be one: the other parts do not identify a row.
+    """
+    keys = [column for column in columns if column.is_key]
+    identify = identifier_fields is IdentifierFields.KEY and all(column.may_identify for column in keys)
+    return tuple(column.name for column in keys) if identify else ()
