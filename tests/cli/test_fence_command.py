@@ -28,13 +28,13 @@ from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphan
 from connector.model import state
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import Generation, TableIdentifier
+from support.bindings import PATH
 from support.snapshots import check_text
 from support.staged_files import stage
 from support.tables import foreign_table, ids_of, local_catalog
 
 pytestmark = pytest.mark.long
 
-PATH = TableIdentifier("shop", "orders")
 WHOLE = WriterId("acme/task", "orders.v1", "00000000-ffffffff")
 
 

@@ -17,21 +17,19 @@ from connector.cli.flow.task_requests import find_last, make_apply, make_validat
 from connector.config.settings import parse
 from connector.host.errors import UserError
 from connector.model.state import encode_added
-from connector.model.table_identifier import TableIdentifier
 from connector.rpc.apply import apply
 from connector.rpc.validate import validate
 from fixtures.evil_names import TABLE_NAMES
 from protocol import request
 from protocol.flow import Exists, Json, Materialization, StringInference
 from protocol.request import Request
-from support.bindings import ID, collection, local_config, materialization, projection
+from support.bindings import ID, PATH, collection, local_config, materialization, projection
 from support.bindings import materialization_binding as binding
 from support.jars import REPOSITORY
 from support.staged_files import stage
 from support.staged_rows import WRITER
 from support.tables import local_catalog
 
-PATH = TableIdentifier("shop", "orders")
 ORDERS = collection(ID, projection("note", "string"), projection("qty", "integer"))
 RELAXED = collection(ID, projection("note", "string", exists=Exists.MAY), projection("qty", "integer"))
 

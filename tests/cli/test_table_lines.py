@@ -9,7 +9,7 @@ import pytest
 
 from connector.cli.texts.table_lines import SPARK_PACKAGES, align, describe_table, explain_opening
 from connector.iceberg.commits.commit import commit_all_or_raise
-from support.altered_tables import PATH
+from support.bindings import PATH
 from support.jars import REPOSITORY
 from support.readers import local_catalog
 from support.updated_rows import make_table, stage_updates

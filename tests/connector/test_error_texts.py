@@ -29,12 +29,11 @@ from connector.host.errors import ConnectorError
 from connector.iceberg.metadata.table_properties import ENCRYPTION, NAME_MAPPING, PREVIOUS_VERSIONS, PROVIDER
 from connector.iceberg.perform_changes import evolve
 from connector.model.owner import OWNER_PROPERTY, Owner
-from connector.model.table_identifier import TableIdentifier
 from connector.rpc.validate import validate
 from protocol import request
 from protocol.flow import Json, Materialization, MaterializationBinding, Projection, StringInference, ValidateBinding
 from support.applying import Applying
-from support.bindings import DOCUMENT, ID, MATERIALIZATION, collection, local_config, projection
+from support.bindings import DOCUMENT, ID, MATERIALIZATION, PATH, collection, local_config, projection
 from support.bindings import materialization_binding as selecting
 from support.foreign_deletes import delete_equal
 from support.snapshots import check_text
@@ -46,7 +45,7 @@ from support.tables import (
     turn_tables_into_views,
 )
 
-PATH, REJECTED = ("shop", "orders"), ("shop", "orders__rejected")
+REJECTED = ("shop", "orders__rejected")
 NOTE, QTY = projection("note", "string"), projection("qty", "integer")
 ORDERS = collection(ID, DOCUMENT, NOTE, QTY)
 OURS = Owner(MATERIALIZATION, "shop%2Forders.v0")
@@ -397,11 +396,11 @@ def metadata(warehouse: Path) -> str:
 
 def target(*names: str) -> Target:
     columns = (NewColumn(name, name, LONG, name == "id", "", name == "id") for name in ("id", *names))
-    return Target(TableIdentifier(*PATH), OURS, tuple(columns), {}, replaces=False)
+    return Target(PATH, OURS, tuple(columns), {}, replaces=False)
 
 
 def evolved(catalog: Catalog, plan: Callable[[CatalogEntry], Sequence[TableChange]]) -> None:
-    evolve(catalog, TableIdentifier(*PATH), None, plan, alterer().alter)
+    evolve(catalog, PATH, None, plan, alterer().alter)
 
 
 def alters_it_too(warehouse: Path, found: CatalogEntry) -> Sequence[TableChange]:

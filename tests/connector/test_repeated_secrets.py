@@ -19,14 +19,13 @@ from connector.iceberg.catalogs.opening import open_catalog
 from connector.iceberg.commits import commit
 from connector.iceberg.commits.outcomes import Failed
 from connector.model.state import WriterId
-from connector.model.table_identifier import TableIdentifier
 from connector.rpc.apply import apply
 from connector.rpc.validate import validate
 from connector.storage.file_io import open_file_io
 from connector.storage.storage_errors import translate_errors
 from protocol import request
 from protocol.flow import WHOLE_RANGE, Json, ValidateBinding
-from support.bindings import ID, MATERIALIZATION, collection, materialization, materialization_binding
+from support.bindings import ID, MATERIALIZATION, PATH, collection, materialization, materialization_binding
 from support.catalog_gateway import Sent
 from support.echoing_servers import (
     ISSUED,
@@ -42,7 +41,6 @@ from support.endpoint_configs import glue, rest
 from support.staged_files import stage
 from support.tables import foreign_table
 
-PATH: Final = TableIdentifier("shop", "orders")
 WRITER: Final = WriterId(MATERIALIZATION, "orders.v1", WHOLE_RANGE.key_range)
 CREDENTIAL: Final = "planted-secret/of+the=robot"
 HEADER: Final = "planted-in-a-header"

@@ -30,7 +30,6 @@ from connector.evolution.field_config import RESERVED_NAMES, change_case, fold_c
 from connector.evolution.type_mapping import NUMERIC_STRINGS
 from connector.model.binding import PLAIN, Arrangement, SortField
 from connector.model.owner import Owner
-from connector.model.table_identifier import TableIdentifier
 from protocol.flow import (
     Collection,
     Constraint,
@@ -41,7 +40,7 @@ from protocol.flow import (
     ProjectionConstraint,
     StringInference,
 )
-from support.bindings import DOCUMENT, ID, MATERIALIZATION, collection, projection
+from support.bindings import DOCUMENT, ID, MATERIALIZATION, PATH, collection, projection
 
 STRING = StringType()
 
@@ -131,7 +130,7 @@ def table(
 ) -> Evolution:
     schema = Schema(*columns, identifier_field_ids=[*identifiers])
     existing = ExistingTable(schema, "uuid-1", Owner(owner, "shop%2Forders.v0"), arrangement=arrangement)
-    return Evolution(existing, TableIdentifier("shop", "orders"), MATERIALIZATION, BindingSettings(mode))
+    return Evolution(existing, PATH, MATERIALIZATION, BindingSettings(mode))
 
 
 EXISTING = (
@@ -413,7 +412,7 @@ def test_a_name_that_iceberg_reserves_is_refused_unless_the_table_has_the_column
     schema = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, name, StringType()))
     evolution = Evolution(
         ExistingTable(schema, "uuid-1", Owner(MATERIALIZATION, "shop%2Forders.v0")),
-        TableIdentifier("shop", "orders"),
+        PATH,
         MATERIALIZATION,
     )
     assert types_of(Candidate(collection(ID, reserved), configs, True, evolution), "other") == [

@@ -20,19 +20,19 @@ from connector.evolution.table_change import (
 from connector.evolution.target import NewColumn, Target
 from connector.host.errors import UserError
 from connector.model.owner import OWNER_PROPERTY, Owner
-from connector.model.table_identifier import Generation, TableIdentifier
+from connector.model.table_identifier import Generation
 from protocol.flow import Collection, Exists, FieldSelection, Json, Materialization, StringInference
 from protocol.protocol_error import ProtocolError
 from support.bindings import (
     DOCUMENT,
     ID,
     MATERIALIZATION,
+    PATH,
     collection,
     materialization_binding,
     projection,
 )
 
-PATH = TableIdentifier("shop", "orders")
 LONG = LongType()
 V0, V1 = Owner(MATERIALIZATION, "shop%2Forders.v0"), Owner(MATERIALIZATION, "shop%2Forders.v1")
 ID_COLUMN = NewColumn("id", "id", LongType(), required=True, doc="", is_indispensable=True)

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
 import pytest
 from pyiceberg.catalog import Catalog
@@ -14,16 +13,14 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from connector.config.values import ALLOW_EXISTING_TABLES
 from connector.host.errors import UserError
-from connector.model.table_identifier import TableIdentifier
 from evolution.crashes import Crash, Moments, MortalCatalog
 from evolution.local_task import LocalTask
 from fixtures.collection import Collection, Field
 from fixtures.conversation import Row, store
 from protocol.flow import ConstraintType, Json
-from support.bindings import local_config
+from support.bindings import PATH, local_config
 from support.tables import foreign_table
 
-PATH: Final = TableIdentifier("shop", "orders")
 ID = Field("id", "/id", ("integer",), exists="MUST")
 REGION = Field("region", "/region", ("string",), exists="MUST")
 NOTE = Field("note", "/note", ("string",), exists="MUST")

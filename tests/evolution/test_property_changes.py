@@ -13,10 +13,8 @@ from connector.evolution.table_change import TableChange
 from connector.evolution.target import NewColumn, Target
 from connector.model.owner import Owner
 from connector.model.properties import Properties
-from connector.model.table_identifier import TableIdentifier
-from support.bindings import MATERIALIZATION
+from support.bindings import MATERIALIZATION, PATH
 
-PATH = TableIdentifier("shop", "orders")
 OWNER = Owner(MATERIALIZATION, "shop%2Forders.v0")
 ID = NewColumn("id", "id", LongType(), True, "", True, "id", is_key=True)
 NOTE = NewColumn("note", "note", LongType(), False, "", False)

@@ -46,10 +46,8 @@ from connector.evolution.type_changes import TYPE_CHANGES, TypeChange, can_hold,
 from connector.evolution.type_mapping import COLUMN_TYPES
 from connector.host.errors import UserError
 from connector.model.owner import Owner
-from connector.model.table_identifier import TableIdentifier
-from support.bindings import MATERIALIZATION
+from support.bindings import MATERIALIZATION, PATH
 
-PATH = TableIdentifier("shop", "orders")
 OWNER = Owner(MATERIALIZATION, "shop%2Forders.v0")
 STRICT, ADD_COLUMNS, FULL = SchemaEvolution
 LONG = LongType()

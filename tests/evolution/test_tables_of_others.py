@@ -16,15 +16,13 @@ from pyiceberg.types import DecimalType, LongType, NestedField, StringType
 from connector.config.values import ALLOW_EXISTING_TABLES
 from connector.host.errors import UserError
 from connector.model.owner import OWNER_PROPERTY, Owner
-from connector.model.table_identifier import TableIdentifier
 from evolution.local_task import LocalTask
 from fixtures.collection import Collection, Field
 from fixtures.conversation import Row, store
 from protocol.flow import ConstraintType, Json
-from support.bindings import local_config
+from support.bindings import PATH, local_config
 from support.tables import foreign_table, turn_tables_into_views
 
-PATH = TableIdentifier("shop", "orders")
 ORDERS = Collection(
     "acmeCo/orders",
     "orders",

@@ -29,12 +29,10 @@ from connector.evolution.target import Target
 from connector.evolution.type_mapping import find_decimal_problem
 from connector.host.errors import UserError
 from connector.model.owner import Owner
-from connector.model.table_identifier import TableIdentifier
 from protocol.flow import Collection, ConstraintType, Exists, FieldSelection, Json, StringInference
-from support.bindings import DOCUMENT, ID, MATERIALIZATION, collection, projection
+from support.bindings import DOCUMENT, ID, MATERIALIZATION, PATH, collection, projection
 
 REFUSALS = {ConstraintType.FIELD_FORBIDDEN, ConstraintType.INCOMPATIBLE}
-PATH = TableIdentifier("shop", "orders")
 OWNER = Owner(MATERIALIZATION, "shop%2Forders.v0")
 
 kinds = st.sampled_from(["null", "boolean", "object", "array", "integer", "number", "string"])

@@ -37,7 +37,8 @@ from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.table_view import TableViews
 from connector.model.binding import KeyPart, Updates
 from connector.model.state import FileList, StagedCommit, WriterId
-from support.altered_tables import ID, PATH, table_of
+from support.altered_tables import ID, table_of
+from support.bindings import PATH
 from support.staged_files import place_of
 from support.staged_rows import WRITER, staged
 from support.tables import upgrade_to_version_3

@@ -43,7 +43,6 @@ from connector.model.state import WriterId
 from protocol.flow import WHOLE_RANGE
 from support.altered_tables import (
     ID,
-    PATH,
     QTY,
     QTY_AS_TEXT,
     ROWS,
@@ -56,7 +55,7 @@ from support.altered_tables import (
     table_of,
     wanted,
 )
-from support.bindings import MATERIALIZATION
+from support.bindings import MATERIALIZATION, PATH
 from support.staged_files import stage
 
 PRICED = {"id": 1, "qty": 10, "price": Decimal("7.10"), "cost": Decimal("7.10")}

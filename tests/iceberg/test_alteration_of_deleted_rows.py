@@ -5,7 +5,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFileContent
 
 from connector.host.errors import UserError
-from support.altered_tables import ID, PATH, QTY, QTY_AS_TEXT, ROWS, append, entries, fit, rows, table_of
+from support.altered_tables import ID, QTY, QTY_AS_TEXT, ROWS, append, entries, fit, rows, table_of
+from support.bindings import PATH
 from support.foreign_deletes import delete_equal, delete_position
 
 

@@ -12,7 +12,8 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.model.state import StagedCommit
-from support.altered_tables import ID, PATH, entries, fit, rows, table_of, wanted
+from support.altered_tables import ID, entries, fit, rows, table_of, wanted
+from support.bindings import PATH
 from support.foreign_deletes import delete_position
 from support.staged_rows import staged
 from support.tables import local_catalog

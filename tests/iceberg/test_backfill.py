@@ -32,8 +32,8 @@ from connector.iceberg.table_view import TableViews
 from connector.model.owner import Owner
 from connector.model.state import StagedCommit, WriterId
 from protocol.flow import WHOLE_RANGE
-from support.altered_tables import ID, PATH, QTY, ROWS, append, rows, table_of, wanted
-from support.bindings import MATERIALIZATION
+from support.altered_tables import ID, QTY, ROWS, append, rows, table_of, wanted
+from support.bindings import MATERIALIZATION, PATH
 from support.readers import duckdb_connection, duckdb_rows
 from support.snapshots import check_text
 from support.staged_rows import staged

@@ -25,7 +25,7 @@ from connector.iceberg.maintenance.background import Maintenance, run_maintenanc
 from connector.iceberg.metadata.retention import GC_ENABLED, MAX_AGE
 from connector.model.binding import Policy
 from protocol.flow import FieldSelection, Materialization, MaterializationBinding
-from support.altered_tables import PATH
+from support.bindings import PATH
 from support.staged_files import leave_behind, stage
 from support.staged_rows import WRITER
 from support.tables import foreign_table, ids_of, local_catalog

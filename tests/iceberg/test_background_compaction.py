@@ -33,7 +33,8 @@ from connector.iceberg.maintenance.compact_table import CompactionBudget, TableC
 from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.metadata import stored_files
 from connector.model.table_identifier import TableIdentifier
-from support.altered_tables import PATH, entries
+from support.altered_tables import entries
+from support.bindings import PATH
 from support.compacting import EAGER, compact_here
 from support.processes import wait_until
 from support.tables import local_catalog

@@ -18,11 +18,11 @@ from connector.model.state import WriterId
 from connector.model.table_identifier import Generation
 from protocol.flow import WHOLE_RANGE, FieldSelection, Materialization, MaterializationBinding
 from protocol.protocol_error import ProtocolError
-from support.bindings import collection, projection
+from support.bindings import PATH, collection, projection
 from support.snapshots import check_text
 from support.tables import foreign_table
 
-PATH, LEFT = ("shop", "orders"), "00000000-7fffffff"
+LEFT = "00000000-7fffffff"
 DELTA, STANDARD = Policy(), Policy(updates=UpdateMode.KEEP_DELETED)
 ORDERS = collection(projection("id", "integer"), projection("doc", "object", ptr=""))
 SCHEMA = Schema(

@@ -31,12 +31,12 @@ from connector.iceberg.commits.outcomes import Committed, Failed
 from connector.iceberg.metadata.manifests import manifests_of
 from connector.model.state import ColumnStatistics, DataFile, StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
+from support.bindings import PATH
 from support.snapshots import check_text
 from support.tables import cut_manifest, cut_manifest_list, record_property
 
 WHOLE = "00000000-ffffffff"
 LEFT, RIGHT = "00000000-7fffffff", "80000000-ffffffff"
-PATH = TableIdentifier("shop", "orders")
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=False))
 FIRST_PAUSE: Final = commit.FIRST_PAUSE
 ARROW_SCHEMA = pa.schema([pa.field("id", pa.int64(), metadata={"PARQUET:field_id": "1"})])

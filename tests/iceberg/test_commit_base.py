@@ -19,10 +19,8 @@ from connector.iceberg.catalogs import sql
 from connector.iceberg.catalogs.registered_tables import CommitBase
 from connector.iceberg.metadata import copied_metadata
 from connector.iceberg.metadata.copied_metadata import share_parts
-from connector.model.table_identifier import TableIdentifier
+from support.bindings import PATH
 from support.tables import ID_ONLY, foreign_table, local_catalog
-
-PATH = TableIdentifier("shop", "orders")
 
 
 def append(table: Table, *ids: int) -> None:

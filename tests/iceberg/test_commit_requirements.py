@@ -23,7 +23,8 @@ from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.maintenance.rewrite_manifests import rewrite_manifests
 from connector.iceberg.perform_changes import evolve
 from connector.model.owner import Owner
-from support.altered_tables import ID, PATH, QTY, table_of, wanted
+from support.altered_tables import ID, QTY, table_of, wanted
+from support.bindings import PATH
 from support.compacting import EAGER, compact
 from support.staged_rows import WRITER, staged
 from support.tables import alterer, local_catalog

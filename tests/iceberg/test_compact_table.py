@@ -43,7 +43,8 @@ from connector.iceberg.maintenance.compaction_thresholds import check_compaction
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
 from connector.iceberg.metadata.references import InterruptedMaintenanceError, file_name
 from connector.model.table_identifier import Generation
-from support.altered_tables import ID, PATH, QTY, append, current_manifests, entries, fit, rows, table_of, wanted
+from support.altered_tables import ID, QTY, append, current_manifests, entries, fit, rows, table_of, wanted
+from support.bindings import PATH
 from support.compacting import EAGER, compact, compact_here
 from support.foreign_deletes import delete_equal, delete_position
 from support.snapshots import check_text

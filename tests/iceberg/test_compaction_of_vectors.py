@@ -13,7 +13,7 @@ from connector.iceberg.commits import delete_files
 from connector.iceberg.commits.compaction_changes import _Table
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
 from support import compacted_tables
-from support.altered_tables import PATH
+from support.bindings import PATH
 from support.compacting import EAGER, compact
 from support.tables import local_catalog, upgrade_to_version_3
 from support.updated_rows import land, make_table, values_of

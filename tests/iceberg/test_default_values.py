@@ -27,7 +27,8 @@ from pyiceberg.types import (
 
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.model.state import FileList
-from support.altered_tables import ID, PATH, fit, rows, table_of, wanted
+from support.altered_tables import ID, fit, rows, table_of, wanted
+from support.bindings import PATH
 from support.compacting import EAGER, compact
 from support.staged_files import stage
 from support.staged_rows import WRITER, divide

@@ -11,7 +11,8 @@ from connector.iceberg.commits import delete_files
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
-from support.altered_tables import PATH, append, current_manifests, entries
+from support.altered_tables import append, current_manifests, entries
+from support.bindings import PATH
 from support.foreign_deletes import delete_equal, delete_position
 from support.readers import duckdb_connection
 from support.snapshots import check_text

@@ -44,7 +44,7 @@ from connector.iceberg.metadata.references import InterruptedMaintenanceError
 from connector.iceberg.metadata.retention import GC_ENABLED, MAX_AGE
 from connector.iceberg.metadata.stored_files import DELETE_OLD_METADATA
 from connector.model.state import WriterId
-from support.altered_tables import PATH
+from support.bindings import PATH
 from support.jars import jars
 from support.rest_catalog import rest_catalog_server
 from support.snapshots import check_text

@@ -17,7 +17,8 @@ from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.metadata.retention import MAX_AGE
 from connector.model.properties import Properties
-from support.altered_tables import PATH, entries
+from support.altered_tables import entries
+from support.bindings import PATH
 from support.compacting import EAGER, compact_here
 from support.staged_files import place_of
 from support.tables import local_catalog, upgrade_to_version_3

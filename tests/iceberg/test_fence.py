@@ -9,7 +9,7 @@ from connector.host.errors import FencedError, UserError
 from connector.iceberg.commits import fence, lost_commits
 from connector.iceberg.commits.fence import WriterFence
 from connector.model.state import FinishedCommit, Known, StagedCommit, WriterId
-from connector.model.table_identifier import TableIdentifier
+from support.bindings import PATH
 from support.snapshots import check_text
 
 WHOLE = "00000000-ffffffff"
@@ -30,7 +30,7 @@ def value_of(name: str) -> str:
 def staged(
     prev: str, next: str, of: WriterId | None = None, *, known: Known | None = None, is_recovered: bool = False
 ) -> StagedCommit:
-    path = TableIdentifier("shop", "orders")
+    path = PATH
     return StagedCommit(
         of or writer(),
         value_of(prev),
@@ -252,9 +252,7 @@ def test_a_writer_without_a_value_has_lost_all_transactions(properties: dict[str
 
 def test_the_table_of_another_writer_says_nothing() -> None:
     with pytest.raises(UserError):
-        lost_commits.check_lost(
-            TableIdentifier("shop", "orders"), recorded({writer(LEFT): ordinal_value(9)}), finished(1)
-        )
+        lost_commits.check_lost(PATH, recorded({writer(LEFT): ordinal_value(9)}), finished(1))
 
 
 def test_what_is_staged_after_a_finished_commit_is_compared_instead() -> None:
@@ -264,7 +262,7 @@ def test_what_is_staged_after_a_finished_commit_is_compared_instead() -> None:
 
 def test_a_table_with_an_older_value_is_refused() -> None:
     with pytest.raises(UserError) as error:
-        lost_commits.check_lost(TableIdentifier("shop", "orders"), whole(ordinal_value(5)), finished(7))
+        lost_commits.check_lost(PATH, whole(ordinal_value(5)), finished(7))
     check_text("commit_errors", "a table that was restored from an older copy", str(error.value))
 
 

@@ -30,7 +30,7 @@ from connector.iceberg.metadata.retention import GC_ENABLED
 from connector.iceberg.metadata.stored_files import StoredFile, delete_all, find_directories
 from connector.model.owner import OWNER_PROPERTY, Owner
 from connector.model.table_identifier import Generation, TableIdentifier
-from support.altered_tables import PATH
+from support.bindings import PATH
 from support.snapshots import check_text
 from support.staged_files import land, leave_behind, place_of, stage, write_file
 from support.staged_rows import WRITER

@@ -30,8 +30,7 @@ from protocol.flow import (
     Projection,
     StringInference,
 )
-from support.altered_tables import PATH
-from support.bindings import collection, projection
+from support.bindings import PATH, collection, projection
 from support.staged_rows import WRITER, staged
 from support.tables import local_catalog
 

@@ -13,7 +13,8 @@ from pyiceberg.types import DateType, DoubleType, IntegerType, LongType, NestedF
 from connector.host.errors import UserError
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
-from support.altered_tables import ID, PATH, fit, rows, table_of, wanted
+from support.altered_tables import ID, fit, rows, table_of, wanted
+from support.bindings import PATH
 from support.snapshots import check_text
 from support.staged_rows import WRITER, staged
 from support.tables import local_catalog

@@ -11,7 +11,8 @@ from pyiceberg.types import DecimalType, IntegerType, LongType, NestedField, Str
 from connector.host.errors import LostColumnError, UserError
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.metadata.table_updates import new_schema
-from support.altered_tables import ID, PATH, rows, table_of
+from support.altered_tables import ID, rows, table_of
+from support.bindings import PATH
 from support.snapshots import check_text
 from support.staged_rows import staged
 

@@ -14,7 +14,7 @@ from connector.iceberg.commits.delete_files import DeleteFiles
 from connector.iceberg.commits.row_deletes import DeletedRows
 from connector.iceberg.metadata.listed_files import ListedFile, PositionDeletes
 from connector.iceberg.metadata.partitions import Partition
-from support.altered_tables import PATH
+from support.bindings import PATH
 from support.tables import local_catalog, upgrade_to_version_3
 from support.updated_rows import make_table
 

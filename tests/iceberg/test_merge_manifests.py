@@ -13,7 +13,7 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 
 from connector.iceberg.metadata.manifest_rewriting import Thresholds, find_mergeable
-from support.altered_tables import PATH
+from support.bindings import PATH
 from support.foreign_deletes import delete_equal
 from support.staged_files import land
 from support.tables import ID_ONLY, foreign_table, ids_of

@@ -18,7 +18,8 @@ from connector.iceberg.maintenance import compact_table
 from connector.iceberg.maintenance import remove_task_orphans as remove_task_orphans_module
 from connector.iceberg.maintenance.remove_task_orphans import COMPACTION_AGE, remove_task_orphans
 from connector.iceberg.metadata.references import file_name
-from support.altered_tables import PATH, entries
+from support.altered_tables import entries
+from support.bindings import PATH
 from support.compacting import EAGER, compact
 from support.snapshots import check_text
 from support.staged_files import write_file

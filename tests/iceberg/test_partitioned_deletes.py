@@ -15,7 +15,8 @@ from connector.iceberg.commits import delete_files
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader, PositionDeletes
 from connector.model.state import StagedCommit
-from support.altered_tables import PATH, append, entries
+from support.altered_tables import append, entries
+from support.bindings import PATH
 from support.delete_partitions import find_misplaced
 from support.foreign_deletes import delete_position
 from support.readers import duckdb_rows

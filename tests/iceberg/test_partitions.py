@@ -54,7 +54,8 @@ from connector.iceberg.metadata.manifests import make_added_entry
 from connector.iceberg.metadata.partitions import PartitionReader
 from connector.iceberg.metadata.snapshot_manifests import ManifestFactory
 from connector.model.state import DataFile, StagedCommit
-from support.altered_tables import ID, PATH, entries, rows, table_of
+from support.altered_tables import ID, entries, rows, table_of
+from support.bindings import PATH
 from support.readers import duckdb_rows
 from support.snapshots import check_text
 from support.staged_files import listed

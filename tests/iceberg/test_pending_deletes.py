@@ -15,7 +15,7 @@ from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.table_view import TableView, TableViews
 from connector.model.state import StagedCommit
-from support.altered_tables import PATH
+from support.bindings import PATH
 from support.tables import local_catalog
 from support.updated_rows import UPDATES, make_table, stage_updates, values_of
 

@@ -30,7 +30,7 @@ from connector.iceberg.maintenance.rewrite_manifests import ManifestPlan
 from connector.iceberg.metadata.retention import MAX_AGE
 from connector.model.owner import OWNER_PROPERTY, Owner
 from connector.model.properties import Properties
-from support.altered_tables import PATH
+from support.bindings import PATH
 from support.compacting import EAGER, compact_here
 from support.staged_rows import WRITER
 from support.tables import local_catalog, record_property

@@ -27,7 +27,8 @@ from connector.iceberg.maintenance.table_health import FileCount, read_health
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
 from connector.model.table_identifier import Generation
 from support import compacting
-from support.altered_tables import ID, PATH, append, table_of
+from support.altered_tables import ID, append, table_of
+from support.bindings import PATH
 from support.compacting import EAGER
 from support.delete_partitions import find_misplaced
 from support.snapshots import check_text

@@ -25,7 +25,7 @@ from connector.iceberg.metadata.references import InterruptedMaintenanceError
 from connector.model.owner import OWNER_PROPERTY
 from connector.model.state import StagedCommit, WriterId
 from connector.storage.file_io import files_of
-from support.altered_tables import PATH
+from support.bindings import PATH
 from support.s3_server import S3Server
 from support.staged_files import land, leave_behind, stage, write_file
 from support.staged_rows import WRITER

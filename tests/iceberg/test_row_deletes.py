@@ -26,7 +26,8 @@ from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.metadata.manifests import manifests_of
 from connector.model.binding import KeyPart, Updates
 from connector.model.state import StagedCommit
-from support.altered_tables import PATH, append, entries, fit, wanted
+from support.altered_tables import append, entries, fit, wanted
+from support.bindings import PATH
 from support.snapshots import check_text
 from support.staged_rows import WRITER
 from support.tables import local_catalog

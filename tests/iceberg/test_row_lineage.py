@@ -31,9 +31,8 @@ from connector.iceberg.perform_changes import evolve
 from connector.iceberg.table_view import TableViews
 from connector.model.owner import Owner
 from connector.model.state import StagedCommit, WriterId
-from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
-from support.bindings import MATERIALIZATION
+from support.bindings import MATERIALIZATION, PATH
 from support.compacting import EAGER, compact
 from support.foreign_deletes import delete_position
 from support.readers import polars_table
@@ -41,7 +40,6 @@ from support.snapshots import check_text
 from support.staged_files import stage
 from support.tables import ID_ONLY, alterer, foreign_table, upgrade_to_version_3
 
-PATH = TableIdentifier("shop", "orders")
 V0, V1 = (Owner(MATERIALIZATION, f"orders.v{backfill}") for backfill in (0, 1))
 WRITER, NEXT_WRITER = (WriterId(MATERIALIZATION, owner.state_key, WHOLE_RANGE.key_range) for owner in (V0, V1))
 ID = NewColumn("id", "id", LongType(), required=True, doc="", is_indispensable=True)

@@ -9,7 +9,7 @@ from pyiceberg.catalog import Catalog
 from connector.host.errors import RetryableError, UserError
 from connector.iceberg.commits import commit
 from connector.model.state import StagedCommit
-from support.altered_tables import PATH
+from support.bindings import PATH
 from support.snapshots import check_text
 from support.staged_files import listed, place_of, stage
 from support.staged_rows import WRITER

@@ -8,15 +8,12 @@ import pytest
 from pyiceberg.table import Table
 
 from connector.host.errors import RetryableError
-from connector.model.table_identifier import TableIdentifier
 from protocol.flow import MaterializationBinding
 from support.applying import Applying
-from support.bindings import ID, collection, projection
+from support.bindings import ID, PATH, collection, projection
 from support.bindings import materialization_binding as binding
 from support.snapshots import check_text
 from support.tables import local_catalog, rewrite_here
-
-PATH = TableIdentifier("shop", "orders")
 
 
 def quantity(type_: str, backfill: int = 0) -> MaterializationBinding:

@@ -33,12 +33,10 @@ from connector.iceberg.perform_changes import evolve
 from connector.model import binding as model
 from connector.model.binding import Arrangement
 from connector.model.owner import Owner
-from connector.model.table_identifier import TableIdentifier
-from support.bindings import MATERIALIZATION
+from support.bindings import MATERIALIZATION, PATH
 from support.snapshots import check_text
 from support.tables import alterer
 
-PATH: Final = TableIdentifier("shop", "orders")
 OWNER: Final = Owner(MATERIALIZATION, "shop%2Forders.v0")
 
 

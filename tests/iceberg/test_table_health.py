@@ -16,7 +16,8 @@ from connector.iceberg.maintenance.table_health import TableHealth, read_health
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
 from connector.iceberg.metadata.stored_files import BUCKET_SUFFIX
 from connector.model.owner import Owner
-from support.altered_tables import ID, PATH, QTY, QTY_AS_TEXT, fit, table_of
+from support.altered_tables import ID, QTY, QTY_AS_TEXT, fit, table_of
+from support.bindings import PATH
 from support.compacting import EAGER, compact
 from support.foreign_deletes import delete_equal, delete_position
 from support.staged_rows import WRITER

@@ -28,7 +28,8 @@ from connector.iceberg.table_view import SessionViews, TableViews
 from connector.model.binding import Column
 from connector.model.state import DataFile, FileList, LocatedRows, StagedCommit
 from connector.model.table_identifier import TableIdentifier
-from support.altered_tables import ID, PATH, append, fit, table_of, wanted
+from support.altered_tables import ID, append, fit, table_of, wanted
+from support.bindings import PATH
 from support.foreign_deletes import delete_equal, delete_position
 from support.snapshots import check_text
 from support.staged_files import listed

@@ -24,12 +24,10 @@ from connector.iceberg.found_tables import find
 from connector.iceberg.loading import load_table
 from connector.iceberg.perform_changes import ATTEMPTS, evolve
 from connector.model.owner import Owner
-from connector.model.table_identifier import TableIdentifier
-from support.bindings import MATERIALIZATION
+from support.bindings import MATERIALIZATION, PATH
 from support.snapshots import check_text
 from support.tables import alterer, foreign_table, local_catalog, turn_tables_into_views
 
-PATH = TableIdentifier("shop", "orders")
 OWNER = Owner(MATERIALIZATION, "shop%2Forders.v0")
 ID = NewColumn("id", "id", LongType(), required=True, doc="The key", is_indispensable=True)
 CREATED_NAMES = ("_meta/op", "with space", "123", "dot.ted")

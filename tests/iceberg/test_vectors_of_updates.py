@@ -23,7 +23,8 @@ from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.metadata.row_lineage import find_manifest_key
 from connector.iceberg.metadata.table_updates import find_next_row_id
 from connector.model.state import StagedCommit, WriterId
-from support.altered_tables import PATH, current_manifests, fit, wanted
+from support.altered_tables import current_manifests, fit, wanted
+from support.bindings import PATH
 from support.foreign_deletes import delete_position
 from support.staged_rows import WRITER
 from support.tables import local_catalog, upgrade_to_version_3

@@ -15,7 +15,7 @@ from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.metadata import snapshot_manifests
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
 from connector.iceberg.metadata.snapshot_manifests import KEPT_BYTES
-from support.altered_tables import PATH
+from support.bindings import PATH
 from support.staged_files import stage
 from support.staged_rows import WRITER
 from support.tables import foreign_table, ids_of, local_catalog, upgrade_to_version_3

@@ -34,11 +34,11 @@ from connector.iceberg.maintenance.background_compaction import run_compaction
 from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.metadata.retention import MAX_AGE
 from connector.model.state import WriterId
-from connector.model.table_identifier import TableIdentifier
 from connector.session.commit_facts import report_outcomes
 from connector.spark.blocks.ledger import Ledger
 from connector.spark.blocks.spool import Spool
 from protocol.request import Store
+from support.bindings import PATH
 from support.processes import wait_until
 from support.staged_files import stage
 from support.tables import foreign_table, local_catalog
@@ -104,7 +104,7 @@ def runs_of(told: list[Fact]) -> list[MaintenanceRun]:
 
 
 def test_maintenance_is_told_with_its_files(told: list[Fact], tmp_path: Path) -> None:
-    catalog, path = local_catalog(tmp_path), TableIdentifier("shop", "orders")
+    catalog, path = local_catalog(tmp_path), PATH
     foreign_table(catalog, path, properties={MAX_AGE: "0"})
     with run_maintenance(catalog) as maintenance:
         for number in range(2):
@@ -121,7 +121,7 @@ def test_maintenance_is_told_with_its_files(told: list[Fact], tmp_path: Path) ->
 
 def test_odd_numbers_of_another_engine_stop_no_report(told: list[Fact], tmp_path: Path) -> None:
     """The answer to a commit may already have a later one."""
-    catalog, path = local_catalog(tmp_path), TableIdentifier("shop", "orders")
+    catalog, path = local_catalog(tmp_path), PATH
     foreign_table(catalog, path)
     [landed] = commit.try_commits(catalog, [stage(catalog, path, WRITER, 1, 2)])
     assert isinstance(landed, Committed)
@@ -138,7 +138,7 @@ def test_odd_numbers_of_another_engine_stop_no_report(told: list[Fact], tmp_path
 
 
 def test_compaction_is_told_with_its_debt(told: list[Fact], tmp_path: Path) -> None:
-    catalog, path = local_catalog(tmp_path), TableIdentifier("shop", "orders")
+    catalog, path = local_catalog(tmp_path), PATH
     foreign_table(catalog, path, properties={COMPACTION_PROPERTY: "true"})
     results = iter([CompactionResult(commits=1, files_before=7, bytes_before=70, debt=0, seconds=0.5)])
     [landed] = commit.try_commits(catalog, [stage(catalog, path, WRITER, 1)])

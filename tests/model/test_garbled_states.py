@@ -20,8 +20,7 @@ from connector.model.state import encode_added
 from connector.model.state_reader import read_state
 from connector.rpc.apply import apply
 from protocol import request
-from support.altered_tables import PATH
-from support.bindings import ID, MATERIALIZATION, collection, local_config, materialization, projection
+from support.bindings import ID, MATERIALIZATION, PATH, collection, local_config, materialization, projection
 from support.bindings import materialization_binding as binding
 from support.runtime import Runtime
 from support.snapshots import check_text

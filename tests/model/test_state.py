@@ -19,7 +19,7 @@ from connector.model.state import (
     WriterId,
 )
 from connector.model.state_reader import read_finished, read_state
-from connector.model.table_identifier import TableIdentifier
+from support.bindings import PATH
 from support.runtime import merged
 
 UUID, OTHER_UUID = "0b9f7a7e-57a8-4a53-9d25-5c1c40a4f7a6", "5c1c40a4-57a8-4a53-9d25-0b9f7a7ef7a6"
@@ -30,9 +30,7 @@ def staged(
     next: str, prev: str = "", key_range: str = "00000000-ffffffff", state_key: str = "orders.v1"
 ) -> StagedCommit:
     writer = WriterId("acme/orders", state_key, key_range)
-    return StagedCommit(
-        writer, value_of(prev), value_of(next), TableIdentifier("shop", "orders"), UUID, 0, 2, (FILE,), "c0ffee"
-    )
+    return StagedCommit(writer, value_of(prev), value_of(next), PATH, UUID, 0, 2, (FILE,), "c0ffee")
 
 
 def value_of(digit: str) -> str:
@@ -218,7 +216,7 @@ def test_entries_of_an_image_that_knew_no_versions_are_read() -> None:
             writer,
             prev="closed:00000006c3f51ab60e9c41b58ed0e7d3",
             next="00000007ad4a2a04f45cf4cb0c2c1f52",
-            path=TableIdentifier("shop", "orders"),
+            path=PATH,
             table_uuid="0b9f7a7e-57a8-4a53-9d25-5c1c40a4f7a6",
             spec_id=0,
             schema_id=3,
@@ -229,7 +227,7 @@ def test_entries_of_an_image_that_knew_no_versions_are_read() -> None:
             writer,
             prev="00000007ad4a2a04f45cf4cb0c2c1f52",
             next="00000008d91c1f5b7c0a4e55a3be0d11",
-            path=TableIdentifier("shop", "orders"),
+            path=PATH,
             table_uuid="0b9f7a7e-57a8-4a53-9d25-5c1c40a4f7a6",
             spec_id=0,
             schema_id=3,

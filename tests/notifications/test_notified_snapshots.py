@@ -20,10 +20,10 @@ from connector.notifications.table_queue import TableQueue
 from connector.rpc.apply import apply
 from protocol import request
 from protocol.flow import MaterializationBinding
-from support.altered_tables import PATH
 from support.bindings import (
     ID,
     MATERIALIZATION,
+    PATH,
     collection,
     local_config,
     materialization,

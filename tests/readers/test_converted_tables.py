@@ -10,7 +10,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.types import DateType, DecimalType, DoubleType, LongType, NestedField, StringType, TimestamptzType
 
 from connector.evolution.target import NewColumn
-from support.altered_tables import ID, PATH, append, fit, table_of, wanted
+from support.altered_tables import ID, append, fit, table_of, wanted
+from support.bindings import PATH
 from support.foreign_deletes import delete_equal, delete_position
 from support.readers import duckdb_rows
 from support.spark_sql import SparkSql, spark_rows

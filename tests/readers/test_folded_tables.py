@@ -6,7 +6,7 @@ import duckdb
 import pytest
 from pyiceberg.catalog import Catalog
 
-from support.altered_tables import PATH
+from support.bindings import PATH
 from support.foreign_deletes import delete_equal, delete_position
 from support.readers import duckdb_rows
 from support.spark_sql import SparkSql, spark_rows

@@ -13,7 +13,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, TimestamptzType
 
 from connector.iceberg.commits.commit import commit_all_or_raise
-from support.altered_tables import PATH
+from support.bindings import PATH
 from support.pages import freshness_queries
 from support.readers import local_catalog
 from support.spark_sql import SparkSql, spark_rows

@@ -39,13 +39,12 @@ from protocol.flow import (
     MaterializationBinding,
     StringInference,
 )
-from support.bindings import DOCUMENT, ID, MATERIALIZATION, collection, local_config, materialization, projection
+from support.bindings import DOCUMENT, ID, MATERIALIZATION, PATH, collection, local_config, materialization, projection
 from support.bindings import materialization_binding as binding
 from support.staged_files import listed, removed, removed_from_state, stage
 from support.staged_rows import WRITER
 from support.tables import foreign_table, ids_of, local_catalog, record_property, rewrite_here
 
-PATH = TableIdentifier("shop", "orders")
 NOTE = projection("note", "string")
 ORDERS = collection(ID, DOCUMENT, NOTE, projection("qty", "integer"))
 V0, V1 = "shop%2Forders.v0", "shop%2Forders.v1"

@@ -10,17 +10,15 @@ import pyarrow as pa
 import pytest
 
 from connector.host.errors import UserError
-from connector.model.table_identifier import TableIdentifier
 from connector.rpc.apply import apply
 from connector.rpc.validate import validate
 from protocol import request
 from protocol.flow import Json, Materialization, MaterializationBinding, ValidateBinding
 from support.applying import Applying
-from support.bindings import DOCUMENT, ID, MATERIALIZATION, collection, local_config, materialization, projection
+from support.bindings import DOCUMENT, ID, MATERIALIZATION, PATH, collection, local_config, materialization, projection
 from support.bindings import materialization_binding as binding
 from support.tables import foreign_table, local_catalog
 
-PATH: Final = TableIdentifier("shop", "orders")
 ORDERS: Final = collection(ID, DOCUMENT, projection("note", "string"))
 
 

@@ -10,7 +10,6 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from connector.host.errors import UserError
 from connector.model.owner import OWNER_PROPERTY, Owner
-from connector.model.table_identifier import TableIdentifier
 from connector.rpc.validate import validate
 from protocol import request, response
 from protocol.flow import (
@@ -22,11 +21,10 @@ from protocol.flow import (
     MaterializationBinding,
     ValidateBinding,
 )
-from support.bindings import DOCUMENT, ID, MATERIALIZATION, collection, local_config, projection
+from support.bindings import DOCUMENT, ID, MATERIALIZATION, PATH, collection, local_config, projection
 from support.snapshots import check_text
 from support.tables import foreign_table, local_catalog, turn_tables_into_views
 
-PATH = TableIdentifier("shop", "orders")
 ORDERS = collection(ID, DOCUMENT, projection("note", "string"))
 TEXT_ID = Schema(NestedField(1, "id", StringType(), required=True))
 

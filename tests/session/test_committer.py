@@ -24,7 +24,7 @@ from connector.model.table_identifier import TableIdentifier
 from connector.session import backlog
 from connector.session.backlog import Backlog, Limit
 from connector.session.committer import Committer, run_retries
-from support.altered_tables import PATH
+from support.bindings import PATH
 from support.snapshots import check_text
 from support.staged_files import stage
 from support.staged_rows import WRITER

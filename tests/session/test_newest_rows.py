@@ -29,7 +29,8 @@ from connector.session.loads import SearchedTable, TransactionLoads
 from connector.spark.blocks.table_layout import TableLayout
 from protocol.flow import WHOLE_RANGE
 from protocol.request import Load
-from support.altered_tables import PATH, append
+from support.altered_tables import append
+from support.bindings import PATH
 from support.compacting import EAGER, compact
 from support.recording_spark import RecordingSpark
 from support.staged_rows import staged

@@ -21,11 +21,9 @@ from connector.iceberg.metadata.manifests import manifests_of
 from connector.iceberg.perform_changes import evolve
 from connector.model.owner import Owner
 from connector.model.properties import Properties
-from connector.model.table_identifier import TableIdentifier
-from support.bindings import MATERIALIZATION
+from support.bindings import MATERIALIZATION, PATH
 from support.tables import alterer, rewrite_here
 
-PATH = TableIdentifier("shop", "orders")
 V0 = Owner(MATERIALIZATION, "shop%2Forders.v0")
 ID = NestedField(1, "id", LongType(), required=True)
 NO_PROPERTIES = Properties()

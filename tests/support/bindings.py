@@ -1,8 +1,10 @@
 """Collections, bindings and configs for tests, with everything defaulted that a test does not care for."""
 
 from pathlib import Path
+from typing import Final
 
 from connector.config.catalog import LOCAL
+from connector.model.table_identifier import TableIdentifier
 from protocol.flow import (
     Collection,
     Exists,
@@ -16,6 +18,7 @@ from protocol.flow import (
 )
 
 MATERIALIZATION = "acme/warehouse"
+PATH: Final = TableIdentifier("shop", "orders")  # of the table, unless a test names another
 PLAIN = StringInference()
 
 

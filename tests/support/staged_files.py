@@ -19,7 +19,7 @@ from connector.model.state import DataFile, FileList, StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_io import LIST_SUFFIX, write_list
 from protocol.flow import WHOLE_RANGE, Json
-from support.altered_tables import PATH
+from support.bindings import PATH
 from support.staged_rows import WRITER
 
 _ID = pa.schema([pa.field("id", pa.int64(), nullable=False, metadata={"PARQUET:field_id": "1"})])

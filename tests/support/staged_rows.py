@@ -25,8 +25,7 @@ from connector.model.binding import Column
 from connector.model.state import DataFile, StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
-from support.altered_tables import PATH
-from support.bindings import MATERIALIZATION
+from support.bindings import MATERIALIZATION, PATH
 
 WRITER = WriterId(MATERIALIZATION, "shop%2Forders.v0", WHOLE_RANGE.key_range)
 

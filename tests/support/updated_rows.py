@@ -28,7 +28,8 @@ from connector.iceberg.table_view import TableViews
 from connector.model.binding import KeyPart, Updates
 from connector.model.state import LocatedRows, StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
-from support.altered_tables import ID, PATH, table_of
+from support.altered_tables import ID, table_of
+from support.bindings import PATH
 from support.staged_rows import WRITER, staged
 
 DOCUMENT: Final = NestedField(2, "doc", StringType())
