@@ -37,7 +37,7 @@ from connector.spark.jvm.spark_session import Spark
 from fixtures.conversation import line, opening
 from support import spark_catalogs
 from support.jars import jars
-from support.readers import local_catalog
+from support.readers import readers_catalog
 from support.spark_sql import SparkSql, spark_sql
 
 T = TypeVar("T")
@@ -111,7 +111,7 @@ def measure(name: str, count: int, files: int, statements: Sequence[str] = ()) -
         if statements:
             with _spark(directory) as spark:
                 spark.rows(*statements)
-        table = local_catalog(directory / "warehouse").load_table(TABLE)
+        table = readers_catalog(directory / "warehouse").load_table(TABLE)
         group = _group(table)
         ours, compacted = _measure_ours(table, group)
         with _spark(directory) as spark:
@@ -151,7 +151,7 @@ def _fill(directory: Path, count: int, transactions: int) -> None:
         config = {**place.config, "advanced": {"spark": {"spark.master": "local[1]"}}}
         publish_task(directory, [rows.COLLECTION], place)
         *_, open_, acknowledge = opening("measurements", [rows.COLLECTION], config)
-    table = local_catalog(directory / "warehouse").load_table(TABLE)
+    table = readers_catalog(directory / "warehouse").load_table(TABLE)
     with table.transaction() as transaction:
         transaction.set_properties({"flow.compaction.enabled": "false"})
     with Connector(directory) as connector, path.open("rb") as lines:

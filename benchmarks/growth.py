@@ -15,7 +15,7 @@ from benchmarks import rows
 from benchmarks.report import conditions, publish
 from benchmarks.stores import CACHE
 from benchmarks.updates import ADDED, KEPT, SEED, Cost, keys_of, open_task
-from support.readers import local_catalog
+from support.readers import readers_catalog
 
 KEY_COLUMNS: Final = ["id", "account"]
 RECENT, FEW = 20_000, 1_000  # changes of a transaction
@@ -78,7 +78,7 @@ def measure(count: int, many_changes: int) -> Growth:
 
 def read_key_columns(directory: Path) -> float:
     """Processor seconds that one thread needs to read the key columns of all data files."""
-    table = local_catalog(directory / "warehouse").load_table("shop.measurements")
+    table = readers_catalog(directory / "warehouse").load_table("shop.measurements")
     began = time.process_time()
     for task in table.scan().plan_files():
         pq.read_table(task.file.file_path.removeprefix("file://"), columns=KEY_COLUMNS, use_threads=False)

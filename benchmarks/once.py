@@ -19,7 +19,7 @@ from benchmarks.commits import open_session
 from fixtures.collection import Collection, Json
 from fixtures.conversation import Row, line, store
 from support.jars import jars
-from support.readers import duckdb_connection, local_catalog
+from support.readers import duckdb_connection, readers_catalog
 from support.spark_sql import MetadataFiles, spark_sql
 
 RUNS: Final = 5
@@ -124,7 +124,7 @@ def _scan_of(directory: Path, table: str) -> str:
 
 
 def _locate(directory: Path, table: str) -> str:
-    return local_catalog(directory / "warehouse").load_table(f"shop.{table}").metadata_location
+    return readers_catalog(directory / "warehouse").load_table(f"shop.{table}").metadata_location
 
 
 def _fetch(duckdb: DuckDBPyConnection, query: str) -> None:

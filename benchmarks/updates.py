@@ -26,7 +26,7 @@ from fixtures.collection import Collection
 from fixtures.conversation import Row, line, load, opening, store
 from support import spark_catalogs
 from support.jars import jars
-from support.readers import duckdb_connection, local_catalog
+from support.readers import duckdb_connection, readers_catalog
 from support.spark_sql import SparkSql, spark_sql
 
 SEED: Final = 2
@@ -244,7 +244,7 @@ def measure_version_3(path: Path, keys: Sequence[list[Any]], changes: int, trans
 
 def count_files(directory: Path) -> tuple[int, int]:
     """Return how many data files and delete files the table has. Each deletion vector counts."""
-    snapshot = local_catalog(directory / "warehouse").load_table("shop.measurements").current_snapshot()
+    snapshot = readers_catalog(directory / "warehouse").load_table("shop.measurements").current_snapshot()
     assert snapshot is not None
     assert snapshot.summary is not None
     totals = snapshot.summary.additional_properties
@@ -277,7 +277,7 @@ def open_task(directory: Path, collection: Collection) -> Iterator[Task]:
 
 def scan(directory: Path, table: str) -> float:
     """Seconds that DuckDB needs for a scan of some columns, the least of some runs. Each has read nothing before."""
-    location = local_catalog(directory / "warehouse").load_table(f"shop.{table}").metadata_location
+    location = readers_catalog(directory / "warehouse").load_table(f"shop.{table}").metadata_location
     seconds = []
     for _ in range(RUNS):
         with duckdb_connection(directory / "extensions") as database:

@@ -36,7 +36,7 @@ from connector.iceberg.metadata.retention import MAX_AGE
 from fixtures.collection import Json
 from fixtures.conversation import CONFIG, line
 from support.processes import wait_until
-from support.readers import local_catalog
+from support.readers import readers_catalog
 from support.scraping import Scraped, scrape
 from support.server_process import free_address
 
@@ -201,7 +201,7 @@ class Year:
         )
 
     def _load_table(self, name: str) -> Table:
-        return local_catalog(self._directory / "warehouse").load_table(f"shop.{name}")
+        return readers_catalog(self._directory / "warehouse").load_table(f"shop.{name}")
 
     def measure_tables(self, *, with_spark: bool) -> list[TableMeasurement]:
         """Compare each table with its copy, and look at its files."""

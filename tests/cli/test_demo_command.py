@@ -15,7 +15,7 @@ from connector.cli.commands.demo_command import SAMPLE_ORDERS
 from connector.cli.commands.demo_conversation import TASK
 from support.jars import REPOSITORY
 from support.processes import marked, new_mark, wait_until
-from support.readers import local_catalog
+from support.readers import readers_catalog
 from support.snapshots import check_text
 
 pytestmark = pytest.mark.long
@@ -42,7 +42,7 @@ def demo(directory: Path, *arguments: str, stdin: str | None = None) -> "subproc
 
 
 def rows_of(warehouse: Path, name: str) -> pa.Table:
-    return local_catalog(warehouse).load_table(f"demo.{name}").scan().to_arrow()
+    return readers_catalog(warehouse).load_table(f"demo.{name}").scan().to_arrow()
 
 
 @pytest.mark.spark
@@ -105,7 +105,7 @@ def test_as_json_a_demo_says_only_what_was_done(tmp_path: Path) -> None:
     outcome = demo(tmp_path, "-", "--key", "id", "--json", stdin='{"id": true}\n{"id": true}\n')
     assert (outcome.returncode, outcome.stderr) == (0, "")
     said = json.loads(outcome.stdout)
-    metadata = local_catalog(tmp_path / "warehouse").load_table("demo.documents").metadata_location
+    metadata = readers_catalog(tmp_path / "warehouse").load_table("demo.documents").metadata_location
     assert said == {
         "warehouse": str(tmp_path / "warehouse"),
         "table": "demo.documents",
@@ -204,7 +204,7 @@ def test_a_warehouse_that_cannot_be_made_is_an_error_that_names_it(file: str, tm
 
 def test_a_table_of_another_task_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "warehouse").mkdir()
-    catalog = local_catalog(tmp_path / "warehouse")
+    catalog = readers_catalog(tmp_path / "warehouse")
     catalog.create_namespace("demo")
     catalog.create_table("demo.orders", pa.schema([pa.field("order_id", pa.int64())]))
     outcome = demo(tmp_path)

@@ -11,14 +11,14 @@ from connector.cli.texts.table_lines import SPARK_PACKAGES, align, describe_tabl
 from connector.iceberg.commits.commit import commit_all_or_raise
 from support.bindings import PATH
 from support.jars import REPOSITORY
-from support.readers import local_catalog
+from support.readers import readers_catalog
 from support.updated_rows import make_table, stage_updates
 
 ROWS = pa.table({"id": pa.array([41, 42], pa.int64()), "name": ["ä" * 40, None]})
 
 
 def test_a_table_is_shown_with_its_schema_its_snapshots_and_its_rows(tmp_path: Path) -> None:
-    catalog = local_catalog(tmp_path)
+    catalog = readers_catalog(tmp_path)
     catalog.create_namespace("shop")
     table = catalog.create_table("shop.things", ROWS.schema)
     table.append(ROWS)
@@ -32,7 +32,7 @@ def test_a_table_is_shown_with_its_schema_its_snapshots_and_its_rows(tmp_path: P
 
 def test_rows_that_are_deleted_by_position_are_not_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    catalog = local_catalog(tmp_path)
+    catalog = readers_catalog(tmp_path)
     make_table(catalog)
     for values in ({1: "a", 2: "a"}, {1: "b"}):
         commit_all_or_raise(catalog, [stage_updates(catalog, values)])
@@ -42,7 +42,7 @@ def test_rows_that_are_deleted_by_position_are_not_counted(tmp_path: Path, monke
 
 
 def test_a_table_without_a_snapshot_is_shown_as_empty(tmp_path: Path) -> None:
-    catalog = local_catalog(tmp_path)
+    catalog = readers_catalog(tmp_path)
     catalog.create_namespace("shop")
     table = catalog.create_table("shop.things", pa.schema([pa.field("id", pa.int64())]))
     assert "shop.things: 0 rows, 0 snapshots, 1 columns" in "\n".join(describe_table(table))
@@ -52,7 +52,7 @@ def test_a_table_without_a_snapshot_is_shown_as_empty(tmp_path: Path) -> None:
 def test_the_commands_that_open_a_table_are_words_of_a_shell_in_any_directory(name: str, tmp_path: Path) -> None:
     directory = tmp_path / name
     directory.mkdir()
-    catalog = local_catalog(directory)
+    catalog = readers_catalog(directory)
     catalog.create_namespace("shop")
     table = catalog.create_table("shop.things", ROWS.schema)
     commands = "\n".join(explain_opening(table, directory / "catalog.db")).replace("\\\n", "").splitlines()
@@ -63,7 +63,7 @@ def test_the_commands_that_open_a_table_are_words_of_a_shell_in_any_directory(na
 
 
 def test_spark_gets_the_same_packages_and_settings_as_the_documentation_says(tmp_path: Path) -> None:
-    catalog = local_catalog(tmp_path)
+    catalog = readers_catalog(tmp_path)
     catalog.create_namespace("shop")
     table = catalog.create_table("shop.orders", ROWS.schema)
     printed = shlex.split("\n".join(explain_opening(table, tmp_path / "catalog.db")).split("Spark 4.1:")[1])

@@ -23,7 +23,7 @@ from fixtures.conversation import CONFIG
 from support.endpoint_configs import glue, on_s3, rest
 from support.fault_proxy import GENUINE, Fault, fault_proxy
 from support.metastore_proxy import Call, is_commit, metastore_proxy
-from support.readers import local_catalog
+from support.readers import readers_catalog
 from support.s3_server import S3Server
 
 Json: TypeAlias = Any
@@ -65,7 +65,7 @@ def open_lake(kind: Kind, servers: Servers, directory: Path, faults: Faults) -> 
         case Kind.LOCAL:
             # The connector's is a path within the directory where it runs.
             warehouse = directory / CONFIG["catalog"]["warehouse"]
-            yield Lake(kind, CONFIG["namespace"], partial(local_catalog, warehouse), CONFIG)
+            yield Lake(kind, CONFIG["namespace"], partial(readers_catalog, warehouse), CONFIG)
         case Kind.REST:
             rest_catalog = RestCatalog("rest", uri=servers.rest_uri(), **servers.s3().file_properties())
             with _on_s3(kind, rest_catalog, servers, servers.rest_uri(), table_on_rest, faults) as lake:

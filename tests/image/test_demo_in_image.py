@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from support.containers import IMAGE, Image
-from support.readers import local_catalog
+from support.readers import readers_catalog
 
 pytestmark = [*IMAGE, pytest.mark.spark]
 
@@ -24,4 +24,4 @@ def test_a_container_writes_to_a_directory_of_the_host(image: Image, tmp_path: P
     options = {"volumes": [f"{tmp_path}:{tmp_path}"], "working_dir": str(tmp_path)}
     status, output = image.run("demo", "things.jsonl", "--key", "id", **options)
     assert status == 0, output
-    assert local_catalog(tmp_path / "warehouse").load_table("demo.things").scan().to_arrow().num_rows == 1
+    assert readers_catalog(tmp_path / "warehouse").load_table("demo.things").scan().to_arrow().num_rows == 1

@@ -15,7 +15,7 @@ from support.containers import IMAGE, Image
 from support.expected_rows import expected_tables
 from support.jars import REPOSITORY
 from support.pages import commands
-from support.readers import local_catalog
+from support.readers import readers_catalog
 
 HEADING: Final = "The container image"
 
@@ -62,7 +62,7 @@ def test_tables_that_a_container_wrote_are_opened_on_the_host(environment: Mappi
     shown = _run(show, directory, environment).stdout
     for name, table in stored.items():
         assert f"━━ {'.'.join(name)}: {len(table.rows)} rows" in shown
-        opened = local_catalog(directory / "warehouse").load_table(name)
+        opened = readers_catalog(directory / "warehouse").load_table(name)
         assert opened.scan().to_arrow().num_rows == len(table.rows)
 
 

@@ -11,9 +11,8 @@ import pytest
 
 from support.connector_process import ConnectorEndedError
 from support.containers import IMAGE, Container, Image
-from support.readers import local_catalog
+from support.readers import ledger_ids
 from support.runtime import Runtime, Session
-from support.tables import ids_of
 
 pytestmark = [*IMAGE, pytest.mark.spark]
 
@@ -67,10 +66,6 @@ def container(session: Session) -> Any:
     return session.connector.process.container
 
 
-def ids(directory: Path) -> list[int]:
-    return ids_of(local_catalog(directory / "warehouse"), ("shop", "ledger"))
-
-
 def transactions_without_end(runtime: Runtime, session: Session) -> None:
     while True:
         session.flush()
@@ -91,7 +86,7 @@ def test_sigterm_ends_the_first_process_and_its_transaction_leaves_no_trace(
         outcome = session.connector.wait()
     assert outcome.status == 143
     assert " error " not in outcome.log
-    assert ids(tmp_path) == [1]
+    assert ledger_ids(tmp_path) == [1]
 
 
 def test_the_first_process_leaves_no_zombie_while_it_runs(in_image: Callable[..., Runtime]) -> None:
@@ -117,7 +112,7 @@ def test_a_process_that_is_killed_for_memory_is_one_line_and_a_failure(
     assert outcome.status == 1
     assert "(out of memory, exit status 137): the memory of" in outcome.last_log_line
     assert "reached its limit of 1024 MB" in outcome.last_log_line
-    assert ids(tmp_path) == [1]
+    assert ledger_ids(tmp_path) == [1]
 
 
 @pytest.mark.slow  # tests/crash pauses processes
@@ -137,7 +132,7 @@ def test_a_container_that_wakes_up_after_its_successor_has_committed_is_refused(
         outcome = frozen.connector.wait()
     assert outcome.status == 1
     assert "another process has taken over acmeCo/task" in outcome.last_log_line
-    assert ids(tmp_path) == [1]
+    assert ledger_ids(tmp_path) == [1]
 
 
 def test_containers_that_are_killed_at_every_step_of_a_transaction_land_every_row_once(
@@ -157,7 +152,7 @@ def test_containers_that_are_killed_at_every_step_of_a_transaction_land_every_ro
                 step(session)
             session.connector.kill()
     with runtime.open():
-        assert ids(tmp_path) == list(range(runtime.checkpoint)) == [0, 1]
+        assert ledger_ids(tmp_path) == list(range(runtime.checkpoint)) == [0, 1]
 
 
 @pytest.mark.slow  # the test above kills at each step
@@ -175,7 +170,7 @@ def test_containers_that_are_killed_at_random_moments_land_every_row_once(
                 transactions_without_end(runtime, session)
             killer.join()
     with runtime.open():
-        assert ids(tmp_path) == list(range(runtime.checkpoint))
+        assert ledger_ids(tmp_path) == list(range(runtime.checkpoint))
 
 
 @pytest.mark.slow  # tests/process/test_key_ranges.py has two processes
@@ -187,7 +182,7 @@ def test_two_containers_append_to_one_table_side_by_side(in_image: Callable[...,
         left.transaction({"id": 1})
         right.transaction({"id": 2})
         left.transaction({"id": 3})
-    assert ids(tmp_path) == [1, 2, 3]
+    assert ledger_ids(tmp_path) == [1, 2, 3]
 
 
 def test_a_container_with_too_little_memory_says_so_at_once(in_image: Callable[..., Runtime]) -> None:

@@ -2,12 +2,11 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
-from support.readers import local_catalog
+from support.readers import ledger_table
 from support.runtime import LEDGER, Runtime
 
 pytestmark = pytest.mark.spark
@@ -17,10 +16,6 @@ ARRANGED = replace(
 )
 
 
-def table(directory: Path) -> Any:
-    return local_catalog(directory / "warehouse").load_table("shop.ledger")
-
-
 def test_a_transaction_makes_one_sorted_file_for_each_partition(tmp_path: Path) -> None:
     runtime = Runtime(tmp_path, [ARRANGED])
     with runtime.open(publish=True) as session:
@@ -28,7 +23,7 @@ def test_a_transaction_makes_one_sorted_file_for_each_partition(tmp_path: Path) 
             session.transaction(*({"id": n, "note": f"{n * 7919 % 1000:04}"} for n in range(first, first + 250)))
         assert session.finish().status == 0
 
-    files = [task.file for task in table(tmp_path).scan().plan_files()]
+    files = [task.file for task in ledger_table(tmp_path).scan().plan_files()]
     # The second transaction begins in the middle of the third partition.
     assert sorted(file.partition[0] for file in files) == [0, 100, 200, 200, 300, 400]
     for file in files:
@@ -36,5 +31,5 @@ def test_a_transaction_makes_one_sorted_file_for_each_partition(tmp_path: Path) 
         assert {number // 100 * 100 for number in rows["id"].to_pylist()} == {file.partition[0]}
         notes = rows["note"].to_pylist()
         assert notes == sorted(notes, reverse=True)
-    ids = table(tmp_path).scan(selected_fields=("id",)).to_arrow()["id"].to_pylist()
+    ids = ledger_table(tmp_path).scan(selected_fields=("id",)).to_arrow()["id"].to_pylist()
     assert sorted(ids) == list(range(500))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.conversation import Row
-from support.readers import local_catalog
+from support.readers import readers_catalog
 from support.runtime import LEDGER, Runtime, Session
 from support.tables import refusing_commits
 
@@ -35,7 +35,7 @@ def test_it_says_what_the_task_does(tmp_path: Path) -> None:
         stage(session, Row(0, {"id": 1}))
         session.acknowledge()
         stage(session, Row(0, {"id": 1}, exists=True), Row(0, {"id": 2}))
-        with refusing_commits(local_catalog(tmp_path / "warehouse"), "shop.ledger"):
+        with refusing_commits(readers_catalog(tmp_path / "warehouse"), "shop.ledger"):
             session.acknowledge()
         assert session.finish().status == 0
     assert statuses(tmp_path)[:7] == [

@@ -13,7 +13,7 @@ import pytest
 from fixtures.conversation import line
 from support.connector_process import ConnectorProcess
 from support.processes import heeded_signals, marked, new_mark, wait_until
-from support.readers import local_catalog
+from support.readers import ledger_ids
 from support.runtime import Runtime, Session
 
 pytestmark = pytest.mark.spark
@@ -70,11 +70,6 @@ def leaves_no_file(temporary: Path, temporary_of_java: Path) -> Iterator[None]:
     assert [*temporary.iterdir(), *temporary_of_java.iterdir()] == []
 
 
-def ids(directory: Path) -> list[int]:
-    table = local_catalog(directory / "warehouse").load_table("shop.ledger")
-    return sorted(table.scan().to_arrow()["id"].to_pylist())
-
-
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
 def test_a_signal_ends_a_process_that_has_done_nothing_yet(tmp_path: Path, number: int, status: int) -> None:
     with ConnectorProcess(tmp_path) as connector:
@@ -97,7 +92,7 @@ def test_a_signal_ends_a_session_in_the_middle_of_a_transaction(
     assert outcome.status == status
     assert " error " not in outcome.log
     assert nothing_is_left(mark)
-    assert ids(tmp_path) == [1]
+    assert ledger_ids(tmp_path) == [1]
 
 
 def test_a_closed_stdout_ends_a_session_that_has_nothing_to_say(session: Session, mark: dict[str, str]) -> None:
@@ -117,7 +112,7 @@ def test_the_end_of_the_input_ends_a_session_and_a_broken_connection_of_ours_doe
     session.transaction({"id": 2})
     assert session.finish().status == 0
     assert nothing_is_left(mark)
-    assert ids(tmp_path) == [1, 2]
+    assert ledger_ids(tmp_path) == [1, 2]
 
 
 def test_a_killed_process_leaves_no_process_behind(session: Session, mark: dict[str, str]) -> None:
@@ -172,7 +167,7 @@ def test_a_worker_that_is_killed_while_idle_is_replaced_or_told(
     if outcome.status != 0:
         assert outcome.status == 1
         assert f" error {WORKER_ENDED}" in outcome.last_log_line
-    assert ids(tmp_path) == ([1] if outcome.status else [1, 2])
+    assert ledger_ids(tmp_path) == ([1] if outcome.status else [1, 2])
     assert nothing_is_left(mark)
 
 
@@ -209,4 +204,4 @@ def test_a_signal_ends_a_session_whose_catalog_does_not_answer(tmp_path: Path) -
         # The connector would wait for the catalog twice as long.
         assert session.connector.process.wait(timeout=15) == 129
         catalog.rollback()
-    assert ids(tmp_path) == []
+    assert ledger_ids(tmp_path) == []

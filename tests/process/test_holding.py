@@ -11,7 +11,7 @@ import pytest
 from connector.session.upload_interval import QUICK_TRANSACTIONS
 from fixtures.conversation import CONFIG, line
 from support.processes import wait_until
-from support.readers import local_catalog
+from support.readers import ledger_table, readers_catalog
 from support.runtime import Runtime, Session
 from support.scraping import scrape
 from support.server_process import free_address
@@ -65,7 +65,7 @@ def held(tmp_path: Path, address: str) -> Iterator[Session]:
 def test_the_rows_are_visible_while_the_acknowledgement_is_held_until_a_flush_comes(
     held: Session, tmp_path: Path, address: str
 ) -> None:
-    assert local_catalog(tmp_path / "warehouse").load_table("shop.ledger").scan().to_arrow().num_rows == ROWS
+    assert ledger_table(tmp_path).scan().to_arrow().num_rows == ROWS
     assert not scrape(address).values("oldest_waiting_row_timestamp_seconds")
     held.connector.send(line("flush", {}))
     held.connector.expect("acknowledged")
@@ -75,11 +75,11 @@ def test_the_rows_are_visible_while_the_acknowledgement_is_held_until_a_flush_co
 def test_the_acknowledgement_of_rows_that_their_table_refuses_is_held_too(tmp_path: Path) -> None:
     """Otherwise a busy source would soon have more transactions waiting than `max_waiting_commits` allows."""
     with open_session(tmp_path, {}) as session:
-        with refusing_commits(local_catalog(tmp_path / "warehouse"), "shop.ledger"):
+        with refusing_commits(readers_catalog(tmp_path / "warehouse"), "shop.ledger"):
             stage(session, rows=1)
             check_held(session)
         assert session.finish().status == 0
-    assert local_catalog(tmp_path / "warehouse").load_table("shop.ledger").scan().to_arrow().num_rows == ROWS
+    assert ledger_table(tmp_path).scan().to_arrow().num_rows == ROWS
 
 
 def test_a_schedule_holds_acknowledgements_too_until_the_input_ends(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from support.readers import local_catalog
+from support.readers import ledger_table
 from support.runtime import Runtime
 from support.snapshots import check_text
 
@@ -35,7 +35,7 @@ def test_two_shards_append_to_one_table_side_by_side(tmp_path: Path) -> None:
         left.transaction({"id": 1})
         right.transaction({"id": 2})
         left.transaction({"id": 3})
-    table = local_catalog(tmp_path / "warehouse").load_table("shop.ledger")
+    table = ledger_table(tmp_path)
     assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [1, 2, 3]
     ranges = {name.rpartition(".")[2] for name in table.properties if name.startswith("flow.fence.")}
     assert ranges == {"00000000-7fffffff", "80000000-ffffffff"}
@@ -49,5 +49,5 @@ def test_a_child_finishes_what_its_parent_staged(tmp_path: Path) -> None:
     with runtime.open(LEFT) as left, runtime.open(RIGHT) as right:
         left.transaction({"id": 2})
         right.transaction({"id": 3})
-    table = local_catalog(tmp_path / "warehouse").load_table("shop.ledger")
+    table = ledger_table(tmp_path)
     assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [1, 2, 3]

@@ -1,7 +1,6 @@
 """The files of a table too wide for the connector state are named by an object beside them."""
 
 from pathlib import Path
-from typing import Any
 
 import orjson
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from connector.storage.file_io import LONGEST_IN_STATE
 from fixtures.collection import Collection, Field
 from support.processes import wait_until
-from support.readers import local_catalog
+from support.readers import ledger_ids, ledger_table
 from support.runtime import Runtime
 
 pytestmark = pytest.mark.spark
@@ -22,14 +21,6 @@ WIDE = Collection(
         *(Field(f"reading_{number}", f"/reading_{number}", ("integer",)) for number in range(1500)),
     ),
 )
-
-
-def ids(directory: Path) -> list[int]:
-    return sorted(table(directory).scan(selected_fields=("id",)).to_arrow()["id"].to_pylist())
-
-
-def table(directory: Path) -> Any:
-    return local_catalog(directory / "warehouse").load_table("shop.ledger")
 
 
 def lists(directory: Path) -> list[Path]:
@@ -45,12 +36,12 @@ def test_a_list_too_long_for_the_state_is_followed_by_the_successor_and_then_del
     with runtime.open(publish=True) as session:
         session.stage_and_die(wide_row(1), wide_row(2))
     assert len(orjson.dumps(runtime.log)) < 1000 < LONGEST_IN_STATE < lists(tmp_path)[0].stat().st_size
-    assert ids(tmp_path) == []
+    assert ledger_ids(tmp_path) == []
     with runtime.open() as session:
-        assert ids(tmp_path) == [1, 2]
+        assert ledger_ids(tmp_path) == [1, 2]
         session.transaction(wide_row(3))
-    assert ids(tmp_path) == [1, 2, 3]
-    statistics = table(tmp_path).inspect.files()["column_sizes"].to_pylist()
+    assert ledger_ids(tmp_path) == [1, 2, 3]
+    statistics = ledger_table(tmp_path).inspect.files()["column_sizes"].to_pylist()
     assert [len(sizes) for sizes in statistics] == [1502, 1502]
     with runtime.open():
         assert wait_until(lambda: lists(tmp_path) == [])

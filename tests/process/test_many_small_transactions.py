@@ -13,7 +13,7 @@ from duckdb import DuckDBPyConnection
 from fixtures.collection import Collection, Field
 from fixtures.conversation import CONFIG
 from support.processes import wait_until
-from support.readers import duckdb_connection, local_catalog
+from support.readers import duckdb_connection, readers_catalog
 from support.runtime import LEDGER, Runtime, Session
 from support.scraping import Scraped, read_file
 from support.updating_source import UpdatingSource, encode_key, hold_transactions
@@ -58,7 +58,7 @@ class Files:
 
     @classmethod
     def of(cls, directory: Path, name: str) -> "Files":
-        table = local_catalog(directory / "warehouse").load_table(name)
+        table = readers_catalog(directory / "warehouse").load_table(name)
         snapshot = table.current_snapshot()
         assert snapshot is not None
         assert snapshot.summary is not None
@@ -116,14 +116,14 @@ def wait_for_compaction(session: Session, directory: Path) -> None:
 
 def check_rows(directory: Path, source: UpdatingSource, duckdb: DuckDBPyConnection) -> None:
     """DuckDB reads one row for each key, or all rows that were appended."""
-    table = local_catalog(directory / "warehouse").load_table(f"shop.{source.collection.table}")
+    table = readers_catalog(directory / "warehouse").load_table(f"shop.{source.collection.table}")
     rows = duckdb.execute(f"SELECT flow_document FROM iceberg_scan('{table.metadata_location}')").fetchall()
     found = sorted(encode_key(json.loads(document)) for (document,) in rows)
     assert found == sorted(map(encode_key, source.documents.values()))
 
 
 def check_table(directory: Path, name: str) -> None:
-    table = local_catalog(directory / "warehouse").load_table(name)
+    table = readers_catalog(directory / "warehouse").load_table(name)
     snapshot = table.current_snapshot()
     assert snapshot is not None
     assert len(snapshot.manifests(table.io)) <= MANIFESTS

@@ -18,7 +18,7 @@ from connector import VERSION
 from fixtures.collection import Field
 from fixtures.conversation import CONFIG, Row
 from support.processes import wait_until
-from support.readers import local_catalog
+from support.readers import readers_catalog
 from support.runtime import LEDGER, Runtime
 from support.scraping import Scraped, read_file, scrape, scrape_text
 from support.server_process import free_address
@@ -52,7 +52,7 @@ def test_the_numbers_of_a_session_are_those_of_its_conversation(tmp_path: Path) 
         check_staged(scrape(address))
         session.acknowledge()
         check_committed(scrape(address))
-        with refusing_commits(local_catalog(tmp_path / "warehouse"), "shop.ledger"):
+        with refusing_commits(readers_catalog(tmp_path / "warehouse"), "shop.ledger"):
             session.transaction({"id": 5})
             check_refused(scrape(address))
         assert wait_until(lambda: scrape(address).value("waiting_transactions") == 0)

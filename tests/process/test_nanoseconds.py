@@ -12,7 +12,7 @@ from pyiceberg.types import TimestamptzNanoType
 from connector.iceberg.metadata.table_updates import find_next_row_id
 from fixtures.collection import Field
 from fixtures.conversation import CONFIG
-from support.readers import local_catalog, polars_table
+from support.readers import polars_table, readers_catalog
 from support.runtime import LEDGER, Runtime
 
 pytestmark = pytest.mark.spark
@@ -38,7 +38,7 @@ def test_nine_digits_are_kept_and_read_by_pyiceberg_and_polars(tmp_path: Path) -
         session.transaction(*({"id": number, "at": text} for number, (text, _) in TIMES.items()))
         assert session.finish().status == 0
 
-    table = local_catalog(tmp_path / "warehouse").load_table(f"shop.{EVENTS.table}")
+    table = readers_catalog(tmp_path / "warehouse").load_table(f"shop.{EVENTS.table}")
     assert (table.metadata.format_version, find_next_row_id(table)) == (3, len(TIMES))
     at = table.schema().find_field("at")
     assert at.field_type == TimestamptzNanoType()

@@ -11,7 +11,7 @@ import pytest
 
 from fixtures.conversation import CONFIG
 from support.jars import REPOSITORY
-from support.readers import local_catalog
+from support.readers import ledger_table
 from support.runtime import Runtime
 from support.webhook_server import Answer, WebhookServer, webhook_server
 
@@ -48,7 +48,7 @@ def test_a_successor_tells_what_a_killed_process_did_not(tmp_path: Path, server:
         outcome = session.finish()
     assert outcome.status == 0
     assert numbers(server)[-3:] == [2, 3, 4]
-    snapshots = local_catalog(tmp_path / "warehouse").load_table("shop.ledger").snapshots()
+    snapshots = ledger_table(tmp_path).snapshots()
     assert server.snapshots()[-3:] == [("shop.ledger", snapshot.snapshot_id) for snapshot in snapshots[1:]]
     assert all(posted.headers["webhook-signature"].startswith("v1,") for posted in server.accepted)
     assert "tokenOfTheHook" not in outcome.log

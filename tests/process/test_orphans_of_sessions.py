@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from support.processes import wait_until
-from support.readers import local_catalog
+from support.readers import ledger_table
 from support.runtime import Runtime
 
 pytestmark = pytest.mark.spark
@@ -22,7 +22,7 @@ def test_what_was_staged_and_never_committed_is_deleted_once_the_table_has_moved
     with runtime.open() as session:
         session.transaction({"id": 3})
         assert wait_until(lambda: left not in data_files(tmp_path))
-    table = local_catalog(tmp_path / "warehouse").load_table("shop.ledger")
+    table = ledger_table(tmp_path)
     referenced = table.inspect.files()["file_path"].to_pylist()
     assert sorted(referenced) == sorted(f"file://{path}" for path in data_files(tmp_path))
 

@@ -12,7 +12,7 @@ from fixtures import orders
 from fixtures.conversation import conversation
 from support.connector_process import run_conversation
 from support.jars import REPOSITORY
-from support.readers import local_catalog
+from support.readers import readers_catalog
 
 TRANSACTIONS: Final = 2
 # Python runs this before anything else, in the connector's process and in Spark's Python workers.
@@ -57,7 +57,7 @@ def test_a_conversation_works_without_the_calls_and_files_of_linux(tmp_path: Pat
     outcome = run_conversation(lines, tmp_path, {"PYTHONPATH": paths})
     assert outcome.status == 0, outcome.log
     found = {
-        each.table: local_catalog(tmp_path / "warehouse").load_table(("shop", each.table)).scan().to_arrow().num_rows
+        each.table: readers_catalog(tmp_path / "warehouse").load_table(("shop", each.table)).scan().to_arrow().num_rows
         for each in orders.COLLECTIONS
     }
     assert found == {

@@ -9,7 +9,7 @@ import pytest
 
 from support.connector_process import ConnectorProcess
 from support.jars import REPOSITORY
-from support.readers import local_catalog
+from support.readers import readers_catalog
 
 pytestmark = pytest.mark.spark
 
@@ -31,7 +31,7 @@ def has_form(answer: str, form: str) -> bool:
 
 def rows_in(directory: Path) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = (
-        local_catalog(directory / "warehouse").load_table("try.notes").scan().to_arrow().to_pylist()
+        readers_catalog(directory / "warehouse").load_table("try.notes").scan().to_arrow().to_pylist()
     )
     return rows
 

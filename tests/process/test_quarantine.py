@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fixtures.collection import Field
-from support.readers import local_catalog
+from support.readers import readers_catalog
 from support.runtime import LEDGER, Runtime
 from support.staged_files import finished_state
 from support.updating_source import UpdatingSource
@@ -39,7 +39,7 @@ def bad(key: int) -> Any:
 
 
 def rows(directory: Path, table: str) -> list[Any]:
-    return list(local_catalog(directory / "warehouse").load_table(("shop", table)).scan().to_arrow().to_pylist())
+    return list(readers_catalog(directory / "warehouse").load_table(("shop", table)).scan().to_arrow().to_pylist())
 
 
 def keys(directory: Path) -> tuple[list[int], list[int]]:
@@ -72,7 +72,7 @@ def test_a_transaction_lands_in_both_tables_and_says_so(runtime: Runtime, tmp_pa
     ]
     assert runtime.log == finished_state(
         LEDGER.state_key,
-        *map(local_catalog(tmp_path / "warehouse").load_table, ("shop.ledger", "shop.ledger__rejected")),
+        *map(readers_catalog(tmp_path / "warehouse").load_table, ("shop.ledger", "shop.ledger__rejected")),
     )
 
 

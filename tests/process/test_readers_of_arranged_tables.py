@@ -12,7 +12,7 @@ from connector.model.table_identifier import TableIdentifier
 from fixtures.collection import Collection
 from support.arranged_events import ARRANGEMENTS, DAYS, arranged, load_events, make_event, store_events, transact
 from support.compacting import EAGER, compact
-from support.readers import duckdb_connection, local_catalog, polars_table
+from support.readers import duckdb_connection, polars_table, readers_catalog
 from support.runtime import Runtime
 from support.spark_sql import MetadataFiles
 
@@ -95,7 +95,7 @@ def test_every_engine_reads_a_compacted_table_whose_rows_are_updated(
             transact(session, [*events.values()], with_loads=True)
             documents |= events
         check(tmp_path, documents, spark_files)
-        result = compact(local_catalog(tmp_path / "warehouse"), TableIdentifier("shop", "events"))
+        result = compact(readers_catalog(tmp_path / "warehouse"), TableIdentifier("shop", "events"))
         assert result.deleted_rows > 0 < result.delete_files
         assert result.files_before > result.files_after == len(DAYS)
         files = [Path(task.file.file_path).name for task in load_events(tmp_path).scan().plan_files()]

@@ -14,7 +14,7 @@ from connector.host.errors import UserError
 from connector.iceberg.commits.reset import Decision
 from fixtures.collection import Collection
 from fixtures.conversation import CONFIG, Row
-from support.readers import local_catalog
+from support.readers import readers_catalog
 from support.runtime import LEDGER, Runtime, Session
 
 pytestmark = pytest.mark.spark
@@ -44,7 +44,7 @@ class Shop:
         shutil.copy(self._copy, self.directory / "warehouse" / "catalog.db")
 
     def ids(self, table: str = "ledger") -> list[int]:
-        rows = local_catalog(self.directory / "warehouse").load_table(("shop", table)).scan().to_arrow()
+        rows = readers_catalog(self.directory / "warehouse").load_table(("shop", table)).scan().to_arrow()
         return sorted(rows["id"].to_pylist())
 
     def place(self, table: str) -> Place:
@@ -144,7 +144,7 @@ def test_an_older_copy_of_before_the_first_row_is_noticed(tmp_path: Path) -> Non
 @pytest.mark.slow  # tests/process/test_tables_that_are_gone.py makes tables anew
 def test_a_table_that_was_made_anew_is_another_one(shop: Shop) -> None:
     live_for_two_days(shop)
-    local_catalog(shop.directory / "warehouse").drop_table(("shop", "ledger"))
+    readers_catalog(shop.directory / "warehouse").drop_table(("shop", "ledger"))
     with shop.runtime.open(publish=True) as session:
         shop.day(session, 4)
     assert shop.ids() == [4]

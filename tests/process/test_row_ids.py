@@ -17,9 +17,9 @@ from connector.model.table_identifier import TableIdentifier
 from fixtures.collection import Collection, Field
 from fixtures.conversation import CONFIG
 from support.compacting import EAGER, compact
-from support.readers import local_catalog, polars_table
+from support.readers import polars_table, readers_catalog
 from support.runtime import LEDGER, Runtime, Session
-from support.tables import local_catalog as open_local
+from support.tables import local_catalog
 from support.updating_source import UpdatingSource, encode_key, hold_transactions
 
 pytestmark = pytest.mark.spark
@@ -32,7 +32,7 @@ LEDGERS = [
 
 
 def table(directory: Path, name: str) -> Table:
-    return local_catalog(directory / "warehouse").load_table(f"shop.{name}")
+    return readers_catalog(directory / "warehouse").load_table(f"shop.{name}")
 
 
 def test_each_row_has_one_id_and_is_there_once(tmp_path: Path, duckdb_reader: duckdb.DuckDBPyConnection) -> None:
@@ -75,7 +75,7 @@ class UpdatedTable:
     def __init__(self, directory: Path, reader: duckdb.DuckDBPyConnection, source: UpdatingSource) -> None:
         self.source = source
         self.ids: dict[str, int] = {}  # by key
-        self.catalog = open_local(directory / "warehouse")
+        self.catalog = local_catalog(directory / "warehouse")
         self.path = TableIdentifier("shop", source.collection.table)
         self._reader = reader
         self._seen: set[int] = set()

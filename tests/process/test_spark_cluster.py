@@ -26,7 +26,7 @@ from support.endpoint_configs import on_s3, rest
 from support.expected_rows import expected_tables
 from support.jars import REPOSITORY
 from support.processes import wait_until
-from support.readers import local_catalog
+from support.readers import ledger_table, readers_catalog
 from support.rest_catalog import RestCatalogOnS3
 from support.runtime import LEDGER, Runtime
 from support.snapshots import check_text
@@ -73,7 +73,7 @@ def test_keys_are_searched_for_on_a_cluster(
         for first in range(0, 40, 10):
             source.transact(session, [[number] for number in range(first, first + 20)])
         assert session.finish().status == 0
-    table = local_catalog(tmp_path / "warehouse").load_table("shop.ledger")
+    table = ledger_table(tmp_path)
     documents = map(json.loads, table.scan().to_arrow()["flow_document"].to_pylist())
     assert {encode_key([document["id"]]): document for document in documents} == source.documents
     rows = duckdb_reader.sql(f"SELECT id, _row_id FROM iceberg_scan('{table.metadata_location}')").fetchall()
@@ -89,7 +89,7 @@ def test_tables_are_compacted_on_a_cluster(cluster: SparkCluster, tmp_path: Path
     runtime = Runtime(tmp_path, (users,), on(cluster, CONFIG))
     runtime.apply()
     source = UpdatingSource(users, lambda key, version: {"id": key[0], "note": f"{version}"}, Random(5))
-    catalog = local_catalog(tmp_path / "warehouse")
+    catalog = readers_catalog(tmp_path / "warehouse")
     with runtime.open() as session:
         for first in range(0, 4 * COMMITS, 2):
             source.transact(session, [[number] for number in range(first, first + 10)])
@@ -145,7 +145,7 @@ def test_values_are_converted_on_a_cluster(cluster: SparkCluster, tmp_path: Path
     with before.open(publish=True) as session:
         session.transaction({"id": 1, "note": 10}, {"id": 2})
     Runtime(tmp_path, [LEDGER], on(cluster, CONFIG)).apply()
-    rows = local_catalog(tmp_path / "warehouse").load_table((NAMESPACE, LEDGER.table)).scan().to_arrow()
+    rows = readers_catalog(tmp_path / "warehouse").load_table((NAMESPACE, LEDGER.table)).scan().to_arrow()
     assert {row["id"]: row["note"] for row in rows.to_pylist()} == {1: "10", 2: None}
 
 

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from support.processes import wait_until
-from support.readers import local_catalog
+from support.readers import ledger_table
 from support.runtime import Runtime
 
 pytestmark = pytest.mark.spark
@@ -31,5 +31,5 @@ def test_data_files_grow_before_the_last_store_is_read(tmp_path: Path) -> None:
         session.start_commit()
         session.acknowledge()
         assert session.finish().status == 0
-    table = local_catalog(tmp_path / "warehouse").load_table("shop.ledger")
+    table = ledger_table(tmp_path)
     assert sorted(table.scan(selected_fields=("id",)).to_arrow()["id"].to_pylist()) == list(range(ROWS + 1))

@@ -12,7 +12,7 @@ import pytest
 
 from support.connector_process import Process
 from support.jars import REPOSITORY
-from support.readers import local_catalog
+from support.readers import ledger_table
 from support.runtime import Runtime
 from support.snapshots import check_text
 
@@ -103,7 +103,7 @@ def test_a_session_without_stderr_runs_without_logs(tmp_path: Path) -> None:
     with runtime.open(publish=True) as session:
         session.transaction({"id": 1})
         assert session.finish().status == 0
-    rows = local_catalog(tmp_path / "warehouse").load_table("shop.ledger").scan().to_arrow()
+    rows = ledger_table(tmp_path).scan().to_arrow()
     assert rows["id"].to_pylist() == [1]
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from support.readers import local_catalog
+from support.readers import readers_catalog
 from support.runtime import Runtime
 
 pytestmark = pytest.mark.spark
@@ -21,7 +21,7 @@ class Shop:
         self.runtime.tells_apply_state = tells_apply_state
         with self.runtime.open(publish=True) as session:
             session.stage_and_die({"id": 1}, {"id": 2})
-        self.catalog = local_catalog(directory / "warehouse")
+        self.catalog = readers_catalog(directory / "warehouse")
 
     def refuses_to_open(self, message: str) -> None:
         outcome = self.runtime.open_and_fail()

@@ -8,7 +8,7 @@ import pytest
 
 from fixtures.collection import Field
 from fixtures.conversation import CONFIG
-from support.readers import local_catalog
+from support.readers import ledger_table
 from support.runtime import LEDGER, Runtime
 
 pytestmark = pytest.mark.spark
@@ -23,7 +23,7 @@ def task(directory: Path, note: Field, log: Any = None, **advanced: Any) -> Runt
 
 
 def notes(directory: Path) -> dict[int, Any]:
-    table = local_catalog(directory / "warehouse").load_table("shop.ledger")
+    table = ledger_table(directory)
     return {row["id"]: row["note"] for row in table.scan().to_arrow().to_pylist()}
 
 

@@ -16,7 +16,7 @@ from connector.session.upload_interval import QUICK_TRANSACTIONS
 from fixtures.collection import Collection, Field
 from fixtures.conversation import CONFIG, Row, line, load
 from support.processes import wait_until
-from support.readers import duckdb_connection, local_catalog, polars_table
+from support.readers import duckdb_connection, polars_table, readers_catalog
 from support.runtime import LEDGER, Runtime
 from support.snapshots import check_text
 from support.spark_sql import MetadataFiles
@@ -99,7 +99,7 @@ def list_places(random: Random) -> list[Any]:
 
 def read_documents(directory: Path, name: str, spark_files: MetadataFiles) -> Iterator[tuple[str, list[Any]]]:
     """Yield each reader, and the documents of a table as it reads them."""
-    table = local_catalog(directory / "warehouse").load_table(f"shop.{name}")
+    table = readers_catalog(directory / "warehouse").load_table(f"shop.{name}")
     yield "PyIceberg", table.scan(selected_fields=("flow_document",)).to_arrow()["flow_document"].to_pylist()
     yield "polars", polars_table(table.metadata_location, {}, reader=None)["flow_document"].to_pylist()
     with duckdb_connection(directory / "extensions") as duckdb:
@@ -118,7 +118,7 @@ def assert_table_is(directory: Path, source: UpdatingSource, spark_files: Metada
 
 def documents_of(directory: Path) -> list[Any]:
     """The documents of the users, as PyIceberg reads them."""
-    table = local_catalog(directory / "warehouse").load_table("shop.users")
+    table = readers_catalog(directory / "warehouse").load_table("shop.users")
     documents = table.scan().to_arrow()["flow_document"].to_pylist()
     return sorted(map(json.loads, documents), key=lambda document: document["id"])
 
@@ -163,7 +163,7 @@ def test_random_updates_leave_one_row_for_each_key(
 def test_the_key_columns_are_the_identifier_fields(tmp_path: Path) -> None:
     runtime = Runtime(tmp_path, (USERS, PLACE, LEDGER))
     runtime.apply()
-    catalog = local_catalog(tmp_path / "warehouse")
+    catalog = readers_catalog(tmp_path / "warehouse")
     assert catalog.load_table("shop.users").schema().identifier_field_names() == {"id"}
     assert catalog.load_table("shop.places").schema().identifier_field_names() == {each.name for each in KEY}
     assert catalog.load_table("shop.ledger").schema().identifier_field_names() == set()
@@ -190,7 +190,7 @@ def test_a_transaction_that_was_staged_is_finished_by_the_next_process(
 def test_rows_of_other_writers_are_updated_and_a_key_with_several_gets_one(tmp_path: Path) -> None:
     """Before the task began, and while it runs."""
     (tmp_path / "warehouse").mkdir()
-    catalog = local_catalog(tmp_path / "warehouse")
+    catalog = readers_catalog(tmp_path / "warehouse")
     catalog.create_namespace("shop")
     columns = pa.schema([("flow_document", pa.string()), ("id", pa.int64())])
     rows = [{"id": n, "flow_document": json.dumps({"id": n, "old": n}, indent=1)} for n in (1, 1, 2, 3, 3)]
@@ -302,7 +302,7 @@ def test_key_columns_may_be_renamed_while_the_task_runs_and_documents_may_not_be
     runtime = Runtime(tmp_path, (USERS,))
     users = UpdatingSource(USERS, make_user, Random(1))
     with runtime.open(publish=True) as session:
-        theirs = local_catalog(tmp_path / "warehouse")
+        theirs = readers_catalog(tmp_path / "warehouse")
         users.transact(session, [[1], [2]])
         with theirs.load_table("shop.users").update_schema() as update:
             update.set_identifier_fields()
@@ -328,7 +328,7 @@ def test_rows_that_another_engine_rewrites_without_their_key_are_an_error(tmp_pa
     users = UpdatingSource(USERS, make_user, Random(1))
     with runtime.open(publish=True) as session:
         users.transact(session, [[1], [2]])
-        theirs = local_catalog(tmp_path / "warehouse").load_table("shop.users")
+        theirs = readers_catalog(tmp_path / "warehouse").load_table("shop.users")
         with theirs.update_schema(allow_incompatible_changes=True) as update:
             update.set_identifier_fields()
             update.delete_column("id")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fixtures.collection import Field
-from support.readers import local_catalog
+from support.readers import ledger_table
 from support.runtime import LEDGER, Runtime
 
 pytestmark = pytest.mark.spark
@@ -31,7 +31,7 @@ def test_they_are_null_counted_in_every_transaction_and_said_once_a_session(tmp_
         session.transaction({"id": 4, "amount": 1.5, "paid": 1}, {"id": 5, "amount": 6, "paid": []})
         assert session.finish().status == 0
 
-    rows = local_catalog(tmp_path / "warehouse").load_table("shop.ledger").scan().to_arrow().to_pylist()
+    rows = ledger_table(tmp_path).scan().to_arrow().to_pylist()
     assert {row["id"]: (row["amount"], row["paid"]) for row in rows} == {
         1: (5, None),
         2: (None, None),

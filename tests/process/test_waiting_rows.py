@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from support.processes import wait_until
-from support.readers import local_catalog
+from support.readers import ledger_ids, ledger_table, readers_catalog
 from support.runtime import Runtime, Session
 from support.snapshots import check_text
 from support.tables import refusing_commits
@@ -28,11 +28,6 @@ def session(runtime: Runtime) -> Iterator[Session]:
         yield session
 
 
-def ids(directory: Path) -> list[int]:
-    table = local_catalog(directory / "warehouse").load_table("shop.ledger")
-    return sorted(table.scan().to_arrow()["id"].to_pylist())
-
-
 def entries(runtime: Runtime) -> int:
     return sum(len(by_next) for ranges in runtime.log["bindingStates"].values() for by_next in ranges.values())
 
@@ -40,29 +35,29 @@ def entries(runtime: Runtime) -> int:
 def test_they_land_while_the_source_is_quiet_and_are_reported_with_the_next_transaction(
     runtime: Runtime, session: Session, tmp_path: Path
 ) -> None:
-    with refusing_commits(local_catalog(tmp_path / "warehouse"), "shop.ledger"):
+    with refusing_commits(readers_catalog(tmp_path / "warehouse"), "shop.ledger"):
         session.transaction({"id": 2})
-        assert ids(tmp_path) == [1]
-    assert wait_until(lambda: ids(tmp_path) == [1, 2])
+        assert ledger_ids(tmp_path) == [1]
+    assert wait_until(lambda: ledger_ids(tmp_path) == [1, 2])
     assert not session.connector.has_answered()
     assert entries(runtime) == 1
     session.transaction({"id": 3})
     assert entries(runtime) == 0
     assert session.finish().status == 0
-    assert ids(tmp_path) == [1, 2, 3]
+    assert ledger_ids(tmp_path) == [1, 2, 3]
 
 
 def test_a_last_attempt_at_the_end_of_the_input_heeds_no_pause(session: Session, tmp_path: Path) -> None:
-    with refusing_commits(local_catalog(tmp_path / "warehouse"), "shop.ledger"):
+    with refusing_commits(readers_catalog(tmp_path / "warehouse"), "shop.ledger"):
         session.transaction({"id": 2})
     assert session.finish().status == 0
-    assert ids(tmp_path) == [1, 2]
+    assert ledger_ids(tmp_path) == [1, 2]
 
 
 def test_the_end_of_the_input_with_rows_that_wait_is_an_error_that_names_them(
     runtime: Runtime, session: Session, tmp_path: Path
 ) -> None:
-    with refusing_commits(local_catalog(tmp_path / "warehouse"), "shop.ledger"):
+    with refusing_commits(readers_catalog(tmp_path / "warehouse"), "shop.ledger"):
         session.transaction({"id": 2})
         outcome = session.finish()
     assert outcome.status == 1
@@ -72,13 +67,13 @@ def test_the_end_of_the_input_with_rows_that_wait_is_an_error_that_names_them(
         "commit_errors", "the input ends, and rows of a process wait", error.rstrip(), {f"{size} MB": "<size> MB"}
     )
     with runtime.open() as successor:
-        assert ids(tmp_path) == [1, 2]
+        assert ledger_ids(tmp_path) == [1, 2]
         assert successor.finish().status == 0
     assert entries(runtime) == 0
 
 
 def test_a_signal_with_rows_that_wait_is_followed_by_a_record_that_names_them(session: Session, tmp_path: Path) -> None:
-    with refusing_commits(local_catalog(tmp_path / "warehouse"), "shop.ledger"):
+    with refusing_commits(readers_catalog(tmp_path / "warehouse"), "shop.ledger"):
         session.transaction({"id": 2})
         session.connector.process.send_signal(signal.SIGTERM)
         outcome = session.connector.wait()
@@ -87,9 +82,9 @@ def test_a_signal_with_rows_that_wait_is_followed_by_a_record_that_names_them(se
 
 
 def test_an_error_that_no_retry_can_mend_ends_a_session_whose_source_is_quiet(session: Session, tmp_path: Path) -> None:
-    with refusing_commits(local_catalog(tmp_path / "warehouse"), "shop.ledger"):
+    with refusing_commits(readers_catalog(tmp_path / "warehouse"), "shop.ledger"):
         session.transaction({"id": 2})
-        with local_catalog(tmp_path / "warehouse").load_table("shop.ledger").update_schema() as others:
+        with ledger_table(tmp_path).update_schema() as others:
             others.delete_column("note")
     outcome = session.connector.wait()  # its input is still open
     assert outcome.status == 1

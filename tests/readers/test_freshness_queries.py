@@ -15,7 +15,7 @@ from pyiceberg.types import LongType, NestedField, TimestamptzType
 from connector.iceberg.commits.commit import commit_all_or_raise
 from support.bindings import PATH
 from support.pages import freshness_queries
-from support.readers import local_catalog
+from support.readers import readers_catalog
 from support.spark_sql import SparkSql, spark_rows
 from support.staged_rows import staged
 
@@ -34,7 +34,7 @@ EXPECTED: Final = [
 @pytest.fixture
 def catalog(tmp_path: Path) -> Catalog:
     """A table with two commits of the connector, and one of another engine after them."""
-    catalog = local_catalog(tmp_path)
+    catalog = readers_catalog(tmp_path)
     catalog.create_namespace(PATH.namespace)
     catalog.create_table(PATH, SCHEMA)
     for offsets, seconds in (("", (2, 1)), ('{"acmeCo/orders/pivot=00":9}', (0,))):

@@ -30,7 +30,7 @@ from connector.encoding.runs.partition_values import Partition, PartitionValues
 from connector.encoding.values.column_types import arrow_type_of
 from connector.model import binding
 from connector.model.binding import Column
-from support.readers import local_catalog
+from support.readers import readers_catalog
 from support.spark_sql import SparkSql, spark_rows
 
 pytestmark = pytest.mark.spark
@@ -70,7 +70,7 @@ COLUMNS: Final = [Column(name, name, IDS[name], type_, False) for name, type_ in
 
 
 def test_spark_and_the_connector_agree_on_the_partition_of_each_row(tmp_path: Path, spark_reader: SparkSql) -> None:
-    catalog = local_catalog(tmp_path)
+    catalog = readers_catalog(tmp_path)
     catalog.create_namespace("shop")
     schema = Schema(*(NestedField(IDS[name], name, type_, required=False) for name, type_ in TYPES.items()))
     tables = {transform: f"t{number}" for number, transform in enumerate(EACH)}

@@ -16,7 +16,7 @@ from pyiceberg.table import Table
 
 from support.jars import REPOSITORY
 from support.pages import opening_lines
-from support.readers import as_json, duckdb_rows, local_catalog
+from support.readers import as_json, duckdb_rows, readers_catalog
 from support.rest_catalog import RestCatalogServer
 from support.spark_sql import SparkSql
 
@@ -41,7 +41,7 @@ def orders_in(catalog: Catalog) -> Table:
 
 
 def test_pyiceberg_opens_the_embedded_catalog_as_the_page_says(tmp_path: Path) -> None:
-    orders_in(local_catalog(tmp_path))
+    orders_in(readers_catalog(tmp_path))
     *lines, scan = opening_lines("PyIceberg", tmp_path).strip().splitlines()
     names: dict[str, Any] = {}
     exec("\n".join(lines), names)
@@ -52,7 +52,7 @@ def test_pyiceberg_opens_the_embedded_catalog_as_the_page_says(tmp_path: Path) -
 def test_duckdb_reads_a_table_from_its_metadata_file_as_the_page_says(
     tmp_path: Path, duckdb_reader: duckdb.DuckDBPyConnection
 ) -> None:
-    table = orders_in(local_catalog(tmp_path))
+    table = orders_in(readers_catalog(tmp_path))
     assert duckdb_rows(duckdb_reader, table.metadata_location, "id") == ORDERS.to_pylist()
     install, query = opening_lines("DuckDB", tmp_path).strip().splitlines()
     assert install == "INSTALL iceberg; LOAD iceberg;", "which it has from PyPI here"
@@ -70,7 +70,7 @@ def test_the_newest_row_of_each_key_is_found_as_documented(
         {"id": 2, "qty": None, "_meta/op": "d", "flow_published_at": AT + timedelta(seconds=3)},
     ]
     updates = pa.Table.from_pylist(rows)
-    catalog = local_catalog(tmp_path)
+    catalog = readers_catalog(tmp_path)
     catalog.create_namespace("shop")
     table = catalog.create_table("shop.orders", updates.schema)
     for row in reversed(range(len(rows))):
@@ -84,7 +84,7 @@ def test_the_newest_row_of_each_key_is_found_as_documented(
 def test_spark_opens_the_embedded_catalog_as_the_page_says(
     tmp_path: Path, spark_reader: SparkSql, spark_reader_jars: Path
 ) -> None:
-    catalog = local_catalog(tmp_path)
+    catalog = readers_catalog(tmp_path)
     orders_in(catalog)
     catalog.create_table("shop.typed", TYPED.schema).append(TYPED)
     lines = opening_lines("Spark", tmp_path)

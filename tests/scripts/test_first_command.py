@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from support.jars import REPOSITORY
-from support.readers import local_catalog
+from support.readers import readers_catalog
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
@@ -51,7 +51,7 @@ def test_the_first_command_of_readme_installs_java_and_shows_tables(tmp_path: Pa
     assert "installing the Java runtime of PyPI" in outcome.stderr
     [warehouse] = re.findall(r"^warehouse: (.+)$", outcome.stdout + outcome.stderr, re.MULTILINE)
     assert Path(warehouse).is_relative_to(clone)
-    assert local_catalog(Path(warehouse)).list_namespaces()
+    assert readers_catalog(Path(warehouse)).list_namespaces()
     shown = re.findall(r"^━━ (\S+): (\d+) rows", outcome.stdout, re.MULTILINE)
     assert shown
     assert all(int(rows) for _, rows in shown)

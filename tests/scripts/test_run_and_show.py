@@ -9,7 +9,7 @@ import pytest
 from fixtures.conversation import CONFIG, line
 from run_conversation import main, with_warehouse
 from show_tables import show_tables
-from support.readers import local_catalog
+from support.readers import readers_catalog
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_a_conversation_that_cannot_be_read_is_one_error(
 
 
 def test_the_tables_of_a_warehouse_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    catalog = local_catalog(tmp_path)
+    catalog = readers_catalog(tmp_path)
     catalog.create_namespace("shop")
     for name in ("things", "others"):
         catalog.create_table(("shop", name), pa.schema([pa.field("id", pa.int64())]))

@@ -7,7 +7,7 @@ import pytest
 
 from connector.spark.jvm.jvm_command import make_command, select_inherited
 from support.processes import new_mark
-from support.readers import local_catalog
+from support.readers import ledger_table
 from support.runtime import Runtime
 
 SIGN_INS = (
@@ -74,6 +74,6 @@ def test_the_settings_of_another_spark_on_this_machine_have_no_effect(tmp_path: 
     with Runtime(tmp_path, environment=environment).open(publish=True) as session:
         session.transaction({"id": 1})
         assert session.finish().status == 0
-    table = local_catalog(tmp_path / "warehouse").load_table("shop.ledger")
+    table = ledger_table(tmp_path)
     assert table.scan().to_arrow()["id"].to_pylist() == [1]
     assert not elsewhere.exists()

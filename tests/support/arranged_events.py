@@ -9,7 +9,7 @@ from pyiceberg.table import Table
 
 from fixtures.collection import Collection, Field
 from fixtures.conversation import Row
-from support.readers import local_catalog
+from support.readers import readers_catalog
 from support.runtime import Runtime, Session
 
 # `partition_by` and `sort_by` of each publication. DuckDB cannot parse a column with the name `at`.
@@ -41,7 +41,7 @@ def make_event(number: int, version: int) -> Any:
 
 def load_events(directory: Path) -> Table:
     """Load the table from the catalog."""
-    return local_catalog(directory / "warehouse").load_table(("shop", "events"))
+    return readers_catalog(directory / "warehouse").load_table(("shop", "events"))
 
 
 def store_events(runtime: Runtime, events: Sequence[Any], *, with_loads: bool, publish: bool = False) -> set[int]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from pyiceberg.table import Table
 
 from support.connector_process import Launch, Outcome, launch_process, run_conversation
-from support.readers import local_catalog
+from support.readers import readers_catalog
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Conversation:
         return self.directory / "warehouse"
 
     def table(self, *path: str) -> Table:
-        return local_catalog(self.warehouse).load_table(path)
+        return readers_catalog(self.warehouse).load_table(path)
 
 
 def hold_conversations(

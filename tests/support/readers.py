@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io import GCS_TOKEN
+from pyiceberg.table import Table
 
 from support.google import GoogleStore
 from support.s3_server import S3Server
@@ -22,9 +23,19 @@ from support.s3_server import S3Server
 Row: TypeAlias = dict[str, Any]
 
 
-def local_catalog(warehouse: Path) -> Catalog:
+def readers_catalog(warehouse: Path) -> Catalog:
     """The embedded catalog, opened by PyIceberg as docs/reading.md says."""
     return SqlCatalog("local", uri=f"sqlite:///{warehouse}/catalog.db", warehouse=str(warehouse))
+
+
+def ledger_table(directory: Path) -> Table:
+    """The table of LEDGER, in a runtime's directory."""
+    return readers_catalog(directory / "warehouse").load_table("shop.ledger")
+
+
+def ledger_ids(directory: Path) -> list[int]:
+    """The ids of all its rows, in their order."""
+    return sorted(ledger_table(directory).scan(selected_fields=("id",)).to_arrow()["id"].to_pylist())
 
 
 @contextmanager
