@@ -37,7 +37,7 @@ from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.table_view import TableViews
 from connector.model.binding import KeyPart, Updates
 from connector.model.state import FileList, StagedCommit, WriterId
-from support.altered_tables import ID, table_of
+from support.altered_tables import ID, filled_table
 from support.bindings import PATH
 from support.staged_files import place_of
 from support.staged_rows import WRITER, staged
@@ -88,7 +88,7 @@ def find(catalog: Catalog, parts: Sequence[KeyPart], types: Sequence[PrimitiveTy
 @pytest.mark.parametrize("column_type", VALUES, ids=str)
 def test_a_key_is_found_that_only_the_partition_has(catalog: Catalog, column_type: PrimitiveType) -> None:
     spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "part"))
-    table_of(catalog, ID, NestedField(2, "part", column_type), spec=spec)
+    filled_table(catalog, ID, NestedField(2, "part", column_type), spec=spec)
     value, text = VALUES[column_type]
     rows = [{"id": 1, "part": value}, {"id": 2, "part": None}]
     commit_all_or_raise(catalog, [without("part", staged(catalog, *rows))])
@@ -99,14 +99,14 @@ def test_a_key_is_found_that_only_the_partition_has(catalog: Catalog, column_typ
 
 def test_a_transformed_partition_does_not_say_what_a_column_has(catalog: Catalog) -> None:
     spec = PartitionSpec(PartitionField(2, 1000, BucketTransform(4), "bucket"))
-    table_of(catalog, ID, NestedField(2, "part", LongType()), spec=spec)
+    filled_table(catalog, ID, NestedField(2, "part", LongType()), spec=spec)
     commit_all_or_raise(catalog, [without("part", staged(catalog, {"id": 1, "part": 7}))])
     keys = [f"[{number}]" for number in range(8)]
     assert find(catalog, [KeyPart(2, "/part")], [LongType()], *keys, "[null]") == ["[null]"]
 
 
 def test_a_key_is_found_that_only_the_default_of_its_column_has(catalog: Catalog) -> None:
-    table_of(catalog, ID, rows=[[{"id": 1}]])
+    filled_table(catalog, ID, rows=[[{"id": 1}]])
     upgrade_to_version_3(catalog, PATH)
     file = place_of(catalog.load_table(PATH).metadata_location)
     metadata = json.loads(file.read_text())

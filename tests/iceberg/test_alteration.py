@@ -50,9 +50,9 @@ from support.altered_tables import (
     append,
     current_manifests,
     entries,
+    filled_table,
     fit,
     rows,
-    table_of,
     wanted,
 )
 from support.bindings import MATERIALIZATION, PATH
@@ -63,7 +63,7 @@ WRITER = WriterId(MATERIALIZATION, "shop%2Forders.v0", WHOLE_RANGE.key_range)
 
 
 def test_history_is_converted_in_one_commit_and_the_table_as_it_was_stays_readable(catalog: Catalog) -> None:
-    table_of(catalog, ID, QTY, NestedField(3, "note", StringType()), rows=[[row | {"note": "x"}] for row in ROWS])
+    filled_table(catalog, ID, QTY, NestedField(3, "note", StringType()), rows=[[row | {"note": "x"}] for row in ROWS])
     with catalog.load_table(PATH).transaction() as transaction:
         transaction.set_properties({"flow.fence.0123456789abcdef.00000000-ffffffff": "value"})
     before = catalog.load_table(PATH)
@@ -91,7 +91,7 @@ def test_history_is_converted_in_one_commit_and_the_table_as_it_was_stays_readab
 
 
 def test_properties_are_set_in_the_commit_that_converts(catalog: Catalog) -> None:
-    table_of(catalog, ID, QTY, rows=[ROWS])
+    filled_table(catalog, ID, QTY, rows=[ROWS])
     fit(catalog, *QTY_AS_TEXT, properties=Properties({"color": "red"}))
     table = catalog.load_table(PATH)
     assert table.properties["color"] == "red"
@@ -99,7 +99,7 @@ def test_properties_are_set_in_the_commit_that_converts(catalog: Catalog) -> Non
 
 
 def test_what_is_converted_already_is_left_alone(catalog: Catalog) -> None:
-    table_of(catalog, ID, QTY, rows=[ROWS])
+    filled_table(catalog, ID, QTY, rows=[ROWS])
     fit(catalog, *QTY_AS_TEXT)
     location = catalog.load_table(PATH).metadata_location
     counting = Counting()
@@ -109,7 +109,7 @@ def test_what_is_converted_already_is_left_alone(catalog: Catalog) -> None:
 
 
 def test_an_empty_table_gets_its_new_schema_without_a_snapshot(catalog: Catalog) -> None:
-    table_of(catalog, ID, QTY)
+    filled_table(catalog, ID, QTY)
     fit(catalog, *QTY_AS_TEXT)
     assert catalog.load_table(PATH).current_snapshot() is None
     append(catalog, {"id": 1, "qty": "ten"})
@@ -117,7 +117,7 @@ def test_an_empty_table_gets_its_new_schema_without_a_snapshot(catalog: Catalog)
 
 
 def test_files_without_a_value_of_the_column_stay_as_they_are(catalog: Catalog) -> None:
-    table_of(catalog, ID, rows=[[{"id": 1}]])
+    filled_table(catalog, ID, rows=[[{"id": 1}]])
     with catalog.load_table(PATH).update_schema() as update:
         update.add_column("qty", LongType())
     append(catalog, {"id": 2, "qty": None})
@@ -130,7 +130,7 @@ def test_files_without_a_value_of_the_column_stay_as_they_are(catalog: Catalog) 
 
 def test_columns_of_every_kind_come_along(catalog: Catalog) -> None:
     pair = StructType(NestedField(7, "a", LongType()), NestedField(8, "b", StringType()))
-    table_of(
+    filled_table(
         catalog,
         ID,
         NestedField(2, "pair", pair),
@@ -151,7 +151,7 @@ def test_columns_of_every_kind_come_along(catalog: Catalog) -> None:
 
 def test_decimals_that_another_engine_has_widened_come_along_and_are_converted(catalog: Catalog) -> None:
     narrow, wide = DecimalType(9, 2), DecimalType(18, 2)
-    table_of(catalog, ID, QTY, NestedField(3, "price", narrow), NestedField(4, "cost", narrow), rows=[[PRICED]])
+    filled_table(catalog, ID, QTY, NestedField(3, "price", narrow), NestedField(4, "cost", narrow), rows=[[PRICED]])
     with catalog.load_table(PATH).update_schema() as update:
         update.update_column("price", wide)
         update.update_column("cost", wide)
@@ -170,7 +170,7 @@ def test_every_file_keeps_its_partition(catalog: Catalog, partition_source: str)
     day = NestedField(3, "day", StringType())
     source = {"id": 1, "day": 3}[partition_source]
     spec = PartitionSpec(PartitionField(source, 1000, IdentityTransform(), "p"))
-    table_of(catalog, ID, QTY, day, spec=spec, rows=[[row | {"day": f"d{row['id']}"} for row in ROWS]])
+    filled_table(catalog, ID, QTY, day, spec=spec, rows=[[row | {"day": f"d{row['id']}"} for row in ROWS]])
     before = [(entry.data_file.partition, entry.data_file.spec_id) for entry in entries(catalog)]
     fit(catalog, *QTY_AS_TEXT, wanted("day", StringType()))
     after = [(entry.data_file.partition, entry.data_file.spec_id) for entry in entries(catalog)]
@@ -179,7 +179,7 @@ def test_every_file_keeps_its_partition(catalog: Catalog, partition_source: str)
 
 
 def test_rows_keep_their_sequence_numbers_for_other_engines_equality_deletes(catalog: Catalog) -> None:
-    table_of(catalog, ID, QTY, rows=[[row] for row in ROWS])
+    filled_table(catalog, ID, QTY, rows=[[row] for row in ROWS])
     fit(catalog, *QTY_AS_TEXT)
     assert sorted(entry.sequence_number or 0 for entry in entries(catalog)) == [1, 2]
     assert {entry.file_sequence_number for entry in entries(catalog)} == {3}
@@ -189,7 +189,7 @@ def test_rows_keep_their_sequence_numbers_for_other_engines_equality_deletes(cat
 
 def imported_table(catalog: Catalog, directory: Path) -> Table:
     """A table with a file that some other program wrote, whose columns have names and no ids."""
-    table = table_of(catalog, ID, NestedField(2, "qty", LongType()))
+    table = filled_table(catalog, ID, NestedField(2, "qty", LongType()))
     schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("qty", pa.int64())])
     pq.write_table(pa.table({"id": [1], "qty": [2]}, schema=schema), directory / "imported.parquet")
     table.add_files([str(directory / "imported.parquet")])
@@ -213,7 +213,7 @@ def test_a_table_that_goes_by_names_keeps_its_columns(catalog: Catalog, tmp_path
 
 
 def test_rows_that_others_add_meanwhile_are_converted_too_and_only_these_are_left_to_write(catalog: Catalog) -> None:
-    table_of(catalog, ID, QTY, rows=[[row] for row in ROWS])
+    filled_table(catalog, ID, QTY, rows=[[row] for row in ROWS])
     counting = Counting(
         lambda: append(catalog, {"id": 3, "qty": 3}),
         lambda: append(catalog, {"id": 4, "qty": 4}),
@@ -225,14 +225,14 @@ def test_rows_that_others_add_meanwhile_are_converted_too_and_only_these_are_lef
 
 
 def test_files_that_others_merge_meanwhile_are_not_brought_back(catalog: Catalog) -> None:
-    table_of(catalog, ID, QTY, rows=[[row] for row in ROWS])
+    filled_table(catalog, ID, QTY, rows=[[row] for row in ROWS])
     merged = Counting(lambda: catalog.load_table(PATH).overwrite(catalog.load_table(PATH).scan().to_arrow()))
     fit(catalog, *QTY_AS_TEXT, rewrite=merged)
     assert [row["qty"] for row in rows(catalog)] == ["10", "-5"]
 
 
 def test_a_column_that_somebody_else_adds_meanwhile_does_not_get_our_values(catalog: Catalog) -> None:
-    table_of(catalog, ID, QTY, rows=[ROWS])
+    filled_table(catalog, ID, QTY, rows=[ROWS])
 
     def add_column() -> None:
         with catalog.load_table(PATH).update_schema() as update:
@@ -246,7 +246,7 @@ def test_a_column_that_somebody_else_adds_meanwhile_does_not_get_our_values(cata
 
 def test_a_column_whose_values_have_no_equivalents_is_set_aside_and_the_others_are_converted(catalog: Catalog) -> None:
     text = NestedField(2, "qty", StringType())
-    table_of(catalog, ID, text, NestedField(3, "at", StringType()), NestedField(4, "count", LongType()))
+    filled_table(catalog, ID, text, NestedField(3, "at", StringType()), NestedField(4, "count", LongType()))
     append(catalog, {"id": 1, "qty": "7", "at": "2024-01-02T03:04:05Z", "count": 3})
     append(catalog, {"id": 2, "qty": "seven", "at": None, "count": None})
     done = fit(
@@ -270,7 +270,7 @@ def test_a_column_whose_values_have_no_equivalents_is_set_aside_and_the_others_a
 def test_nanoseconds_of_another_engine_in_a_column_of_microseconds_are_kept(catalog: Catalog) -> None:
     """The column is set aside. While another column is converted, the error names the file."""
     at = NestedField(3, "at", TimestamptzType())
-    table_of(catalog, ID, QTY, at, rows=[[{"id": 1, "qty": 1, "at": datetime(2024, 1, 2, tzinfo=UTC)}]])
+    filled_table(catalog, ID, QTY, at, rows=[[{"id": 1, "qty": 1, "at": datetime(2024, 1, 2, tzinfo=UTC)}]])
     [path] = [entry.data_file.file_path.removeprefix("file://") for entry in entries(catalog)]
     table = pq.read_table(path)
     nanoseconds = pa.array([1_700_000_000_123_456_789], pa.timestamp("ns", "UTC"))
@@ -284,7 +284,7 @@ def test_nanoseconds_of_another_engine_in_a_column_of_microseconds_are_kept(cata
 
 
 def test_a_key_whose_values_have_no_equivalents_is_refused(catalog: Catalog) -> None:
-    table_of(catalog, NestedField(1, "id", StringType(), required=True), rows=[[{"id": "one"}]])
+    filled_table(catalog, NestedField(1, "id", StringType(), required=True), rows=[[{"id": "one"}]])
     location = catalog.load_table(PATH).metadata_location
     with pytest.raises(
         UserError, match=r"'id'.*needs long, to which its values cannot be converted.*another table name"
@@ -304,7 +304,7 @@ def files_of_ours(catalog: Catalog) -> set[str]:
 
 
 def test_what_a_crash_leaves_behind_is_collected_once_it_is_certain_and_nothing_else(catalog: Catalog) -> None:
-    table_of(catalog, ID, NestedField(2, "qty", LongType()), rows=[[{"id": 1, "qty": 10}]])
+    filled_table(catalog, ID, NestedField(2, "qty", LongType()), rows=[[{"id": 1, "qty": 10}]])
     committed(catalog, 2)
 
     def crash() -> None:
@@ -323,7 +323,7 @@ def test_what_a_crash_leaves_behind_is_collected_once_it_is_certain_and_nothing_
 
 
 def test_files_that_a_session_may_take_for_left_behind_are_written_anew(catalog: Catalog) -> None:
-    table_of(catalog, ID, NestedField(2, "qty", LongType()), rows=[[{"id": 1, "qty": 10}]])
+    filled_table(catalog, ID, NestedField(2, "qty", LongType()), rows=[[{"id": 1, "qty": 10}]])
     committed(catalog, 2)
 
     def commit_and_collect() -> None:
@@ -340,7 +340,7 @@ def test_files_that_a_session_may_take_for_left_behind_are_written_anew(catalog:
 def test_a_commit_whose_answer_was_lost_is_looked_for(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, lands: bool
 ) -> None:
-    table_of(catalog, ID, QTY, rows=[ROWS])
+    filled_table(catalog, ID, QTY, rows=[ROWS])
     commit_table, lost = SqlCatalog.commit_table, [True]
 
     def lose_the_answer(self: SqlCatalog, *arguments: Any) -> Any:
@@ -360,7 +360,7 @@ def test_a_commit_whose_answer_was_lost_is_looked_for(
 
 def test_files_that_stay_are_kept_where_their_manifest_lists_others_that_go(catalog: Catalog) -> None:
     spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "p"))
-    table_of(catalog, ID, NestedField(2, "qty", LongType()), spec=spec)
+    filled_table(catalog, ID, NestedField(2, "qty", LongType()), spec=spec)
     append(catalog, {"id": 1, "qty": None}, {"id": 2, "qty": 20})
     [manifest] = current_manifests(catalog.load_table(PATH))
     assert manifest.added_files_count == 2
@@ -371,7 +371,7 @@ def test_files_that_stay_are_kept_where_their_manifest_lists_others_that_go(cata
 def test_the_commit_asserts_all_that_the_conversion_was_planned_on(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = table_of(catalog, ID, QTY, rows=[ROWS])
+    table = filled_table(catalog, ID, QTY, rows=[ROWS])
     main = catalog.load_table(PATH).metadata.current_snapshot_id
     commit_table, asserted = SqlCatalog.commit_table, list[Any]()
 

@@ -5,7 +5,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFileContent
 
 from connector.host.errors import UserError
-from support.altered_tables import ID, QTY, QTY_AS_TEXT, ROWS, append, entries, fit, rows, table_of
+from support.altered_tables import ID, QTY, QTY_AS_TEXT, ROWS, append, entries, filled_table, fit, rows
 from support.bindings import PATH
 from support.foreign_deletes import delete_equal, delete_position
 
@@ -17,7 +17,9 @@ def data_files(catalog: Catalog) -> dict[str, int | None]:
 
 
 def test_rows_that_were_deleted_by_their_place_stay_deleted(catalog: Catalog) -> None:
-    table_of(catalog, ID, QTY, rows=[[{"id": 1, "qty": 1}], [{"id": number, "qty": number} for number in (2, 3, 4)]])
+    filled_table(
+        catalog, ID, QTY, rows=[[{"id": 1, "qty": 1}], [{"id": number, "qty": number} for number in (2, 3, 4)]]
+    )
     [one, three] = sorted(data_files(catalog), key=lambda path: data_files(catalog)[path] or 0)
     for file, position in ((three, 2), (three, 0), (three, 2), (one, 0)):
         delete_position(catalog.load_table(PATH), file, position)
@@ -29,7 +31,7 @@ def test_rows_that_were_deleted_by_their_place_stay_deleted(catalog: Catalog) ->
 
 
 def test_rows_that_were_deleted_by_the_value_of_another_column_can_still_be_told(catalog: Catalog) -> None:
-    table_of(catalog, ID, QTY, rows=[ROWS])
+    filled_table(catalog, ID, QTY, rows=[ROWS])
     delete_equal(catalog.load_table(PATH), 1)
     append(catalog, {"id": 1, "qty": 11})
     before = data_files(catalog)
@@ -40,7 +42,7 @@ def test_rows_that_were_deleted_by_the_value_of_another_column_can_still_be_told
 
 
 def test_rows_that_were_deleted_by_the_columns_own_value_are_not_guessed_at(catalog: Catalog) -> None:
-    table_of(catalog, ID, QTY, rows=[ROWS])
+    filled_table(catalog, ID, QTY, rows=[ROWS])
     delete_equal(catalog.load_table(PATH), 10, "qty")
     location = catalog.load_table(PATH).metadata_location
     with pytest.raises(UserError, match=r"deleted rows by their value of 'qty'.*rewrite_data_files"):

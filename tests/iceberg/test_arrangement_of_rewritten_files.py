@@ -12,7 +12,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.model.state import StagedCommit
-from support.altered_tables import ID, entries, fit, rows, table_of, wanted
+from support.altered_tables import ID, entries, filled_table, fit, rows, wanted
 from support.bindings import PATH
 from support.foreign_deletes import delete_position
 from support.staged_rows import staged
@@ -26,7 +26,7 @@ AS_TEXT = (wanted("id", LongType()), wanted("qty", StringType()), wanted("part",
 @pytest.fixture
 def catalog(tmp_path: Path) -> Catalog:
     catalog = local_catalog(tmp_path)
-    table_of(catalog, ID, QTY, PART, spec=PartitionSpec(PartitionField(3, 1000, IdentityTransform(), "part")))
+    filled_table(catalog, ID, QTY, PART, spec=PartitionSpec(PartitionField(3, 1000, IdentityTransform(), "part")))
     return catalog
 
 

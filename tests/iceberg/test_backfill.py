@@ -32,7 +32,7 @@ from connector.iceberg.table_view import TableViews
 from connector.model.owner import Owner
 from connector.model.state import StagedCommit, WriterId
 from protocol.flow import WHOLE_RANGE
-from support.altered_tables import ID, QTY, ROWS, append, rows, table_of, wanted
+from support.altered_tables import ID, QTY, ROWS, append, filled_table, rows, wanted
 from support.bindings import MATERIALIZATION, PATH
 from support.readers import duckdb_connection, duckdb_rows
 from support.snapshots import check_text
@@ -78,7 +78,7 @@ def land(catalog: Catalog, *commits: StagedCommit) -> None:
 def catalog(tmp_path: Path) -> Catalog:
     """A catalog with a table that has two rows of one transaction, and one of another engine."""
     catalog = local_catalog(tmp_path)
-    table = table_of(catalog, ID, QTY)
+    table = filled_table(catalog, ID, QTY)
     with table.transaction() as transaction:
         transaction.set_properties({"flow.owner": owner(0).encode(), "color": "red"})
     land(catalog, staged(catalog, *ROWS, writer=writer(0)))
@@ -170,7 +170,7 @@ def test_a_column_that_stays_the_same_keeps_its_id(catalog: Catalog) -> None:
 
 def test_a_key_column_that_was_optional_becomes_an_identifier_with_a_new_id(tmp_path: Path) -> None:
     catalog = local_catalog(tmp_path)
-    table_of(catalog, ID.model_copy(update={"required": False}), QTY, rows=[ROWS])
+    filled_table(catalog, ID.model_copy(update={"required": False}), QTY, rows=[ROWS])
     fit(catalog, target(settings=BindingSettings(identifier_fields=IdentifierFields.KEY)))
     land(catalog, staged(catalog, {"id": 7}, writer=writer(1)))
     schema = catalog.load_table(PATH).schema()
@@ -182,7 +182,7 @@ def test_a_key_column_that_was_optional_becomes_an_identifier_with_a_new_id(tmp_
 def test_a_column_that_stays_optional_for_the_partition_spec_is_not_announced_as_not_null(tmp_path: Path) -> None:
     catalog = local_catalog(tmp_path)
     optional = QTY.model_copy(update={"required": False})
-    with table_of(catalog, ID, optional).update_spec() as update:
+    with filled_table(catalog, ID, optional).update_spec() as update:
         update.add_field("qty", BucketTransform(4), "qty_bucket")
     required = replace(QTY_COLUMN, required=True), replace(column("note", StringType()), required=True)
     [change] = fit(catalog, target(*required))
@@ -194,7 +194,7 @@ def test_a_column_that_stays_optional_for_the_partition_spec_is_not_announced_as
 
 def test_a_column_that_a_partition_spec_needs_stays(tmp_path: Path) -> None:
     catalog = local_catalog(tmp_path)
-    table = table_of(catalog, ID, QTY)
+    table = filled_table(catalog, ID, QTY)
     with table.update_spec() as update:
         update.add_field("qty", BucketTransform(4), "qty_bucket")
     with catalog.load_table(PATH).update_spec() as update:
@@ -213,7 +213,7 @@ def test_a_column_stays_that_has_the_source_of_a_partition_spec_within_it(tmp_pa
     catalog = local_catalog(tmp_path)
     place = NestedField(2, "place", StructType(NestedField(3, "country", StringType())))
     by_country = PartitionSpec(PartitionField(3, 1000, IdentityTransform(), "country"))
-    table_of(catalog, ID, place, spec=by_country, rows=[[{"id": 1, "place": {"country": "at"}}]])
+    filled_table(catalog, ID, place, spec=by_country, rows=[[{"id": 1, "place": {"country": "at"}}]])
     fit(catalog, target())
     land(catalog, staged(catalog, {"id": 7}, writer=writer(1)))
     table = catalog.load_table(PATH)
@@ -223,7 +223,7 @@ def test_a_column_stays_that_has_the_source_of_a_partition_spec_within_it(tmp_pa
 
 def test_a_table_without_rows_is_backfilled(tmp_path: Path) -> None:
     catalog = local_catalog(tmp_path)
-    table_of(catalog, ID, QTY)
+    filled_table(catalog, ID, QTY)
     backfill(catalog)
     assert rows(catalog) == []
     land(catalog, staged(catalog, *NEW_ROWS, writer=writer(1)))
@@ -361,7 +361,7 @@ def test_another_tasks_rows_land_as_before(catalog: Catalog) -> None:
 
 def test_a_view_has_no_rows_of_before_but_pending_ones(tmp_path: Path) -> None:
     catalog = local_catalog(tmp_path)
-    table = table_of(catalog, ID, column_of_documents())
+    table = filled_table(catalog, ID, column_of_documents())
     with table.transaction() as transaction:
         transaction.set_properties({"flow.owner": owner(0).encode()})
     land(catalog, stage_updates(catalog, {1: "old", 2: "old"}, writer=writer(0)))

@@ -13,7 +13,6 @@ from typing import Any, Final
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, ServiceUnavailableError
-from pyiceberg.table import Table
 from pyiceberg.table.update import SetPropertiesUpdate
 
 from connector.evolution.changes import DEFAULT_PROPERTIES
@@ -28,7 +27,7 @@ from protocol.flow import FieldSelection, Materialization, MaterializationBindin
 from support.bindings import PATH
 from support.staged_files import leave_behind, stage
 from support.staged_rows import WRITER
-from support.tables import foreign_table, ids_of, local_catalog
+from support.tables import foreign_table, ids_of, local_catalog, table_of
 from support.updated_rows import make_table, stage_updates, values_of
 
 FOLDED_AT: Final = 10
@@ -46,10 +45,6 @@ def catalog(tmp_path: Path) -> Catalog:
     catalog = local_catalog(tmp_path)
     foreign_table(catalog, PATH, properties=DEFAULT_PROPERTIES | NOTHING_OLD)
     return catalog
-
-
-def table_of(catalog: Catalog) -> Table:
-    return catalog.load_table(PATH)
 
 
 def metadata_files(catalog: Catalog) -> list[Path]:

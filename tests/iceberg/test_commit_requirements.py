@@ -23,7 +23,7 @@ from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.maintenance.rewrite_manifests import rewrite_manifests
 from connector.iceberg.perform_changes import evolve
 from connector.model.owner import Owner
-from support.altered_tables import ID, QTY, table_of, wanted
+from support.altered_tables import ID, QTY, filled_table, wanted
 from support.bindings import PATH
 from support.compacting import EAGER, compact
 from support.staged_rows import WRITER, staged
@@ -58,7 +58,7 @@ COMMITS: Final[dict[str, Callable[[Catalog], object]]] = {
 @pytest.fixture
 def catalog(tmp_path: Path) -> Catalog:
     catalog = local_catalog(tmp_path)
-    with table_of(catalog, ID, QTY).transaction() as transaction:
+    with filled_table(catalog, ID, QTY).transaction() as transaction:
         transaction.set_properties({"flow.owner": OWNER.encode(), **EAGER})
     for _ in range(3):
         transact(catalog)

@@ -43,7 +43,7 @@ from connector.iceberg.maintenance.compaction_thresholds import check_compaction
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
 from connector.iceberg.metadata.references import InterruptedMaintenanceError, file_name
 from connector.model.table_identifier import Generation
-from support.altered_tables import ID, QTY, append, current_manifests, entries, fit, rows, table_of, wanted
+from support.altered_tables import ID, QTY, append, current_manifests, entries, filled_table, fit, rows, wanted
 from support.bindings import PATH
 from support.compacting import EAGER, compact, compact_here
 from support.foreign_deletes import delete_equal, delete_position
@@ -301,7 +301,7 @@ def test_deletes_in_a_file_that_is_no_parquet_are_not_carried_over(
 
 def test_a_converted_column_makes_a_compaction_void(catalog: Catalog) -> None:
     catalog.drop_table(PATH)
-    table_of(catalog, ID, QTY, rows=[[{"id": number, "qty": number}] for number in range(3)])
+    filled_table(catalog, ID, QTY, rows=[[{"id": number, "qty": number}] for number in range(3)])
     with catalog.load_table(PATH).transaction() as transaction:
         transaction.set_properties(EAGER)
     text = wanted("qty", StringType())

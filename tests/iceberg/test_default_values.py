@@ -27,7 +27,7 @@ from pyiceberg.types import (
 
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.model.state import FileList
-from support.altered_tables import ID, fit, rows, table_of, wanted
+from support.altered_tables import ID, filled_table, fit, rows, wanted
 from support.bindings import PATH
 from support.compacting import EAGER, compact
 from support.staged_files import stage
@@ -55,7 +55,7 @@ VALUES: Final = {name: DEFAULTS[type_][1] for name, type_ in TYPES.items()}
 def catalog(tmp_path: Path) -> Catalog:
     """A table with columns that are newer than its rows."""
     catalog = local_catalog(tmp_path)
-    table_of(catalog, ID, rows=[[{"id": number}] for number in range(4)])
+    filled_table(catalog, ID, rows=[[{"id": number}] for number in range(4)])
     with catalog.load_table(PATH).transaction() as transaction:
         transaction.set_properties(EAGER)
     upgrade_to_version_3(catalog, PATH)
@@ -91,7 +91,7 @@ def test_compacted_rows_keep_the_partition_values_of_columns_that_their_files_la
     spec = PartitionSpec(
         *(PartitionField(each.field_id, 998 + each.field_id, IdentityTransform(), each.name) for each in columns)
     )
-    table = table_of(catalog, ID, *columns, spec=spec)
+    table = filled_table(catalog, ID, *columns, spec=spec)
     with table.transaction() as transaction:
         transaction.set_properties(EAGER)
     values = {**VALUES, "a": None}

@@ -50,7 +50,7 @@ from support.rest_catalog import rest_catalog_server
 from support.snapshots import check_text
 from support.staged_files import land, leave_behind, place_of, stage
 from support.staged_rows import WRITER
-from support.tables import ID_ONLY, foreign_table, ids_of, local_catalog, record_property
+from support.tables import ID_ONLY, foreign_table, ids_of, local_catalog, record_property, table_of
 
 Send: TypeAlias = Callable[[], Any]
 
@@ -78,10 +78,6 @@ def around_the_expiry(monkeypatch: pytest.MonkeyPatch, catalog: Catalog, event: 
         return event(send)
 
     monkeypatch.setattr(catalog, "commit_table", commit_with_event)
-
-
-def table_of(catalog: Catalog) -> Table:
-    return catalog.load_table(PATH)
 
 
 def head(catalog: Catalog) -> int:

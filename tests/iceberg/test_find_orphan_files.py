@@ -34,7 +34,7 @@ from support.bindings import PATH
 from support.snapshots import check_text
 from support.staged_files import land, leave_behind, place_of, stage, write_file
 from support.staged_rows import WRITER
-from support.tables import foreign_table, ids_of, local_catalog
+from support.tables import foreign_table, ids_of, local_catalog, table_of
 
 OWNED: Final = {OWNER_PROPERTY: Owner(WRITER.materialization, WRITER.state_key).encode()}
 NOW: Final = datetime.now(UTC)
@@ -48,10 +48,6 @@ def catalog(tmp_path: Path) -> Catalog:
     catalog = local_catalog(tmp_path)
     foreign_table(catalog, PATH, properties=OWNED)
     return catalog
-
-
-def table_of(catalog: Catalog) -> Table:
-    return catalog.load_table(PATH)
 
 
 def locations(files: list[StoredFile]) -> set[str]:

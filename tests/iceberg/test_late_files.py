@@ -13,7 +13,7 @@ from pyiceberg.types import DateType, DoubleType, IntegerType, LongType, NestedF
 from connector.host.errors import UserError
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
-from support.altered_tables import ID, fit, rows, table_of, wanted
+from support.altered_tables import ID, filled_table, fit, rows, wanted
 from support.bindings import PATH
 from support.snapshots import check_text
 from support.staged_rows import WRITER, staged
@@ -30,7 +30,7 @@ def row(number: int, qty: Any) -> dict[str, Any]:
 
 
 def test_what_was_staged_before_a_conversion_lands_with_its_values(catalog: Catalog) -> None:
-    table_of(catalog, ID, QTY, NOTE, rows=[[row(1, 10)]])
+    filled_table(catalog, ID, QTY, NOTE, rows=[[row(1, 10)]])
     first = staged(catalog, row(2, 20), row(3, None))
     fit(catalog, *AS_TEXT)
     second = staged(catalog, row(4, "40"), after=first)
@@ -41,7 +41,7 @@ def test_what_was_staged_before_a_conversion_lands_with_its_values(catalog: Cata
 
 
 def test_it_lands_with_its_values_however_often_the_column_was_converted(catalog: Catalog) -> None:
-    table_of(catalog, ID, QTY, NOTE, rows=[[row(1, 10)]])
+    filled_table(catalog, ID, QTY, NOTE, rows=[[row(1, 10)]])
     late = staged(catalog, row(2, 20))
     fit(catalog, *AS_TEXT)
     between = staged(catalog, row(3, "30"), after=late)
@@ -52,7 +52,7 @@ def test_it_lands_with_its_values_however_often_the_column_was_converted(catalog
 
 def test_it_lands_with_its_values_whatever_the_order_of_schemas_in_the_metadata(catalog: Catalog) -> None:
     """Servers that are written in Rust keep schemas in a hash map."""
-    table_of(catalog, ID, NestedField(2, "qty", IntegerType()), NOTE)
+    filled_table(catalog, ID, NestedField(2, "qty", IntegerType()), NOTE)
     fit(catalog, wanted("id", LongType()), wanted("qty", LongType()), wanted("note", StringType()))
     late = staged(catalog, row(2, 2**40))
     fit(catalog, *AS_TEXT)
@@ -67,7 +67,7 @@ def test_it_lands_with_its_values_whatever_the_order_of_schemas_in_the_metadata(
 def test_a_conversion_in_the_middle_of_a_commit_is_noticed(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, history: list[Any]
 ) -> None:
-    table_of(catalog, ID, QTY, NOTE, rows=[history] if history else [])
+    filled_table(catalog, ID, QTY, NOTE, rows=[history] if history else [])
     late = staged(catalog, row(2, 20))
     commit_table = SqlCatalog.commit_table
     conversions: list[Callable[[], Any]] = [lambda: fit(local_catalog(tmp_path), *AS_TEXT)]
@@ -83,7 +83,7 @@ def test_a_conversion_in_the_middle_of_a_commit_is_noticed(
 
 
 def test_the_files_that_did_not_land_are_collected(catalog: Catalog) -> None:
-    table_of(catalog, ID, QTY, NOTE)
+    filled_table(catalog, ID, QTY, NOTE)
     late = staged(catalog, row(2, 20))
     fit(catalog, *AS_TEXT)
     commit_all_or_raise(catalog, [late])
@@ -92,7 +92,7 @@ def test_the_files_that_did_not_land_are_collected(catalog: Catalog) -> None:
 
 
 def test_a_value_without_an_equivalent_is_never_added_as_another(catalog: Catalog) -> None:
-    table_of(catalog, ID, QTY, NOTE)
+    filled_table(catalog, ID, QTY, NOTE)
     late = staged(catalog, row(2, 2**53 + 1))
     fit(catalog, *AS_DOUBLE)
     with pytest.raises(UserError) as error:
@@ -102,7 +102,7 @@ def test_a_value_without_an_equivalent_is_never_added_as_another(catalog: Catalo
 
 
 def test_what_was_staged_before_its_column_was_set_aside_lands_in_that(catalog: Catalog) -> None:
-    table_of(catalog, ID, QTY, NOTE, rows=[[row(1, 10)]])
+    filled_table(catalog, ID, QTY, NOTE, rows=[[row(1, 10)]])
     late = staged(catalog, row(2, 20))
     fit(catalog, wanted("id", LongType()), wanted("qty", DateType()), wanted("note", StringType()))
     commit_all_or_raise(catalog, [late])

@@ -11,7 +11,7 @@ from pyiceberg.types import DecimalType, IntegerType, LongType, NestedField, Str
 from connector.host.errors import LostColumnError, UserError
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.metadata.table_updates import new_schema
-from support.altered_tables import ID, rows, table_of
+from support.altered_tables import ID, filled_table, rows
 from support.bindings import PATH
 from support.snapshots import check_text
 from support.staged_rows import staged
@@ -30,7 +30,7 @@ def give(catalog: Catalog, *columns: NestedField) -> None:
 
 
 def test_a_session_that_writes_a_dropped_column_is_told(catalog: Catalog) -> None:
-    table_of(catalog, ID, QTY, NOTE)
+    filled_table(catalog, ID, QTY, NOTE)
     commit = staged(catalog, ROW)
     with catalog.load_table(PATH).update_schema() as update:
         update.delete_column("note")
@@ -42,7 +42,7 @@ def test_a_session_that_writes_a_dropped_column_is_told(catalog: Catalog) -> Non
 
 
 def test_a_column_that_comes_again_under_its_name_is_another(catalog: Catalog) -> None:
-    table_of(catalog, ID, QTY, NOTE)
+    filled_table(catalog, ID, QTY, NOTE)
     commit = staged(catalog, ROW)
     with catalog.load_table(PATH).update_schema() as update:
         update.delete_column("note")
@@ -53,7 +53,7 @@ def test_a_column_that_comes_again_under_its_name_is_another(catalog: Catalog) -
 
 
 def test_a_column_that_is_only_renamed_keeps_its_values(catalog: Catalog) -> None:
-    table_of(catalog, ID, QTY, NOTE)
+    filled_table(catalog, ID, QTY, NOTE)
     commit = staged(catalog, ROW)
     with catalog.load_table(PATH).update_schema() as update:
         update.rename_column("note", "remark")
@@ -63,7 +63,7 @@ def test_a_column_that_is_only_renamed_keeps_its_values(catalog: Catalog) -> Non
 
 @pytest.mark.parametrize("is_recovered", [False, True])
 def test_values_that_could_not_be_read_are_never_added(catalog: Catalog, is_recovered: bool) -> None:
-    table_of(catalog, ID, QTY, NOTE)
+    filled_table(catalog, ID, QTY, NOTE)
     commit = replace(staged(catalog, ROW), is_recovered=is_recovered)
     give(catalog, ID, NestedField(2, "qty", StringType()), NOTE)
     with pytest.raises(UserError) as error:
@@ -88,7 +88,7 @@ def test_values_that_could_not_be_read_are_never_added(catalog: Catalog, is_reco
 def test_a_wider_column_takes_what_was_staged_for_a_narrower_one(
     catalog: Catalog, written: Any, current: Any, is_read: bool
 ) -> None:
-    table_of(catalog, ID, NestedField(2, "qty", written))
+    filled_table(catalog, ID, NestedField(2, "qty", written))
     commit = staged(catalog, {"id": 1, "qty": 5})
     give(catalog, ID, NestedField(2, "qty", current))
     if is_read:

@@ -9,14 +9,13 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.manifest import ManifestContent, ManifestEntryStatus, ManifestFile
-from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 
 from connector.iceberg.metadata.manifest_rewriting import Thresholds, find_mergeable
 from support.bindings import PATH
 from support.foreign_deletes import delete_equal
 from support.staged_files import land
-from support.tables import ID_ONLY, foreign_table, ids_of
+from support.tables import ID_ONLY, foreign_table, ids_of, table_of
 
 COUNT = "commit.manifest.min-count-to-merge"
 SIZE = "commit.manifest.target-size-bytes"
@@ -38,10 +37,6 @@ class OvertakenCatalog(SqlCatalog):
 @pytest.fixture
 def catalog(tmp_path: Path) -> OvertakenCatalog:
     return OvertakenCatalog("local", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=tmp_path.as_uri())
-
-
-def table_of(catalog: SqlCatalog) -> Table:
-    return catalog.load_table(PATH)
 
 
 def append(catalog: SqlCatalog, *ids: int) -> None:

@@ -54,7 +54,7 @@ from connector.iceberg.metadata.manifests import make_added_entry
 from connector.iceberg.metadata.partitions import PartitionReader
 from connector.iceberg.metadata.snapshot_manifests import ManifestFactory
 from connector.model.state import DataFile, StagedCommit
-from support.altered_tables import ID, entries, rows, table_of
+from support.altered_tables import ID, entries, filled_table, rows
 from support.bindings import PATH
 from support.readers import duckdb_rows
 from support.snapshots import check_text
@@ -92,7 +92,7 @@ def by(*transforms: Transform[Any, Any], source: int = 2) -> PartitionSpec:
 
 
 def table_by(catalog: Catalog, type_: PrimitiveType, *transforms: Transform[Any, Any], required: bool = False) -> Table:
-    return table_of(catalog, ID, NestedField(2, "part", type_, required=required), spec=by(*transforms))
+    return filled_table(catalog, ID, NestedField(2, "part", type_, required=required), spec=by(*transforms))
 
 
 def commit(catalog: Catalog, *values: Any) -> None:
@@ -197,7 +197,7 @@ def test_duckdb_reads_partitions_whose_names_are_not_ascii(
     spec = PartitionSpec(
         PartitionField(2, 1000, IdentityTransform(), "größe"), PartitionField(2, 1001, BucketTransform(4), "größe_日付")
     )
-    table_of(catalog, ID, part, spec=spec)
+    filled_table(catalog, ID, part, spec=spec)
     commit_all_or_raise(catalog, [staged(catalog, {"id": 1, "größe": "ä"}, {"id": 2, "größe": None})])
     location = catalog.load_table(PATH).metadata_location
     assert [row["id"] for row in duckdb_rows(duckdb_reader, location, "id")] == [1, 2]
@@ -252,7 +252,7 @@ def test_a_manifest_keeps_the_values_of_a_column_that_is_gone(catalog: Catalog) 
 
 
 def test_the_sort_order_is_that_of_the_staged_files(catalog: Catalog) -> None:
-    table_of(catalog, ID)
+    filled_table(catalog, ID)
     commit_all_or_raise(
         catalog,
         [
@@ -300,7 +300,7 @@ def test_a_partition_that_does_not_fit_the_spec_loses_nothing(
 
 
 def test_a_partition_in_a_table_without_any_is_refused(catalog: Catalog) -> None:
-    table_of(catalog, ID)
+    filled_table(catalog, ID)
     commit_ = staged(catalog, {"id": 1})
     assert isinstance(commit_.files, tuple)
     files = tuple(msgspec.structs.replace(file, partition=(b"a",)) for file in commit_.files)

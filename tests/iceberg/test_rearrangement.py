@@ -27,7 +27,7 @@ from connector.iceberg.maintenance.table_health import FileCount, read_health
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
 from connector.model.table_identifier import Generation
 from support import compacting
-from support.altered_tables import ID, append, table_of
+from support.altered_tables import ID, append, filled_table
 from support.bindings import PATH
 from support.compacting import EAGER
 from support.delete_partitions import find_misplaced
@@ -50,7 +50,7 @@ rearrange = partial(compacting.compact, plan=plan_rearrangement)
 def catalog(tmp_path: Path, request: pytest.FixtureRequest) -> Catalog:
     """A table of both format versions, without partitions, that has a row in each partition of the later spec."""
     catalog = local_catalog(tmp_path)
-    table = table_of(catalog, ID, DOCUMENT, PART)
+    table = filled_table(catalog, ID, DOCUMENT, PART)
     with table.transaction() as transaction:
         transaction.set_properties(EAGER)
     if request.param == 3:
@@ -271,7 +271,7 @@ def test_nothing_is_planned_while_a_backfill_waits_for_its_rows(catalog: Catalog
 def test_partitions_of_values_within_structs_are_left_to_other_engines(tmp_path: Path) -> None:
     catalog = local_catalog(tmp_path)
     inner = NestedField(3, "country", StringType())
-    table_of(catalog, ID, NestedField(2, "address", StructType(inner)), rows=[[{"id": 1, "address": None}]])
+    filled_table(catalog, ID, NestedField(2, "address", StructType(inner)), rows=[[{"id": 1, "address": None}]])
     with catalog.load_table(PATH).update_spec() as update:
         update.add_field("address.country", IdentityTransform(), "country")
     with pytest.raises(UserError) as raised:

@@ -29,7 +29,7 @@ from support.bindings import PATH
 from support.s3_server import S3Server
 from support.staged_files import land, leave_behind, stage, write_file
 from support.staged_rows import WRITER
-from support.tables import ID_ONLY, cut_manifest, cut_manifest_list, foreign_table, ids_of
+from support.tables import ID_ONLY, cut_manifest, cut_manifest_list, foreign_table, ids_of, table_of
 
 SOME_UUID = "6b1f1c1e-93d5-4d0e-8b7e-0f5b6a3c2d10"
 WHOLE, LEFT, RIGHT = (
@@ -68,10 +68,6 @@ def catalog(tmp_path: Path) -> EventfulCatalog:
     catalog = EventfulCatalog("local", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=tmp_path.as_uri())
     foreign_table(catalog, PATH)
     return catalog
-
-
-def table_of(catalog: Catalog) -> Table:
-    return catalog.load_table(PATH)
 
 
 def collect_as(catalog: Catalog, writer: WriterId, *staged: StagedCommit) -> int:

@@ -16,7 +16,7 @@ from connector.iceberg.maintenance.table_health import TableHealth, read_health
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
 from connector.iceberg.metadata.stored_files import BUCKET_SUFFIX
 from connector.model.owner import Owner
-from support.altered_tables import ID, QTY, QTY_AS_TEXT, fit, table_of
+from support.altered_tables import ID, QTY, QTY_AS_TEXT, filled_table, fit
 from support.bindings import PATH
 from support.compacting import EAGER, compact
 from support.foreign_deletes import delete_equal, delete_position
@@ -160,7 +160,7 @@ def test_the_newest_compaction_is_shown_and_no_other_rewriting(catalog: Catalog)
 
 def test_a_conversion_of_columns_is_no_compaction(tmp_path: Path) -> None:
     catalog = local_catalog(tmp_path)
-    table_of(catalog, ID, QTY, rows=[[{"id": 1, "qty": 1}]])
+    filled_table(catalog, ID, QTY, rows=[[{"id": 1, "qty": 1}]])
     fit(catalog, *QTY_AS_TEXT)
     snapshot = catalog.load_table(PATH).current_snapshot()
     assert snapshot

@@ -28,7 +28,7 @@ from connector.iceberg.table_view import SessionViews, TableViews
 from connector.model.binding import Column
 from connector.model.state import DataFile, FileList, LocatedRows, StagedCommit
 from connector.model.table_identifier import TableIdentifier
-from support.altered_tables import ID, append, fit, table_of, wanted
+from support.altered_tables import ID, append, filled_table, fit, wanted
 from support.bindings import PATH
 from support.foreign_deletes import delete_equal, delete_position
 from support.snapshots import check_text
@@ -72,12 +72,12 @@ def locating(catalog: Catalog, commit: StagedCommit, *rows: tuple[str, int]) -> 
 
 
 def test_a_table_without_snapshots_has_nothing_to_find(catalog: Catalog) -> None:
-    table_of(catalog, ID)
+    filled_table(catalog, ID)
     assert view(catalog) == ()
 
 
 def test_files_are_found_oldest_first_with_the_deletes_that_apply_to_them(catalog: Catalog) -> None:
-    table_of(catalog, ID, rows=[[{"id": 1}]])
+    filled_table(catalog, ID, rows=[[{"id": 1}]])
     [first] = view(catalog)
     delete_position(catalog.load_table(PATH), first.path, 0)
     append(catalog, {"id": 2})
@@ -121,7 +121,7 @@ def test_not_each_data_file_is_compared_with_each_delete_file(
 
 
 def test_the_rows_of_a_commit_that_waits_are_found_and_those_that_it_deletes_are_known(catalog: Catalog) -> None:
-    table_of(catalog, ID, rows=[[{"id": 1}]])
+    filled_table(catalog, ID, rows=[[{"id": 1}]])
     [live] = view(catalog)
     first = locating(catalog, staged(catalog, {"id": 2}), (live.path, 0))
     [_, waiting] = view(catalog, first)
@@ -132,7 +132,7 @@ def test_the_rows_of_a_commit_that_waits_are_found_and_those_that_it_deletes_are
 
 
 def test_a_commit_that_the_table_has_is_not_found_twice(catalog: Catalog) -> None:
-    table_of(catalog, ID)
+    filled_table(catalog, ID)
     first = staged(catalog, {"id": 1})
     second = staged(catalog, {"id": 2}, after=first)
     commit.commit_all_or_raise(catalog, [first])
@@ -140,7 +140,7 @@ def test_a_commit_that_the_table_has_is_not_found_twice(catalog: Catalog) -> Non
 
 
 def test_a_replaced_process_finds_nothing(catalog: Catalog) -> None:
-    table_of(catalog, ID)
+    filled_table(catalog, ID)
     stale = staged(catalog, {"id": 1})
     commit.commit_all_or_raise(catalog, [staged(catalog, {"id": 2})])
     with pytest.raises(FencedError):
@@ -149,7 +149,7 @@ def test_a_replaced_process_finds_nothing(catalog: Catalog) -> None:
 
 def test_rows_that_wait_in_the_form_of_another_schema_are_not_overlooked(catalog: Catalog) -> None:
     """Their files lack the key column that the session looks for."""
-    table_of(catalog, ID)
+    filled_table(catalog, ID)
     late = staged(catalog, {"id": 1})
     fit(catalog, wanted("id", StringType()))
     with pytest.raises(RetryableError) as error:
@@ -158,7 +158,7 @@ def test_rows_that_wait_in_the_form_of_another_schema_are_not_overlooked(catalog
 
 
 def test_a_large_file_is_divided_between_its_row_groups(catalog: Catalog) -> None:
-    table_of(catalog, ID)
+    filled_table(catalog, ID)
     waiting = staged(catalog, {"id": 1})
     [file] = waiting.files if isinstance(waiting.files, tuple) else ()
     large = replace(waiting, files=(DataFile(file.path, file.rows, 100, (4, 24, 44, 64, 84), file.columns),))
@@ -168,7 +168,7 @@ def test_a_large_file_is_divided_between_its_row_groups(catalog: Catalog) -> Non
 
 
 def test_a_manifest_is_read_once(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    table_of(catalog, ID, rows=[[{"id": 1}], [{"id": 2}]])
+    filled_table(catalog, ID, rows=[[{"id": 1}], [{"id": 2}]])
     parsed: list[str] = []
     of = listed_files.ListedFile.of
 
@@ -196,13 +196,13 @@ def refusal(catalog: Catalog) -> str:
 
 
 def test_equality_deletes_are_refused(catalog: Catalog) -> None:
-    table_of(catalog, ID, rows=[[{"id": 1}]])
+    filled_table(catalog, ID, rows=[[{"id": 1}]])
     delete_equal(catalog.load_table(PATH), 1)
     check_text("update_errors", "another writer deletes rows by their values", refusal(catalog))
 
 
 def test_files_that_are_not_parquet_are_refused(catalog: Catalog) -> None:
-    table_of(catalog, ID, rows=[[{"id": 1}]])
+    filled_table(catalog, ID, rows=[[{"id": 1}]])
     table = catalog.load_table(PATH)
     [file] = ManifestReader().list_files(table)
     orc = replace(file, path="s3://bucket/orders.orc", format=FileFormat.ORC)
@@ -223,11 +223,11 @@ class Session:
 
 
 def test_a_table_that_was_replaced_in_the_session_is_refused(catalog: Catalog) -> None:
-    table_of(catalog, ID, rows=[[{"id": 1}]])
+    filled_table(catalog, ID, rows=[[{"id": 1}]])
     session = Session(catalog)
     assert session.find() == 1
     catalog.drop_table(PATH)
-    table_of(catalog, ID)
+    filled_table(catalog, ID)
     with pytest.raises(UserError) as error:
         session.find()
     check_text("update_errors", "a table is replaced while Loads wait", str(error.value))
@@ -237,7 +237,7 @@ def test_a_table_that_was_replaced_in_the_session_is_refused(catalog: Catalog) -
 def test_a_key_column_that_is_gone_is_missed_unless_another_has_its_values(
     catalog: Catalog, successor: int | None
 ) -> None:
-    table_of(catalog, ID, rows=[[{"id": 1}]])
+    filled_table(catalog, ID, rows=[[{"id": 1}]])
     if successor:
         with catalog.load_table(PATH).transaction() as transaction:
             transaction.set_properties({f"{CONVERTED_PREFIX}0": str(successor)})
@@ -250,7 +250,7 @@ def test_a_key_column_that_is_gone_is_missed_unless_another_has_its_values(
 
 
 def test_a_table_that_is_gone_is_named(catalog: Catalog) -> None:
-    table_of(catalog, ID)
+    filled_table(catalog, ID)
     session = Session(catalog)
     catalog.drop_table(PATH)
     with pytest.raises(UserError) as error:
@@ -267,7 +267,7 @@ def take_away(catalog: SqlCatalog, warehouse: Path) -> Path:
 def test_a_catalog_that_is_down_for_a_while_only_delays_loads(
     catalog: SqlCatalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    table_of(catalog, ID, rows=[[{"id": 1}]])
+    filled_table(catalog, ID, rows=[[{"id": 1}]])
     session, away = Session(catalog), take_away(catalog, tmp_path)
 
     def restart(_: float) -> None:
@@ -283,7 +283,7 @@ def test_a_catalog_that_stays_down_fails_the_loads(
     catalog: SqlCatalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(table_view, "RETRY_FOR", 0.0)
-    table_of(catalog, ID, rows=[[{"id": 1}]])
+    filled_table(catalog, ID, rows=[[{"id": 1}]])
     session = Session(catalog)
     take_away(catalog, tmp_path)
     with pytest.raises(RetryableError) as error:
@@ -292,7 +292,7 @@ def test_a_catalog_that_stays_down_fails_the_loads(
 
 
 def test_damaged_metadata_fail_the_loads(catalog: SqlCatalog) -> None:
-    table = table_of(catalog, ID, rows=[[{"id": 1}]])
+    table = filled_table(catalog, ID, rows=[[{"id": 1}]])
     session, current = Session(catalog), table.refresh().current_snapshot()
     assert current
     Path(current.manifest_list.removeprefix("file://")).write_bytes(b"")

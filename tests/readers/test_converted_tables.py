@@ -10,7 +10,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.types import DateType, DecimalType, DoubleType, LongType, NestedField, StringType, TimestamptzType
 
 from connector.evolution.target import NewColumn
-from support.altered_tables import ID, append, fit, table_of, wanted
+from support.altered_tables import ID, append, filled_table, fit, wanted
 from support.bindings import PATH
 from support.foreign_deletes import delete_equal, delete_position
 from support.readers import duckdb_rows
@@ -40,7 +40,7 @@ def catalog(tmp_path: Path) -> Catalog:
     price, at = NestedField(3, "price", DoubleType()), NestedField(4, "at", StringType())
     fee, tax = (NestedField(number, name, DecimalType(9, 2)) for number, name in ((6, "fee"), (7, "tax")))
     day, total = (NestedField(number, name, LongType()) for number, name in ((5, "day"), (8, "total")))
-    table_of(catalog, ID, NestedField(2, "qty", LongType()), price, at, day, fee, tax, total)
+    filled_table(catalog, ID, NestedField(2, "qty", LongType()), price, at, day, fee, tax, total)
     append(catalog, *(row(*values) for values in ROWS[:2]))
     append(catalog, *(row(*values) for values in [*ROWS[2:], (5, 50, 5.0, AT)]))
     files = [task.file.file_path for task in catalog.load_table(PATH).scan(row_filter="id = 5").plan_files()]

@@ -31,7 +31,7 @@ QTY = NestedField(2, "qty", LongType(), required=True)
 ROWS = [{"id": 1, "qty": 10}, {"id": 2, "qty": -5}]
 
 
-def table_of(
+def filled_table(
     catalog: Catalog, *columns: NestedField, rows: Sequence[Any] = (), spec: PartitionSpec | None = None
 ) -> Table:
     """A table with a file for each chunk of rows, by an engine that is not ours."""

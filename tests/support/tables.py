@@ -24,7 +24,7 @@ from connector.iceberg.metadata.manifests import manifests_of
 from connector.model.owner import Owner
 from connector.model.properties import Properties
 from connector.model.state import DataFile
-from support.bindings import MATERIALIZATION
+from support.bindings import MATERIALIZATION, PATH
 
 ID_ONLY = Schema(NestedField(1, "id", LongType(), required=True))
 
@@ -116,6 +116,11 @@ def rewrite_here(
 
 def alterer(rewrite: Rewrite = rewrite_here) -> Alterer:
     return Alterer(Owner(MATERIALIZATION, "shop%2Forders.v0"), rewrite)
+
+
+def table_of(catalog: Catalog) -> Table:
+    """The table of most tests, as it is now."""
+    return catalog.load_table(PATH)
 
 
 def ids_of(catalog: Catalog, path: tuple[str, str]) -> list[int]:

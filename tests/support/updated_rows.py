@@ -28,7 +28,7 @@ from connector.iceberg.table_view import TableViews
 from connector.model.binding import KeyPart, Updates
 from connector.model.state import LocatedRows, StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
-from support.altered_tables import ID, table_of
+from support.altered_tables import ID, filled_table
 from support.bindings import PATH
 from support.staged_rows import WRITER, staged
 
@@ -47,7 +47,7 @@ def new_located_location(table: Table, prefix: str) -> str:
 
 def make_table(catalog: Catalog, spec: PartitionSpec | None = None, **properties: str) -> None:
     """A table of documents. With a partition spec, it has the first letter of each value in a column of its own."""
-    table = table_of(catalog, ID, DOCUMENT, PART, spec=spec) if spec else table_of(catalog, ID, DOCUMENT)
+    table = filled_table(catalog, ID, DOCUMENT, PART, spec=spec) if spec else filled_table(catalog, ID, DOCUMENT)
     if properties:
         with table.transaction() as transaction:
             transaction.set_properties({name.replace("_", "."): value for name, value in properties.items()})
