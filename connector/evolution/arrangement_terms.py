@@ -120,15 +120,15 @@ def name_derived_fields(terms: ArrangementTerms, sources: Sequence[Source]) -> I
             yield name_partition_field(replace(term, name=source.column))
 
 
-_Found: TypeAlias = tuple[Term, Source | None]
+_FoundTerm: TypeAlias = tuple[Term, Source | None]
 
 
-def _name_columns(found: Iterable[_Found]) -> list[Term | None]:
+def _name_columns(found: Iterable[_FoundTerm]) -> list[Term | None]:
     """Return the terms with the names of columns; None for a term that names no field."""
     return [replace(term, name=source.column) if source else None for term, source in found]
 
 
-def _find_problems(setting: str, found: Iterable[_Found], sources: Sequence[Source]) -> Iterator[str]:
+def _find_problems(setting: str, found: Iterable[_FoundTerm], sources: Sequence[Source]) -> Iterator[str]:
     for term, source in found:
         if source is None:
             yield f"{setting} names {term.name!r}, which is no field of the collection. {_propose(term.name, sources)}"

@@ -98,7 +98,7 @@ class FoundInTable:
 
 
 @dataclass(frozen=True)
-class Found:
+class LoadedRows:
     """The rows that the Loads of one binding have found."""
 
     located: LocatedRows
@@ -118,7 +118,7 @@ class TransactionLoads:
         self._keys: dict[int, GatheredKeys] = {}
         self.began = time.monotonic()  # with the first Load
         self.count = 0
-        self.found: dict[int, Found] = {}
+        self.found: dict[int, LoadedRows] = {}
 
     def add(self, loads: Load) -> None:
         """Receive a run of Loads. Raises ProtocolError if a line is no Load, or its binding never loads."""
@@ -218,7 +218,7 @@ class TransactionLoads:
             newest = choose_newest(rows, len(of_table.keys), partial(find_last_changes, io, of_table.view.files))
             yield FoundInTable(of_table, rows, newest)
 
-    def _locate(self, found: FoundInTable) -> Found:
+    def _locate(self, found: FoundInTable) -> LoadedRows:
         """Stage all found rows, and describe the newest ones of the keys, which the runtime has got."""
         layout, keys = found.search.layout, found.search.keys
         updates = layout.binding.updates
@@ -229,7 +229,7 @@ class TransactionLoads:
         columns = keys.drop_columns([KEY])
         digests = [digest_keys_table(take_keys(columns, some.keys)) for part in chosen for some in part.slices()]
         located = LocatedRows(location, sum(map(len, found.rows)), found.search.view.snapshot_id)
-        return Found(located, sum_digests(digests), self._store_row_ids(layout, keys, chosen))
+        return LoadedRows(located, sum_digests(digests), self._store_row_ids(layout, keys, chosen))
 
     def _store_row_ids(self, layout: TableLayout, keys: pa.Table, newest: Sequence[RowsOfKeys]) -> TemporaryFile | None:
         """Write the ids of the newest row of each key for the tasks that will write the next versions of these rows."""
@@ -251,7 +251,7 @@ class TransactionLoads:
         return StoredObject(layout.new_block_location())
 
 
-def check_stored(binding: Binding, found: Found | None, stored: KeyDigest | None) -> None:
+def check_stored(binding: Binding, found: LoadedRows | None, stored: KeyDigest | None) -> None:
     """Raise ProtocolError unless exactly the keys were stored as existing whose documents were loaded.
 
     The rows of all loaded keys are deleted. A key without a Store would lose its row; a key without a Load would get a

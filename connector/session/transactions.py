@@ -27,7 +27,7 @@ from connector.spark.jobs.write_job import WriteJob, Written
 from protocol import request
 
 if TYPE_CHECKING:
-    from connector.session.loads import Found, TransactionLoads
+    from connector.session.loads import LoadedRows, TransactionLoads
 
 LONGEST_OFFSETS: Final = 1_000  # characters; each snapshot of a table keeps its own
 
@@ -89,7 +89,9 @@ class Session:
             file_prefix(table.writer, table.table_uuid, writer_fence.in_file_names) for table, writer_fence in tables
         ]
 
-    def _stage(self, written: Written, found: "Mapping[int, Found]", message: request.StartCommit) -> StagedTransaction:
+    def _stage(
+        self, written: Written, found: "Mapping[int, LoadedRows]", message: request.StartCommit
+    ) -> StagedTransaction:
         """Return a staged commit for each table that got files or loses rows. Each draws its table's next fence
         value."""
         self._check_updates(written, found)
@@ -111,7 +113,7 @@ class Session:
             report_staged(commits.values(), written.treated, self._names)
         return StagedTransaction(tuple(commits.values()))
 
-    def _check_updates(self, written: Written, found: "Mapping[int, Found]") -> None:
+    def _check_updates(self, written: Written, found: "Mapping[int, LoadedRows]") -> None:
         updated = [table.binding for table in self._tables if table.binding.updates]
         if not updated:
             return
@@ -121,7 +123,7 @@ class Session:
             check_stored(binding, found.get(binding.index), written.existing_keys.get(binding.index))
 
     def _stage_table(
-        self, index: int, files: tuple[DataFile, ...] | FileList, found: "Found | None", checkpoint: str
+        self, index: int, files: tuple[DataFile, ...] | FileList, found: "LoadedRows | None", checkpoint: str
     ) -> StagedCommit:
         table, writer_fence = self._tables[index], self._fences[index]
         staged = StagedCommit(
@@ -152,7 +154,7 @@ class OpenTransaction:
         progress: TransactionProgress,
         start_writing: Callable[[Mapping[int, TemporaryFile]], WriteJob],
         start_loading: "Callable[[], TransactionLoads]",
-        stage: "Callable[[Written, Mapping[int, Found], request.StartCommit], StagedTransaction]",
+        stage: "Callable[[Written, Mapping[int, LoadedRows], request.StartCommit], StagedTransaction]",
     ) -> None:
         self._progress = progress
         self._start_writing = start_writing

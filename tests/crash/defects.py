@@ -22,7 +22,7 @@ from connector.model.state import DataFile, StagedCommit, StagedTransaction, Wri
 from connector.session import open_tables, recovery, transactions
 from connector.session.backlog import Backlog
 from connector.session.committer import Committer
-from connector.session.loads import Found
+from connector.session.loads import LoadedRows
 from connector.storage.file_io import files_of
 from crash import backfill_defects, compaction_defects, task_defects, update_defects, writing_defects
 from crash.faults import DEFECT, swap
@@ -135,7 +135,7 @@ def derives_the_fence_from_the_checkpoint() -> None:
     stage_table = transactions.Session._stage_table
 
     def stage_predictably(
-        self: Any, index: int, files: tuple[DataFile, ...], found: Found | None, checkpoint: str
+        self: Any, index: int, files: tuple[DataFile, ...], found: LoadedRows | None, checkpoint: str
     ) -> StagedCommit:
         staged = stage_table(self, index, files, found, checkpoint)
         predictable = replace(staged, next=hashlib.sha256(checkpoint.encode()).hexdigest()[:32])

@@ -22,7 +22,7 @@ from connector.model.binding import KeyPart, Updates
 
 IO = PyArrowFileIO()
 DOCUMENT_ID = 99
-Found = tuple[str, str, int, str | None]  # key, path, position, document
+FoundRow = tuple[str, str, int, str | None]  # key, path, position, document
 
 
 @dataclass
@@ -74,11 +74,13 @@ class SearchedTable:
     def keys(self, keys: Sequence[str]) -> pa.Table:
         return keys_of_texts(pa.array(keys, pa.string()), self.updates.parts, self.types)
 
-    def find(self, files: Sequence[SearchedFile], keys: Sequence[str], *, with_documents: bool = True) -> list[Found]:
+    def find(
+        self, files: Sequence[SearchedFile], keys: Sequence[str], *, with_documents: bool = True
+    ) -> list[FoundRow]:
         """Search the files, and return what is found in its order."""
         table = self.keys(keys)
         searched = Keys(table, self.updates)
-        found: list[Found] = []
+        found: list[FoundRow] = []
         for file in files:
             for rows in search(IO, file, searched, with_documents=with_documents):
                 texts = table["key"].take(pa.array(rows.keys)).to_pylist()
@@ -94,9 +96,9 @@ class SearchedTable:
         keys: Sequence[str],
         *,
         with_documents: bool = True,
-    ) -> list[Found]:
+    ) -> list[FoundRow]:
         """Return what a search must find. `rows` are the keys of each file."""
-        found: list[Found] = []
+        found: list[FoundRow] = []
         for path, of_file in rows.items():
             column = pq.read_table(path[7:])["flow_document"].to_pylist() if with_documents else [None] * len(of_file)
             for position, (key, document) in enumerate(zip(of_file, column, strict=True)):

@@ -26,7 +26,7 @@ def test_a_blocks_rows_know_their_lines(spool: Spool) -> None:
     spool.add(run(0, 20, b"d"))
     [block] = spool.seal_all()
     assert [block.line_of(row) for row in range(4)] == [7, 8, 9, 20]
-    assert len(block.runs) == 2
+    assert len(block.ranges) == 2
 
 
 def test_files_are_removed_when_their_blocks_are_freed(spool: Spool, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from encoding.store_lines import binding, plain
 from protocol.request import Store
 from support.snapshots import check_text
 
-Run = Callable[[ThreadPoolExecutor, Callable[[Iterable[int]], Iterable[Any]]], "Future[list[Any]]"]
+RunTasks = Callable[[ThreadPoolExecutor, Callable[[Iterable[int]], Iterable[Any]]], "Future[list[Any]]"]
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class InThreads:
     """Spark's jobs, with threads for tasks."""
 
     threads: ThreadPoolExecutor
-    run_tasks: Run
+    run_tasks: RunTasks
     cores: int = 1
 
     def run(self, task: Callable[[Iterable[int]], Iterable[Any]]) -> "Future[list[Any]]":
@@ -41,7 +41,7 @@ class InThreads:
 
 
 @contextmanager
-def write_job(tmp_path: Path, run: Run) -> Iterator[WriteJob]:
+def write_job(tmp_path: Path, run: RunTasks) -> Iterator[WriteJob]:
     layout = TableLayout(
         binding(LongType(), index=0),
         f"file://{tmp_path}/table",

@@ -26,7 +26,7 @@ from connector.model.state import DataFile
 from connector.spark.blocks.block_transfer import OnThisMachine
 from connector.spark.blocks.claims import Address, Claim, ClaimServer, Next, Wrote
 from connector.spark.blocks.ledger import Ledger
-from connector.spark.blocks.spool import Block, Run, Spool
+from connector.spark.blocks.spool import Block, LineRange, Spool
 from connector.spark.blocks.table_layout import TableLayout
 from connector.spark.blocks.temporary_files import LocalFile
 from connector.spark.jvm.spark_errors import WORKER_ENDED
@@ -166,7 +166,7 @@ def task_of_one_row(directory: Path) -> "Iterator[tuple[Future[Any], Connection[
     """A task, and its driver's side of their connection, when it has asked for a second block."""
     path = directory / "block"
     path.write_bytes(row(1, 1))
-    block = Block(0, path, path.stat().st_size, (Run(1, 1),))
+    block = Block(0, path, path.stat().st_size, (LineRange(1, 1),))
     claim = Claim(block, LocalFile(path), layout(directory, ORDERS))
     with closing(Listener(str(directory / "claims"), authkey=b"secret")) as listener, ThreadPoolExecutor(1) as pool:
         task = pool.submit(write_files, Address(str(directory / "claims"), b"secret"), [0])

@@ -39,7 +39,7 @@ class Place:
     materialization: str | None = None
     state: str | None = None
 
-    def read(self) -> "_Found":
+    def read(self) -> "_TableWithState":
         """Read the table and the state. Raises UserError if one of them cannot be read."""
         task = self.source.read()
         endpoint, _ = parse(task.config, [])
@@ -47,13 +47,15 @@ class Place:
         read = read_commits(self.state, self.materialization or task.name) if self.state else None
         table = _load(endpoint, path)
         if read is None:
-            return _Found(table, None, ())
+            return _TableWithState(table, None, ())
         staged, finished = read
-        return _Found(table, [commit for commit in staged if commit.path == path], find_lost(table, staged, finished))
+        return _TableWithState(
+            table, [commit for commit in staged if commit.path == path], find_lost(table, staged, finished)
+        )
 
 
 @dataclass(frozen=True)
-class _Found:
+class _TableWithState:
     """The table, and what the state says of it."""
 
     table: Table
@@ -91,7 +93,7 @@ def reset(
     return "\n".join((*planned.consequences, _describe_outcome(planned, is_confirmed=is_confirmed)))
 
 
-def _plan_reset(place: Place, found: _Found, writer: tuple[str, str], decision: Decision) -> Reset:
+def _plan_reset(place: Place, found: _TableWithState, writer: tuple[str, str], decision: Decision) -> Reset:
     state_key, key_range = writer
     stuck = [
         verdict.staged

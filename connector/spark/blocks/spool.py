@@ -26,7 +26,7 @@ PIECES_PER_WRITE: Final = 512  # writev(2) takes at most 1024
 
 
 @dataclass(frozen=True)
-class Run:
+class LineRange:
     """Consecutive lines of the input."""
 
     first_line: int
@@ -40,14 +40,14 @@ class Block:
     binding: int
     path: Path
     size: int  # bytes
-    runs: tuple[Run, ...]
+    ranges: tuple[LineRange, ...]
 
     def line_of(self, row: int) -> int:
         """Return the number of the input line that the block's row (from 0) came from, for errors."""
-        for run in self.runs:
-            if row < run.count:
-                return run.first_line + row
-            row -= run.count
+        for lines in self.ranges:
+            if row < lines.count:
+                return lines.first_line + row
+            row -= lines.count
         raise IndexError(row)
 
 
@@ -59,7 +59,7 @@ class OpenBlock:
     path: Path
     file: BinaryIO
     size: int = 0  # bytes
-    runs: list[Run] = field(default_factory=list)
+    ranges: list[LineRange] = field(default_factory=list)
 
     def append(self, store: Store) -> None:
         """Write a run of lines to the end of the file. Raises OSError if the disk is full."""
@@ -67,16 +67,16 @@ class OpenBlock:
         while some := list(islice(pieces, PIECES_PER_WRITE)):
             _write_fully(self.file, some)
         self.size += store.size
-        last = self.runs[-1] if self.runs else None
+        last = self.ranges[-1] if self.ranges else None
         if last and last.first_line + last.count == store.first_line:
-            self.runs[-1] = Run(last.first_line, last.count + store.count)
+            self.ranges[-1] = LineRange(last.first_line, last.count + store.count)
         else:
-            self.runs.append(Run(store.first_line, store.count))
+            self.ranges.append(LineRange(store.first_line, store.count))
 
     def seal(self) -> Block:
         """Close the file and return the block."""
         self.file.close()
-        return Block(self.binding, self.path, self.size, tuple(self.runs))
+        return Block(self.binding, self.path, self.size, tuple(self.ranges))
 
 
 class Spool:
