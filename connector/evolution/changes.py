@@ -36,8 +36,7 @@ from connector.evolution.table_change import (
 from connector.evolution.target import NewColumn, Target
 from connector.evolution.type_mapping import choose_type, find_decimal_problem
 from connector.host.errors import UserError
-from connector.model.owner import OWNER_PROPERTY
-from connector.model.table_identifier import TableIdentifier
+from connector.model.table_identifier import OWNER_PROPERTY, TableIdentifier
 from protocol.flow import Collection, FieldSelection, Materialization, MaterializationBinding, Projection
 from protocol.protocol_error import ProtocolError
 

@@ -8,8 +8,7 @@ from pyiceberg.types import IcebergType
 
 from connector.config.values import FORMAT_VERSIONS
 from connector.model.binding import PLAIN, Arrangement
-from connector.model.owner import Owner
-from connector.model.table_identifier import Generation
+from connector.model.table_identifier import Generation, Owner
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ from connector.config.values import FORMAT_VERSIONS
 from connector.evolution.arrangement_changes import ArrangementChange
 from connector.evolution.property_changes import SetTableProperties
 from connector.evolution.target import NewColumn, Target
-from connector.model.owner import Owner
-from connector.model.table_identifier import Generation, TableIdentifier
+from connector.model.table_identifier import Generation, Owner, TableIdentifier
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,7 @@ from pyiceberg.types import DoubleType, FloatType, PrimitiveType
 
 from connector.config.values import FORMAT_VERSIONS
 from connector.evolution.binding_settings import DEFAULT_SETTINGS, BindingSettings, IdentifierFields
-from connector.model.owner import Owner
-from connector.model.table_identifier import TableIdentifier
+from connector.model.table_identifier import Owner, TableIdentifier
 
 
 @dataclass(frozen=True)

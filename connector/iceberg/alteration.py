@@ -34,8 +34,7 @@ from connector.iceberg.metadata.table_updates import (
     require_unchanged,
     require_uuid,
 )
-from connector.model.owner import Owner
-from connector.model.table_identifier import Generation
+from connector.model.table_identifier import Generation, Owner
 from connector.storage import storage_errors
 
 SUMMARY_CONVERTED: Final = "flow.converted-columns"

@@ -16,8 +16,7 @@ from connector.iceberg.loading import LOOKUPS_AT_ONCE, check_table_properties, l
 from connector.iceberg.metadata.row_lineage import can_keep_lineage
 from connector.iceberg.metadata.table_arrangement import check_partition_spec, read_arrangement
 from connector.iceberg.metadata.table_properties import find_generation, restrict_to_generation
-from connector.model.owner import Owner
-from connector.model.table_identifier import Generation, TableIdentifier
+from connector.model.table_identifier import Generation, Owner, TableIdentifier
 
 
 def find(catalog: Catalog, path: TableIdentifier) -> CatalogEntry:

@@ -12,8 +12,7 @@ from connector.encoding.parquet.file_options import FileOptions
 from connector.host.errors import UserError
 from connector.host.signals import map_in_threads
 from connector.iceberg.metadata.table_properties import check_properties, is_location, name_table_in_errors
-from connector.model.owner import Owner
-from connector.model.table_identifier import TableIdentifier
+from connector.model.table_identifier import Owner, TableIdentifier
 
 LOOKUPS_AT_ONCE: Final = 8
 

@@ -33,8 +33,7 @@ from connector.iceberg.commits.backfill import start_backfill
 from connector.iceberg.found_tables import describe_found
 from connector.iceberg.loading import load_table
 from connector.iceberg.metadata.table_arrangement import make_partition_spec, make_sort_order
-from connector.model.owner import OWNER_PROPERTY, Owner
-from connector.model.table_identifier import TableIdentifier
+from connector.model.table_identifier import OWNER_PROPERTY, Owner, TableIdentifier
 
 ATTEMPTS: Final = 8
 

@@ -28,9 +28,8 @@ from connector.iceberg.commits.verdicts import JudgedCommit, judge_commits
 from connector.iceberg.commits.writers import RecordedWriter, list_recorded_writers
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
 from connector.iceberg.metadata.table_properties import awaits_backfill
-from connector.model.owner import Owner
 from connector.model.state import StagedCommit
-from connector.model.table_identifier import TableIdentifier
+from connector.model.table_identifier import Owner, TableIdentifier
 from connector.storage import storage_errors
 from protocol.flow import Json
 

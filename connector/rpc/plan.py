@@ -15,10 +15,9 @@ from connector.evolution.table_change import CreateTable, DropTable, StartBackfi
 from connector.evolution.target import Target
 from connector.host.errors import UserError
 from connector.iceberg.commits import commit_errors
-from connector.model.owner import Owner
 from connector.model.state import StagedCommit
 from connector.model.state_reader import read_state
-from connector.model.table_identifier import TableIdentifier
+from connector.model.table_identifier import Owner, TableIdentifier
 from connector.rpc.proposals import Proposal, find_property_problems, find_shared_tables
 from protocol import request
 from protocol.flow import MaterializationBinding, find_collection

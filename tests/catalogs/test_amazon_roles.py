@@ -19,9 +19,8 @@ from connector.host.errors import InvalidConfigError, UserError
 from connector.iceberg.catalogs.opening import open_catalog, translate_errors
 from connector.iceberg.commits import commit
 from connector.iceberg.perform_changes import evolve
-from connector.model.owner import Owner
 from connector.model.state import WriterId
-from connector.model.table_identifier import TableIdentifier
+from connector.model.table_identifier import Owner, TableIdentifier
 from connector.rpc.validate import validate
 from fixtures.collection import NAMESPACE
 from protocol import request

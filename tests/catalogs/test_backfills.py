@@ -19,9 +19,8 @@ from connector.evolution.target import NewColumn, Target
 from connector.iceberg.catalogs.opening import open_catalog, table_location
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.perform_changes import evolve
-from connector.model.owner import Owner
 from connector.model.state import WriterId
-from connector.model.table_identifier import TableIdentifier
+from connector.model.table_identifier import Owner, TableIdentifier
 from protocol.flow import WHOLE_RANGE
 from support.endpoint_configs import glue, on_s3, rest
 from support.hive import IN_ONE_WORKER, Metastore

@@ -29,9 +29,8 @@ from connector.iceberg.commits import commit, fence
 from connector.iceberg.found_tables import find
 from connector.iceberg.loading import load_table
 from connector.iceberg.perform_changes import evolve
-from connector.model.owner import Owner
 from connector.model.state import StagedCommit, WriterId
-from connector.model.table_identifier import TableIdentifier
+from connector.model.table_identifier import Owner, TableIdentifier
 from protocol.flow import WHOLE_RANGE
 from support.arranged_tables import check_arrangements
 from support.compacted_tables import check_compactions

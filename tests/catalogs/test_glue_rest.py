@@ -19,9 +19,8 @@ from connector.host.errors import UserError
 from connector.iceberg.catalogs.opening import open_catalog, table_location
 from connector.iceberg.commits import commit
 from connector.iceberg.perform_changes import evolve
-from connector.model.owner import Owner
 from connector.model.state import WriterId
-from connector.model.table_identifier import TableIdentifier
+from connector.model.table_identifier import Owner, TableIdentifier
 from protocol.flow import WHOLE_RANGE, Json
 from support.endpoint_configs import on_s3, rest
 from support.glue_rest import ACCOUNT, GlueRest, glue_rest

@@ -28,9 +28,8 @@ from connector.host.errors import FencedError, RetryableError, UserError
 from connector.iceberg.catalogs.opening import open_catalog, table_location, translate_errors
 from connector.iceberg.commits import commit
 from connector.iceberg.perform_changes import evolve
-from connector.model.owner import Owner
 from connector.model.state import WriterId
-from connector.model.table_identifier import TableIdentifier
+from connector.model.table_identifier import Owner, TableIdentifier
 from fixtures.collection import NAMESPACE
 from protocol.flow import WHOLE_RANGE, Json
 from support.arranged_tables import check_arrangements

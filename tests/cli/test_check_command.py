@@ -23,7 +23,7 @@ from connector.cli.flow.flow_files import ConfigFile, FlowFile
 from connector.cli.waiting import WaitingLine
 from connector.config.catalog import LOCAL
 from connector.iceberg.catalogs import local as local_catalog
-from connector.model.owner import OWNER_PROPERTY, Owner
+from connector.model.table_identifier import OWNER_PROPERTY, Owner
 from protocol.flow import Json
 from support.endpoint_configs import aws_keys, glue, on_s3, rest
 from support.fault_proxy import GENUINE, Fault, Request, fault_proxy

@@ -21,9 +21,8 @@ from connector.config.catalog import LOCAL
 from connector.host.errors import UserError
 from connector.iceberg.commits import commit, fence
 from connector.model import state
-from connector.model.owner import OWNER_PROPERTY, Owner
 from connector.model.state import StagedCommit, WriterId
-from connector.model.table_identifier import Generation, TableIdentifier
+from connector.model.table_identifier import OWNER_PROPERTY, Generation, Owner, TableIdentifier
 from protocol.flow import Json
 from support.compacting import compact
 from support.endpoint_configs import on_s3, rest

@@ -30,9 +30,8 @@ from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.maintenance.compaction_thresholds import MIN_INPUT_FILES
 from connector.iceberg.metadata.retention import MAX_AGE
 from connector.iceberg.metadata.stored_files import list_stored_files
-from connector.model.owner import OWNER_PROPERTY, Owner
 from connector.model.state import StagedCommit, WriterId
-from connector.model.table_identifier import TableIdentifier
+from connector.model.table_identifier import OWNER_PROPERTY, Owner, TableIdentifier
 from protocol.flow import Json
 from support.endpoint_configs import on_s3, rest
 from support.processes import heeded_signals, marked, new_mark, wait_until

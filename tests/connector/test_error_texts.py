@@ -28,7 +28,7 @@ from connector.evolution.target import NewColumn, Target
 from connector.host.errors import ConnectorError
 from connector.iceberg.metadata.table_properties import ENCRYPTION, NAME_MAPPING, PREVIOUS_VERSIONS, PROVIDER
 from connector.iceberg.perform_changes import evolve
-from connector.model.owner import OWNER_PROPERTY, Owner
+from connector.model.table_identifier import OWNER_PROPERTY, Owner
 from connector.rpc.validate import validate
 from protocol import request
 from protocol.flow import Json, Materialization, MaterializationBinding, Projection, StringInference, ValidateBinding

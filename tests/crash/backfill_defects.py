@@ -13,8 +13,8 @@ from connector.evolution.table_change import StartBackfill
 from connector.iceberg import perform_changes
 from connector.iceberg.commits import commit
 from connector.iceberg.metadata.table_updates import require_uuid
-from connector.model.owner import OWNER_PROPERTY
 from connector.model.state import StagedCommit
+from connector.model.table_identifier import OWNER_PROPERTY
 from crash.faults import swap
 from support.broken_backfills import remove_rows_first, take_former_for_present
 

@@ -29,7 +29,7 @@ from connector.evolution.existing_table import ExistingTable
 from connector.evolution.field_config import RESERVED_NAMES, change_case, fold_case, match_columns, parse_field_configs
 from connector.evolution.type_mapping import NUMERIC_STRINGS
 from connector.model.binding import PLAIN, Arrangement, SortField
-from connector.model.owner import Owner
+from connector.model.table_identifier import Owner
 from protocol.flow import (
     Collection,
     Constraint,

@@ -19,8 +19,7 @@ from connector.evolution.table_change import (
 )
 from connector.evolution.target import NewColumn, Target
 from connector.host.errors import UserError
-from connector.model.owner import OWNER_PROPERTY, Owner
-from connector.model.table_identifier import Generation
+from connector.model.table_identifier import OWNER_PROPERTY, Generation, Owner
 from protocol.flow import Collection, Exists, FieldSelection, Json, Materialization, StringInference
 from protocol.protocol_error import ProtocolError
 from support.bindings import (

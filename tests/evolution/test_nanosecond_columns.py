@@ -10,8 +10,7 @@ from connector.evolution.changes import plan_changes
 from connector.evolution.target import NewColumn, Target
 from connector.evolution.type_changes import TypeChange, find_type_change
 from connector.iceberg.perform_changes import evolve
-from connector.model.owner import Owner
-from connector.model.table_identifier import TableIdentifier
+from connector.model.table_identifier import Owner, TableIdentifier
 from support.bindings import MATERIALIZATION
 from support.tables import alterer
 

@@ -11,8 +11,8 @@ from connector.evolution.existing_table import CatalogEntry, ExistingTable
 from connector.evolution.property_changes import SetTableProperties
 from connector.evolution.table_change import TableChange
 from connector.evolution.target import NewColumn, Target
-from connector.model.owner import Owner
 from connector.model.properties import Properties
+from connector.model.table_identifier import Owner
 from support.bindings import MATERIALIZATION, PATH
 
 OWNER = Owner(MATERIALIZATION, "shop%2Forders.v0")

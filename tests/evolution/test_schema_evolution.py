@@ -45,7 +45,7 @@ from connector.evolution.target import NewColumn, Target
 from connector.evolution.type_changes import TYPE_CHANGES, TypeChange, can_hold, find_type_change
 from connector.evolution.type_mapping import COLUMN_TYPES
 from connector.host.errors import UserError
-from connector.model.owner import Owner
+from connector.model.table_identifier import Owner
 from support.bindings import MATERIALIZATION, PATH
 
 OWNER = Owner(MATERIALIZATION, "shop%2Forders.v0")

@@ -15,7 +15,7 @@ from pyiceberg.types import DecimalType, LongType, NestedField, StringType
 
 from connector.config.values import ALLOW_EXISTING_TABLES
 from connector.host.errors import UserError
-from connector.model.owner import OWNER_PROPERTY, Owner
+from connector.model.table_identifier import OWNER_PROPERTY, Owner
 from evolution.local_task import LocalTask
 from fixtures.collection import Collection, Field
 from fixtures.conversation import Row, store

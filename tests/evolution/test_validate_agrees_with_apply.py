@@ -28,7 +28,7 @@ from connector.evolution.table_change import AddColumn, ConvertColumn, TableChan
 from connector.evolution.target import Target
 from connector.evolution.type_mapping import find_decimal_problem
 from connector.host.errors import UserError
-from connector.model.owner import Owner
+from connector.model.table_identifier import Owner
 from protocol.flow import Collection, ConstraintType, Exists, FieldSelection, Json, StringInference
 from support.bindings import DOCUMENT, ID, MATERIALIZATION, PATH, collection, projection
 

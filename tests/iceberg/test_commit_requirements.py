@@ -22,7 +22,7 @@ from connector.evolution.target import NewColumn, Target
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.maintenance.rewrite_manifests import rewrite_manifests
 from connector.iceberg.perform_changes import evolve
-from connector.model.owner import Owner
+from connector.model.table_identifier import Owner
 from support.altered_tables import ID, QTY, filled_table, wanted
 from support.bindings import PATH
 from support.compacting import EAGER, compact

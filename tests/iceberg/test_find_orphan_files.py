@@ -28,8 +28,7 @@ from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphan
 from connector.iceberg.metadata.references import file_name
 from connector.iceberg.metadata.retention import GC_ENABLED
 from connector.iceberg.metadata.stored_files import StoredFile, delete_all, find_directories
-from connector.model.owner import OWNER_PROPERTY, Owner
-from connector.model.table_identifier import Generation, TableIdentifier
+from connector.model.table_identifier import OWNER_PROPERTY, Generation, Owner, TableIdentifier
 from support.bindings import PATH
 from support.snapshots import check_text
 from support.staged_files import land, leave_behind, place_of, stage, write_file

@@ -28,8 +28,8 @@ from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.maintenance.perform_actions import Budget, Maintainer, OrphanChoice
 from connector.iceberg.maintenance.rewrite_manifests import ManifestPlan
 from connector.iceberg.metadata.retention import MAX_AGE
-from connector.model.owner import OWNER_PROPERTY, Owner
 from connector.model.properties import Properties
+from connector.model.table_identifier import OWNER_PROPERTY, Owner
 from support.bindings import PATH
 from support.compacting import EAGER, compact_here
 from support.staged_rows import WRITER

@@ -22,8 +22,8 @@ from connector.iceberg.commits.file_names import FileOrigin
 from connector.iceberg.commits.reset import Decision, perform_reset, plan_reset
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from connector.iceberg.metadata.references import InterruptedMaintenanceError
-from connector.model.owner import OWNER_PROPERTY
 from connector.model.state import StagedCommit, WriterId
+from connector.model.table_identifier import OWNER_PROPERTY
 from connector.storage.file_io import files_of
 from support.bindings import PATH
 from support.s3_server import S3Server

@@ -17,8 +17,7 @@ from connector.host.errors import CommitUnknownError, ConnectorError, RetryableE
 from connector.iceberg.catalogs.rest import open_rest
 from connector.iceberg.maintenance.rewrite_manifests import plan_manifests, rewrite_manifests
 from connector.iceberg.metadata.manifests import manifests_of
-from connector.model.owner import OWNER_PROPERTY, Owner
-from connector.model.table_identifier import TableIdentifier
+from connector.model.table_identifier import OWNER_PROPERTY, Owner, TableIdentifier
 from support.foreign_deletes import delete_equal
 from support.rest_catalog import RestCatalogServer
 from support.snapshots import check_text

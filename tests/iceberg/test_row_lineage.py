@@ -29,8 +29,8 @@ from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.metadata.table_updates import find_next_row_id, new_snapshot
 from connector.iceberg.perform_changes import evolve
 from connector.iceberg.table_view import TableViews
-from connector.model.owner import Owner
 from connector.model.state import StagedCommit, WriterId
+from connector.model.table_identifier import Owner
 from protocol.flow import WHOLE_RANGE
 from support.bindings import MATERIALIZATION, PATH
 from support.compacting import EAGER, compact

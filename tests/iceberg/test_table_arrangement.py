@@ -32,7 +32,7 @@ from connector.iceberg.metadata.table_properties import find_generation, restric
 from connector.iceberg.perform_changes import evolve
 from connector.model import binding as model
 from connector.model.binding import Arrangement
-from connector.model.owner import Owner
+from connector.model.table_identifier import Owner
 from support.bindings import MATERIALIZATION, PATH
 from support.snapshots import check_text
 from support.tables import alterer

@@ -15,7 +15,7 @@ from connector.iceberg.maintenance.rewrite_manifests import rewrite_manifests
 from connector.iceberg.maintenance.table_health import TableHealth, read_health
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
 from connector.iceberg.metadata.stored_files import BUCKET_SUFFIX
-from connector.model.owner import Owner
+from connector.model.table_identifier import Owner
 from support.altered_tables import ID, QTY, QTY_AS_TEXT, filled_table, fit
 from support.bindings import PATH
 from support.compacting import EAGER, compact

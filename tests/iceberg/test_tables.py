@@ -23,7 +23,7 @@ from connector.host.errors import RetryableError, UserError
 from connector.iceberg.found_tables import find
 from connector.iceberg.loading import load_table
 from connector.iceberg.perform_changes import ATTEMPTS, evolve
-from connector.model.owner import Owner
+from connector.model.table_identifier import Owner
 from support.bindings import MATERIALIZATION, PATH
 from support.snapshots import check_text
 from support.tables import alterer, foreign_table, local_catalog, turn_tables_into_views

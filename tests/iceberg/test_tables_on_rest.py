@@ -27,8 +27,7 @@ from connector.host.errors import UserError
 from connector.iceberg.catalogs.rest import open_rest
 from connector.iceberg.found_tables import find
 from connector.iceberg.perform_changes import evolve
-from connector.model.owner import Owner
-from connector.model.table_identifier import TableIdentifier
+from connector.model.table_identifier import Owner, TableIdentifier
 from support.arranged_tables import AT, check_arrangements, publish
 from support.bindings import MATERIALIZATION
 from support.fault_proxy import GENUINE, Fault, Request, fault_proxy

@@ -16,8 +16,8 @@ from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
 from connector.config.catalog import RestCatalog
 from connector.iceberg.catalogs.rest import open_rest
-from connector.model.owner import OWNER_PROPERTY, Owner
 from connector.model.state import encode_added
+from connector.model.table_identifier import OWNER_PROPERTY, Owner
 from evolution.local_task import TASK, LocalTask
 from fixtures.collection import Collection, Field
 from fixtures.conversation import Row, line, store

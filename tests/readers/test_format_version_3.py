@@ -23,9 +23,8 @@ from connector.evolution.target import NewColumn, Target
 from connector.iceberg.catalogs.rest import open_rest
 from connector.iceberg.commits import commit
 from connector.iceberg.perform_changes import evolve
-from connector.model.owner import Owner
 from connector.model.state import FileList, WriterId
-from connector.model.table_identifier import TableIdentifier
+from connector.model.table_identifier import Owner, TableIdentifier
 from protocol.flow import WHOLE_RANGE
 from support import spark_catalogs
 from support.compacting import EAGER, compact

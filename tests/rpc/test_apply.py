@@ -24,9 +24,8 @@ from connector.iceberg.catalogs.sql import SqlTables
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.found_tables import find_all
 from connector.model.binding import Policy
-from connector.model.owner import Owner
 from connector.model.state import StagedCommit, encode_added
-from connector.model.table_identifier import TableIdentifier
+from connector.model.table_identifier import Owner, TableIdentifier
 from connector.rpc.apply import apply, perform
 from connector.rpc.plan import plan_tables
 from protocol import request, response

@@ -13,9 +13,8 @@ from connector.iceberg.commits import fence
 from connector.iceberg.metadata.table_properties import find_generation
 from connector.model.binding import Policy
 from connector.model.invalid_values import OnInvalid
-from connector.model.owner import Owner
 from connector.model.state import StagedCommit, WriterId, encode_added
-from connector.model.table_identifier import TableIdentifier
+from connector.model.table_identifier import Owner, TableIdentifier
 from connector.rpc.apply import apply
 from connector.rpc.validate import validate
 from protocol import request, response

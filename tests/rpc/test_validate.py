@@ -9,7 +9,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from connector.host.errors import UserError
-from connector.model.owner import OWNER_PROPERTY, Owner
+from connector.model.table_identifier import OWNER_PROPERTY, Owner
 from connector.rpc.validate import validate
 from protocol import request, response
 from protocol.flow import (

@@ -10,10 +10,9 @@ from connector.host.refresh import Lease
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits import fence
 from connector.model.binding import PLAIN, Binding
-from connector.model.owner import OWNER_PROPERTY, Owner
 from connector.model.properties import Properties
 from connector.model.state import FinishedCommit, StagedCommit, WriterId
-from connector.model.table_identifier import Generation, TableIdentifier
+from connector.model.table_identifier import OWNER_PROPERTY, Generation, Owner, TableIdentifier
 from connector.session.recovery import check_finished
 from support.snapshots import check_text
 

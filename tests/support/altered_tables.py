@@ -19,8 +19,8 @@ from connector.evolution.table_change import TableChange
 from connector.evolution.target import NewColumn, Target
 from connector.iceberg.metadata.manifests import manifests_of
 from connector.iceberg.perform_changes import evolve
-from connector.model.owner import Owner
 from connector.model.properties import Properties
+from connector.model.table_identifier import Owner
 from support.bindings import MATERIALIZATION, PATH
 from support.tables import alterer, rewrite_here
 

@@ -21,9 +21,9 @@ from connector.host.refresh import Refreshed
 from connector.iceberg.alteration import Alterer
 from connector.iceberg.catalogs.local import open_local
 from connector.iceberg.metadata.manifests import manifests_of
-from connector.model.owner import Owner
 from connector.model.properties import Properties
 from connector.model.state import DataFile
+from connector.model.table_identifier import Owner
 from support.bindings import MATERIALIZATION, PATH
 
 ID_ONLY = Schema(NestedField(1, "id", LongType(), required=True))

@@ -35,8 +35,7 @@ from connector.iceberg.maintenance.perform_actions import OLDER_THAN, Budget, Ma
 from connector.iceberg.maintenance.rearrangement_plan import plan_rearrangement
 from connector.iceberg.metadata.stored_files import is_in_table_bucket
 from connector.iceberg.metadata.table_properties import name_table_in_errors
-from connector.model.owner import Owner
-from connector.model.table_identifier import TableIdentifier
+from connector.model.table_identifier import Owner, TableIdentifier
 from connector.storage import storage_errors
 from protocol.flow import Json
 

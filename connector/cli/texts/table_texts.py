@@ -10,7 +10,7 @@ from connector.iceberg.commits.verdicts import JudgedCommit, Verdict
 from connector.iceberg.commits.writers import RecordedWriter
 from connector.iceberg.maintenance.table_health import TableHealth
 from connector.iceberg.table_status import LastSnapshot, TableStatus
-from connector.model.owner import Owner
+from connector.model.table_identifier import Owner
 from protocol.flow import Json
 
 VERDICT_TEXTS: Final = {

@@ -41,9 +41,8 @@ from connector.iceberg.metadata.table_updates import (
     new_snapshot,
     require_unchanged,
 )
-from connector.model.owner import OWNER_PROPERTY, Owner
 from connector.model.state import StagedCommit, WriterId
-from connector.model.table_identifier import Generation
+from connector.model.table_identifier import OWNER_PROPERTY, Generation, Owner
 from connector.storage import storage_errors
 from protocol.flow import WHOLE_RANGE
 

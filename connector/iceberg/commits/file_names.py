@@ -10,8 +10,8 @@ from pyiceberg.table.locations import load_location_provider
 
 from connector.iceberg.commits import fence
 from connector.iceberg.metadata.table_properties import find_generation
-from connector.model.owner import Owner
 from connector.model.state import WriterId
+from connector.model.table_identifier import Owner
 from protocol.flow import WHOLE_RANGE
 
 _UUID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"

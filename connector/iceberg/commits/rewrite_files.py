@@ -30,9 +30,9 @@ from connector.iceberg.metadata.manifests import make_added_entry, manifests_of
 from connector.iceberg.metadata.snapshot_manifests import ManifestFactory
 from connector.iceberg.metadata.table_arrangement import keep_sort_order
 from connector.iceberg.metadata.table_updates import new_snapshot, require_unchanged
-from connector.model.owner import Owner
 from connector.model.properties import Properties
 from connector.model.state import DataFile
+from connector.model.table_identifier import Owner
 from connector.storage.file_access import access_to
 from connector.storage.storage_errors import translate_errors
 

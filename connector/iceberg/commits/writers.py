@@ -14,8 +14,8 @@ from connector.iceberg.commits.summaries import (
     SUMMARY_STATE_KEY,
     read_summary,
 )
-from connector.model.owner import Owner
 from connector.model.state import WriterId
+from connector.model.table_identifier import Owner
 
 RESET_PREFIX: Final = "flow.fence-reset."
 

@@ -41,9 +41,8 @@ from connector.iceberg.metadata.stored_files import (
     must_delete_old_metadata,
 )
 from connector.iceberg.metadata.table_properties import find_generation
-from connector.model.owner import Owner
 from connector.model.state import WriterId
-from connector.model.table_identifier import TableIdentifier
+from connector.model.table_identifier import Owner, TableIdentifier
 from protocol.flow import WHOLE_RANGE
 
 

@@ -24,8 +24,7 @@ from connector.iceberg.maintenance.find_orphan_files import OrphanOptions, find_
 from connector.iceberg.maintenance.rewrite_manifests import plan_manifests, rewrite_manifests
 from connector.iceberg.metadata.references import InterruptedMaintenanceError
 from connector.iceberg.metadata.stored_files import StoredFile, delete_all, measure_files
-from connector.model.owner import Owner
-from connector.model.table_identifier import TableIdentifier
+from connector.model.table_identifier import Owner, TableIdentifier
 
 log = logging.getLogger(__name__)
 

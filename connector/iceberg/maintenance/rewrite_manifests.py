@@ -25,8 +25,7 @@ from connector.iceberg.metadata.manifests import manifests_of
 from connector.iceberg.metadata.references import InterruptedMaintenanceError
 from connector.iceberg.metadata.table_properties import name_table_in_errors
 from connector.iceberg.metadata.table_updates import new_snapshot, require_unchanged
-from connector.model.owner import Owner
-from connector.model.table_identifier import TableIdentifier
+from connector.model.table_identifier import Owner, TableIdentifier
 from connector.storage.storage_errors import translate_errors
 
 MERGE: Final = ActionText("merge manifests", "manifests were merged")
