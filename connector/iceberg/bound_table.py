@@ -16,12 +16,11 @@ from connector.iceberg.commits import fence
 from connector.iceberg.loading import check_table_properties, load_table
 from connector.iceberg.metadata.table_arrangement import find_arrangement
 from connector.iceberg.metadata.table_properties import find_generation, restrict_to_generation
-from connector.model.binding import Arrangement, Binding, Column, KeyPart, Policy, UpdateMode, Updates
+from connector.model.binding import Arrangement, Binding, Column, KeyPart, Policy, UpdateMode, Updates, is_written
 from connector.model.invalid_values import OnInvalid, name_rejected_table
 from connector.model.properties import Properties
 from connector.model.state import TableId, WriterId
 from connector.model.table_identifier import Generation, Owner, TableIdentifier
-from connector.model.written_types import is_written
 from connector.storage.file_access import FileAccess, access_to
 from protocol.flow import Collection, FieldSelection, Materialization, MaterializationBinding, find_collection
 

@@ -1,15 +1,48 @@
-"""A binding, its columns, and how its rows are arranged. They are read once, at open, and never change."""
+"""A binding, its columns and their types, and how its rows are arranged. They are read once, at open, and never change."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from typing import Final
 
-from pyiceberg.types import PrimitiveType
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    PrimitiveType,
+    StringType,
+    TimestamptzNanoType,
+    TimestamptzType,
+)
 
 from connector.model.invalid_values import DEFAULT_MAX_REJECTED_RATIO, OnInvalid
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import Json
+
+# The types of columns that the connector writes, apart from decimals of any precision.
+WRITTEN_TYPES: Final = frozenset(
+    {
+        BooleanType(),
+        LongType(),
+        IntegerType(),  # in a table that we did not make and may not widen
+        DoubleType(),
+        StringType(),
+        BinaryType(),
+        DateType(),
+        TimestamptzType(),
+        TimestamptzNanoType(),
+    }
+)
+
+
+def is_written(column_type: IcebergType) -> bool:
+    """Return whether values can be written to columns of this type."""
+    return isinstance(column_type, DecimalType) or column_type in WRITTEN_TYPES
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The types that are written are those that Arrow has a type for, and a rule."""
 
 from connector.encoding.values import column_types
-from connector.model.written_types import WRITTEN_TYPES
+from connector.model.binding import WRITTEN_TYPES
 
 
 def test_each_written_type_has_an_arrow_type_and_a_rule_and_no_other_type_has_one() -> None:

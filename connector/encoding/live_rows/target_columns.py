@@ -9,8 +9,7 @@ from pyiceberg.schema import make_compatible_name
 from pyiceberg.types import FloatType, IcebergType, NestedField, PrimitiveType, TimestampType, TimeType
 
 from connector.encoding.values.column_types import FIELD_ID, arrow_type_of
-from connector.model.binding import Column
-from connector.model.written_types import is_written
+from connector.model.binding import Column, is_written
 
 # Of columns that only other engines' tables have.
 _OTHER_ARROW_TYPES: Final[dict[PrimitiveType, pa.DataType]] = {

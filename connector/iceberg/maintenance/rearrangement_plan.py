@@ -26,8 +26,7 @@ from connector.iceberg.maintenance.compaction_plan import (
 )
 from connector.iceberg.metadata.listed_files import ListedFile, PositionDeletes
 from connector.iceberg.metadata.table_arrangement import find_arrangement_of_all
-from connector.model.binding import Arrangement
-from connector.model.written_types import is_written
+from connector.model.binding import Arrangement, is_written
 
 # A group has so many times the target size. Its rows may be of many partitions, and each gets a file for them.
 _LARGER: Final = 8
