@@ -1,4 +1,4 @@
-"""A binding, its columns and their types, and how its rows are arranged. They are read once, at open, and never change."""
+"""A binding, its columns and their types, and how its rows are arranged. It is read at open, and never changes."""
 
 from dataclasses import dataclass
 from enum import StrEnum

@@ -23,7 +23,6 @@ from pyiceberg.table.snapshots import Snapshot
 
 from connector.encoding.rewriting.file_groups import CompactedGroup
 from connector.host.errors import ConnectorError, RetryableError
-from connector.iceberg.commits.change_summaries import summarize_rewrite
 from connector.iceberg.commits.commit import RETRY_FOR, TableLocks, count_attempts
 from connector.iceberg.commits.commit_errors import is_final, list_retried_errors
 from connector.iceberg.commits.compaction_changes import CompactionChanges, DroppedGroup, decide_changes
@@ -31,6 +30,7 @@ from connector.iceberg.commits.delete_files import DeleteFiles
 from connector.iceberg.commits.file_names import CompactionOrigin
 from connector.iceberg.commits.retry_commits import FailureTexts, explain_failure, is_unanswered
 from connector.iceberg.commits.snapshot import SnapshotWriter
+from connector.iceberg.commits.summaries import summarize_rewrite
 from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.manifest_rewriting import find_small, remove_files
 from connector.iceberg.metadata.manifests import make_added_entry, manifests_of

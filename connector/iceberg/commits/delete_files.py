@@ -26,8 +26,8 @@ from connector.encoding.live_rows.position_deletes import (
 from connector.encoding.values.arrays import Positions
 from connector.host.errors import UserError
 from connector.host.signals import map_in_threads
-from connector.iceberg.commits.change_summaries import summarize_changes
 from connector.iceberg.commits.file_names import new_delete_location
+from connector.iceberg.commits.summaries import summarize_changes
 from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.partitions import Partition
 from connector.iceberg.metadata.row_lineage import has_row_lineage

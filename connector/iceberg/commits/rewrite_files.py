@@ -20,10 +20,9 @@ from connector.encoding.live_rows.source_rows import SourceFile
 from connector.encoding.live_rows.target_columns import TargetColumn
 from connector.encoding.rewriting.converted_files import Rewrite, Rewriting
 from connector.host.refresh import Refreshed
-from connector.iceberg.commits.change_summaries import summarize_rewrite
 from connector.iceberg.commits.file_names import find_file_prefix
 from connector.iceberg.commits.snapshot import SnapshotWriter
-from connector.iceberg.commits.summaries import SUMMARY_MATERIALIZATION
+from connector.iceberg.commits.summaries import SUMMARY_MATERIALIZATION, summarize_rewrite
 from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.live_files import LiveFile
 from connector.iceberg.metadata.manifests import make_added_entry, manifests_of
