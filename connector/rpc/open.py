@@ -1,7 +1,13 @@
 """Open: starts Spark's JVM, opens the tables for the answer, and opens the session once Open was answered.
 
 Imports take most of the time to the answer. The JVM takes longer than all of them, so it starts first. The answer needs
-what reads tables; what writes and searches them is imported after it, while the JVM still starts.
+what reads tables; what writes and searches them is imported after it, while the JVM still starts. So each step has a
+module of `session/`, and none of them imports the next one when it is imported itself:
+
+1. `open_tables` opens the catalog and binds the tables. If earlier sessions have staged commits, it first starts
+   `committing`, and `recovery` commits them.
+2. Open is answered.
+3. `open_session` starts `committing`, if that is not done yet, and makes the session: its jobs and `transactions`.
 """
 
 import os

@@ -76,15 +76,20 @@ def test_rows_without_ids_need_no_table_of_them(tmp_path: Path) -> None:
     assert search(tmp_path, searched, view, "one").row_ids == {}
 
 
-def test_a_transaction_that_changes_nothing_leaves_no_directory(tmp_path: Path) -> None:
-    searched = searched_tables.SearchedTable(tmp_path, [StringType()])
+def open_transaction(directory: Path) -> OpenTransaction:
+    """A transaction that may load the key "one", and stores nothing."""
+    searched = searched_tables.SearchedTable(directory, [StringType()])
     view = TableView(None, (SearchedFile(searched.write(['["one"]']), 1),))
-    transaction = OpenTransaction(
+    return OpenTransaction(
         TransactionProgress(1),
         lambda _: pytest.fail("no row is stored"),
-        lambda: begin(tmp_path, searched, view),
+        lambda: begin(directory, searched, view),
         lambda *_: pytest.fail("nothing is staged"),
     )
+
+
+def test_a_transaction_that_changes_nothing_leaves_no_directory(tmp_path: Path) -> None:
+    transaction = open_transaction(tmp_path)
     transaction.load(load("none"))
     assert not [*transaction.answer_loads(Flush())]
     assert (tmp_path / "loads").exists()
@@ -98,14 +103,7 @@ def test_loads_are_timed_from_the_first_one_and_their_search_from_the_flush(
     """In between, the runtime reads what it sends."""
     told: list[facts.Fact] = []
     monkeypatch.setattr(facts, "observe", told.append)
-    searched = searched_tables.SearchedTable(tmp_path, [StringType()])
-    view = TableView(None, (SearchedFile(searched.write(['["one"]']), 1),))
-    transaction = OpenTransaction(
-        TransactionProgress(1),
-        lambda _: pytest.fail("no row is stored"),
-        lambda: begin(tmp_path, searched, view),
-        lambda *_: pytest.fail("nothing is staged"),
-    )
+    transaction = open_transaction(tmp_path)
     transaction.load(load("none"))
     pause = 0.05
     time.sleep(pause)

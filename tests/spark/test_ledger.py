@@ -81,8 +81,8 @@ def test_a_block_of_the_preferred_binding_comes_first(ledger: Ledger, task: Task
     assert claim_one(ledger, task, preferred=2).binding == 2
 
 
-def test_a_full_spool_waits_for_a_block_to_be_encoded(ledger: Ledger, task: TaskAccount) -> None:
-    ledger.add(run(0, 1, b"x" * 60))
+def check_that_more_rows_wait(ledger: Ledger, task: TaskAccount) -> None:
+    """The spool is full until the task has encoded a block."""
     adder = threading.Thread(target=ledger.add, args=(run(0, 2, b"x" * 60),))
     adder.start()
     adder.join(0.05)
@@ -91,6 +91,11 @@ def test_a_full_spool_waits_for_a_block_to_be_encoded(ledger: Ledger, task: Task
     encode(ledger, task)
     adder.join(10)
     assert not adder.is_alive()
+
+
+def test_a_full_spool_waits_for_a_block_to_be_encoded(ledger: Ledger, task: TaskAccount) -> None:
+    ledger.add(run(0, 1, b"x" * 60))
+    check_that_more_rows_wait(ledger, task)
 
 
 def test_a_block_that_is_given_back_fills_the_spool_again(ledger: Ledger, task: TaskAccount) -> None:
@@ -99,14 +104,7 @@ def test_a_block_that_is_given_back_fills_the_spool_again(ledger: Ledger, task: 
     encode(ledger, task)
     ledger.give_back(task)
     task = ledger.begin_task()
-    adder = threading.Thread(target=ledger.add, args=(run(0, 2, b"x" * 60),))
-    adder.start()
-    adder.join(0.05)
-    assert adder.is_alive()
-    claim_one(ledger, task)
-    encode(ledger, task)
-    adder.join(10)
-    assert not adder.is_alive()
+    check_that_more_rows_wait(ledger, task)
 
 
 def test_of_a_lost_task_the_counted_runs_stay_and_its_other_blocks_are_encoded_again(
