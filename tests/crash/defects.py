@@ -185,15 +185,7 @@ def _fence_of(of: Snapshot) -> tuple[str, str]:
 
 
 def drops_what_others_appended() -> None:
-    ours: set[int] = set()
-    append = snapshot.SnapshotWriter.append
-
-    def append_ours(self: Any, *arguments: Any) -> Snapshot:
-        appended = append(self, *arguments)
-        ours.add(appended.snapshot_id)
-        return appended
-
-    swap(snapshot.SnapshotWriter, "append", append_ours)
+    ours = update_defects.note_own_snapshots()
     swap(
         snapshot, "manifests_of", lambda *about: [own for own in manifests_of(*about) if own.added_snapshot_id in ours]
     )

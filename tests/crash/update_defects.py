@@ -77,7 +77,8 @@ def takes_files_for_old() -> None:
     swap(_DataFiles, "_find_sequence_number", find_or_guess)
 
 
-def drops_deletes_of_others() -> None:
+def note_own_snapshots() -> set[int]:
+    """A set that gets the id of each snapshot that this process writes."""
     ours: set[int] = set()
     append = snapshot.SnapshotWriter.append
 
@@ -86,11 +87,17 @@ def drops_deletes_of_others() -> None:
         ours.add(appended.snapshot_id)
         return appended
 
+    swap(snapshot.SnapshotWriter, "append", append_ours)
+    return ours
+
+
+def drops_deletes_of_others() -> None:
+    ours = note_own_snapshots()
+
     def without_others(*about: Any) -> list[Any]:
         found = manifests_of(*about)
         return [each for each in found if each.content is ManifestContent.DATA or each.added_snapshot_id in ours]
 
-    swap(snapshot.SnapshotWriter, "append", append_ours)
     for module in (snapshot, listed_files):
         swap(module, "manifests_of", without_others)
 
