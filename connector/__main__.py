@@ -161,7 +161,7 @@ def _maintain(options: "Namespace") -> int:
     )
     encode = maintain_texts.encode_maintenance if options.json else maintain_texts.describe_maintenance
     _show_tables(encode(maintained), maintained.errors)
-    return FAILED if maintained.has_failed else 0
+    return FAILED if maintained.errors else 0
 
 
 def _fence(options: "Namespace") -> None:
