@@ -416,7 +416,7 @@ def test_a_table_of_a_rest_catalog_is_maintained(tmp_path: Path, rest_on_s3: Res
 
 KILLED_AT: Final = """
 import os, signal, sys
-from connector import __main__
+from connector import command_line
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
@@ -430,7 +430,7 @@ def count(*arguments, **keywords):
     return original(*arguments, **keywords)
 
 setattr(owner, name, count)
-sys.exit(__main__.main(sys.argv[3:]))
+sys.exit(command_line.main(sys.argv[3:]))
 """
 
 
