@@ -18,6 +18,7 @@ UNREAD: Final = signal.SIGUSR1  # ours: SIGPIPE would also come from any socket 
 STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, UNREAD)
 # nohup ignores one of them, and a shell that runs something in the background the other: they stay ignored.
 _MAY_BE_IGNORED: Final = (signal.SIGINT, signal.SIGHUP)
+ENDED_BY_SIGTERM: Final = "a process of the connector ends, because it got SIGTERM"
 _PAUSE: Final = 0.05  # seconds
 
 _taken: Final[list[int]] = []  # the signal for which Stopped was raised
@@ -46,6 +47,11 @@ def install(wire: int | None = None) -> None:
     threading.Thread(target=_watch, args=(wire, woken), name="stop-watch", daemon=True).start()
 
 
+def announce_sigterm() -> None:
+    """Let SIGTERM end this process as usual, but after a line on stderr. Its parent may not learn how it has ended."""
+    signal.signal(signal.SIGTERM, _announce)
+
+
 @contextmanager
 def writing_to_stdout() -> Iterator[None]:
     """Raise Stopped if the reader of stdout is gone, and UserError if stdout takes nothing for another reason."""
@@ -71,6 +77,12 @@ def _stop(number: int, _frame: object) -> None:
         signal.signal(ignored, signal.SIG_IGN)
     _taken.append(number)
     raise Stopped(number)
+
+
+def _announce(number: int, _frame: object) -> None:
+    os.write(2, f"{ENDED_BY_SIGTERM}\n".encode())
+    signal.signal(number, signal.SIG_DFL)
+    signal.raise_signal(number)
 
 
 def _watch(wire: int | None, woken: int) -> None:

@@ -17,6 +17,7 @@ import pytest
 from connector import VERSION
 from connector.config.catalog import LOCAL
 from support.jars import REPOSITORY
+from support.processes import heeded_signals
 
 COMMANDS: Final = (
     ["spec"],
@@ -157,7 +158,7 @@ def test_the_page_of_commands_has_each_command_with_its_arguments(command: list[
 @pytest.mark.parametrize(("arguments", "is_parsed"), [(["spec"], False), (["spec", "--json"], True)])
 def test_spec_loads_nothing_that_the_commands_need(arguments: list[str], is_parsed: bool) -> None:
     program = (
-        f"import sys; sys.argv[1:] = {arguments}; from connector.__main__ import main; main(); "
+        f"import sys; sys.argv[1:] = {arguments}; from connector.command_line import main; main(); "
         "print(*sys.modules, file=sys.stderr)"
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=REPOSITORY)
@@ -170,7 +171,7 @@ def test_spec_loads_nothing_that_the_commands_need(arguments: list[str], is_pars
 
 
 def test_a_spec_request_loads_neither_a_parser_of_arguments_nor_the_state() -> None:
-    program = "import sys; from connector.__main__ import main; main(); print(*sys.modules, file=sys.stderr)"
+    program = "import sys; from connector.command_line import main; main(); print(*sys.modules, file=sys.stderr)"
     ran = subprocess.run(
         [sys.executable, "-c", program],
         input='{"spec":{}}\n',
@@ -181,6 +182,28 @@ def test_a_spec_request_loads_neither_a_parser_of_arguments_nor_the_state() -> N
     )
     assert ran.stdout.startswith('{"spec":')
     assert {"connector.cli.arguments", "connector.model.state"}.isdisjoint(ran.stderr.split())
+
+
+# Ctrl-C
+
+INTERRUPTED: Final = """
+import os, runpy, signal, sys
+
+class Interruption:
+    def find_spec(self, name, *_):
+        if name == sys.argv[1]:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interruption())
+runpy.run_module("connector", run_name="__main__", alter_sys=True)
+"""
+
+
+@pytest.mark.parametrize("imported", ["connector.command_line", "protocol.stdio", "connector.cli.arguments"])
+def test_ctrl_c_while_the_command_is_imported_ends_it_without_a_word(imported: str) -> None:
+    with heeded_signals():
+        ended = subprocess.run([sys.executable, "-c", INTERRUPTED, imported], capture_output=True, cwd=REPOSITORY)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, b"", b"")
 
 
 # Versions

@@ -26,6 +26,7 @@ from connector.cli.waiting import WaitingLine
 from connector.config.catalog import LOCAL
 from connector.iceberg.commits import commit, fence
 from connector.iceberg.maintenance.action_outcomes import Action, MaintainedTable, MaintainedTables
+from connector.iceberg.maintenance.compact_table import TableCompactor
 from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.maintenance.compaction_thresholds import MIN_INPUT_FILES
 from connector.iceberg.metadata.retention import MAX_AGE
@@ -199,16 +200,15 @@ def test_a_person_reads_of_other_files(lake: Lake) -> None:
 def test_a_person_reads_what_a_compaction_did() -> None:
     result = CompactionResult(
         commits=1, files_before=40, files_after=1, bytes_before=34_000_000, bytes_after=30_100_000, deleted_rows=1204,
-        delete_files=3, dropped=1, failed=2, debt=1_000,
+        delete_files=3, dropped=1, errors=("the storage does not answer", "a file is damaged"), debt=1_000,
     )  # fmt: skip
     maintained = MaintainedTables(False, [MaintainedTable(ORDERS, [(Action.COMPACT, result)])], [])
-    assert maintained.has_failed
     assert describe_maintenance(maintained).splitlines() == [
         "table shop.orders",
         "  compact    40 data files (34.0 MB) became 1 (30.1 MB)",
         "             3 delete files and 1,204 deleted rows removed",
         "             1 group of files left, because another writer has changed them",
-        "             2 groups of files failed: the log says why",
+        "             2 groups of files failed: the end of the log says why",
         "             1.0 kB are left",
     ]
     too_small = replace(maintained, tables=[MaintainedTable(ORDERS, [(Action.COMPACT, CompactionResult(debt=1_000))])])
@@ -216,11 +216,28 @@ def test_a_person_reads_what_a_compaction_did() -> None:
         "  compact    0 data files compacted",
         "             1.0 kB are left: the budget is too small for a group of files",
     ]
-    done = replace(maintained, tables=[MaintainedTable(ORDERS, [(Action.COMPACT, replace(result, failed=0))])])
-    assert not done.has_failed
+    done = replace(maintained, tables=[MaintainedTable(ORDERS, [(Action.COMPACT, replace(result, errors=()))])])
     assert describe_maintenance(done).endswith("1.0 kB are left. Repeat the command to continue")
     managed = describe_maintenance(MaintainedTables(False, [MaintainedTable(ORDERS, (), is_managed=True)], []))
     assert managed == "table shop.orders: Amazon S3 Tables maintains this table itself"
+
+
+@pytest.mark.parametrize(
+    ("name", "errors"),
+    [
+        ("maintain: groups that failed alike", ["the storage does not answer.", "the storage does not answer."]),
+        ("maintain: groups that failed", ["the storage does not answer.", "the file part-0.parquet is damaged."]),
+    ],
+)
+def test_the_end_of_the_log_says_why_groups_failed(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, name: str, errors: Sequence[str]
+) -> None:
+    result = CompactionResult(groups=1, errors=tuple(errors))
+    monkeypatch.setattr(TableCompactor, "compact", lambda *_: result)
+    maintained = lake.maintain("compact")
+    ((action,), (error,)) = maintained["tables"][0]["actions"], maintained["errors"]
+    assert (action["isFinished"], action["failedGroups"]) == (False, 2)
+    check_text("cli_errors", name, error["message"])
 
 
 def test_tables_of_the_connector_are_maintained_and_no_others(lake: Lake) -> None:
@@ -398,7 +415,7 @@ def test_a_table_of_a_rest_catalog_is_maintained(tmp_path: Path, rest_on_s3: Res
 
 KILLED_AT: Final = """
 import os, signal, sys
-from connector import __main__
+from connector import command_line
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
@@ -412,7 +429,7 @@ def count(*arguments, **keywords):
     return original(*arguments, **keywords)
 
 setattr(owner, name, count)
-sys.exit(__main__.main(sys.argv[3:]))
+sys.exit(command_line.main(sys.argv[3:]))
 """
 
 

@@ -115,7 +115,7 @@ def test_all_threads_of_a_process_run_only_when_no_other_needs_the_processor() -
 
 MAY_START_NO_THREAD: Final = """
 import os, resource
-from connector.__main__ import main
+from connector.command_line import main
 if os.geteuid() == 0:
     os.setuid(65534)  # root may start as many as it wants
 resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))

@@ -46,6 +46,20 @@ def test_a_signal_that_another_thread_gets_ends_a_wait_of_the_main_thread(number
     assert subprocess.run(command, timeout=30, capture_output=True).returncode == status
 
 
+ANNOUNCING: Final = """
+import os, signal
+from connector.host import signals
+
+signals.announce_sigterm()
+os.kill(os.getpid(), signal.SIGTERM)
+"""
+
+
+def test_sigterm_ends_a_process_that_announces_it() -> None:
+    ended = subprocess.run([sys.executable, "-c", ANNOUNCING], timeout=30, capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (-signal.SIGTERM, f"{signals.ENDED_BY_SIGTERM}\n")
+
+
 IGNORING: Final = """
 import signal, sys
 from connector.host import signals

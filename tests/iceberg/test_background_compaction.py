@@ -180,7 +180,9 @@ def test_commits_that_a_failed_run_was_to_look_at_count_in_the_next_one(
 
 
 def test_a_failure_of_one_table_delays_no_other(running: Running) -> None:
-    running.results = lambda path: CompactionResult(failed=1, debt=1) if path == PATH else CompactionResult()
+    running.results = lambda path: (
+        CompactionResult(errors=("it failed",), debt=1) if path == PATH else CompactionResult()
+    )
     running.run(PATH)
     running.run(*[PATH] * COMMITS, OTHER)
     assert [path for path, _ in running.runs] == [PATH, OTHER, PATH]

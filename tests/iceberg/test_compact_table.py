@@ -469,6 +469,12 @@ def test_a_compaction_that_becomes_old_during_an_attempt_is_not_committed(
     assert len(files(catalog)) == 3
 
 
+# What Iceberg's REST server answers if this machine's clock is an hour ahead.
+OF_ANOTHER_CLOCK: Final = (
+    "IllegalArgumentException: Invalid update timestamp 1795716105530: before last snapshot log entry at 1795719705505"
+)
+
+
 @pytest.mark.parametrize(
     ("case", "kind", "answers"),
     [
@@ -477,6 +483,7 @@ def test_a_compaction_that_becomes_old_during_an_attempt_is_not_committed(
         ("no answer", CommitUnknownError, [CommitStateUnknownException("504"), CommitFailedException("409")]),
         ("forbidden", UserError, [ForbiddenError("403")]),
         ("bad request", UserError, [BadRequestError("400")]),
+        ("another clock", UserError, [BadRequestError(OF_ANOTHER_CLOCK)]),
         ("expired token", SignInError, [AuthorizationExpiredError("419")]),
     ],
 )

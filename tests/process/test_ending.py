@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
+from signal import SIGKILL, SIGTERM
 
 import pytest
 
@@ -124,30 +125,38 @@ def test_a_killed_process_leaves_no_process_behind(session: Session, mark: dict[
 
 JVM_ENDED = "Spark's JVM has ended: it was killed (SIGKILL, exit status 137), probably "
 WORKER_ENDED = "A Python worker of Spark has ended before its files were complete. It was probably killed "
+WORKER_GOT_SIGTERM = (
+    "A Python worker of Spark has ended before its files were complete: something has ended it with SIGTERM "
+)
 
 
 @pytest.mark.parametrize(
-    ("victim", "said", "is_idle"),
+    ("victim", "number", "said", "is_idle"),
     [
-        pytest.param("java", JVM_ENDED, True, id="idle JVM"),
-        pytest.param("java", JVM_ENDED, False, id="busy JVM"),
-        pytest.param("pyspark.worker", WORKER_ENDED, False, id="busy worker"),
-        pytest.param("connector.spark.tasks.daemon", WORKER_ENDED, True, id="idle daemon"),
+        pytest.param("java", SIGKILL, JVM_ENDED, True, id="idle JVM"),
+        pytest.param("java", SIGKILL, JVM_ENDED, False, id="busy JVM"),
+        pytest.param("pyspark.worker", SIGKILL, WORKER_ENDED, False, id="busy worker"),
+        pytest.param(
+            "pyspark.worker", SIGTERM, WORKER_GOT_SIGTERM, False, id="busy worker, SIGTERM", marks=pytest.mark.slow
+        ),
+        pytest.param("connector.spark.tasks.daemon", SIGKILL, WORKER_ENDED, True, id="idle daemon"),
         # The workers end with their daemon.
-        pytest.param("connector.spark.tasks.daemon", WORKER_ENDED, False, id="busy daemon", marks=pytest.mark.slow),
+        pytest.param(
+            "connector.spark.tasks.daemon", SIGKILL, WORKER_ENDED, False, id="busy daemon", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_a_killed_process_of_spark_is_told_as_that(
-    session: Session, mark: dict[str, str], victim: str, said: str, is_idle: bool
+    session: Session, mark: dict[str, str], victim: str, number: int, said: str, is_idle: bool
 ) -> None:
     if is_idle:
-        kill(mark, victim)
+        kill(mark, victim, number)
     before = sockets_of_workers(mark)
     session.flush()
     session.store({"id": 2})
     # A worker that is killed before it has its task is replaced, and nothing fails.
     assert is_idle or wait_until(lambda: sockets_of_workers(mark) > before)
-    kill(mark, victim)
+    kill(mark, victim, number)
     session.connector.send(line("startCommit", {}))
     outcome = session.connector.wait()
     assert outcome.status == 1
@@ -159,7 +168,7 @@ def test_a_worker_that_is_killed_while_idle_is_replaced_or_told(
     session: Session, mark: dict[str, str], tmp_path: Path
 ) -> None:
     """Spark gives the dead worker the task, if it has not noticed its end."""
-    kill(mark, "pyspark.worker")
+    kill(mark, "pyspark.worker", SIGKILL)
     session.flush()
     session.store({"id": 2})
     session.connector.send(line("startCommit", {}), line("acknowledge", {}))
@@ -181,11 +190,11 @@ def sockets_of_workers(mark: dict[str, str]) -> int:
     return sockets
 
 
-def kill(mark: dict[str, str], victim: str) -> None:
+def kill(mark: dict[str, str], victim: str, number: int) -> None:
     for pid, command in marked(mark).items():
         if victim in command:
             with suppress(ProcessLookupError):  # it ended meanwhile: an earlier signal has killed it
-                os.kill(pid, signal.SIGKILL)
+                os.kill(pid, number)
 
 
 def test_a_signal_ends_a_session_whose_catalog_does_not_answer(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def install(source: Path, target: Path) -> Path:
 
 
 def answered(directory: Path, environment: Mapping[str, str] = os.environ) -> str:
-    program = "import sys; sys.path.insert(0, sys.argv.pop(1)); from connector.__main__ import main; main()"
+    program = "import sys; sys.path.insert(0, sys.argv.pop(1)); from connector.command_line import main; main()"
     command = [sys.executable, "-P", "-c", program, str(directory), "spec"]
     spec = subprocess.run(command, check=True, capture_output=True, text=True, cwd=directory, env=environment).stdout
     return str(json.loads(spec)["documentationUrl"])

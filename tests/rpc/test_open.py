@@ -59,12 +59,12 @@ with handle_open(Open(task)):
 def test_what_files_in_s3_have_taken_of_memory_is_taken_again() -> None:
     """By an allocator that can: Arrow's own keeps ten megabytes for each file that was written at once."""
     program = """
-from connector import __main__, driver
+from connector import command_line, driver
 def serve(*_):
     import pyarrow, sys
     print(pyarrow.default_memory_pool().backend_name, file=sys.stderr)
 driver.serve = serve
-__main__.main([])
+command_line.main([])
 """
     environment = {name: value for name, value in os.environ.items() if name != "ARROW_DEFAULT_MEMORY_POOL"}
     command = [sys.executable, "-c", program]
@@ -75,10 +75,10 @@ __main__.main([])
 def test_a_process_that_crashes_leaves_no_core_which_would_have_its_secrets() -> None:
     program = """
 import resource
-from connector import __main__
+from connector import command_line
 limit = resource.getrlimit(resource.RLIMIT_CORE)[1]
 resource.setrlimit(resource.RLIMIT_CORE, (limit, limit))
-__main__.main([])
+command_line.main([])
 print(*resource.getrlimit(resource.RLIMIT_CORE)[:1])
 """
     command = [sys.executable, "-c", program]
@@ -90,9 +90,9 @@ def test_a_transaction_may_have_rows_for_more_bindings_than_files_are_usually_al
     """Each binding has an open block on the spool."""
     program = f"""
 import pathlib, resource
-from connector import __main__
+from connector import command_line
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-__main__.main([])
+command_line.main([])
 from connector.spark.blocks.spool import Spool
 from protocol.request import Store
 spool = Spool(pathlib.Path({str(tmp_path / "spool")!r}))

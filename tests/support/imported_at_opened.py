@@ -3,7 +3,7 @@
 import sys
 from typing import Never
 
-from connector import __main__
+from connector import command_line
 from protocol import stdio
 from protocol.response import Opened, Response
 from protocol.stdio import Wire
@@ -16,4 +16,4 @@ def print_imported(wire: Wire, response: Response) -> Never:  # noqa: ARG001 - t
 
 
 stdio.write_response = print_imported
-__main__.main([])
+command_line.main([])

@@ -14,6 +14,7 @@ from pyiceberg.table import Table
 
 from connector.cli.flow.flow_files import ConfigFile, FlowFile
 from connector.cli.task_tables import find_tables, parse_tables
+from connector.cli.texts.maintain_texts import describe_failed_groups
 from connector.cli.waiting import WaitingLine
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.settings import parse
@@ -31,6 +32,7 @@ from connector.iceberg.maintenance.action_outcomes import (
 )
 from connector.iceberg.maintenance.compact_table import PlanTable, TableCompactor
 from connector.iceberg.maintenance.compaction_plan import plan_compaction
+from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.maintenance.perform_actions import OLDER_THAN, Budget, Maintainer, OrphanChoice
 from connector.iceberg.maintenance.rearrangement_plan import plan_rearrangement
 from connector.iceberg.metadata.stored_files import is_in_table_bucket
@@ -158,6 +160,8 @@ class _Run:
                 self.errors.append((path, f"{action}: {broken}. Repair or backfill the table."))
             else:
                 yield action, outcome
+                if isinstance(outcome, CompactionResult) and outcome.errors:
+                    self.errors.append((path, f"{action}: {describe_failed_groups(outcome.errors)}"))
 
     def _perform(self, name: str, table: Table, work: Callable[[], ActionOutcome]) -> ActionOutcome:
         with (

@@ -36,6 +36,12 @@ def describe_maintenance(maintained: MaintainedTables) -> str:
     return "\n".join(lines) or nothing
 
 
+def describe_failed_groups(errors: Sequence[str]) -> str:
+    """Say why groups of a compaction failed. `errors` has one error for each."""
+    first, *others = dict.fromkeys(errors)
+    return f"{format_count(len(errors), 'group')} of files failed{'. The first error' if others else ''}: {first}"
+
+
 def encode_maintenance(maintained: MaintainedTables) -> str:
     """Return the same as JSON."""
     return json.dumps(
@@ -94,7 +100,7 @@ def _describe_compaction(result: CompactionResult) -> Iterator[str]:
     if result.dropped:
         yield f"{format_count(result.dropped, 'group')} of files left, because another writer has changed them"
     if result.failed:
-        yield f"{format_count(result.failed, 'group')} of files failed: the log says why"
+        yield f"{format_count(result.failed, 'group')} of files failed: the end of the log says why"
     if result.debt and result.groups + result.dropped + result.failed == 0:
         yield f"{format_bytes(result.debt)} are left: the budget is too small for a group of files"
     elif result.debt:

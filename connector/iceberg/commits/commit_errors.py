@@ -54,6 +54,8 @@ _FINAL: Final = (BadRequestError, ForbiddenError, *_SIGN_IN_REFUSED)  # the cata
 
 # A REST server says this of a snapshot of version 2, if another engine has upgraded the table since it was loaded.
 _UPGRADED: Final = "first-row-id"
+# Servers in Java and Rust say this if the table's newest snapshot is dated more than a minute after now.
+_OTHER_CLOCK: Final = "Invalid update timestamp"
 
 
 def list_unknown_errors() -> tuple[type[Exception], ...]:
@@ -111,6 +113,12 @@ def explain_refusal(
         return UserError(
             f"table {path}: the catalog forbids {name} ({quote(error)}). {left} Give the user of the "
             "config's credentials the permission to change this table."
+        )
+    if _OTHER_CLOCK in str(error):
+        return UserError(
+            f"table {path}: the catalog refuses {name} ({quote(error)}). {left} The clocks of this machine and of the "
+            "catalog's server probably differ by more than a minute: set both, and start again. If they are right, "
+            "another machine has dated a snapshot of this table in the future: wait until that time."
         )
     return UserError(
         f"table {path}: the catalog refuses {name} ({quote(error)}). {left} Correct what the catalog's "

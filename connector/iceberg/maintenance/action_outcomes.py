@@ -55,8 +55,8 @@ ActionOutcome: TypeAlias = CompactionPlan | CompactionResult | Expiry | Removal 
 def is_finished(outcome: ActionOutcome) -> bool:
     """Whether nothing is left for a later run. Of a dry run: whether it has found out what would be done."""
     match outcome:
-        case CompactionResult(debt=debt):
-            return not debt
+        case CompactionResult(debt=debt, errors=errors):
+            return not debt and not errors
         case ManifestPlan(has_more=has_more):
             return not has_more
         case _:
@@ -74,14 +74,8 @@ class MaintainedTable:
 
 @dataclass(frozen=True)
 class MaintainedTables:
-    """What was done to each table, and the errors of those for which an action failed."""
+    """What was done to each table, and the errors of those for which an action failed, or a part of it."""
 
     is_dry_run: bool
     tables: Sequence[MaintainedTable]
     errors: Sequence[tuple[TableIdentifier, str]]
-
-    @property
-    def has_failed(self) -> bool:
-        """Whether an action has failed, or a part of a compaction."""
-        outcomes = [outcome for table in self.tables for _, outcome in table.outcomes]
-        return bool(self.errors) or any(isinstance(each, CompactionResult) and each.failed for each in outcomes)

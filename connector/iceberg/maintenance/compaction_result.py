@@ -31,8 +31,13 @@ class CompactionResult:
     delete_files: int = 0  # that were removed
     seconds: float = 0.0
     dropped: int = 0  # groups that another writer has changed meanwhile
-    failed: int = 0  # groups that could not be rewritten
+    errors: tuple[str, ...] = ()  # one for each group that could not be rewritten
     debt: int = 0  # bytes of data files that are still to be rewritten
+
+    @property
+    def failed(self) -> int:
+        """The number of groups that could not be rewritten."""
+        return len(self.errors)
 
 
 @dataclass(frozen=True)
@@ -74,7 +79,7 @@ class PerformedGroups:
             deleted_rows=result.deleted_rows + sum(file.rows for file in before) - rows,
             delete_files=result.delete_files + len(self.committed.removed) - len(before),
             dropped=result.dropped + len(self.dropped),
-            failed=result.failed + len(self.failed),
+            errors=(*result.errors, *(str(each.error) for each in self.failed)),
         )
 
 

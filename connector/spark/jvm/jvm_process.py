@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from connector.host.cgroup import Cgroup
 from connector.host.errors import RetryableError
+from connector.host.signals import ENDED_BY_SIGTERM
 from connector.host.tempdirs import translate_disk_errors
 from connector.spark.jvm import jvm_command
 
@@ -30,9 +31,17 @@ log = logging.getLogger(__name__)
 
 START_TIMEOUT: Final = 120.0  # seconds: a cold JVM on a loaded machine
 LAST_WORDS_TIMEOUT: Final = 5.0  # seconds: a worker that lives on may hold the pipe
-GRACE: Final = 1.0  # seconds: a JVM that lacks threads may end by itself
+GRACE: Final = 1.0  # seconds: a JVM that lacks threads may end by itself, and a worker's last line comes later
 LESS_MEMORY: Final = "give it more, or run fewer tasks at once (spark.master in /advanced/spark, such as local[1])"
 SEE_LOG: Final = "With LOG_LEVEL=debug, the connector logs the output of Spark's processes."
+WORKER_ENDED: Final = (
+    "A Python worker of Spark has ended before its files were complete. It was probably killed (SIGKILL, exit status "
+    f"137) because the memory of its machine or container ran out: {LESS_MEMORY}. {SEE_LOG}"
+)
+WORKER_GOT_SIGTERM: Final = (
+    "A Python worker of Spark has ended before its files were complete: something has ended it with SIGTERM (exit "
+    "status 143). Find out what sends this signal to it: only Spark should end it."
+)
 _ENVIRONMENT: Final = threading.Lock()  # held while this process's environment names a gateway
 _HEAP_RAN_OUT: Final = "java.lang.OutOfMemoryError"
 _NO_THREAD: Final = f"{_HEAP_RAN_OUT}: unable to create native thread"
@@ -63,6 +72,7 @@ class Jvm:
         with translate_disk_errors(f"directory in {local_directory}"):
             self._connection_file = Path(tempfile.mkdtemp(prefix="jvm-", dir=local_directory)) / "connection"
         self._output: deque[str] = deque(maxlen=5)
+        self._worker_got_sigterm = threading.Event()
         self._control_group = Cgroup()
         self._killed_before = self._control_group.killed_for_memory
         self._process = subprocess.Popen(
@@ -112,6 +122,10 @@ class Jvm:
         if self.has_ended:
             self._reader.join(LAST_WORDS_TIMEOUT)
         return " | ".join(self._output) or "it has said nothing"
+
+    def explain_worker_end(self) -> str:
+        """Return why a Python worker of this JVM has ended. Its last line may take a moment."""
+        return WORKER_GOT_SIGTERM if self._worker_got_sigterm.wait(GRACE) else WORKER_ENDED
 
     def explain_end(self) -> str:
         """Return why the JVM has ended, or does not answer, and what to change. Ends in a full stop."""
@@ -190,6 +204,8 @@ class Jvm:
             for line in output:
                 text = line.decode("utf-8", "replace").rstrip()
                 log.debug("spark: %s", text)
+                if text == ENDED_BY_SIGTERM:
+                    self._worker_got_sigterm.set()
                 if not text.startswith(STACK_FRAMES):
                     self._output.append(text)
                     if _NO_THREAD in text and not self.ends_within(GRACE):

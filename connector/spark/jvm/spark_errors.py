@@ -12,15 +12,10 @@ from typing import Final
 
 from connector.host.errors import ConnectorError, RetryableError
 from connector.host.redaction import redact
-from connector.spark.jvm.jvm_process import LESS_MEMORY, SEE_LOG, Jvm
+from connector.spark.jvm.jvm_process import Jvm
 
 QUOTED_CHARACTERS: Final = 500
 ENDING_TIMEOUT: Final = 3.0  # seconds: the sockets of a killed JVM are closed before the system says that it has ended
-
-WORKER_ENDED: Final = (
-    "A Python worker of Spark has ended before its files were complete. It was probably killed (SIGKILL, exit status "
-    f"137) because the memory of its machine or container ran out: {LESS_MEMORY}. {SEE_LOG}"
-)
 
 NO_LOOPBACK: Final = (
     ". The connector reaches Spark's JVM by the loopback interface of this machine or container. If the interface is "
@@ -59,14 +54,14 @@ def translate_errors(jvm: Jvm, failed: str) -> Iterator[None]:
         if end := _end_of(jvm, ENDING_TIMEOUT if is_ending else 0):
             raise RetryableError(end) from error
         if text and _WORKER_IN_TRACE in text and _END_IN_TRACE.search(text):
-            raise RetryableError(WORKER_ENDED) from error
+            raise RetryableError(jvm.explain_worker_end()) from error
         advice = NO_LOOPBACK if isinstance(error, OSError) and error.errno in _UNREACHABLE else ""
         raise RetryableError(f"{failed}: {_cause(text or str(error) or repr(error))}{advice}") from error
 
 
 def explain_lost_task(jvm: Jvm) -> RetryableError:
     """Return the error that says why a task was lost: its worker ended, alone or with the JVM."""
-    return RetryableError(_end_of(jvm, ENDING_TIMEOUT) or WORKER_ENDED)
+    return RetryableError(_end_of(jvm, ENDING_TIMEOUT) or jvm.explain_worker_end())
 
 
 def _end_of(jvm: Jvm, timeout: float) -> str | None:

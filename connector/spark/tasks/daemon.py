@@ -6,6 +6,7 @@ They are taken off, since PySpark is installed.
 
 import gc
 import sys
+from typing import Any
 
 sys.path[:] = [path for path in sys.path if not path.endswith((".zip", ".jar"))]
 for path in [path for path in sys.path_importer_cache if path.endswith((".zip", ".jar"))]:
@@ -14,7 +15,17 @@ for path in [path for path in sys.path_importer_cache if path.endswith((".zip", 
 import pyarrow as pa  # noqa: E402  (the path had to be mended first)
 from pyspark import daemon  # noqa: E402
 
+from connector.host import signals  # noqa: E402
 from connector.spark.tasks import write_task  # noqa: E402
+
+run_task = daemon.worker_main
+
+
+def run_announced_task(infile: Any, outfile: Any) -> None:
+    """Run a task. The daemon cannot say which signal has ended a worker."""
+    signals.announce_sigterm()
+    run_task(infile, outfile)
+
 
 if __name__ == "__main__":
     pa.set_cpu_count(1)  # Spark runs as many workers as there are cores
@@ -22,4 +33,5 @@ if __name__ == "__main__":
     # Rows are many short-lived objects without cycles: looking for cycles among them takes a sixth of the decoding.
     gc.freeze()
     gc.disable()
+    daemon.worker_main = run_announced_task
     daemon.manager()
