@@ -60,6 +60,7 @@ def storage_hangs(task: Task) -> None:
     task.faults.arm(STORE_HANGS, times=3)
     task.run_to(Event.RECORDED)
     task.check(complete=True)
+    task.run_to(Event.FLUSHED)  # so that data files are written next, and none is read
     task.faults.arm(STORE_HANGS, times=ALWAYS)
     task.fails("the object store cannot be reached")
     task.faults.disarm(STORE_HANGS)
