@@ -20,6 +20,7 @@ from pyiceberg.types import DecimalType, DoubleType, FloatType, IcebergType, Int
 
 from connector.encoding.live_rows.source_rows import SourceFile
 from connector.encoding.live_rows.target_columns import TargetColumn
+from connector.encoding.parquet.file_columns import read_footer
 from connector.encoding.rewriting.converted_files import Rewriting, UnconvertibleError
 from connector.evolution.altered_schema import ConvertedColumn
 from connector.host.errors import LostColumnError, UserError
@@ -71,7 +72,7 @@ class LateFiles:
         return replace(commit, files=fitting, schema_id=table.metadata.current_schema_id, sort_order_id=sort_order_id)
 
     def _files(self, table: Table, file: DataFile, successors: Mapping[int, int]) -> tuple[DataFile, ...]:
-        columns = tuple(_find_target_columns(table, [column.field_id for column in file.columns], successors))
+        columns = tuple(_find_target_columns(table, file, successors))
         # The new file's name begins like the old one's: as orphans, both are deleted at the same time.
         rewriting = Rewriting.of_table(table, columns, file_name(file.path)[:-_END_OF_NAME])
         key = rewriting, file.path
@@ -104,12 +105,28 @@ def _find_newest(column_id: int, successors: Mapping[int, int]) -> int:
     return column_id
 
 
-def _find_target_columns(table: Table, held: Iterable[int], successors: Mapping[int, int]) -> Iterable[TargetColumn]:
-    current, before = _index_columns(table.schema()), _index_columns(*table.metadata.schemas)
-    for column_id in held:
-        newest = _find_newest(column_id, successors)
-        if newest in current and column_id in before:
-            yield TargetColumn.of(current[newest], before[column_id])
+def _find_target_columns(table: Table, file: DataFile, successors: Mapping[int, int]) -> Iterable[TargetColumn]:
+    current, before = _index_columns(table.schema()), _index_written(table, file)
+    for column in file.columns:
+        newest = _find_newest(column.field_id, successors)
+        if newest in current:
+            yield TargetColumn.of(current[newest], before[column.field_id])
+
+
+def _index_written(table: Table, file: DataFile) -> dict[int, NestedField]:
+    """Return the columns of a file by their ids, as the table's schemas describe them."""
+    before = _index_columns(*table.metadata.schemas)
+    has_all = all(column.field_id in before for column in file.columns)
+    return before if has_all else _index_columns(_read_schema(table, file)) | before
+
+
+def _read_schema(table: Table, file: DataFile) -> Schema:
+    """Read the columns that a file was written with. Another engine may have removed their schema from the metadata: it
+    has expired all snapshots with this schema."""
+    from pyiceberg.io.pyarrow import pyarrow_to_schema  # takes long to import, and is rarely needed
+
+    columns = read_footer(table.io, file.path).schema.to_arrow_schema()
+    return pyarrow_to_schema(columns, format_version=table.metadata.format_version)
 
 
 def _index_columns(*schemas: Schema) -> dict[int, NestedField]:
@@ -119,7 +136,7 @@ def _index_columns(*schemas: Schema) -> dict[int, NestedField]:
 
 
 def _explain_unconvertible(table: Table, file: DataFile, error: UnconvertibleError) -> UserError:
-    before = _index_columns(*table.metadata.schemas)
+    before = _index_written(table, file)
     names = ", ".join(repr(before[column_id].name) for column_id in sorted(error.column_ids))
     return UserError(
         f"table {'.'.join(table.name())}: {file.rows} rows were staged before their column {names} was converted to "
@@ -134,13 +151,14 @@ def check_columns(table: Table, staged: Sequence[StagedCommit]) -> None:
     UserError if they would make the table unreadable; LostColumnError if this session writes to a dropped column.
     """
     for commit in staged:
-        written = table.schemas().get(commit.schema_id)
-        if written and commit.schema_id != table.metadata.current_schema_id:
-            _check(table, commit, written)
+        if commit.schema_id == table.metadata.current_schema_id:
+            continue
+        if files := files_of(table.io, commit.files):
+            _check(table, commit, files, table.schemas().get(commit.schema_id) or _read_schema(table, files[0]))
 
 
-def _check(table: Table, commit: StagedCommit, written: Schema) -> None:
-    held = {column.field_id for file in files_of(table.io, commit.files) for column in file.columns}
+def _check(table: Table, commit: StagedCommit, files: Iterable[DataFile], written: Schema) -> None:
+    held = {column.field_id for file in files for column in file.columns}
     now = {column.field_id: column for column in table.schema().fields}
     for column in written.fields:
         if column.field_id not in held or is_converted(table, column.field_id):
