@@ -139,3 +139,20 @@ def test_late_files_keep_their_values_also_if_the_schema_of_the_rows_is_gone(cat
     expire_schemas(catalog)
     commit_all_or_raise(catalog, [replace(commit, is_recovered=True)])
     assert rows(catalog) == [{"id": 1, "qty": "10", "note": "n1"}]
+
+
+@pytest.mark.parametrize("is_recovered", [False, True])
+def test_rows_without_the_value_of_a_required_column_are_not_added(catalog: Catalog, is_recovered: bool) -> None:
+    """No reader could read the table."""
+    filled_table(catalog, ID, QTY, NOTE)
+    null, other = (replace(staged(catalog, row), is_recovered=is_recovered) for row in ({**ROW, "note": None}, ROW))
+    give(catalog, ID, QTY, NestedField(3, "note", StringType(), required=True))
+    with pytest.raises(UserError) as error:
+        commit_all_or_raise(catalog, [null])
+    check_text("commit_errors", "a column has become required after rows were staged", str(error.value))
+    give(catalog, ID, QTY, NOTE, NestedField(4, "must", LongType(), required=True))
+    with pytest.raises(UserError, match="requires values for column 'must' now"):
+        commit_all_or_raise(catalog, [other])
+    give(catalog, ID, QTY, NestedField(3, "note", StringType(), required=True))
+    commit_all_or_raise(catalog, [other])
+    assert rows(catalog) == [ROW]

@@ -5,8 +5,8 @@ converted a column, late files are rewritten, so that their values are kept. App
 alters a table. But not every runtime gives it the state, and a session may still be writing. So a property of the table
 records which column has taken the place of which.
 
-Where another engine has dropped or retyped a column, late files are refused. Their rows would lose values, or have
-values that no reader understands.
+Where another engine has dropped or retyped a column, or requires values that are missing, late files are refused. Their
+rows would lose values, or no reader could read the table.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -154,7 +154,9 @@ def check_columns(table: Table, staged: Sequence[StagedCommit]) -> None:
         if commit.schema_id == table.metadata.current_schema_id:
             continue
         if files := files_of(table.io, commit.files):
-            _check(table, commit, files, table.schemas().get(commit.schema_id) or _read_schema(table, files[0]))
+            written = table.schemas().get(commit.schema_id) or _read_schema(table, files[0])
+            _check(table, commit, files, written)
+            _check_required(table, commit, files, written)
 
 
 def _check(table: Table, commit: StagedCommit, files: Iterable[DataFile], written: Schema) -> None:
@@ -169,6 +171,16 @@ def _check(table: Table, commit: StagedCommit, files: Iterable[DataFile], writte
         # Rows that the runtime's log has committed are still added. The next session names the column when it opens.
         elif not commit.is_recovered:
             raise LostColumnError(_describe_loss(commit, column))
+
+
+def _check_required(table: Table, commit: StagedCommit, files: Iterable[DataFile], written: Schema) -> None:
+    were_required = {find_newest_column(table, column.field_id) for column in written.fields if column.required}
+    for column in table.schema().fields:
+        if column.required and column.initial_default is None and column.field_id not in were_required:
+            for file in files:
+                found = {find_newest_column(table, each.field_id): each.nulls for each in file.columns}
+                if found.get(column.field_id) != 0:
+                    raise UserError(_describe_missing_values(commit, column))
 
 
 def _is_read_as(written: IcebergType, current: IcebergType) -> bool:
@@ -191,4 +203,12 @@ def _describe_loss(commit: StagedCommit, column: NestedField) -> str:
         f"table {commit.path}: another engine has dropped column {column.name!r}, which the task writes. Publish the "
         f"task again to add the column anew, or deselect its field. The {commit.rows} staged rows are added without "
         "their values of this column when the task starts again."
+    )
+
+
+def _describe_missing_values(commit: StagedCommit, column: NestedField) -> str:
+    return (
+        f"table {commit.path}: another engine requires values for column {column.name!r} now, and some of the "
+        f"{commit.rows} rows that were staged before have none: no reader could read them. They were not added, and "
+        "stay in the task's state. Make the column optional, or backfill the binding, which replaces all rows."
     )
