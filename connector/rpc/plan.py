@@ -18,7 +18,7 @@ from connector.iceberg.commits import commit_errors
 from connector.model.state import StagedCommit
 from connector.model.state_reader import read_state
 from connector.model.table_identifier import Owner, TableIdentifier
-from connector.rpc.proposals import Proposal, find_property_problems, find_shared_tables
+from connector.rpc.proposals import Proposal, find_property_problems, find_renamed, find_shared_tables
 from protocol import request
 from protocol.flow import MaterializationBinding, find_collection
 
@@ -60,10 +60,11 @@ def plan_tables(
         for target in _make_targets(message.materialization.bindings[proposal.index], proposal, advanced)
     ]
     staged = read_state(message.materialization.name, message.state)
-    found = find_all([target.path for _, target in requested])
+    paths = [target.path for _, target in requested]
+    found = find_all(paths)
+    by_path = dict(zip(paths, found, strict=True))
     planned: list[Plan] = []
-    paths = (target.path for _, target in requested)
-    wrong = [*find_shared_tables(proposals, dict(zip(paths, found, strict=True)))]
+    wrong = [*find_shared_tables(proposals, by_path), *find_renamed(proposals, by_path)]
     for (proposal, target), looked_up in zip(requested, found, strict=True):
         try:
             planned.append(_plan(proposal, target, looked_up, staged))

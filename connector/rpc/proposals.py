@@ -15,12 +15,14 @@ from connector.evolution.changes import DEFAULT_PROPERTIES, refuse_backfill, rep
 from connector.evolution.existing_table import CatalogEntry, ExistingTable
 from connector.evolution.property_changes import find_changed, refuse_properties
 from connector.host.errors import UserError
+from connector.iceberg.commits.renamed_tables import WrittenTable, find_renamed_tables
 from connector.iceberg.maintenance.compaction_thresholds import check_compaction
 from connector.iceberg.metadata.retention import check_expiry
 from connector.iceberg.metadata.table_properties import check_properties
 from connector.model.invalid_values import name_rejected_table
+from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
-from protocol.flow import Collection, MaterializationBinding
+from protocol.flow import WHOLE_RANGE, Collection, MaterializationBinding
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,22 @@ def find_shared_tables(
                 f"{first[name].place} and {proposal.place} have the same table: the catalog has it under the names "
                 f"{name} and {path}. Give one of them another table name or namespace."
             )
+
+
+def find_renamed(
+    proposals: Sequence[Proposal], found: Mapping[TableIdentifier, CatalogEntry | UserError]
+) -> Iterator[str]:
+    """Find tables with the name of another table of the task. `found` is what the catalog has."""
+    rejected = [(path, proposal) for proposal in proposals if (path := proposal.rejected_path)]
+    written: list[WrittenTable] = []
+    for path, proposal in [*((proposal.path, proposal) for proposal in proposals), *rejected]:
+        looked_up = found.get(path)
+        table = looked_up.table if isinstance(looked_up, CatalogEntry) else None
+        # A new binding has written nothing. Validate does not know the state keys to come.
+        state_key = proposal.last.state_key if proposal.last else ""
+        writer = WriterId(proposal.materialization, state_key, WHOLE_RANGE.key_range)
+        written.append(WrittenTable(path, writer, table.properties if table else {}))
+    yield from find_renamed_tables(written)
 
 
 def find_property_problems(

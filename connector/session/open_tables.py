@@ -19,7 +19,7 @@ from connector.iceberg.catalogs.opening import OpenedCatalog, open_catalog, tran
 from connector.model.binding import Policy, UpdateMode
 from connector.model.state import StagedCommit
 from connector.model.state_reader import check_estuary_staged_nothing, read_finished, read_state
-from connector.session.recovery import Recovered, check_finished, select_overlapping_commits
+from connector.session.recovery import Recovered, check_finished, check_names, select_overlapping_commits
 from connector.spark.engine import Engine
 from protocol import request
 from protocol.flow import WHOLE_RANGE, Materialization
@@ -76,6 +76,7 @@ def open_tables(
 
         with translate_errors(config):
             recovered = start_committing().recover(staged, bind) if staged else Recovered((), bind())
+        check_names(recovered.tables)
         check_finished(recovered.tables, read_finished(task.name, message.state), staged)
         yield OpenedTables(config, engine, catalog, staged, recovered, len(task.bindings), start_committing)
 

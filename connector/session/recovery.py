@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from connector.host.errors import MissingTableError, RetryableError, UserError
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits import lost_commits
+from connector.iceberg.commits.renamed_tables import WrittenTable, find_renamed_tables
 from connector.model.state import FinishedCommit, StagedCommit
 from connector.model.table_identifier import TableIdentifier
 
@@ -52,6 +53,13 @@ def recover(
     for table in tables:
         _check_predecessors(table, committer)
     return Recovered(commits, tables)
+
+
+def check_names(tables: Sequence[BoundTable]) -> None:
+    """Raise UserError if a table has the name of another table of the session."""
+    written = [WrittenTable(table.binding.path, table.writer, table.properties) for table in tables]
+    if renamed := [*find_renamed_tables(written)]:
+        raise UserError("\n".join(renamed))
 
 
 def check_finished(

@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
+from pyiceberg.table.update import RemoveSchemasUpdate
 from pyiceberg.types import DecimalType, IntegerType, LongType, NestedField, StringType
 
 from connector.host.errors import LostColumnError, UserError
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.metadata.table_updates import new_schema
-from support.altered_tables import ID, filled_table, rows
+from support.altered_tables import ID, filled_table, fit, rows, wanted
 from support.bindings import PATH
 from support.snapshots import check_text
 from support.staged_rows import staged
@@ -97,3 +98,61 @@ def test_a_wider_column_takes_what_was_staged_for_a_narrower_one(
     else:
         with pytest.raises(UserError, match="no reader could read them"):
             commit_all_or_raise(catalog, [commit])
+
+
+def expire_schemas(catalog: Catalog) -> None:
+    """What Spark's expire_snapshots does with `clean_expired_metadata`, if no snapshot has an older schema."""
+    table = catalog.load_table(PATH)
+    older = [each.schema_id for each in table.metadata.schemas if each.schema_id != table.metadata.current_schema_id]
+    catalog.commit_table(table, (), (RemoveSchemasUpdate(schema_ids=older),))
+
+
+def test_a_dropped_column_is_told_also_if_the_schema_of_the_rows_is_gone(catalog: Catalog) -> None:
+    filled_table(catalog, ID, QTY, NOTE)
+    commit = staged(catalog, ROW)
+    with catalog.load_table(PATH).update_schema() as update:
+        update.delete_column("note")
+    expire_schemas(catalog)
+    with pytest.raises(LostColumnError, match="has dropped column 'note'"):
+        commit_all_or_raise(catalog, [commit])
+    commit_all_or_raise(catalog, [replace(commit, is_recovered=True)])
+    assert rows(catalog) == [{"id": 1, "qty": 10}]
+
+
+@pytest.mark.parametrize("is_recovered", [False, True])
+def test_unreadable_values_are_not_added_also_if_the_schema_of_the_rows_is_gone(
+    catalog: Catalog, is_recovered: bool
+) -> None:
+    filled_table(catalog, ID, QTY, NOTE)
+    commit = replace(staged(catalog, ROW), is_recovered=is_recovered)
+    give(catalog, ID, NestedField(2, "qty", StringType()), NOTE)
+    expire_schemas(catalog)
+    with pytest.raises(UserError, match="from long to string"):
+        commit_all_or_raise(catalog, [commit])
+    assert rows(catalog) == []
+
+
+def test_late_files_keep_their_values_also_if_the_schema_of_the_rows_is_gone(catalog: Catalog) -> None:
+    filled_table(catalog, ID, QTY, NOTE)
+    commit = staged(catalog, ROW)
+    fit(catalog, wanted("id", LongType()), wanted("qty", StringType()), wanted("note", StringType()))
+    expire_schemas(catalog)
+    commit_all_or_raise(catalog, [replace(commit, is_recovered=True)])
+    assert rows(catalog) == [{"id": 1, "qty": "10", "note": "n1"}]
+
+
+@pytest.mark.parametrize("is_recovered", [False, True])
+def test_rows_without_the_value_of_a_required_column_are_not_added(catalog: Catalog, is_recovered: bool) -> None:
+    """No reader could read the table."""
+    filled_table(catalog, ID, QTY, NOTE)
+    null, other = (replace(staged(catalog, row), is_recovered=is_recovered) for row in ({**ROW, "note": None}, ROW))
+    give(catalog, ID, QTY, NestedField(3, "note", StringType(), required=True))
+    with pytest.raises(UserError) as error:
+        commit_all_or_raise(catalog, [null])
+    check_text("commit_errors", "a column has become required after rows were staged", str(error.value))
+    give(catalog, ID, QTY, NOTE, NestedField(4, "must", LongType(), required=True))
+    with pytest.raises(UserError, match="requires values for column 'must' now"):
+        commit_all_or_raise(catalog, [other])
+    give(catalog, ID, QTY, NestedField(3, "note", StringType(), required=True))
+    commit_all_or_raise(catalog, [other])
+    assert rows(catalog) == [ROW]

@@ -87,6 +87,7 @@ class Instance:
         attempt = partial(self._attempt, partial(SnapshotWriter, manifests))
         committer = Committer(attempt, LIMIT, lambda commit: self._used.update(commit.located))
         recovered = recovery.recover(self._staged, committer, partial(self._bind, catalog))
+        recovery.check_names(recovered.tables)
         recovery.check_finished(recovered.tables, read_finished(TASK, self.message.state), self._staged)
         self._tables = recovered.tables
         views = SessionViews(catalog, TableViews(manifests), committer.find_pending)

@@ -3,6 +3,7 @@
 import gc
 import json
 import weakref
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,8 +15,8 @@ from connector.encoding.lines.key_tables import write_keys
 from connector.encoding.search.row_search import SearchedFile
 from connector.encoding.search.rows_of_keys import RowsOfKeys
 from connector.encoding.search.searched_keys import Keys
-from connector.host.errors import RetryableError
-from connector.model.binding import Binding, Updates
+from connector.host.errors import LostColumnError, RetryableError
+from connector.model.binding import Binding, Column, Updates
 from connector.model.properties import Properties
 from connector.model.table_identifier import TableIdentifier
 from connector.spark.blocks.temporary_files import LocalFile, StoredObject, TemporaryFile
@@ -108,9 +109,9 @@ def test_a_worker_keeps_the_index_of_one_tables_keys_at_a_time(tmp_path: Path, m
     """A million keys take 20 MB, a task may search many tables, and its worker serves the session's next jobs."""
     made: list[weakref.ref[Keys]] = []
 
-    def make(table: pa.Table, updates: Updates) -> Keys:
+    def make(table: pa.Table, updates: Updates, names: Sequence[str]) -> Keys:
         assert not any(index() for index in made), "the indexes of earlier tables are gone"
-        keys = Keys(table, updates)
+        keys = Keys(table, updates, names)
         made.append(weakref.ref(keys))
         return keys
 
@@ -129,6 +130,25 @@ def test_a_worker_keeps_the_index_of_one_tables_keys_at_a_time(tmp_path: Path, m
         gc.enable()
     assert all(isinstance(of_group, RowsOfKeys) for of_group in found)
     assert [index() for index in made] == [None] * 3
+
+
+def test_a_key_column_that_comes_again_under_its_name_is_an_error(tmp_path: Path) -> None:
+    """The rows of before have no values in it. They would not be found, and their keys would get second rows."""
+    table = SearchedTable(tmp_path, [LongType()])
+    path = table.write(["[1]"], k0=None, code=pa.array([1]))
+    group = group_of(table, path, ["[1]"], tmp_path / "loaded")
+
+    def search(name: str) -> object:
+        """The key is in a column of this name, which the file does not have."""
+        [key] = table.updates.parts
+        binding = replace(group.binding, keys=(Column("id", name, key.column_id, LongType(), required=False),))
+        [found] = search_groups({3: Properties({})}, [replace(group, binding=binding)])
+        return found
+
+    error = search("code")
+    assert isinstance(error, LostColumnError)
+    check_text("update_errors", "a key column was dropped and added again", str(error), {path: "<file>"})
+    assert isinstance(search("added"), RowsOfKeys), "a column that was not there before is no reason"
 
 
 def test_documents_that_do_not_fit_on_the_disk_are_an_error(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.io import FileIO
+from pyiceberg.schema import make_compatible_name
 from pyiceberg.utils.bin_packing import PackingIterator
 
 from connector.encoding.live_rows.deleted_rows import find_deleted_rows
@@ -20,7 +21,7 @@ from connector.encoding.search.document_keys import Key, MalformedDocumentError,
 from connector.encoding.search.searched_keys import Bounds, Keys
 from connector.encoding.values.arrays import NO_ROWS, Indices, Mask, Numbers, Positions, join_arrays
 from connector.encoding.values.column_types import column_id
-from connector.host.errors import UserError
+from connector.host.errors import LostColumnError, UserError
 from connector.storage.storage_errors import translate_errors
 
 _KEY_COLUMNS: Final = 32 << 20  # bytes of key columns that are opened at once
@@ -58,8 +59,10 @@ def search(io: FileIO, file: SearchedFile, keys: Keys, *, with_documents: bool) 
     """Yield the rows of these keys that are not deleted, in the file's order.
 
     The memory that this takes does not depend on the file's size, but on the size of its row groups.
+    LostColumnError if the file has another column with the name of a key column.
     """
     columns = FileColumns(file.path, read_footer(io, file.path))
+    _check_key_columns(columns, keys, file.path)
     last = columns.row_groups if file.row_groups is None else file.first_row_group + file.row_groups
     groups = [group for group in range(file.first_row_group, last) if _may_have_keys(columns, group, keys)]
     if not groups:
@@ -76,6 +79,18 @@ def search(io: FileIO, file: SearchedFile, keys: Keys, *, with_documents: bool) 
                     yield opened.add_row_ids(read) if file.keeps_ids and with_documents else read
             elif len(found.positions):
                 yield FoundRows(found.keys, found.positions, None)
+
+
+def _check_key_columns(columns: FileColumns, keys: Keys, path: str) -> None:
+    """Raise LostColumnError if the file has values of a key in a column that the table has no more."""
+    in_file = set(columns.names.values())
+    for number, name in zip(keys.column_ids, keys.column_names, strict=False):
+        if number not in columns.names and make_compatible_name(name) in in_file:
+            raise LostColumnError(
+                f"{path}: another engine has dropped column {name!r}, which is part of the key, and has added a new "
+                "one of this name. Older rows have no values in it and cannot be found by their keys any more. "
+                "Backfill the binding."
+            )
 
 
 def _may_have_keys(columns: FileColumns, group: int, keys: Keys) -> bool:

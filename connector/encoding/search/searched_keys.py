@@ -60,8 +60,10 @@ class Bounds:
 class Keys:
     """The keys of a keys table. Several keys may have the same values in the key columns."""
 
-    def __init__(self, table: pa.Table, updates: Updates) -> None:
+    def __init__(self, table: pa.Table, updates: Updates, column_names: Sequence[str] = ()) -> None:
+        """`column_names` are those of the key columns. Without them, no file is compared with them."""
         self.updates = updates
+        self.column_names = column_names
         self._texts = table.select([KEY])
         self._values = table.select([*map(part_name, updates.parts)])
         self.types: list[pa.DataType] = self._values.schema.types

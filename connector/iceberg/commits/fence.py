@@ -134,6 +134,11 @@ def read_value(properties: Mapping[str, str], writer: WriterId) -> str:
     return properties.get(property_name(writer), NONE)
 
 
+def find_writer_hashes(properties: Mapping[str, str]) -> set[str]:
+    """Return the hashes of the writers that have a fence value, for any key range."""
+    return {name.removeprefix(PREFIX).partition(".")[0] for name in properties if name.startswith(PREFIX)}
+
+
 def find_overlapping_fences(properties: Mapping[str, str], writer: WriterId) -> dict[str, str]:
     """Return the fence properties of the materialization whose key ranges overlap the writer's, its own included.
 

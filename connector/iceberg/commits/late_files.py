@@ -5,8 +5,8 @@ converted a column, late files are rewritten, so that their values are kept. App
 alters a table. But not every runtime gives it the state, and a session may still be writing. So a property of the table
 records which column has taken the place of which.
 
-Where another engine has dropped or retyped a column, late files are refused. Their rows would lose values, or have
-values that no reader understands.
+Where another engine has dropped or retyped a column, or requires values that are missing, late files are refused. Their
+rows would lose values, or no reader could read the table.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,6 +20,7 @@ from pyiceberg.types import DecimalType, DoubleType, FloatType, IcebergType, Int
 
 from connector.encoding.live_rows.source_rows import SourceFile
 from connector.encoding.live_rows.target_columns import TargetColumn
+from connector.encoding.parquet.file_columns import read_footer
 from connector.encoding.rewriting.converted_files import Rewriting, UnconvertibleError
 from connector.evolution.altered_schema import ConvertedColumn
 from connector.host.errors import LostColumnError, UserError
@@ -71,7 +72,7 @@ class LateFiles:
         return replace(commit, files=fitting, schema_id=table.metadata.current_schema_id, sort_order_id=sort_order_id)
 
     def _files(self, table: Table, file: DataFile, successors: Mapping[int, int]) -> tuple[DataFile, ...]:
-        columns = tuple(_find_target_columns(table, [column.field_id for column in file.columns], successors))
+        columns = tuple(_find_target_columns(table, file, successors))
         # The new file's name begins like the old one's: as orphans, both are deleted at the same time.
         rewriting = Rewriting.of_table(table, columns, file_name(file.path)[:-_END_OF_NAME])
         key = rewriting, file.path
@@ -104,12 +105,28 @@ def _find_newest(column_id: int, successors: Mapping[int, int]) -> int:
     return column_id
 
 
-def _find_target_columns(table: Table, held: Iterable[int], successors: Mapping[int, int]) -> Iterable[TargetColumn]:
-    current, before = _index_columns(table.schema()), _index_columns(*table.metadata.schemas)
-    for column_id in held:
-        newest = _find_newest(column_id, successors)
-        if newest in current and column_id in before:
-            yield TargetColumn.of(current[newest], before[column_id])
+def _find_target_columns(table: Table, file: DataFile, successors: Mapping[int, int]) -> Iterable[TargetColumn]:
+    current, before = _index_columns(table.schema()), _index_written(table, file)
+    for column in file.columns:
+        newest = _find_newest(column.field_id, successors)
+        if newest in current:
+            yield TargetColumn.of(current[newest], before[column.field_id])
+
+
+def _index_written(table: Table, file: DataFile) -> dict[int, NestedField]:
+    """Return the columns of a file by their ids, as the table's schemas describe them."""
+    before = _index_columns(*table.metadata.schemas)
+    has_all = all(column.field_id in before for column in file.columns)
+    return before if has_all else _index_columns(_read_schema(table, file)) | before
+
+
+def _read_schema(table: Table, file: DataFile) -> Schema:
+    """Read the columns that a file was written with. Another engine may have removed their schema from the metadata: it
+    has expired all snapshots with this schema."""
+    from pyiceberg.io.pyarrow import pyarrow_to_schema  # takes long to import, and is rarely needed
+
+    columns = read_footer(table.io, file.path).schema.to_arrow_schema()
+    return pyarrow_to_schema(columns, format_version=table.metadata.format_version)
 
 
 def _index_columns(*schemas: Schema) -> dict[int, NestedField]:
@@ -119,7 +136,7 @@ def _index_columns(*schemas: Schema) -> dict[int, NestedField]:
 
 
 def _explain_unconvertible(table: Table, file: DataFile, error: UnconvertibleError) -> UserError:
-    before = _index_columns(*table.metadata.schemas)
+    before = _index_written(table, file)
     names = ", ".join(repr(before[column_id].name) for column_id in sorted(error.column_ids))
     return UserError(
         f"table {'.'.join(table.name())}: {file.rows} rows were staged before their column {names} was converted to "
@@ -134,13 +151,16 @@ def check_columns(table: Table, staged: Sequence[StagedCommit]) -> None:
     UserError if they would make the table unreadable; LostColumnError if this session writes to a dropped column.
     """
     for commit in staged:
-        written = table.schemas().get(commit.schema_id)
-        if written and commit.schema_id != table.metadata.current_schema_id:
-            _check(table, commit, written)
+        if commit.schema_id == table.metadata.current_schema_id:
+            continue
+        if files := files_of(table.io, commit.files):
+            written = table.schemas().get(commit.schema_id) or _read_schema(table, files[0])
+            _check(table, commit, files, written)
+            _check_required(table, commit, files, written)
 
 
-def _check(table: Table, commit: StagedCommit, written: Schema) -> None:
-    held = {column.field_id for file in files_of(table.io, commit.files) for column in file.columns}
+def _check(table: Table, commit: StagedCommit, files: Iterable[DataFile], written: Schema) -> None:
+    held = {column.field_id for file in files for column in file.columns}
     now = {column.field_id: column for column in table.schema().fields}
     for column in written.fields:
         if column.field_id not in held or is_converted(table, column.field_id):
@@ -151,6 +171,16 @@ def _check(table: Table, commit: StagedCommit, written: Schema) -> None:
         # Rows that the runtime's log has committed are still added. The next session names the column when it opens.
         elif not commit.is_recovered:
             raise LostColumnError(_describe_loss(commit, column))
+
+
+def _check_required(table: Table, commit: StagedCommit, files: Iterable[DataFile], written: Schema) -> None:
+    were_required = {find_newest_column(table, column.field_id) for column in written.fields if column.required}
+    for column in table.schema().fields:
+        if column.required and column.initial_default is None and column.field_id not in were_required:
+            for file in files:
+                found = {find_newest_column(table, each.field_id): each.nulls for each in file.columns}
+                if found.get(column.field_id) != 0:
+                    raise UserError(_describe_missing_values(commit, column))
 
 
 def _is_read_as(written: IcebergType, current: IcebergType) -> bool:
@@ -173,4 +203,12 @@ def _describe_loss(commit: StagedCommit, column: NestedField) -> str:
         f"table {commit.path}: another engine has dropped column {column.name!r}, which the task writes. Publish the "
         f"task again to add the column anew, or deselect its field. The {commit.rows} staged rows are added without "
         "their values of this column when the task starts again."
+    )
+
+
+def _describe_missing_values(commit: StagedCommit, column: NestedField) -> str:
+    return (
+        f"table {commit.path}: another engine requires values for column {column.name!r} now, and some of the "
+        f"{commit.rows} rows that were staged before have none: no reader could read them. They were not added, and "
+        "stay in the task's state. Make the column optional, or backfill the binding, which replaces all rows."
     )

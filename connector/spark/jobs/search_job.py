@@ -64,7 +64,8 @@ def _search_table(
 ) -> Iterator[FoundInGroup | ConnectorError]:
     """Search the groups of one table. The index of its keys is dropped with the last one."""
     assert binding.updates, "only bindings that update rows are searched"
-    io, keys = open_file_io(access), Keys(open_keys(keys_file, access), binding.updates)
+    names = [column.name for column in binding.keys]
+    io, keys = open_file_io(access), Keys(open_keys(keys_file, access), binding.updates, names)
     for group in groups:
         yield _search_group(group, keys, io)
 

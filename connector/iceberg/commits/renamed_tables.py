@@ -1,0 +1,42 @@
+"""Finds tables of a task that have the name of another one: an engine has exchanged the names of two tables, or given
+the name of one to the other.
+
+Rows of one binding would get into the table of the other, and with standard updates they would replace rows there. A
+backfill of one would replace the rows of the other. A table has the fence values of the bindings that have written it.
+So it is renamed if it has those of another binding of the task, and none of its own.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from connector.iceberg.commits import fence
+from connector.model.state import WriterId
+from connector.model.table_identifier import TableIdentifier
+
+
+@dataclass(frozen=True)
+class WrittenTable:
+    """A table of a task by its name, and the writer that has written to the table of this name so far."""
+
+    path: TableIdentifier
+    writer: WriterId
+    properties: Mapping[str, str]
+
+
+def find_renamed_tables(tables: Sequence[WrittenTable]) -> Iterator[str]:
+    """Find the tables with the rows of another one of these, a sentence each. A binding's table comes before that of
+    its rejected rows."""
+    by_writer: dict[str, TableIdentifier] = {}
+    for table in tables:
+        by_writer.setdefault(fence.writer_hash(table.writer), table.path)
+    for table in tables:
+        written = fence.find_writer_hashes(table.properties)
+        if fence.writer_hash(table.writer) in written:
+            continue
+        others = sorted({by_writer[writer] for writer in written & by_writer.keys()} - {table.path})
+        if others:
+            yield (
+                f"table {table.path} has rows that the task has stored for table {others[0]}, and none of its own: "
+                "another program has renamed tables. Nothing was added or changed. Give the tables their names back. "
+                "Then start or publish the task again."
+            )
