@@ -143,6 +143,7 @@ def test_the_summary_counts_what_was_replaced(catalog: Catalog) -> None:
     land(catalog, first := staged(catalog, *NEW_ROWS, writer=writer(1)))
     after = newest(catalog)
     assert summary(marked)["total-records"] == "3"
+    assert summary(marked)["flow.backfill"] == find_generation(catalog.load_table(PATH), MATERIALIZATION).uuid
     assert after.parent_snapshot_id == marked.snapshot_id
     assert summary(after).operation.value == "overwrite"
     size = str(first.size)

@@ -100,6 +100,7 @@ def test_small_manifests_become_one_of_each_kind_and_spec(catalog: Catalog) -> N
     assert after
     assert after.summary
     assert after.summary.operation.value == "replace"
+    assert after.summary["flow.maintenance"] == "manifests"
     for total in ("total-records", "total-data-files", "total-delete-files", "total-files-size"):
         assert after.summary[total] == rows.summary[total]
     assert not rewrite_manifests(catalog, PATH, OWNER).groups
