@@ -132,6 +132,12 @@ def _describe_effect(change: ColumnChange) -> str:
 def find_problems(candidate: Candidate) -> list[str]:
     """Find what is wrong with a binding, for any selection of its fields. Each problem is a sentence."""
     projections = candidate.collection.projections
+    without_projection = [
+        f"location {ptr} is part of the collection's key, but the collection has no projection of it. Define the "
+        "location in the collection's schema, or correct the key."
+        for ptr in candidate.collection.key
+        if all(projection.ptr != ptr for projection in projections)
+    ]
     nullable_keys = [
         f"field {projection.field!r} at {projection.ptr} is part of the key and may be null or missing, "
         "without a default. Require it in the collection's schema, give it a `default` there, or choose another key, "
@@ -156,7 +162,8 @@ def find_problems(candidate: Candidate) -> list[str]:
         for projection in projections
     ]
     return (
-        nullable_keys
+        without_projection
+        + nullable_keys
         + nameless
         + [*filter(None, settings)]
         + _find_clashes(candidate, required)

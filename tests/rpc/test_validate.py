@@ -131,6 +131,11 @@ def test_a_table_of_standard_updates_goes_on_with_delta_updates(tmp_path: Path) 
     assert answer.delta_updates
 
 
+def test_a_key_without_a_projection_is_refused(tmp_path: Path) -> None:
+    [line] = refused(tmp_path, binding(msgspec.structs.replace(ORDERS, key=("/id", "/region"))))
+    check_text("validate_errors", "a key without a projection", line)
+
+
 def test_everything_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
     nullable = collection(projection("id", "integer", "null"), name="acme/nullable")
     lines = refused(
