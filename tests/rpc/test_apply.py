@@ -486,6 +486,10 @@ def test_rows_that_a_backfill_kept_are_kept_when_the_flag_goes(tmp_path: Path) -
     current = binding(ORDERS, backfill=1)
     assert applied(tmp_path, current, last=before(current)) == response.Applied()
     assert catalog.load_table(PATH).metadata.table_uuid == uuid
+    # A limit that docs/operating.md names: this cannot be told from a repeated request.
+    assert applied(tmp_path, binding(ORDERS), last=before(current)) == response.Applied()
+    raised = applied(tmp_path, binding(ORDERS, backfill=2), last=before(current))
+    assert raised.action_description.startswith("backfill table shop.orders")
 
 
 AWAY = ("shop", "away")
