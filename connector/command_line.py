@@ -71,8 +71,31 @@ def _run_to_exit_status(work: Callable[[], int | None]) -> int:
         if advice := machine.explain_limit(error):
             log.error("%s", advice)
             return FAILED
+        if file := _find_file_in_place_of_module():
+            log.error("%s", _explain_other_module(error, file))
+            return FAILED
         log.error("Internal error: %s: %s. Run with LOG_LEVEL=debug for a traceback.", type(error).__name__, error)
         return BROKEN
+
+
+def _find_file_in_place_of_module() -> Path | None:
+    """Return the first file that Python imports in place of a module of its own, if there is one."""
+    standard = Path(os.__file__).parent
+    for directory in map(Path, sys.path):
+        if directory == standard:
+            break
+        for name in sorted(sys.stdlib_module_names):
+            for file in (directory / f"{name}.py", directory / name / "__init__.py"):
+                if file.is_file():
+                    return file.absolute()
+    return None
+
+
+def _explain_other_module(error: Exception, file: Path) -> str:
+    return (
+        f"{type(error).__name__}: {error}. This is probably because of {file}, which Python imports in place of its "
+        "own module of this name. Rename it, remove its directory from PYTHONPATH, or start in another directory."
+    )
 
 
 def _serve() -> None:

@@ -18,6 +18,7 @@ from connector import VERSION
 from connector.config.catalog import LOCAL
 from support.jars import REPOSITORY
 from support.processes import heeded_signals
+from support.snapshots import check_text
 
 COMMANDS: Final = (
     ["spec"],
@@ -182,6 +183,16 @@ def test_a_spec_request_loads_neither_a_parser_of_arguments_nor_the_state() -> N
     )
     assert ran.stdout.startswith('{"spec":')
     assert {"connector.cli.arguments", "connector.model.state"}.isdisjoint(ran.stderr.split())
+
+
+def test_a_file_with_the_name_of_a_standard_module_is_named(tmp_path: Path) -> None:
+    (tmp_path / "queue.py").write_text("raise RuntimeError('broken')\n")
+    config = tmp_path / "config.yaml"
+    config.write_text(f"namespace: shop\ncatalog: {{catalog_type: {LOCAL}, warehouse: {tmp_path}}}\n")
+    said = run("inspect", "--config", str(config), PYTHONPATH=os.pathsep.join([str(tmp_path), str(REPOSITORY)]))
+    (line,) = said.stderr.splitlines()
+    assert (said.returncode, said.stdout) == (1, "")
+    check_text("machine_errors", "a file in place of a module", line.partition(" error ")[2], {str(tmp_path): "…"})
 
 
 # Ctrl-C
