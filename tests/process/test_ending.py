@@ -82,7 +82,14 @@ def test_a_signal_ends_a_process_that_has_done_nothing_yet(tmp_path: Path, numbe
 
 
 @pytest.mark.usefixtures("leaves_no_file")
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [
+        (signal.SIGTERM, 143),
+        # The same handler, whose statuses have a test above.
+        pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow),
+    ],
+)
 def test_a_signal_ends_a_session_in_the_middle_of_a_transaction(
     session: Session, mark: dict[str, str], tmp_path: Path, number: int, status: int
 ) -> None:
@@ -133,7 +140,8 @@ WORKER_GOT_SIGTERM = (
 @pytest.mark.parametrize(
     ("victim", "number", "said", "is_idle"),
     [
-        pytest.param("java", SIGKILL, JVM_ENDED, True, id="idle JVM"),
+        # Whoever sees the end of the JVM first tells it, as tests/spark/test_jvm_process.py shows.
+        pytest.param("java", SIGKILL, JVM_ENDED, True, id="idle JVM", marks=pytest.mark.slow),
         pytest.param("java", SIGKILL, JVM_ENDED, False, id="busy JVM"),
         pytest.param("pyspark.worker", SIGKILL, WORKER_ENDED, False, id="busy worker"),
         pytest.param(
