@@ -1,7 +1,7 @@
 """What tests of several packages share: real servers, other engines, and the list of what was left out."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import duckdb
@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, settings
 from pyiceberg.catalog import Catalog
 from xdist.workermanage import WorkerController
 
+from connector.host.garbage import pause_garbage_collection
 from support import lanes
 from support.azure import AzureStore, azure_store, azurite
 from support.catalogs_and_stores import ReadBackReport
@@ -49,6 +50,13 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(ConsistencyReport(file))
     if config.getoption("--tested") and not hasattr(config, "workerinput"):
         config.pluginmanager.register(ReadBackReport())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """The modules and tests stay to the end: each garbage collection would look through all of them for nothing."""
+    with pause_garbage_collection():
+        return (yield)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -81,7 +81,14 @@ def test_a_signal_ends_a_process_that_has_done_nothing_yet(tmp_path: Path, numbe
 
 
 @pytest.mark.usefixtures("leaves_no_file")
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [
+        (signal.SIGTERM, 143),
+        # The same handler, whose statuses have a test above.
+        pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow),
+    ],
+)
 def test_a_signal_ends_a_session_in_the_middle_of_a_transaction(
     session: Session, mark: dict[str, str], tmp_path: Path, number: int, status: int
 ) -> None:
@@ -129,7 +136,8 @@ WORKER_ENDED = "A Python worker of Spark has ended before its files were complet
 @pytest.mark.parametrize(
     ("victim", "said", "is_idle"),
     [
-        pytest.param("java", JVM_ENDED, True, id="idle JVM"),
+        # Whoever sees the end of the JVM first tells it, as tests/spark/test_jvm_process.py shows.
+        pytest.param("java", JVM_ENDED, True, id="idle JVM", marks=pytest.mark.slow),
         pytest.param("java", JVM_ENDED, False, id="busy JVM"),
         pytest.param("pyspark.worker", WORKER_ENDED, False, id="busy worker"),
         pytest.param("connector.spark.tasks.daemon", WORKER_ENDED, True, id="idle daemon"),
@@ -155,6 +163,7 @@ def test_a_killed_process_of_spark_is_told_as_that(
     assert nothing_is_left(mark)
 
 
+# Slow: tests/spark shows which text each signal of a worker gets.
 @pytest.mark.slow
 def test_a_worker_that_sigterm_ends_is_not_said_to_lack_memory(session: Session, mark: dict[str, str]) -> None:
     before = sockets_of_workers(mark)

@@ -1,7 +1,7 @@
 """Acknowledgements of small transactions are held for the upload interval, and for no longer than it helps."""
 
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -42,59 +42,42 @@ def stage(session: Session, rows: int, note: str = "") -> None:
     session.send_acknowledge()
 
 
-def check_held(session: Session) -> None:
-    assert wait_until(lambda: "acknowledgement is held" in session.connector.log)
+def check_held(session: Session, times: int = 1) -> None:
+    assert wait_until(lambda: session.connector.log.count("acknowledgement is held") == times)
     assert not session.connector.has_answered()
 
 
-@pytest.fixture
-def address() -> str:
-    """Where the session publishes its metrics."""
-    return free_address()
-
-
-@pytest.fixture
-def held(tmp_path: Path, address: str) -> Iterator[Session]:
-    """A session that has committed a transaction and holds its acknowledgement."""
+def test_the_rows_are_visible_while_the_acknowledgement_is_held_until_a_flush_or_a_signal_comes(tmp_path: Path) -> None:
+    address = free_address()
     with open_session(tmp_path, {"metrics": {"listen": address}}) as session:
         stage(session, rows=1)
         check_held(session)
-        yield session
+        assert ledger_table(tmp_path).scan().to_arrow().num_rows == ROWS
+        assert not scrape(address).values("oldest_waiting_row_timestamp_seconds")
+        session.connector.send(line("flush", {}))
+        session.acknowledged()
+        session.connector.expect("flushed")
+
+        session.store({"id": ROWS})
+        session.start_commit()
+        session.send_acknowledge()
+        check_held(session, times=2)
+        assert ledger_table(tmp_path).scan().to_arrow().num_rows == ROWS + 1
+        session.connector.process.send_signal(signal.SIGTERM)
+        outcome = session.connector.wait()
+    assert (outcome.status, outcome.kinds[-1]) == (143, "acknowledged")
 
 
-def test_the_rows_are_visible_while_the_acknowledgement_is_held_until_a_flush_comes(
-    held: Session, tmp_path: Path, address: str
-) -> None:
-    assert ledger_table(tmp_path).scan().to_arrow().num_rows == ROWS
-    assert not scrape(address).values("oldest_waiting_row_timestamp_seconds")
-    held.connector.send(line("flush", {}))
-    held.connector.expect("acknowledged")
-    held.connector.expect("flushed")
-
-
-def test_the_acknowledgement_of_rows_that_their_table_refuses_is_held_too(tmp_path: Path) -> None:
+def test_a_schedule_holds_acknowledgements_too_also_of_rows_that_their_table_refuses(tmp_path: Path) -> None:
     """Otherwise a busy source would soon have more transactions waiting than `max_waiting_commits` allows."""
-    with open_session(tmp_path, {}) as session:
+    schedule = {"upload_interval": None, "syncSchedule": {"syncFrequency": "4h"}}
+    with open_session(tmp_path, {}, schedule) as session:
         with refusing_commits(readers_catalog(tmp_path / "warehouse"), "shop.ledger"):
             stage(session, rows=1)
             check_held(session)
-        assert session.finish().status == 0
-    assert ledger_table(tmp_path).scan().to_arrow().num_rows == ROWS
-
-
-def test_a_schedule_holds_acknowledgements_too_until_the_input_ends(tmp_path: Path) -> None:
-    schedule = {"upload_interval": None, "syncSchedule": {"syncFrequency": "4h"}}
-    with open_session(tmp_path, {}, schedule) as session:
-        stage(session, rows=1)
-        check_held(session)
         outcome = session.finish()
     assert (outcome.status, outcome.kinds[-1]) == (0, "acknowledged")
-
-
-def test_a_signal_ends_the_wait(held: Session) -> None:
-    held.connector.process.send_signal(signal.SIGTERM)
-    outcome = held.connector.wait()
-    assert (outcome.status, outcome.kinds[-1]) == (143, "acknowledged")
+    assert ledger_table(tmp_path).scan().to_arrow().num_rows == ROWS
 
 
 def test_a_transaction_that_reaches_a_limit_is_acknowledged_at_once_and_a_smaller_one_is_held(tmp_path: Path) -> None:

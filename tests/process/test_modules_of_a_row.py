@@ -23,19 +23,16 @@ TRACED: Final = "support.called_modules"
 
 
 def test_a_row_crosses_no_more_modules_than_the_architecture_says(tmp_path: Path) -> None:
-    called = CalledModules(tmp_path / "called")
+    called, core = CalledModules(tmp_path / "called"), CoreOfPyIceberg(tmp_path)
+    path = {"PYTHONPATH": os.pathsep.join(map(str, (core.directory, REPOSITORY, REPOSITORY / "tests")))}
     runtime = Runtime(
         tmp_path,
         [LEDGER, OTHER],
         config={**CONFIG, "advanced": {"spark": {"spark.python.daemon.module": TRACED}}},
-        environment={
-            DIRECTORY: str(tmp_path / "called"),
-            "PYTHONPATH": os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "tests")]),
-        },
+        environment={DIRECTORY: str(tmp_path / "called"), **path},
         module=(TRACED,),
     )
-    runtime.apply()
-    with runtime.open() as session:
+    with runtime.open(publish=True) as session:
         session.flush()
         session.store({"id": 1, "note": "Spark and its workers start"}, binding=1)
         session.start_commit()
@@ -52,19 +49,20 @@ def test_a_row_crosses_no_more_modules_than_the_architecture_says(tmp_path: Path
     assert {name.split("/")[1] for name in names} >= {"session", "encoding", "iceberg"}, "driver and workers are traced"
     [told] = TOLD.findall(ARCHITECTURE.read_text())
     assert len(names) <= int(told), "merge what is always read together, or change docs/architecture.md"
+    assert not core.is_loaded, "only partitioned tables need it"
+    subprocess.run([sys.executable, "-c", "import pyiceberg_core"], check=True, env={**os.environ, **path})
+    assert core.is_loaded, "the package of this test would be seen"
 
 
-def test_a_row_without_partitions_does_not_load_the_core_of_pyiceberg(tmp_path: Path) -> None:
-    """The core is a large library, which only makes the partition values of partitioned tables."""
-    package, loaded = tmp_path / "first" / "pyiceberg_core", tmp_path / "loaded"
-    package.mkdir(parents=True)
-    (package / "__init__.py").write_text(f"open({str(loaded)!r}, 'w').close()")
-    path = os.pathsep.join([str(package.parent), str(REPOSITORY)])
-    runtime = Runtime(tmp_path, environment={"PYTHONPATH": path})
-    runtime.apply()
-    with runtime.open() as session:
-        session.transaction({"id": 1})
-        assert session.finish().status == 0
-    assert not loaded.exists()
-    subprocess.run([sys.executable, "-c", "import pyiceberg_core"], check=True, env={**os.environ, "PYTHONPATH": path})
-    assert loaded.exists(), "the package of this test would be seen"
+class CoreOfPyIceberg:
+    """A package in its place. It is a large library, which only makes the partition values of partitioned tables."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory, self._loaded = directory / "first", directory / "loaded"
+        package = self.directory / "pyiceberg_core"
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text(f"open({str(self._loaded)!r}, 'w').close()")
+
+    @property
+    def is_loaded(self) -> bool:
+        return self._loaded.exists()

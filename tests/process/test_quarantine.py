@@ -58,22 +58,35 @@ def test_a_transaction_lands_in_both_tables_and_says_so(runtime: Runtime, tmp_pa
         session.acknowledge()
         session.transaction(good(5))
         session.transaction(bad(6))
-        assert session.finish().status == 0
 
-    assert keys(tmp_path) == ([1, 3, 5], [2, 4, 6])
-    [row] = [row for row in rows(tmp_path, "ledger__rejected") if row["key"] == "[4]"]
-    assert (row["reason"], row["field"]) == ("is not an integer of 64 bits", "amount")
-    assert json.loads(row["document"]) == {**bad(4), "note": None, "flow_document": bad(4)}
-    told = list(map(json.loads, (tmp_path / "connector.log").read_text().splitlines()))
+        assert keys(tmp_path) == ([1, 3, 5], [2, 4, 6])
+        [row] = [row for row in rows(tmp_path, "ledger__rejected") if row["key"] == "[4]"]
+        assert (row["reason"], row["field"]) == ("is not an integer of 64 bits", "amount")
+        assert json.loads(row["document"]) == {**bad(4), "note": None, "flow_document": bad(4)}
+        assert runtime.log == finished_state(
+            LEDGER.state_key,
+            *map(readers_catalog(tmp_path / "warehouse").load_table, ("shop.ledger", "shop.ledger__rejected")),
+        )
+        check_records(tmp_path / "connector.log")
+        session.stage_and_die(good(7), bad(8))
+
+    # What was staged lands though quarantine has been turned off.
+    stopping = Runtime(tmp_path, [replace(AMOUNTS, settings={})])
+    stopping.log = runtime.log
+    with stopping.open(publish=True) as session:
+        session.transaction(good(9))
+        assert session.finish().status == 0
+    assert keys(tmp_path) == ([1, 3, 5, 7, 9], [2, 4, 6, 8])
+
+
+def check_records(log: Path) -> None:
+    """A session says how many rows each transaction has rejected, and the first time also why."""
+    told = list(map(json.loads, log.read_text().splitlines()))
     assert [record["rejected"] for record in told if "rejected" in record] == [2, 0, 1]
     assert [record["msg"] for record in told if record["level"] == "warn"] == [
         "table shop.ledger, field 'amount': 2 row(s) go to the table of rejected rows, such as that of "
         'key [2]: "2 pounds" is not an integer of 64 bits; this warning appears once for each session'
     ]
-    assert runtime.log == finished_state(
-        LEDGER.state_key,
-        *map(readers_catalog(tmp_path / "warehouse").load_table, ("shop.ledger", "shop.ledger__rejected")),
-    )
 
 
 def test_too_many_rejected_rows_stop_the_task_and_none_of_the_transaction_lands(
@@ -137,16 +150,6 @@ def test_shards_reject_side_by_side_and_a_child_finishes_what_its_parent_rejecte
         left.transaction(good(3), bad(4))
         right.transaction(bad(5))
     assert keys(tmp_path) == ([1, 3], [2, 4, 5])
-
-
-def test_what_was_staged_lands_though_quarantine_has_been_turned_off(runtime: Runtime, tmp_path: Path) -> None:
-    with runtime.open(publish=True) as session:
-        session.stage_and_die(good(1), bad(2))
-    stopping = Runtime(tmp_path, [replace(AMOUNTS, settings={})])
-    stopping.log = runtime.log
-    with stopping.open(publish=True) as session:
-        session.transaction(good(3))
-    assert keys(tmp_path) == ([1, 3], [2])
 
 
 def test_a_rejected_version_of_an_updated_row_deletes_the_version_before(tmp_path: Path) -> None:

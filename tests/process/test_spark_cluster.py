@@ -33,7 +33,7 @@ from support.snapshots import check_text
 from support.spark_cluster import EXECUTOR, PYTHON_WORKER, SparkCluster, spark_cluster
 from support.updating_source import UpdatingSource, encode_key
 
-pytestmark = [pytest.mark.spark, pytest.mark.catalog]
+pytestmark = [pytest.mark.spark, pytest.mark.catalog, pytest.mark.xdist_group("spark_cluster")]
 
 Json: TypeAlias = Any
 
@@ -42,9 +42,10 @@ MORE_THAN_A_BLOCK: Final = 40  # documents of a megabyte each
 MACHINE: Final = ""  # the worker and whatever it has started
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[SparkCluster]:
-    with spark_cluster(tmp_path / "cluster") as cluster:
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    """A master and two workers for all tests. The last one kills a worker."""
+    with spark_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
         yield cluster
 
 
@@ -152,12 +153,12 @@ def test_values_are_converted_on_a_cluster(cluster: SparkCluster, tmp_path: Path
 @pytest.mark.parametrize(
     "killed",
     [
-        MACHINE,
-        # Each takes as long as the one before, for what the tests of handed-over blocks show in milliseconds.
+        # Each takes as long as the last one, for what the tests of handed-over blocks show in milliseconds.
         pytest.param(EXECUTOR, marks=pytest.mark.slow),
         pytest.param(PYTHON_WORKER, marks=pytest.mark.slow),
+        MACHINE,  # the others need it
     ],
-    ids=["machine", "executor", "python worker"],
+    ids=["executor", "python worker", "machine"],
 )
 def test_what_a_killed_process_was_writing_is_written_by_another(
     killed: str, cluster: SparkCluster, rest_on_s3: RestCatalogOnS3, tmp_path: Path

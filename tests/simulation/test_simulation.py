@@ -65,7 +65,11 @@ NEEDED: Final[Mapping[str, Callable[[Outline], bool]]] = {  # of a schedule, to 
         outline.has_updates and outline.weather.specifying > 0
     ),
     **dict.fromkeys(
-        ("drops_deletes_of_others", "nothing_is_new_after_a_snapshot_that_has_expired"),
+        (
+            "delete_files_have_the_current_spec",  # only another engine changes it
+            "drops_deletes_of_others",
+            "nothing_is_new_after_a_snapshot_that_has_expired",
+        ),
         lambda outline: outline.has_updates and outline.weather.foreign > 0,
     ),
     "rejected_rows_land_with_whatever_else_their_writer_lands": lambda outline: Kind.REJECTING in outline.kinds,
@@ -95,6 +99,9 @@ SEARCHED_FIRST: Final[Mapping[str, Callable[[Outline], bool]]] = {
             "loads_see_what_waiting_commits_delete",
         ),
         lambda outline: outline.weather.sessions > 3 and len(outline.kinds) == 1,
+    ),
+    "drops_deletes_of_others": lambda outline: (
+        outline.weather.sessions > 1 and len(outline.kinds) == 1 and outline.has_compactions
     ),
     "position_deletes_of_one_file_are_not_taken_over": lambda outline: (
         outline.weather.climate is Climate.REFUSALS and outline.versions is Versions.UPGRADED
