@@ -6,9 +6,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from connector.encoding.parquet.assembled_files import AssembledFile, ColumnChunk
-from connector.encoding.parquet.data_files import FileWriter, NewFiles
+from connector.encoding.parquet.data_files import FileWriter, GatheredRowGroup, NewFiles
 from connector.encoding.parquet.encoded_row_groups import EncodedRowGroup
-from connector.encoding.parquet.gathered_rows import GatheredRowGroup
 
 
 @dataclass(frozen=True)
