@@ -11,6 +11,7 @@ are written as one, as far as it has the size of a manifest.
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Final
 
@@ -127,12 +128,9 @@ def _file_count(manifest: ManifestFile) -> int:
 
 
 def _live_entries(io: FileIO, manifests: Sequence[ManifestFile]) -> Iterator[ManifestEntry]:
-    def live(manifest: ManifestFile) -> list[ManifestEntry]:
-        return read_entries(io, manifest)
-
     for first in range(0, len(manifests), READS_AT_ONCE):
-        for entries in map_in_threads(live, manifests[first : first + READS_AT_ONCE], READS_AT_ONCE, "merge"):
-            yield from entries
+        some = manifests[first : first + READS_AT_ONCE]
+        yield from chain.from_iterable(map_in_threads(partial(read_entries, io), some, READS_AT_ONCE, "merge"))
 
 
 def remove_files(
