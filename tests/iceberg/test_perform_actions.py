@@ -18,13 +18,13 @@ from connector.iceberg.maintenance.action_outcomes import (
     Action,
     ActionOutcome,
     Expiry,
-    Removal,
     Unfinished,
     is_finished,
 )
 from connector.iceberg.maintenance.compact_table import TableCompactor
 from connector.iceberg.maintenance.compaction_plan import CompactionPlan
 from connector.iceberg.maintenance.compaction_result import CompactionResult
+from connector.iceberg.maintenance.find_orphan_files import OrphanFiles
 from connector.iceberg.maintenance.perform_actions import Budget, Maintainer, OrphanChoice
 from connector.iceberg.maintenance.rewrite_manifests import ManifestPlan
 from connector.iceberg.metadata.retention import MAX_AGE
@@ -136,7 +136,7 @@ def test_the_bytes_of_a_budget_are_shared_by_the_actions(catalog: Catalog) -> No
             assert isinstance(perform(catalog, action, budget, is_dry_run=is_dry_run), Unfinished)
     # Deletions write nothing.
     assert isinstance(perform(catalog, Action.EXPIRE, budget), Expiry)
-    assert isinstance(perform(catalog, Action.ORPHANS, budget), Removal)
+    assert isinstance(perform(catalog, Action.ORPHANS, budget), OrphanFiles)
 
 
 def test_a_group_that_is_larger_than_the_budget_is_left(catalog: Catalog) -> None:
@@ -223,5 +223,5 @@ def test_manifests_are_merged_after_a_compaction(catalog: Catalog) -> None:
     for number in range(4):
         land(catalog, {number: "a"})
     outcomes = [perform(catalog, action) for action in Action]
-    assert [type(outcome) for outcome in outcomes] == [CompactionResult, ManifestPlan, Expiry, Removal]
+    assert [type(outcome) for outcome in outcomes] == [CompactionResult, ManifestPlan, Expiry, OrphanFiles]
     assert values_of(catalog) == dict.fromkeys(range(4), "a")

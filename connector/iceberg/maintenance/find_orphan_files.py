@@ -62,7 +62,7 @@ class OrphanOptions:
 
 @dataclass(frozen=True)
 class OrphanFiles:
-    """The files that nothing refers to, by the proof that there is of it."""
+    """The files that nothing refers to, by the proof that there is of it. The deletable ones may be deleted by now."""
 
     table: Table
     void: Sequence[StoredFile]
