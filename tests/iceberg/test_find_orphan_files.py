@@ -185,6 +185,13 @@ def test_a_table_that_forbids_garbage_collection_keeps_its_unknown_files(catalog
     assert remove(catalog) == set()
 
 
+def test_unknown_files_stay_if_garbage_collection_is_neither_allowed_nor_forbidden(catalog: Catalog) -> None:
+    with table_of(catalog).transaction() as transaction:
+        transaction.set_properties({GC_ENABLED: "maybe"})
+    with pytest.raises(ValueError, match=r"^gc\.enabled is 'maybe'; it must be true or false$"):
+        find_orphan_files(catalog, PATH, UNKNOWN)
+
+
 @pytest.fixture
 def replaced(catalog: Catalog) -> str:
     """The table of an earlier version's backfill: dropped, and made again at the same location. Its UUID."""
