@@ -68,8 +68,6 @@ class AssembledWriter(FileWriter[AssembledFile]):
         self._write_row_group(rows, {place: [group.chunks[place] for group in groups] for place in groups[0].chunks})
 
     def _write_row_group(self, rows: pa.Table, copied: Mapping[int, Sequence[ColumnChunk]]) -> None:
-        if not rows.num_rows:
-            return
         self._get_open_file().write(rows, copied)
         self._end_if_full()
 
