@@ -15,15 +15,17 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate
 
 from connector.encoding.live_rows.target_columns import TargetColumn
-from connector.encoding.rewriting.converted_files import Rewrite
+from connector.encoding.rewriting.converted_files import Rewrite, Rewriting
 from connector.evolution.altered_schema import ConvertedColumn, alter_schema, find_converted_columns
 from connector.evolution.arrangement_changes import SetPartitionSpec, SetSortOrder
 from connector.evolution.property_changes import SetTableProperties
 from connector.evolution.table_change import Alteration
 from connector.host.errors import UserError
 from connector.iceberg.commits.backfill import change_columns
+from connector.iceberg.commits.file_names import find_file_prefix
 from connector.iceberg.commits.late_files import record_conversions
-from connector.iceberg.commits.rewrite_files import RewriteFiles, RewritePlan
+from connector.iceberg.commits.rewrite_files import RewriteFiles, RewritePlan, commit_rewritten
+from connector.iceberg.commits.summaries import SUMMARY_MATERIALIZATION
 from connector.iceberg.metadata.live_files import find_live_files
 from connector.iceberg.metadata.table_arrangement import new_partition_spec, new_sort_order, require_arrangement
 from connector.iceberg.metadata.table_properties import find_generation, restrict_to_generation
@@ -45,7 +47,7 @@ class Alterer:
 
     def __init__(self, owner: Owner, rewrite: Rewrite) -> None:
         self._owner = owner
-        self._rewriting = RewriteFiles(owner, rewrite)
+        self._rewriting = RewriteFiles(rewrite)
 
     def alter(self, catalog: Catalog, table: Table, changes: Sequence[Alteration]) -> None:
         """Make all changes in one commit. CommitFailedException if the table has changed since it was loaded.
@@ -66,7 +68,7 @@ class Alterer:
             return
         rewritten = self._rewriting.perform(catalog, self._plan(table, schema, converted))
         record = SetPropertiesUpdate(updates=record_conversions(converted))
-        self._rewriting.commit(catalog, rewritten, (*updates, record), requirements)
+        commit_rewritten(catalog, rewritten, (*updates, record), requirements)
 
     def _alter_awaited(
         self, catalog: Catalog, table: Table, changes: Sequence[Alteration], generation: Generation
@@ -92,8 +94,13 @@ class Alterer:
         for delete in live.equality_deletes:
             _check_equality_delete(table, delete, old_ids)
         conversions = [f"{each.new.name}: {each.old.field_type} to {each.new.field_type}" for each in converted]
-        summary = {SUMMARY_CONVERTED: ", ".join(conversions)}
-        return self._rewriting.plan(table, live.files, _target_columns(schema, converted), schema.schema_id, summary)
+        summary = {
+            SUMMARY_MATERIALIZATION: self._owner.materialization,
+            SUMMARY_CONVERTED: ", ".join(conversions),
+        }
+        columns = _target_columns(schema, converted)
+        rewriting = Rewriting.of_table(table, columns, find_file_prefix(table, self._owner))
+        return RewritePlan(table, live.files, rewriting, schema.schema_id, summary)
 
 
 def _arrange(table: Table, schema: Schema, changes: Collection[Alteration]) -> Iterator[TableUpdate]:

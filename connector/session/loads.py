@@ -225,7 +225,7 @@ class TransactionLoads:
         assert updates, "only bindings that update rows are searched"
         location = layout.new_located_location()
         write_located(layout.io, location, _describe_rows(found.search.view, keys, found.rows), updates)
-        chosen = [some.filter(are_newest) for some, are_newest in zip(found.rows, found.newest, strict=True)]
+        chosen = [some.take(are_newest) for some, are_newest in zip(found.rows, found.newest, strict=True)]
         columns = keys.drop_columns([KEY])
         digests = [digest_keys_table(take_keys(columns, some.keys)) for part in chosen for some in part.slices()]
         located = LocatedRows(location, sum(map(len, found.rows)), found.search.view.snapshot_id)

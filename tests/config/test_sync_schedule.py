@@ -81,6 +81,12 @@ def test_another_upload_interval_contradicts_a_schedule() -> None:
     assert complaint.startswith("/upload_interval: must be removed: /syncSchedule is set")
 
 
+@pytest.mark.parametrize("text", ["soon", 5])
+def test_an_invalid_upload_interval_beside_a_schedule_is_one_problem(text: Json) -> None:
+    [complaint] = complaints({**LOCAL, "upload_interval": text, "syncSchedule": {"syncFrequency": "1h"}})
+    assert complaint.startswith("/upload_interval: must be a")
+
+
 @pytest.mark.parametrize(
     ("moment", "expected"),
     [

@@ -15,7 +15,6 @@ from connector.config.endpoint_config import EndpointConfig
 from connector.iceberg.catalogs import opening
 from connector.iceberg.commits import commit, fence, snapshot
 from connector.iceberg.commits.fence import WriterFence
-from connector.iceberg.commits.staged_files import StagedFiles
 from connector.iceberg.metadata.manifests import manifests_of
 from connector.iceberg.metadata.table_properties import find_generation
 from connector.model.state import DataFile, StagedCommit, StagedTransaction, WriterId
@@ -200,7 +199,7 @@ def checks_no_uuid() -> None:
 
 
 def commits_without_looking() -> None:
-    swap(StagedFiles, "check", lambda *_: None)
+    swap(commit, "check_staged_files", lambda *_: None)
 
 
 def looks_at_its_own_range_only() -> None:

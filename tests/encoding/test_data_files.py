@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pyiceberg.conversions import from_bytes
 from pyiceberg.io.pyarrow import PyArrowFileIO
@@ -275,6 +275,8 @@ def test_columns_whose_names_collide_in_parquet_keep_their_own_statistics(new_wr
 LONG_TEXTS = st.text(st.characters(codec="utf-8") | st.sampled_from("\ud7ff\ue000\U0010ffff"), min_size=17)
 
 
+@example("x" * 15 + "\ud7ff" + "x")  # what follows are no characters
+@example("\U0010ffff" * 17)
 @given(LONG_TEXTS)
 def test_the_upper_bound_of_a_text_is_above_it_and_short(text: str) -> None:
     bound = upper_bound_of_text(text)

@@ -305,6 +305,27 @@ def test_long_texts_are_copied_without_decoding_them(tmp_path: Path, monkeypatch
     assert found == [(0, texts[0]), (3, "z")]
 
 
+def test_rows_that_are_larger_than_a_row_group_are_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_compaction, "ROW_GROUP_SIZE", 1)
+    rows = [(number, 1.5, "text", None) for number in range(3)]
+    group = FileGroup((source(*rows, is_plain=False).write(tmp_path, 1),))
+    [file] = compact(tmp_path, group, (), target_size=1 << 30).files
+    assert [row[0] for row in read(file.path)] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("of_source", "plain"),
+    [
+        (pa.binary_view(), pa.binary()),
+        (pa.list_(pa.string_view()), pa.list_(pa.string())),
+        (pa.map_(pa.string_view(), pa.binary_view()), pa.map_(pa.string(), pa.binary())),
+    ],
+    ids=str,
+)
+def test_views_within_lists_and_maps_become_plain_values(of_source: pa.DataType, plain: pa.DataType) -> None:
+    assert source_rows.plain_type(of_source) == plain
+
+
 def pages(path: str, column: str) -> bytes:
     """The bytes of a column's only chunk."""
     file = pq.ParquetFile(path[7:])

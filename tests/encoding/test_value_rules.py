@@ -4,7 +4,9 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import orjson
+import pyarrow as pa
 import pytest
 from pyiceberg.types import (
     BinaryType,
@@ -19,6 +21,8 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from connector.encoding.values.temporal import nanosecond_instants
+from connector.encoding.values.texts import Texts
 from connector.host.errors import InvalidValueError
 from connector.model.invalid_values import Treated, Treatment
 from encoding.example_values import INVALID, USUAL
@@ -91,6 +95,15 @@ CLAMPED: list[tuple[PrimitiveType, str, Any]] = [
     (TimestamptzType(), "9999-12-31T23:59:60Z", LAST_INSTANT),
     (TimestamptzType(), "+999999-01-01T00:00:00Z", LAST_INSTANT),
 ]
+
+
+def test_an_instant_that_is_clamped_loses_its_nanoseconds() -> None:
+    texts = [f"{year}-01-01T00:00:00.000000999Z" for year in (1600, 2024, 2263)]
+    found, clamped = nanosecond_instants(Texts(pa.array(texts), np.ones(len(texts), np.bool_)))
+    microseconds = [-(2**63 // 1000), 1_704_067_200_000_000, 2**63 // 1000 - 1]
+    nanoseconds = [1000 * each + rest for each, rest in zip(microseconds, (0, 999, 0), strict=True)]
+    assert found.cast(pa.int64()).to_pylist() == nanoseconds
+    assert clamped.tolist() == [0, 2]
 
 
 @pytest.mark.parametrize(("type_", "json", "expected"), LANDS_AS, ids=str)

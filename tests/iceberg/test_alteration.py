@@ -212,6 +212,14 @@ def test_a_table_that_goes_by_names_keeps_its_columns(catalog: Catalog, tmp_path
         fit(catalog, *QTY_AS_TEXT)
 
 
+def test_a_new_column_gets_into_the_name_mapping(catalog: Catalog, tmp_path: Path) -> None:
+    imported_table(catalog, tmp_path)
+    fit(catalog, wanted("id", LongType()), wanted("qty", LongType()), wanted("note", StringType()))
+    mapping = catalog.load_table(PATH).name_mapping()
+    assert mapping is not None
+    assert [(each.field_id, each.names) for each in mapping] == [(1, ["id"]), (2, ["qty"]), (3, ["note"])]
+
+
 def test_rows_that_others_add_meanwhile_are_converted_too_and_only_these_are_left_to_write(catalog: Catalog) -> None:
     filled_table(catalog, ID, QTY, rows=[[row] for row in ROWS])
     counting = Counting(

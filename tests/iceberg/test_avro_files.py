@@ -129,7 +129,7 @@ def test_manifests_of_several_partition_types_are_read_by_turns_as_pyiceberg_rea
         return made[-1]
 
     monkeypatch.setattr(manifests, "resolve_reader", note)
-    manifests._ManifestFileReader.find_reader.cache_clear()
+    manifests._find_entry_reader.cache_clear()
     written: list[ManifestFile] = []
     for spec, partition in ((UNPARTITIONED, Record()), (BY_REGION, Record("north"))):
         file = IO.new_output(f"{tmp_path}/{spec.spec_id}")

@@ -82,6 +82,11 @@ def test_nothing_is_planned_without_a_gain(files: list[ListedFile]) -> None:
     assert not plan(*files)
 
 
+def test_files_of_one_size_fill_a_file_though_larger_ones_lie_between_them() -> None:
+    sizes = {"a": 57 * MB, "b": 77 * MB, "c": 57 * MB, "d": 77 * MB}
+    assert plan(*(data(name, size, number) for number, (name, size) in enumerate(sizes.items()))) == [["a", "c"]]
+
+
 def test_files_of_several_partitions_and_specs_stay_apart() -> None:
     groups = plan(*many(5, partition=NORTH, prefix="n"), *many(5, partition=SOUTH, prefix="s"), *many(5, prefix="o"))
     assert sorted({name[0] for name in group}.pop() * len(group) for group in groups) == ["nnnnn", "ooooo", "sssss"]

@@ -114,6 +114,15 @@ def test_a_data_file_has_one_delete_file_however_often_its_rows_are_updated(cata
     assert values_of(catalog) == {number: "b" if number < 5 else "a" for number in range(10)}
 
 
+def test_a_delete_file_of_a_data_file_that_is_gone_goes_when_it_is_merged(catalog: Catalog) -> None:
+    land(catalog, {1: "a", 2: "a"})
+    delete_position(catalog.load_table(PATH), "file:///gone.parquet", 0)
+    land(catalog, {1: "b"})
+    [merged] = listed(catalog)
+    assert merged.data_file.record_count == 1
+    assert values_of(catalog) == {1: "b", 2: "a"}
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("first", [3, 12])
 def test_a_table_has_no_more_delete_files_than_data_files(catalog: Catalog, first: int) -> None:

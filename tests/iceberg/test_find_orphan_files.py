@@ -15,9 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.statistics import BlobMetadata, PartitionStatisticsFile, StatisticsFile
-from pyiceberg.table.update import SetPartitionStatisticsUpdate
+from pyiceberg.table.update import SetPartitionStatisticsUpdate, SetPropertiesUpdate
 
 from connector.host.errors import UserError
 from connector.iceberg.commits import commit, fence
@@ -175,6 +176,23 @@ def test_files_of_other_engines_that_the_table_refers_to_are_kept(catalog: Catal
     assert ids_of(catalog, PATH) == [1]
 
 
+def test_metadata_that_lost_a_race_is_void_once_the_table_names_newer_ones_only(catalog: Catalog) -> None:
+    names_few = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "1"}
+    with table_of(catalog).transaction() as transaction:
+        transaction.set_properties(names_few)
+    stale = table_of(catalog)
+    land(catalog, 1)
+    before = files_of(catalog, lambda _: True)
+    with pytest.raises(CommitFailedException):
+        catalog.commit_table(stale, (), (SetPropertiesUpdate(updates={"a": "b"}),))
+    [lost] = files_of(catalog, lambda _: True) - before
+    assert f"file://{lost}" not in remove(catalog)
+    for number in range(2, 5):
+        land(catalog, number)
+    assert f"file://{lost}" in remove(catalog)
+    assert ids_of(catalog, PATH) == [1, 2, 3, 4]
+
+
 def test_a_table_that_forbids_garbage_collection_keeps_its_unknown_files(catalog: Catalog) -> None:
     with table_of(catalog).transaction() as transaction:
         transaction.set_properties({GC_ENABLED: "false"})
@@ -183,6 +201,13 @@ def test_a_table_that_forbids_garbage_collection_keeps_its_unknown_files(catalog
             find_orphan_files(catalog, PATH, options)
         check_text("maintenance_errors", "orphans: a table that forbids garbage collection", str(error.value))
     assert remove(catalog) == set()
+
+
+def test_unknown_files_stay_if_garbage_collection_is_neither_allowed_nor_forbidden(catalog: Catalog) -> None:
+    with table_of(catalog).transaction() as transaction:
+        transaction.set_properties({GC_ENABLED: "maybe"})
+    with pytest.raises(ValueError, match=r"^gc\.enabled is 'maybe'; it must be true or false$"):
+        find_orphan_files(catalog, PATH, UNKNOWN)
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """The actions of `maintain` beside a task that goes on, within a budget, with the rows as they were."""
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -14,17 +15,18 @@ from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction,
 from connector.host.errors import UserError
 from connector.host.refresh import Refreshed
 from connector.iceberg.commits.commit import commit_all_or_raise
+from connector.iceberg.maintenance import perform_actions
 from connector.iceberg.maintenance.action_outcomes import (
     Action,
     ActionOutcome,
     Expiry,
-    Removal,
     Unfinished,
     is_finished,
 )
 from connector.iceberg.maintenance.compact_table import TableCompactor
 from connector.iceberg.maintenance.compaction_plan import CompactionPlan
 from connector.iceberg.maintenance.compaction_result import CompactionResult
+from connector.iceberg.maintenance.find_orphan_files import OrphanFiles
 from connector.iceberg.maintenance.perform_actions import Budget, Maintainer, OrphanChoice
 from connector.iceberg.maintenance.rewrite_manifests import ManifestPlan
 from connector.iceberg.metadata.retention import MAX_AGE
@@ -136,7 +138,29 @@ def test_the_bytes_of_a_budget_are_shared_by_the_actions(catalog: Catalog) -> No
             assert isinstance(perform(catalog, action, budget, is_dry_run=is_dry_run), Unfinished)
     # Deletions write nothing.
     assert isinstance(perform(catalog, Action.EXPIRE, budget), Expiry)
-    assert isinstance(perform(catalog, Action.ORPHANS, budget), Removal)
+    assert isinstance(perform(catalog, Action.ORPHANS, budget), OrphanFiles)
+
+
+def test_many_deleted_files_are_reported_while_they_are_deleted(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(perform_actions, "DELETED_AT_ONCE", 1)
+    for number in range(3):
+        land(catalog, {number: "a"})
+    with caplog.at_level(logging.INFO, perform_actions.log.name):
+        perform(catalog, Action.EXPIRE)
+    reported = [record.getMessage() for record in caplog.records if record.name == perform_actions.log.name]
+    assert reported == [f"table {PATH}: deleted {done} of 2 files" for done in (1, 2)]
+
+
+def test_files_are_compacted_though_a_property_of_the_manifests_is_invalid(catalog: Catalog) -> None:
+    for number in range(4):
+        land(catalog, {number: "a"})
+    with catalog.load_table(PATH).transaction() as transaction:
+        transaction.set_properties({"commit.manifest.min-count-to-merge": "many"})
+    result = perform(catalog, Action.COMPACT)
+    assert isinstance(result, CompactionResult)
+    assert result.commits == 1
 
 
 def test_a_group_that_is_larger_than_the_budget_is_left(catalog: Catalog) -> None:
@@ -223,5 +247,5 @@ def test_manifests_are_merged_after_a_compaction(catalog: Catalog) -> None:
     for number in range(4):
         land(catalog, {number: "a"})
     outcomes = [perform(catalog, action) for action in Action]
-    assert [type(outcome) for outcome in outcomes] == [CompactionResult, ManifestPlan, Expiry, Removal]
+    assert [type(outcome) for outcome in outcomes] == [CompactionResult, ManifestPlan, Expiry, OrphanFiles]
     assert values_of(catalog) == dict.fromkeys(range(4), "a")

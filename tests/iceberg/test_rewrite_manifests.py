@@ -117,6 +117,14 @@ def test_manifests_of_the_target_size_stay(catalog: Catalog) -> None:
         assert len(plan_manifests(table_of(catalog)).groups) == groups
 
 
+def test_an_invalid_target_size_is_named(catalog: Catalog) -> None:
+    with table_of(catalog).transaction() as transaction:
+        transaction.set_properties({"commit.manifest.target-size-bytes": "large"})
+    with pytest.raises(UserError) as error:
+        plan_manifests(table_of(catalog))
+    check_text("maintenance_errors", "manifests: an invalid target size", str(error.value))
+
+
 def test_no_more_bytes_are_read_than_allowed_but_one_group(catalog: Catalog) -> None:
     for number in range(4):
         land(catalog, number, path=PATH)

@@ -14,7 +14,6 @@ from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetProp
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits import commit, fence, snapshot
 from connector.iceberg.commits.outcomes import Outcome
-from connector.iceberg.commits.staged_files import StagedFiles
 from connector.iceberg.maintenance import remove_task_orphans
 from connector.iceberg.metadata import references
 from connector.iceberg.metadata.manifest_rewriting import ManifestMerger
@@ -234,7 +233,7 @@ def files_that_wait_are_orphans(patch: pytest.MonkeyPatch) -> None:
 
 
 def staged_files_are_not_looked_for(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(StagedFiles, "check", lambda *_: None)
+    patch.setattr(commit, "check_staged_files", lambda *_: None)
 
 
 def apply_does_not_finish_what_is_staged(patch: pytest.MonkeyPatch) -> None:

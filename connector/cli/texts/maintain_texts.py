@@ -11,7 +11,6 @@ from connector.iceberg.maintenance.action_outcomes import (
     Expiry,
     MaintainedTable,
     MaintainedTables,
-    Removal,
     Unfinished,
     is_finished,
 )
@@ -80,9 +79,9 @@ def _describe_outcome(outcome: ActionOutcome, *, is_dry_run: bool) -> Iterator[s
         case Expiry(snapshots, deleted):
             yield f"{format_count(snapshots, 'snapshot')} {would}expired, {_describe_files(deleted)} {would}deleted"
             yield from _list_files(deleted) if is_dry_run else ()
-        case Removal(found):
-            yield from _describe_orphans(found, would)
-            yield from _list_files(outcome.deleted) if is_dry_run else ()
+        case OrphanFiles():
+            yield from _describe_orphans(outcome, would)
+            yield from _list_files(outcome.deletable) if is_dry_run else ()
         case ManifestPlan(groups=groups):
             into = f" ({format_bytes(outcome.size)}) {would}merged into {len(groups):,}"
             yield f"{format_count(len(outcome.replaced), 'manifest')}{into if groups else f' {would}merged'}"
@@ -147,11 +146,11 @@ def _encode_outcome(action: Action, outcome: ActionOutcome) -> dict[str, Any]:
             return encoded | _encode_compaction(outcome)
         case Expiry(snapshots, deleted):
             return encoded | {"snapshots": snapshots, **_encode_deleted(deleted)}
-        case Removal(found):
-            kinds = {"void": found.void, "dropped": found.dropped, "unknown": found.unknown}
-            others = [{"uuid": uuid, **_encode_size(files)} for uuid, files in found.others.items()]
+        case OrphanFiles():
+            kinds = {"void": outcome.void, "dropped": outcome.dropped, "unknown": outcome.unknown}
+            others = [{"uuid": uuid, **_encode_size(files)} for uuid, files in outcome.others.items()]
             of_kinds = {name: _encode_size(files) for name, files in kinds.items()}
-            return encoded | of_kinds | {"otherTables": others, **_encode_deleted(outcome.deleted)}
+            return encoded | of_kinds | {"otherTables": others, **_encode_deleted(outcome.deletable)}
         case ManifestPlan():
             replaced, groups = len(outcome.replaced), len(outcome.groups)
             return encoded | {"replaced": replaced, "written": groups, "bytes": outcome.size}

@@ -7,7 +7,6 @@ column at once, and is the same in every process.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from operator import add
 from typing import Final
 
 import numpy as np
@@ -53,7 +52,7 @@ def hash_keys(columns: Sequence[pa.Array]) -> Words:
 
 def sum_digests(digests: Sequence[KeyDigest]) -> KeyDigest:
     """Return the digest of all keys together."""
-    return reduce(add, digests, KeyDigest())
+    return sum(digests, KeyDigest())
 
 
 def _hash(column: pa.Array) -> Words:

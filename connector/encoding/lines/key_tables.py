@@ -15,6 +15,7 @@ from pyiceberg.types import PrimitiveType
 from connector.encoding.lines.tuple_columns import ColumnInput, PlainCells, check_column
 from connector.encoding.values.arrays import Numbers
 from connector.encoding.values.column_types import arrow_type_of
+from connector.encoding.values.gathered_rows import GatheredRows
 from connector.model.binding import KeyPart
 from protocol.json_parts import parse_items
 
@@ -80,16 +81,7 @@ def take_keys(keys: pa.Table, places: Numbers) -> pa.Table:
     chunks = keys.to_batches()
     if len(chunks) < 2:
         return keys.combine_chunks().take(pa.array(places))
-    begins = np.cumsum([0, *(chunk.num_rows for chunk in chunks[:-1])])
-    # Numbers of 8 or 16 bits are sorted in one pass.
-    numbers = (np.searchsorted(begins, places, side="right") - 1).astype(np.min_scalar_type(len(chunks)))
-    order = np.argsort(numbers, kind="stable")
-    present, starts = np.unique(numbers[order], return_index=True)
-    of_chunks = np.split(places[order], starts)[1:]
-    taken = [chunks[n].take(pa.array(own - begins[n])) for n, own in zip(present, of_chunks, strict=True)]
-    original = np.empty_like(order)
-    original[order] = np.arange(len(order))
-    return pa.Table.from_batches(taken, keys.schema).combine_chunks().take(pa.array(original))
+    return pa.Table.from_batches([GatheredRows(chunks).take(places)])
 
 
 def write_keys(sink: str | pa.NativeFile, schema: pa.Schema, parts: Iterable[pa.Table]) -> None:

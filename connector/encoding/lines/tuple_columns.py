@@ -163,10 +163,10 @@ class PackedCells:
 
     def array(self) -> tuple[pa.Array, Positions]:
         """Return the column and its clamped rows; see ColumnInput."""
-        own_codes, read = _OWN_CODES.get(self.column_type, (frozenset(), _read_none))
-        array = read(self.elements) if self.elements.present <= own_codes else None
-        if array is not None:
-            return array, NO_ROWS
+        if self.column_type in _OWN_CODES:
+            codes, read = _OWN_CODES[self.column_type]
+            if self.elements.present <= codes and (array := read(self.elements)) is not None:
+                return array, NO_ROWS
         return find_rule(self.column_type)(_format_numbers(self.elements) or self.elements.texts())
 
     def without(self, rows: Positions) -> "PackedCells":
@@ -187,10 +187,6 @@ def _format_numbers(elements: Elements) -> Texts | None:
         mask = pa.array(doubles)
         array = pc.replace_with_mask(array, mask, double_texts(_read_doubles(elements).filter(mask)))
     return Texts(array, np.zeros(len(array), np.bool_))
-
-
-def _read_none(_: Elements) -> pa.Array | None:
-    return None
 
 
 def _read_booleans(elements: Elements) -> pa.Array:

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from connector.encoding.parquet.assembled_files import AssembledFile, ColumnChunk
-from connector.encoding.parquet.data_files import FileWriter, NewFiles
+from connector.encoding.parquet.data_files import FileWriter, GatheredRowGroup, NewFiles
 from connector.encoding.parquet.encoded_row_groups import EncodedRowGroup
-from connector.encoding.parquet.gathered_rows import GatheredRowGroup
 
 
 @dataclass(frozen=True)
@@ -69,8 +68,6 @@ class AssembledWriter(FileWriter[AssembledFile]):
         self._write_row_group(rows, {place: [group.chunks[place] for group in groups] for place in groups[0].chunks})
 
     def _write_row_group(self, rows: pa.Table, copied: Mapping[int, Sequence[ColumnChunk]]) -> None:
-        if not rows.num_rows:
-            return
         self._get_open_file().write(rows, copied)
         self._end_if_full()
 

@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 
 from connector.encoding.parquet.file_options import FileOptions
-from connector.encoding.parquet.gathered_rows import GatheredRowGroup
 from connector.encoding.parquet.statistics import describe_file, find_nan, worth_a_dictionary
 from connector.host.errors import ConnectorError
 from connector.model.binding import Column
@@ -50,6 +49,29 @@ class RowGroup:
 
     def take(self) -> list[pa.RecordBatch]:
         """Remove and return all batches. They are valid until the next one is added."""
+        batches, self._batches, self._size = self._batches, [], 0
+        return batches
+
+
+class GatheredRowGroup:
+    """The rows of a row group while they are gathered, in batches that have their memory for themselves."""
+
+    def __init__(self, capacity: int) -> None:
+        """`capacity` is in bytes."""
+        self._capacity = capacity
+        self._batches: list[pa.RecordBatch] = []
+        self._size = 0
+
+    def add(self, batch: pa.RecordBatch) -> bool:
+        """Add a batch if there is room for it. Return whether there was."""
+        if self._size + batch.nbytes > self._capacity:
+            return False
+        self._batches.append(batch)
+        self._size += batch.nbytes
+        return True
+
+    def take(self) -> list[pa.RecordBatch]:
+        """Remove and return all batches."""
         batches, self._batches, self._size = self._batches, [], 0
         return batches
 

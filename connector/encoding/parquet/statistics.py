@@ -50,8 +50,15 @@ _COMPARABLE: Final = frozenset(
 def describe_file(
     location: str, size: int, metadata: pq.FileMetaData, columns: Sequence[Column], with_nan: Collection[int]
 ) -> DataFile:
-    """Return a complete file with its counts and its column statistics. `with_nan` are places of columns."""
-    statistics = _column_statistics(metadata, columns, with_nan)
+    """Return a complete file with its counts and its column statistics.
+
+    Columns go by their place, since their names may collide. `with_nan` has the places of columns with a NaN.
+    """
+    groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
+    statistics = tuple(
+        _of_column(column, [group.column(place) for group in groups], place not in with_nan)
+        for place, column in enumerate(columns)
+    )
     return DataFile(location, metadata.num_rows, size, split_offsets(metadata), statistics)
 
 
@@ -61,20 +68,6 @@ def split_offsets(metadata: pq.FileMetaData) -> tuple[int, ...]:
     return tuple(
         min(column.data_page_offset, column.dictionary_page_offset or column.data_page_offset)
         for column in first_columns
-    )
-
-
-def _column_statistics(
-    metadata: pq.FileMetaData, columns: Sequence[Column], with_nan: Collection[int]
-) -> tuple[ColumnStatistics, ...]:
-    """Return the statistics of each column. Columns go by their place, since their names may collide.
-
-    `with_nan` holds the places of columns with a NaN.
-    """
-    groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
-    return tuple(
-        _of_column(column, [group.column(place) for group in groups], place not in with_nan)
-        for place, column in enumerate(columns)
     )
 
 

@@ -12,8 +12,7 @@ from pyiceberg.io import FileIO
 from connector.encoding.live_rows.deleted_rows import find_deleted_rows
 from connector.encoding.live_rows.lineage_columns import fill_lineage, lineage_columns
 from connector.encoding.live_rows.source_rows import open_source, read_live_rows
-from connector.encoding.parquet.data_files import DataFileWriter
-from connector.encoding.parquet.gathered_rows import GatheredRowGroup
+from connector.encoding.parquet.data_files import DataFileWriter, GatheredRowGroup
 from connector.encoding.rewriting.file_groups import Compaction, FileGroup
 from connector.encoding.rewriting.group_schemas import GroupSchema
 from connector.encoding.rewriting.group_writer import GroupWriter

@@ -12,8 +12,7 @@ from connector.encoding.live_rows.deleted_rows import find_deleted_rows
 from connector.encoding.live_rows.lineage_columns import fill_lineage, lineage_columns
 from connector.encoding.live_rows.source_rows import SourceFile, open_source, read_live_rows_of
 from connector.encoding.parquet.assembled_writer import AssembledWriter
-from connector.encoding.parquet.data_files import ROW_GROUP_SIZE, DataFileWriter, abort_on_failure
-from connector.encoding.parquet.gathered_rows import GatheredRowGroup
+from connector.encoding.parquet.data_files import ROW_GROUP_SIZE, DataFileWriter, GatheredRowGroup, abort_on_failure
 from connector.encoding.rewriting.copied_row_groups import copy_row_group
 from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction, FileGroup
 from connector.encoding.rewriting.group_schemas import GroupSchema

@@ -7,11 +7,11 @@ from typing import Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from connector.encoding.parquet.gathered_rows import GatheredRows
 from connector.encoding.runs.partition_values import Partition
 from connector.encoding.runs.sort_columns import SortColumns
 from connector.encoding.runs.sorted_runs import RunPart
 from connector.encoding.values.arrays import Indices
+from connector.encoding.values.gathered_rows import GatheredRows
 
 _HELD: Final = 24 << 20  # bytes of Arrow data that are sorted together
 _COPIED_AT_ONCE: Final = 4 << 20  # bytes of Arrow data

@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from connector.encoding.parquet.encoded_row_groups import EncodedRowGroup, write_row_group
 from connector.encoding.parquet.file_options import FileOptions
-from connector.encoding.parquet.gathered_rows import GatheredRows
 from connector.encoding.runs.partition_values import Partition, PartitionValues
 from connector.encoding.runs.sort_columns import SortColumns
 from connector.encoding.values.arrays import Indices
+from connector.encoding.values.gathered_rows import GatheredRows
 from connector.model.binding import Arrangement, Column
 
 PART_SIZE: Final = 512 << 10  # bytes of Arrow data: a merge holds one part or more of each run

@@ -49,16 +49,13 @@ class RowsOfKeys:
     def __len__(self) -> int:
         return len(self.keys)
 
-    def filter(self, are_kept: Mask) -> "RowsOfKeys":
-        """Return the rows that are to be kept."""
-        return self._take(are_kept)
-
     def slices(self) -> Iterator["RowsOfKeys"]:
         """Yield some of the rows after the others."""
         for begin in range(0, len(self), _AT_ONCE):
-            yield self._take(slice(begin, begin + _AT_ONCE))
+            yield self.take(slice(begin, begin + _AT_ONCE))
 
-    def _take(self, some: slice | Mask) -> "RowsOfKeys":
+    def take(self, some: slice | Mask) -> "RowsOfKeys":
+        """Return some of the rows, in their order."""
         ids = None if self.row_ids is None else self.row_ids[some]
         return RowsOfKeys(self.files[some], self.keys[some], self.positions[some], ids)
 
@@ -77,7 +74,7 @@ def choose_newest(parts: Sequence[RowsOfKeys], keys: int, find_changes: Callable
     doubtful = [counts[part.keys] > 1 for part in parts]
     newest = [~are_doubtful for are_doubtful in doubtful]
     if any(are_doubtful.any() for are_doubtful in doubtful):
-        rows = RowsOfKeys.join([part.filter(mask) for part, mask in zip(parts, doubtful, strict=True)])
+        rows = RowsOfKeys.join([part.take(mask) for part, mask in zip(parts, doubtful, strict=True)])
         ends = np.cumsum([mask.sum() for mask in doubtful])
         chosen = np.split(_are_newest(rows, find_changes(rows)), ends[:-1])
         for are_newest, are_doubtful, of_part in zip(newest, doubtful, chosen, strict=True):

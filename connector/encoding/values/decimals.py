@@ -20,19 +20,15 @@ _SAFE_DIGITS: Final = len(str(2**127)) - 1  # any so many fit into 128 bits with
 @cache
 def decimals(type_: DecimalType) -> Callable[[Texts], tuple[pa.Array, Positions]]:
     """Return the rule that turns texts into decimals of this type."""
-    parser = _parser(type_)
+    whole = type_.precision - type_.scale
+    reason = f"is not a number with at most {whole} digits before its point and {type_.scale} behind it"
+    parser = Parser(arrow_decimal(type_), _by_value(type_), reason, _at_once(type_))
     return lambda texts: (parser.parse(texts.array), NO_ROWS)
 
 
 def arrow_decimal(type_: DecimalType) -> pa.DataType:
     """Return Arrow's type for a decimal."""
     return pa.decimal128(type_.precision, type_.scale)
-
-
-def _parser(type_: DecimalType) -> Parser:
-    whole = type_.precision - type_.scale
-    reason = f"is not a number with at most {whole} digits before its point and {type_.scale} behind it"
-    return Parser(arrow_decimal(type_), _by_value(type_), reason, _at_once(type_))
 
 
 def _at_once(type_: DecimalType) -> Callable[[pa.StringArray], pa.Array]:

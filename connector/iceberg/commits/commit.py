@@ -29,7 +29,7 @@ from connector.iceberg.commits.commit_errors import BROKEN_METADATA, is_final, l
 from connector.iceberg.commits.late_files import LateFiles, check_columns
 from connector.iceberg.commits.outcomes import Committed, Failed, Outcome, Superseded, TableCommit
 from connector.iceberg.commits.snapshot import SnapshotWriter
-from connector.iceberg.commits.staged_files import StagedFiles
+from connector.iceberg.commits.staged_files import check_staged_files
 from connector.iceberg.metadata.table_properties import (
     check_properties,
     find_generation,
@@ -142,6 +142,7 @@ class _PendingCommits:
     has_failed: bool  # before: they get a single attempt
     began: float  # by the monotonic clock
     late: LateFiles = field(default_factory=LateFiles)
+    found: set[str] = field(default_factory=set)  # the fence values of commits whose staged files were found
 
     def try_to_commit(self) -> Outcome:
         """Commit, and return the outcome. An error that concerns only this table is one."""
@@ -194,7 +195,7 @@ class _PendingCommits:
     def _check_files(self, loaded: _LoadedTable, older: Sequence[StagedCommit]) -> None:
         """Raise UserError if files of these commits are gone."""
         try:
-            self._files.check(loaded.table, older)
+            check_staged_files(loaded.table, older, self.found)
         except UserError as error:
             # Another process may have made the same commits in this moment, and deleted their located rows. The next
             # attempt sees it.
@@ -213,11 +214,6 @@ class _PendingCommits:
             else:
                 snapshot, begun = self.snapshots.append(table, fitting, rows), ()
         return commit_snapshot(self.catalog, table, snapshot, fence.advance(table.properties, remaining[-1]), begun)
-
-    @cached_property
-    def _files(self) -> StagedFiles:
-        """The staged files of these commits, if they have to be checked."""
-        return StagedFiles()
 
     @cached_property
     def _deletes(self) -> "RowDeletes | None":

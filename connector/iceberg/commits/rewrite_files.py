@@ -17,12 +17,10 @@ from pyiceberg.table.update import TableRequirement, TableUpdate
 
 from connector.encoding.live_rows.deletion_vectors import FileId
 from connector.encoding.live_rows.source_rows import SourceFile
-from connector.encoding.live_rows.target_columns import TargetColumn
 from connector.encoding.rewriting.converted_files import Rewrite, Rewriting
 from connector.host.refresh import Refreshed
-from connector.iceberg.commits.file_names import find_file_prefix
 from connector.iceberg.commits.snapshot import SnapshotWriter
-from connector.iceberg.commits.summaries import SUMMARY_MATERIALIZATION, summarize_rewrite
+from connector.iceberg.commits.summaries import summarize_rewrite
 from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.live_files import LiveFile
 from connector.iceberg.metadata.manifests import make_added_entry, manifests_of
@@ -31,7 +29,6 @@ from connector.iceberg.metadata.table_arrangement import keep_sort_order
 from connector.iceberg.metadata.table_updates import new_snapshot, require_unchanged
 from connector.model.properties import Properties
 from connector.model.state import DataFile
-from connector.model.table_identifier import Owner
 from connector.storage.file_access import access_to
 from connector.storage.storage_errors import translate_errors
 
@@ -43,8 +40,8 @@ class RewritePlan:
     table: Table  # as it was loaded
     files: Sequence[LiveFile]
     rewriting: Rewriting
-    schema_id: int
-    summary: Mapping[str, str]
+    schema_id: int  # of the new files' columns
+    summary: Mapping[str, str]  # says in the new snapshot who has rewritten the files, and why
 
 
 @dataclass(frozen=True)
@@ -87,27 +84,9 @@ class RewriteFiles:
     value has passed, a session may delete the file as an orphan.
     """
 
-    def __init__(self, owner: Owner, rewrite: Rewrite) -> None:
-        self._owner = owner
+    def __init__(self, rewrite: Rewrite) -> None:
         self._rewrite = rewrite
         self._written: dict[tuple[Rewriting, SourceFile], tuple[DataFile, ...] | None] = {}
-
-    def plan(
-        self,
-        table: Table,
-        files: Sequence[LiveFile],
-        columns: tuple[TargetColumn, ...],
-        schema_id: int,
-        summary: Mapping[str, str],
-    ) -> RewritePlan:
-        """Plan to rewrite these live files into files with these columns.
-
-        `schema_id` is the schema of the columns. `summary` says in the new snapshot why the files were rewritten.
-        """
-        rewriting = Rewriting.of_table(table, columns, find_file_prefix(table, self._owner))
-        return RewritePlan(
-            table, files, rewriting, schema_id, {SUMMARY_MATERIALIZATION: self._owner.materialization, **summary}
-        )
 
     def perform(self, catalog: Catalog, plan: RewritePlan) -> RewrittenFiles:
         """Rewrite the files of the plan that no earlier attempt has rewritten.
@@ -130,21 +109,17 @@ class RewriteFiles:
         ]
         return RewrittenFiles(plan, table, replacements)
 
-    def commit(
-        self,
-        catalog: Catalog,
-        rewritten: RewrittenFiles,
-        updates: Sequence[TableUpdate],
-        further: Sequence[TableRequirement] = (),
-    ) -> None:
-        """Exchange the files and make the other updates, in one commit.
 
-        CommitFailedException if the table's rows or its schema have changed since the plan was made, or if one of the
-        further requirements does not hold.
-        """
-        table = rewritten.table
-        requirements = (*require_unchanged(table), *further)
-        catalog.commit_table(table, requirements, (*updates, *_new_snapshot(rewritten)))
+def commit_rewritten(
+    catalog: Catalog, rewritten: RewrittenFiles, updates: Sequence[TableUpdate], further: Sequence[TableRequirement]
+) -> None:
+    """Exchange the files and make the other updates, in one commit.
+
+    CommitFailedException if the table's rows or its schema have changed since the plan was made, or if one of the
+    further requirements does not hold.
+    """
+    table = rewritten.table
+    catalog.commit_table(table, (*require_unchanged(table), *further), (*updates, *_new_snapshot(rewritten)))
 
 
 def refresh_access(catalog: Catalog, table: Table) -> Refreshed[Properties]:

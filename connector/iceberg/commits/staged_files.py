@@ -33,18 +33,15 @@ class MissingFile:
     location: str
 
 
-class StagedFiles:
-    """The staged files of one writer's pending commits. Each file is checked once for all attempts."""
+def check_staged_files(table: Table, staged: Sequence[StagedCommit], found: set[str]) -> None:
+    """Raise UserError if files of these commits are gone, RetryableError if the store does not answer now.
 
-    def __init__(self) -> None:
-        self._found: set[str] = set()
-
-    def check(self, table: Table, staged: Sequence[StagedCommit]) -> None:
-        """Raise UserError if files of these commits are gone, RetryableError if the store does not answer now."""
-        unchecked = [commit for commit in staged if commit.next not in self._found]
-        if missing := find_missing_files(table, unchecked):
-            raise _explain_missing(table, staged, missing)
-        self._found.update(commit.next for commit in unchecked)
+    `found` has the fence values of commits whose files were found before. It gets those of the others.
+    """
+    unchecked = [commit for commit in staged if commit.next not in found]
+    if missing := find_missing_files(table, unchecked):
+        raise _explain_missing(table, staged, missing)
+    found.update(commit.next for commit in unchecked)
 
 
 def find_missing_files(table: Table, staged: Sequence[StagedCommit]) -> list[MissingFile]:

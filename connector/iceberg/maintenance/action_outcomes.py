@@ -31,25 +31,13 @@ class Expiry:
 
 
 @dataclass(frozen=True)
-class Removal:
-    """The orphan files that were found. In a dry run, the deletable ones are still there."""
-
-    found: OrphanFiles
-
-    @property
-    def deleted(self) -> Sequence[StoredFile]:
-        """The files that were deleted, or would be."""
-        return self.found.deletable
-
-
-@dataclass(frozen=True)
 class Unfinished:
     """An action that the budget did not suffice for. A later run does the rest."""
 
     deleted: Sequence[StoredFile] = ()
 
 
-ActionOutcome: TypeAlias = CompactionPlan | CompactionResult | Expiry | Removal | ManifestPlan | Unfinished
+ActionOutcome: TypeAlias = CompactionPlan | CompactionResult | Expiry | OrphanFiles | ManifestPlan | Unfinished
 
 
 def is_finished(outcome: ActionOutcome) -> bool:

@@ -12,7 +12,7 @@ table, this takes longer than all else.
 A group is planned only if it has a gain: fewer files, or fewer deleted rows. A table that is compacted has no groups.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from operator import attrgetter
@@ -139,7 +139,9 @@ def make_groups(deletes: PositionDeletes, chosen: Sequence[Sequence[ListedFile]]
     """Yield a group for each of these lists of data files."""
     applied = deletes.find_all(file for files in chosen for file in files)
     for files in chosen:
-        yield _make_group(files, applied)
+        sources = tuple(file.as_source(applied[file.path]) for file in files)
+        applying = {each for source in sources for each in source.position_deletes}
+        yield GroupPlan(FileGroup(sources), tuple(file.rows for file in files), _size_of(files), len(applying))
 
 
 def _find_old(listed: Sequence[ListedFile], thresholds: CompactionThresholds) -> set[str]:
@@ -255,9 +257,3 @@ class _Partition:
 
 def _size_of(files: Iterable[ListedFile]) -> int:
     return sum(file.size for file in files)
-
-
-def _make_group(files: Sequence[ListedFile], applied: Mapping[str, Sequence[ListedFile]]) -> GroupPlan:
-    sources = [file.as_source(applied[file.path]) for file in files]
-    deletes = {each for source in sources for each in source.position_deletes}
-    return GroupPlan(FileGroup(tuple(sources)), tuple(file.rows for file in files), _size_of(files), len(deletes))

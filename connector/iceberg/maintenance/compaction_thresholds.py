@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Final
 
-from pyiceberg.utils.properties import property_as_bool
-
 from connector.encoding.parquet.file_options import FileOptions
 from connector.evolution.property_changes import COMPACTION_PROPERTY
+from connector.iceberg.metadata.table_properties import read_switch
 
 MIN_FILE_SIZE: Final = "flow.compaction.min-file-size-bytes"
 MAX_FILE_SIZE: Final = "flow.compaction.max-file-size-bytes"
@@ -61,12 +60,7 @@ class CompactionThresholds:
 
 def is_compaction_enabled(properties: Mapping[str, str]) -> bool:
     """Whether sessions compact the table. ValueError if the property is invalid."""
-    try:
-        return property_as_bool(dict(properties), COMPACTION_PROPERTY, False)
-    except ValueError as error:
-        raise ValueError(
-            f"{COMPACTION_PROPERTY} is {properties[COMPACTION_PROPERTY]!r}; it must be true or false"
-        ) from error
+    return read_switch(properties, COMPACTION_PROPERTY, False)
 
 
 def check_compaction(properties: Mapping[str, str]) -> None:

@@ -73,8 +73,8 @@ class _NamedFiles:
         self, files: Iterable[ListedFile], counts: _DeletedCounts, partition_scoped: Iterable[ListedFile]
     ) -> None:
         self._files = sorted((file for file in files if not counts.has_vector(file)), key=lambda file: file.path)
-        self._rows = _PrefixSums(file.rows for file in self._files)
-        self._deleted = _PrefixSums(counts.of(file) for file in self._files)
+        self._rows = [0, *accumulate(file.rows for file in self._files)]  # of all files before each
+        self._deleted = [0, *accumulate(counts.of(file) for file in self._files)]
         paths = [file.path.encode() for file in self._files]
         ranges = [(delete, *find_range(paths, delete)) for delete in partition_scoped]
         self._ranges = [(delete, begin, end) for delete, begin, end in ranges if begin < end]
@@ -93,16 +93,5 @@ class _NamedFiles:
 
     def _is_heavy(self, deletes: Iterable[ListedFile], begin: int, end: int, ratio: float) -> bool:
         """Whether too many rows of a range of data files are deleted, by these delete files and by file-scoped ones."""
-        deleted = sum(delete.rows for delete in deletes) + self._deleted.sum(begin, end)
-        return deleted >= max(ratio * self._rows.sum(begin, end), 1)
-
-
-class _PrefixSums:
-    """Adds up numbers of any range quickly."""
-
-    def __init__(self, numbers: Iterable[int]) -> None:
-        self._sums = [0, *accumulate(numbers)]
-
-    def sum(self, begin: int, end: int) -> int:
-        """Return the sum of the numbers from `begin` to before `end`."""
-        return self._sums[end] - self._sums[begin]
+        deleted = sum(delete.rows for delete in deletes) + self._deleted[end] - self._deleted[begin]
+        return deleted >= max(ratio * (self._rows[end] - self._rows[begin]), 1)

@@ -18,7 +18,6 @@ from datetime import datetime
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
-from pyiceberg.utils.properties import property_as_bool
 
 from connector.host.errors import UserError
 from connector.iceberg.commits import fence
@@ -40,7 +39,7 @@ from connector.iceberg.metadata.stored_files import (
     list_stored_files,
     must_delete_old_metadata,
 )
-from connector.iceberg.metadata.table_properties import find_generation
+from connector.iceberg.metadata.table_properties import find_generation, read_switch
 from connector.model.state import WriterId
 from connector.model.table_identifier import Owner, TableIdentifier
 from protocol.flow import WHOLE_RANGE
@@ -62,7 +61,7 @@ class OrphanOptions:
 
 @dataclass(frozen=True)
 class OrphanFiles:
-    """The files that nothing refers to, by the proof that there is of it."""
+    """The files that nothing refers to, by the proof that there is of it. The deletable ones may be deleted by now."""
 
     table: Table
     void: Sequence[StoredFile]
@@ -81,10 +80,10 @@ def find_orphan_files(
 ) -> OrphanFiles:
     """Find the orphan files of one table. InterruptedMaintenanceError if interrupted.
 
-    UserError if the options look for files that the table's property gc.enabled keeps.
+    UserError if the options look for files that the table's property gc.enabled keeps, ValueError if it is invalid.
     """
     first = catalog.load_table(path)
-    if options.is_wide and not property_as_bool(first.properties, GC_ENABLED, True):
+    if options.is_wide and not read_switch(first.properties, GC_ENABLED, True):
         raise UserError(
             f"table {path}: its property {GC_ENABLED} is false, so files of dropped tables and unknown files must "
             "stay. Leave --dropped-tables and --older-than out, or change the property."

@@ -11,7 +11,7 @@ from typing import Final
 from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO
 
-from connector.iceberg.maintenance.action_outcomes import Action, ActionOutcome, Expiry, Removal, Unfinished
+from connector.iceberg.maintenance.action_outcomes import Action, ActionOutcome, Expiry, Unfinished
 from connector.iceberg.maintenance.compact_table import CompactionBudget, TableCompactor, take_groups
 from connector.iceberg.maintenance.dropped_tables import DroppedTables
 from connector.iceberg.maintenance.expire_snapshots import (
@@ -143,9 +143,9 @@ class Maintainer:
     def _remove_orphans(self, path: TableIdentifier) -> ActionOutcome:
         found = find_orphan_files(self._catalog, path, self._orphans, self._budget.is_late)
         if self.is_dry_run:
-            return Removal(found)
+            return found
         deleted = self._delete(path, found.table.io, found.deletable, self._budget.is_late)
-        return Removal(found) if len(deleted) == len(found.deletable) else Unfinished(deleted)
+        return found if len(deleted) == len(found.deletable) else Unfinished(deleted)
 
     @staticmethod
     def _measure(expired: ExpiredSnapshots) -> Sequence[StoredFile]:

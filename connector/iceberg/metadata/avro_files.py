@@ -10,8 +10,7 @@ which may end the process.
 
 import json
 import struct
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
@@ -73,42 +72,33 @@ class AvroFileWriter(AvroOutputFile[Any]):
         _HEADER_WRITER.write(self.encoder, AvroFileHeader(MAGIC, metadata, self.sync_bytes))
 
 
-class AvroFileReader(ABC):
-    """The records of a file, which is read in one piece.
+def read_records(file: InputFile, find_reader: Callable[[str], Reader], size: int = 0) -> Iterator[Any]:
+    """Yield the records of a file, which is read in one piece. `size` is in bytes, as the file's manifest list says it.
 
-    Iterating raises InvalidMetadataError if the file is damaged, or shorter than `size`.
+    Raises InvalidMetadataError if the file is damaged, or shorter than `size`. `find_reader` returns the reader for an
+    Avro schema: other engines write other schemas.
     """
+    with file.open() as stream:
+        content = stream.read()
+    try:
+        if len(content) < size:
+            raise EOFError(f"it has {len(content)} bytes instead of {size}")
+        yield from _decode(content, find_reader)
+    except Exception as error:  # the decoders raise whatever their input leads to
+        raise InvalidMetadataError(f"{file.location} is damaged: {type(error).__name__}: {error}") from error
 
-    def __init__(self, file: InputFile, size: int = 0) -> None:
-        """`size` is in bytes, as the file's manifest list says it."""
-        self._file, self._size = file, size
 
-    @staticmethod
-    @abstractmethod
-    def find_reader(avro_schema: str) -> Reader:
-        """Return the reader of files with this schema; other engines write other schemas."""
-
-    def __iter__(self) -> Iterator[Any]:
-        with self._file.open() as stream:
-            content = stream.read()
-        try:
-            if len(content) < self._size:
-                raise EOFError(f"it has {len(content)} bytes instead of {self._size}")
-            yield from self._decode(content)
-        except Exception as error:  # the decoders raise whatever their input leads to
-            raise InvalidMetadataError(f"{self._file.location} is damaged: {type(error).__name__}: {error}") from error
-
-    def _decode(self, content: bytes) -> Iterator[Any]:
-        file = StreamingBinaryDecoder(content)  # which, unlike the compiled one, notices the end of its input
-        header = _HEADER_READER.read(file)
-        reader, codec = self.find_reader(header.meta[AVRO_SCHEMA_KEY]), header.compression_codec()
-        while file.tell() < len(content):
-            count, block = file.read_int(), file.read_bytes()
-            if file.read(SYNC_SIZE) != header.sync:
-                raise ValueError("a block does not end where it should")
-            records = codec.decompress(block) if codec else block
-            decoder = new_decoder(records)
-            for _ in range(count):
-                yield reader.read(decoder)
-            if decoder.tell() != len(records):
-                raise ValueError("a block has other records than it says")
+def _decode(content: bytes, find_reader: Callable[[str], Reader]) -> Iterator[Any]:
+    file = StreamingBinaryDecoder(content)  # which, unlike the compiled one, notices the end of its input
+    header = _HEADER_READER.read(file)
+    reader, codec = find_reader(header.meta[AVRO_SCHEMA_KEY]), header.compression_codec()
+    while file.tell() < len(content):
+        count, block = file.read_int(), file.read_bytes()
+        if file.read(SYNC_SIZE) != header.sync:
+            raise ValueError("a block does not end where it should")
+        records = codec.decompress(block) if codec else block
+        decoder = new_decoder(records)
+        for _ in range(count):
+            yield reader.read(decoder)
+        if decoder.tell() != len(records):
+            raise ValueError("a block has other records than it says")

@@ -11,6 +11,7 @@ are written as one, as far as it has the size of a manifest.
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Final
 
@@ -18,7 +19,6 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.utils.bin_packing import PackingIterator
-from pyiceberg.utils.properties import property_as_bool, property_as_int
 
 from connector.encoding.live_rows.deletion_vectors import FileId
 from connector.host.signals import map_in_threads
@@ -26,6 +26,7 @@ from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.manifests import copy_manifest, read_entries
 from connector.iceberg.metadata.row_lineage import ManifestKey, find_manifest_key
 from connector.iceberg.metadata.snapshot_manifests import ManifestFactory
+from connector.iceberg.metadata.table_properties import read_number, read_switch
 
 log = logging.getLogger(__name__)
 
@@ -44,14 +45,10 @@ class Thresholds:
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> "Thresholds | None":
         """Read a table's properties. None if it wants no merging; ValueError if they are invalid."""
-        found = dict(properties)
-        if not property_as_bool(found, "commit.manifest-merge.enabled", True):
+        if not read_switch(properties, "commit.manifest-merge.enabled", True):
             return None
-        count = property_as_int(found, "commit.manifest.min-count-to-merge", cls.count)
-        size = property_as_int(found, "commit.manifest.target-size-bytes", cls.size)
-        assert count is not None
-        assert size is not None
-        return cls(count, size)
+        count = read_number(properties, "commit.manifest.min-count-to-merge", cls.count)
+        return cls(count, read_number(properties, "commit.manifest.target-size-bytes", cls.size))
 
 
 def find_mergeable(manifests: Sequence[ManifestFile], added: int, thresholds: Thresholds) -> list[ManifestFile]:
@@ -127,12 +124,9 @@ def _file_count(manifest: ManifestFile) -> int:
 
 
 def _live_entries(io: FileIO, manifests: Sequence[ManifestFile]) -> Iterator[ManifestEntry]:
-    def live(manifest: ManifestFile) -> list[ManifestEntry]:
-        return read_entries(io, manifest)
-
     for first in range(0, len(manifests), READS_AT_ONCE):
-        for entries in map_in_threads(live, manifests[first : first + READS_AT_ONCE], READS_AT_ONCE, "merge"):
-            yield from entries
+        some = manifests[first : first + READS_AT_ONCE]
+        yield from chain.from_iterable(map_in_threads(partial(read_entries, io), some, READS_AT_ONCE, "merge"))
 
 
 def remove_files(

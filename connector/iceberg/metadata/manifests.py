@@ -34,7 +34,7 @@ from pyiceberg.typedef import TableVersion
 from pyiceberg.types import IntegerType, ListType, NestedField, StructType
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
-from connector.iceberg.metadata.avro_files import AvroFileReader, AvroFileWriter, AvroSchema
+from connector.iceberg.metadata.avro_files import AvroFileWriter, AvroSchema, read_records
 from connector.iceberg.metadata.partitions import Partition, name_in_avro
 from connector.iceberg.metadata.row_lineage import NEWEST_VERSION, assign_row_ids, number_rows
 from connector.model.state import ColumnStatistics, DataFile
@@ -66,7 +66,7 @@ def _count_data_files(snapshot: Snapshot) -> int:
 
 def read_manifest_list(file: InputFile) -> Iterator[ManifestFile]:
     """Read the manifests that a list names, in the form of the newest version."""
-    yield from _ManifestListReader(file)
+    return read_records(file, _find_list_reader)
 
 
 def read_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
@@ -79,8 +79,8 @@ def read_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
 
 def read_all_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
     """Read a manifest's entries, also those of files that its snapshot has deleted. They have no row ids."""
-    entries = _ManifestFileReader(io.new_input(manifest.manifest_path), manifest.manifest_length)
-    return [_inherit(entry, manifest) for entry in entries]
+    file, size = io.new_input(manifest.manifest_path), manifest.manifest_length
+    return [_inherit(entry, manifest) for entry in read_records(file, _find_entry_reader, size)]
 
 
 class ManifestWriter(ManifestWriterV2):
@@ -101,7 +101,7 @@ class ManifestWriter(ManifestWriterV2):
 
     def new_writer(self) -> AvroOutputFile[ManifestEntry]:
         """Return the Avro writer of a new manifest."""
-        schema = _of_manifests(_partition_type(self._spec, self._schema), self.version)
+        schema = _of_manifests(_partition_type(self._spec, self._schema), self.version, self.content())
         return AvroFileWriter(self._output_file, schema, self._meta)
 
     def to_manifest_file(self) -> ManifestFile:
@@ -121,10 +121,6 @@ class DeleteManifestWriter(ManifestWriter):
 
     def content(self) -> ManifestContent:
         return ManifestContent.DELETES
-
-    def new_writer(self) -> AvroOutputFile[ManifestEntry]:
-        schema = _of_delete_manifests(_partition_type(self._spec, self._schema), self.version)
-        return AvroFileWriter(self._output_file, schema, self._meta)
 
     @property
     def _meta(self) -> dict[str, str]:
@@ -222,20 +218,13 @@ def _partition_type(spec: PartitionSpec, schema: Schema) -> StructType:
 
 
 @lru_cache(SCHEMAS)
-def _of_manifests(partition_type: StructType, version: TableVersion) -> AvroSchema:
-    data_file = data_file_with_partition(partition_type, version)
-    return AvroSchema.of(manifest_entry_schema_with_data_file(version, data_file), "manifest_entry")
-
-
-@lru_cache(SCHEMAS)
-def _of_delete_manifests(partition_type: StructType, version: TableVersion) -> AvroSchema:
-    """Return the form of manifests that may list equality deletes of other engines. PyIceberg would write the ids of
-    their columns as longs, which Java does not read."""
-    data_file = data_file_with_partition(partition_type, version)
-    fields = [
-        field.model_copy(update={"field_type": _EQUALITY_IDS}) if field.name == "equality_ids" else field
-        for field in data_file.fields
-    ]
+def _of_manifests(partition_type: StructType, version: TableVersion, content: ManifestContent) -> AvroSchema:
+    """Return the schema of manifests. Those of delete files may list equality deletes of other engines: PyIceberg would
+    write the ids of their columns as longs, which Java does not read."""
+    fields = data_file_with_partition(partition_type, version).fields
+    if content is ManifestContent.DELETES:
+        ids = {"field_type": _EQUALITY_IDS}
+        fields = tuple(each.model_copy(update=ids) if each.name == "equality_ids" else each for each in fields)
     return AvroSchema.of(manifest_entry_schema_with_data_file(version, StructType(*fields)), "manifest_entry")
 
 
@@ -244,28 +233,24 @@ def _of_manifest_lists(version: TableVersion) -> AvroSchema:
     return AvroSchema.of(MANIFEST_LIST_FILE_SCHEMAS[version], "manifest_file")
 
 
-class _ManifestFileReader(AvroFileReader):
-    @staticmethod
-    @lru_cache(SCHEMAS)
-    def find_reader(avro_schema: str) -> Reader:
-        return resolve_reader(
-            AvroSchemaConversion().avro_to_iceberg(json.loads(avro_schema)),
-            MANIFEST_ENTRY_SCHEMAS[NEWEST_VERSION],
-            {-1: ManifestEntry, 2: ManifestDataFile},
-            {0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
-        )
+@lru_cache(SCHEMAS)
+def _find_entry_reader(avro_schema: str) -> Reader:
+    return resolve_reader(
+        AvroSchemaConversion().avro_to_iceberg(json.loads(avro_schema)),
+        MANIFEST_ENTRY_SCHEMAS[NEWEST_VERSION],
+        {-1: ManifestEntry, 2: ManifestDataFile},
+        {0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
+    )
 
 
-class _ManifestListReader(AvroFileReader):
-    @staticmethod
-    @lru_cache(SCHEMAS)
-    def find_reader(avro_schema: str) -> Reader:
-        return resolve_reader(
-            AvroSchemaConversion().avro_to_iceberg(json.loads(avro_schema)),
-            MANIFEST_LIST_FILE_SCHEMAS[NEWEST_VERSION],
-            {-1: ManifestFile, 508: PartitionFieldSummary},
-            {517: ManifestContent},
-        )
+@lru_cache(SCHEMAS)
+def _find_list_reader(avro_schema: str) -> Reader:
+    return resolve_reader(
+        AvroSchemaConversion().avro_to_iceberg(json.loads(avro_schema)),
+        MANIFEST_LIST_FILE_SCHEMAS[NEWEST_VERSION],
+        {-1: ManifestFile, 508: PartitionFieldSummary},
+        {517: ManifestContent},
+    )
 
 
 def _inherit(entry: ManifestEntry, manifest: ManifestFile) -> ManifestEntry:

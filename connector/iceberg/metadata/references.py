@@ -20,10 +20,6 @@ class InterruptedMaintenanceError(Exception):
     """Maintenance ends before it is done: the session has ended, or the time of the command is over."""
 
 
-def _never() -> bool:
-    return False
-
-
 def _is_listed(name: str) -> bool:
     """Whether a manifest may list our file of this name: a data file or a delete file, but not located rows."""
     return name.endswith((".parquet", ".puffin")) and not name.endswith(located_rows.SUFFIX)
@@ -32,7 +28,7 @@ def _is_listed(name: str) -> bool:
 def find_unreferenced(
     table: Table,
     names: Iterable[str],
-    is_interrupted: Callable[[], bool] = _never,
+    is_interrupted: Callable[[], bool] = lambda: False,
     is_data: Callable[[str], bool] = _is_listed,
 ) -> set[str]:
     """Return the file names to which no snapshot of the table refers, neither as data nor as metadata.

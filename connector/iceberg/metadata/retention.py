@@ -12,7 +12,8 @@ from typing import Final
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.utils.properties import property_as_bool
+
+from connector.iceberg.metadata.table_properties import read_switch
 
 MAX_AGE: Final = "history.expire.max-snapshot-age-ms"
 MIN_KEPT: Final = "history.expire.min-snapshots-to-keep"
@@ -38,7 +39,7 @@ class Retention:
     def of(cls, properties: Mapping[str, str]) -> "Retention | None":
         """Read a table's properties. None if it does not ask for expiry, or forbids it; ValueError if they are
         invalid."""
-        if MAX_AGE not in properties or not _allows_expiry(properties):
+        if MAX_AGE not in properties or not read_switch(properties, GC_ENABLED, True):
             return None
         check_expiry(properties)
         numbers = {name: int(properties[name]) for name in _LEAST if name in properties}
@@ -52,18 +53,11 @@ class Retention:
 
 def check_expiry(properties: Mapping[str, str]) -> None:
     """Raise ValueError if one of these properties prevents that snapshots expire."""
-    _allows_expiry(properties)
+    read_switch(properties, GC_ENABLED, True)
     # People set -1 to keep all snapshots. It would mean the opposite.
     for name, least in _LEAST.items():
         if name in properties and not (properties[name].isdecimal() and int(properties[name]) >= least):
             raise ValueError(f"{name} is {properties[name]!r}; it must be a whole number from {least} upwards")
-
-
-def _allows_expiry(properties: Mapping[str, str]) -> bool:
-    try:
-        return property_as_bool(dict(properties), GC_ENABLED, True)
-    except ValueError as error:
-        raise ValueError(f"{GC_ENABLED} is {properties[GC_ENABLED]!r}; it must be true or false") from error
 
 
 def find_expired(metadata: TableMetadata, now: int) -> list[int]:

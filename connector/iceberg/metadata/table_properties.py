@@ -9,7 +9,7 @@ from typing import Final
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.name_mapping import parse_mapping_from_json
 from pyiceberg.table.refs import MAIN_BRANCH
-from pyiceberg.utils.properties import property_as_bool, property_as_int
+from pyiceberg.utils.properties import property_as_bool
 
 from connector.host.errors import UserError
 from connector.model.table_identifier import GENERATION_PROPERTY, Generation
@@ -88,10 +88,8 @@ def check_properties(properties: Mapping[str, str]) -> None:
                 "file, such as s3://bucket/directory"
             )
     for name in SWITCHES:
-        with _demand(given, name, "must be true or false"):
-            property_as_bool(given, name, False)
-    with _demand(given, PREVIOUS_VERSIONS, "must be a whole number"):
-        property_as_int(given, PREVIOUS_VERSIONS)
+        read_switch(given, name, False)
+    read_number(given, PREVIOUS_VERSIONS, 0)
     if mapping := given.get(NAME_MAPPING):
         with _demand(given, NAME_MAPPING, "must be a name mapping, the JSON of Iceberg's specification"):
             parse_mapping_from_json(mapping)
@@ -114,6 +112,18 @@ def name_table_in_errors(table: Table) -> Iterator[None]:
     except ValueError as error:
         remedy = _OTHER_TABLE if isinstance(error, _FixedPropertyError) else _CORRECT
         raise UserError(f"Table {'.'.join(table.name())}: table property {error}. {remedy}") from error
+
+
+def read_switch(properties: Mapping[str, str], name: str, default: bool) -> bool:
+    """Return whether a property is true. ValueError if it is neither true nor false."""
+    with _demand(properties, name, "must be true or false"):
+        return property_as_bool(dict(properties), name, default)
+
+
+def read_number(properties: Mapping[str, str], name: str, default: int) -> int:
+    """Return a property that is a whole number. ValueError if it is none."""
+    with _demand(properties, name, "must be a whole number"):
+        return int(properties.get(name) or default)
 
 
 @contextmanager

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 from pyiceberg.io import FileIO
 
 from connector.encoding.parquet.assembled_writer import AssembledWriter
-from connector.encoding.parquet.data_files import ROW_GROUP_SIZE, DataFileWriter, abort_on_failure
-from connector.encoding.parquet.gathered_rows import GatheredRowGroup
+from connector.encoding.parquet.data_files import ROW_GROUP_SIZE, DataFileWriter, GatheredRowGroup, abort_on_failure
 from connector.encoding.runs.run_merging import MergeRange, merge
 from connector.encoding.runs.sort_columns import SortColumns
 from connector.encoding.runs.sorted_runs import RunPart, read_encoded, read_part
