@@ -26,7 +26,7 @@ from connector.model.properties import Properties
 from connector.model.state import StagedTransaction
 from connector.model.table_identifier import TableIdentifier
 from connector.session import loads
-from connector.session.loads import Found, SearchedTable, TransactionLoads, check_stored
+from connector.session.loads import LoadedRows, SearchedTable, TransactionLoads, check_stored
 from connector.session.progress import TransactionProgress
 from connector.session.transactions import OpenTransaction
 from connector.spark.blocks.table_layout import TableLayout
@@ -251,7 +251,7 @@ def test_stores_must_replace_what_was_loaded(wrong: str, loaded: list[int], stor
     located: Any = None
     found, written = (digest_keys([pa.array(keys, pa.int64())]) if keys else None for keys in (loaded, stored))
     with pytest.raises(ProtocolError) as raised:
-        check_stored(binding, Found(located, found) if found else None, written)
+        check_stored(binding, LoadedRows(located, found) if found else None, written)
     check_text("update_errors", wrong, str(raised.value))
     for same in found, written:
-        check_stored(binding, Found(located, same) if same else None, same)
+        check_stored(binding, LoadedRows(located, same) if same else None, same)
