@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from connector.config.addresses import HTTP_SCHEMES, parse_http_address
-from connector.config.definition import OPTIONAL_TEXT, Setting
+from connector.config.definition import Setting
 from connector.config.values import parse_word
 from connector.model.properties import Properties
 from protocol.flow import Json
@@ -159,7 +159,7 @@ def _parse_properties(values: Mapping[str, str]) -> Properties:
 def properties_setting(*tables: Mapping[str, str], has_headers: bool = False) -> Setting:
     """Return the setting `properties` of a catalog that reads the properties of these tables."""
     known = {name: description for table in tables for name, description in table.items()}
-    headers = {"patternProperties": {HEADER: {**OPTIONAL_TEXT, "secret": True}}} if has_headers else {}
+    headers = {"patternProperties": {HEADER: {"type": "string", "secret": True}}} if has_headers else {}
     return Setting(
         "Properties",
         "Further catalog properties, under PyIceberg's names."
@@ -168,7 +168,7 @@ def properties_setting(*tables: Mapping[str, str], has_headers: bool = False) ->
         parse=_parse_properties,
         keywords={
             "properties": {
-                name: {**OPTIONAL_TEXT, "title": name, "description": description, "order": place}
+                name: {"type": "string", "title": name, "description": description, "order": place}
                 | ({"secret": True} if name in MAY_HOLD_A_PASSWORD else {})
                 for place, (name, description) in enumerate(known.items())
             },

@@ -15,6 +15,8 @@ AWS_ROLE: Final = "AWSRole"
 
 TEMPORARY: Final = "ASIA"  # the IDs of temporary keys begin with it
 
+_MAY_BE_NULL: Final = {"type": ["string", "null"]}
+
 
 class AwsCredentials(Definition, frozen=True, tag_field=AUTH_TYPE, tag=AWS_ACCESS_KEY):
     """An access key for AWS."""
@@ -115,6 +117,7 @@ class OlderKeys(Definition, frozen=True):
             "AWS Access Key ID",
             "The older form of `credentials`. It is used only without `credentials`.",
             is_hidden=True,
+            keywords=_MAY_BE_NULL,
             parse=parse_word,
         ),
     ] = msgspec.field(name="aws_access_key_id", default="")
@@ -124,6 +127,7 @@ class OlderKeys(Definition, frozen=True):
             "AWS Secret Access Key",
             "The older form of `credentials`. It is used only without `credentials`.",
             is_hidden=True,
+            keywords=_MAY_BE_NULL,
         ),
     ] = msgspec.field(name="aws_secret_access_key", default=None)
 

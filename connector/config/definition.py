@@ -63,24 +63,10 @@ TYPES: Final[Mapping[type, Json]] = {
     float: {"type": "number"},
     int: {"type": "integer"},
     timedelta: {"type": "string", "format": "duration"},
-    Properties: {"type": "object", "additionalProperties": {"type": ["string", "null"]}},
+    Properties: {"type": "object", "additionalProperties": {"type": "string"}},
     Secret: {"type": "string", "secret": True},
 }
 TEXT: Final[Json] = {"type": "string"}
-
-
-def accept_null(schema: Json) -> Json:
-    """Return the schema of an optional property, for which null is as good as absent."""
-    accepted = {**schema, "type": [schema["type"], "null"]}
-    if "enum" in schema:
-        accepted["enum"] = [*schema["enum"], None]
-    if "oneOf" in schema:  # exactly one choice may accept it
-        first, *others = schema["oneOf"]
-        accepted["oneOf"] = [accept_null(first), *others]
-    return accepted
-
-
-OPTIONAL_TEXT: Final[Json] = accept_null(TEXT)
 
 
 class Property:
@@ -99,8 +85,7 @@ class Property:
 
     def schema(self) -> Json:
         """Return the property's JSON schema, without its place in the form."""
-        schema = {**self._schema_of_type(), **_schema_of_default(self._default), **self.setting.schema()}
-        return schema if self.is_required else accept_null(schema)
+        return {**self._schema_of_type(), **_schema_of_default(self._default), **self.setting.schema()}
 
     def choose(self, value: Json) -> type[Definition] | None:
         """Return the definition of this object, or None if it has none: a map of texts, or an unknown choice."""

@@ -8,7 +8,7 @@ import msgspec
 from connector.config.addresses import parse_store_address, parse_webhook_address
 from connector.config.catalog import Catalog, GlueCatalog
 from connector.config.credentials import Credentials, OlderKeys
-from connector.config.definition import OPTIONAL_TEXT, Definition, Setting, schema_of
+from connector.config.definition import Definition, Setting, schema_of
 from connector.config.metrics_options import MetricsOptions
 from connector.config.secret import Secret
 from connector.config.storage import PREFIX, Storage
@@ -71,7 +71,7 @@ class AdvancedOptions(Definition, frozen=True):
             "Settings of the Spark session, such as spark.master or spark.driver.memory.",
             keywords={
                 "propertyNames": {"pattern": SPARK_SETTING},
-                "patternProperties": {SECRET_SETTING: {**OPTIONAL_TEXT, "secret": True}},
+                "patternProperties": {SECRET_SETTING: {"type": "string", "secret": True}},
             },
         ),
     ] = Properties()
@@ -261,7 +261,12 @@ class EndpointConfig(Definition, frozen=True, kw_only=True):
     ] = None
     advanced: Annotated[
         AdvancedOptions,
-        Setting("Advanced Options", "Options that most materializations do not need.", is_advanced=True),
+        Setting(
+            "Advanced Options",
+            "Options that most materializations do not need.",
+            is_advanced=True,
+            keywords={"type": ["object", "null"]},  # as in the public connector
+        ),
     ] = AdvancedOptions()
 
     def name_in_catalog(self, name: str) -> str:

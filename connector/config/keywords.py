@@ -32,13 +32,9 @@ PLACES: Final[Mapping[str, str]] = {
 
 
 def _type(validator: Any, types: Json, instance: Json, _: Json) -> Iterator[ValidationError]:
-    allowed = _list_types(types)
+    allowed = [types] if isinstance(types, str) else types
     if not any(validator.is_type(instance, name) for name in allowed):
         yield ValidationError(TYPE_DEMANDS[allowed[0]])
-
-
-def _list_types(types: Json) -> list[str]:
-    return [types] if isinstance(types, str) else types
 
 
 def _required(_validator: Any, names: Json, instance: Json, _: Json) -> Iterator[ValidationError]:
@@ -69,9 +65,8 @@ def _pattern(_validator: Any, pattern: Json, instance: Json, _: Json) -> Iterato
 
 
 def _enum(validator: Any, values: Json, instance: Json, schema: Json) -> Iterator[ValidationError]:
-    is_of_type = any(validator.is_type(instance, name) for name in _list_types(schema["type"]))
-    if instance not in values and is_of_type:  # otherwise `type` complains
-        yield ValidationError(f"must be one of {', '.join(repr(value) for value in values if value is not None)}")
+    if instance not in values and validator.is_type(instance, schema["type"]):  # otherwise `type` complains
+        yield ValidationError(f"must be one of {', '.join(map(repr, values))}")
 
 
 def _property_names(validator: Any, names: Json, instance: Json, _: Json) -> Iterator[ValidationError]:

@@ -48,7 +48,7 @@ def test_the_names_are_those_of_other_materializations() -> None:
     schema = ENDPOINT_SCHEMA["properties"]["syncSchedule"]
     assert [*schema["properties"]] == [*OFFICE]
     frequencies = schema["properties"]["syncFrequency"]["enum"]
-    assert frequencies == ["0s", "30s", "5m", "15m", "30m", "1h", "2h", "4h", None]
+    assert frequencies == ["0s", "30s", "5m", "15m", "30m", "1h", "2h", "4h"]
     assert "required" not in schema
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-import jsonschema
 import msgspec
 import pytest
 
@@ -78,14 +77,6 @@ def test_no_two_properties_of_a_form_have_the_same_order() -> None:
     for form in forms(ENDPOINT_SCHEMA, RESOURCE_SCHEMA):
         orders = [member["order"] for member in form["properties"].values() if "order" in member]
         assert orders == list(range(len(orders))), form["title"]
-
-
-def test_null_is_accepted_where_a_property_is_optional() -> None:
-    """The parser takes null for absent."""
-    for form in forms(ENDPOINT_SCHEMA, RESOURCE_SCHEMA):
-        for name, schema in form["properties"].items():
-            is_required = name in form.get("required", ())
-            assert jsonschema.Draft202012Validator(schema).is_valid(None) != is_required, (form["title"], name)
 
 
 def forms(*schemas: Json) -> Iterator[Json]:
