@@ -639,6 +639,19 @@ def test_what_takes_longer_than_a_commit_may_wait_is_compacted_by_further_ones(
     assert (result.commits, result.groups, result.files_before, result.debt) == (3, 3, 12, 0)
 
 
+def test_a_group_that_is_larger_than_a_commit_should_be_has_one_of_its_own(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog.drop_table(PATH)
+    make_eager(catalog, BY_PART)
+    for number in range(4):
+        land(catalog, {number: "a", number + 10: "b"})
+    monkeypatch.setattr(compact_table_module, "COMMIT_SIZE", 10)
+    assert TableCompactor(catalog, compact_here).compact(PATH, CompactionBudget(size=10)).commits == 0
+    result = TableCompactor(catalog, compact_here).compact(PATH)
+    assert (result.commits, result.groups, result.files_before, result.debt) == (2, 2, 8, 0)
+
+
 def test_a_compaction_is_logged_with_its_gain(catalog: Catalog, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "connector")
     for number in range(3):

@@ -93,7 +93,7 @@ class TableCompactor:
             plan = self.plan(table)
             result = replace(result, debt=plan.size, seconds=time.monotonic() - began)
             possible = [each for each in plan.groups if tried.isdisjoint(_paths(each))]
-            groups = take_groups(possible, min(left, COMMIT_SIZE))
+            groups = take_groups(possible, min(left, COMMIT_SIZE)) or take_groups(possible, left)[:1]
             if not groups and not tried:
                 groups = possible[: budget.least_groups]
             seconds = budget.seconds - result.seconds
