@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Final, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
 from connector.host.errors import UserError
 
@@ -24,6 +24,7 @@ _PAUSE: Final = 0.05  # seconds
 _taken: Final[list[int]] = []  # the signal for which Stopped was raised
 
 T = TypeVar("T")
+P = ParamSpec("P")
 R = TypeVar("R")
 
 
@@ -47,9 +48,15 @@ def install(wire: int | None = None) -> None:
     threading.Thread(target=_watch, args=(wire, woken), name="stop-watch", daemon=True).start()
 
 
-def announce_sigterm() -> None:
-    """Let SIGTERM end this process as usual, but after a line on stderr. Its parent may not learn how it has ended."""
-    signal.signal(signal.SIGTERM, _announce)
+def announce_sigterm(work: Callable[P, R]) -> Callable[P, R]:
+    """Return the same work, in which SIGTERM ends the process as usual, but after a line on stderr. The process's
+    parent may not learn how it has ended."""
+
+    def announced(*args: P.args, **kwargs: P.kwargs) -> R:
+        signal.signal(signal.SIGTERM, _announce)
+        return work(*args, **kwargs)
+
+    return announced
 
 
 @contextmanager

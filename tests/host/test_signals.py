@@ -50,8 +50,7 @@ ANNOUNCING: Final = """
 import os, signal
 from connector.host import signals
 
-signals.announce_sigterm()
-os.kill(os.getpid(), signal.SIGTERM)
+signals.announce_sigterm(os.kill)(os.getpid(), signal.SIGTERM)
 """
 
 

@@ -6,7 +6,6 @@ They are taken off, since PySpark is installed.
 
 import gc
 import sys
-from typing import Any
 
 sys.path[:] = [path for path in sys.path if not path.endswith((".zip", ".jar"))]
 for path in [path for path in sys.path_importer_cache if path.endswith((".zip", ".jar"))]:
@@ -18,20 +17,12 @@ from pyspark import daemon  # noqa: E402
 from connector.host import signals  # noqa: E402
 from connector.spark.tasks import write_task  # noqa: E402
 
-run_task = daemon.worker_main
-
-
-def run_announced_task(infile: Any, outfile: Any) -> None:
-    """Run a task. The daemon cannot say which signal has ended a worker."""
-    signals.announce_sigterm()
-    run_task(infile, outfile)
-
-
 if __name__ == "__main__":
     pa.set_cpu_count(1)  # Spark runs as many workers as there are cores
     assert write_task  # imported so that workers are forked with it
     # Rows are many short-lived objects without cycles: looking for cycles among them takes a sixth of the decoding.
     gc.freeze()
     gc.disable()
-    daemon.worker_main = run_announced_task
+    # The daemon cannot say which signal has ended a worker.
+    daemon.worker_main = signals.announce_sigterm(daemon.worker_main)
     daemon.manager()
