@@ -1,6 +1,5 @@
 """Writes the manifests of a snapshot, and keeps in memory those that the session wrote last."""
 
-import logging
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import accumulate
@@ -29,8 +28,6 @@ from connector.iceberg.metadata.partitions import Partition, find_source_schema
 from connector.iceberg.metadata.vector_entries import find_id, make_vector_entry
 from connector.model.state import DataFile
 from connector.storage.file_io import RememberedFile, WrittenFile
-
-log = logging.getLogger(__name__)
 
 WrittenDeletes: TypeAlias = DataFile | WrittenVector  # a position delete file, or a deletion vector
 
