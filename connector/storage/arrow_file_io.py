@@ -6,7 +6,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from pyarrow.fs import FileSystem, GcsFileSystem, S3FileSystem
-from pyiceberg.io import ADLS_SAS_TOKEN, GCS_SERVICE_HOST, GCS_TOKEN, GCS_TOKEN_EXPIRES_AT_MS
+from pyiceberg.io import ADLS_SAS_TOKEN, GCS_SERVICE_HOST, GCS_TOKEN, GCS_TOKEN_EXPIRES_AT_MS, S3_PROXY_URI
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
@@ -36,14 +36,12 @@ class ArrowFileIO(PyArrowFileIO):
         return scheme, netloc, f"{netloc.partition('@')[0]}{path.removeprefix(netloc)}"
 
     def _initialize_s3_fs(self, netloc: str | None) -> FileSystem:
+        if proxy := find_proxy(self.properties):
+            self.properties = {**self.properties, S3_PROXY_URI: proxy}
         # PyIceberg has no setting for these options. So the file system is made again, from the options that pickling
         # would keep.
         _, (options,) = super()._initialize_s3_fs(netloc).__reduce__()
-        own = {
-            "allow_delayed_open": True,
-            "proxy_options": find_proxy(self.properties),
-            "tls_ca_file_path": find_certificates(),
-        }
+        own = {"allow_delayed_open": True, "tls_ca_file_path": find_certificates()}
         return S3FileSystem(**{**options, **own})
 
     def _initialize_azure_fs(self) -> FileSystem:

@@ -6,11 +6,12 @@ boto3 reads these variables itself, and so do the clients of Google and Azure. P
 import os
 from collections.abc import Mapping
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from pyiceberg.io import S3_ENDPOINT, S3_PROXY_URI, S3_REGION
 
 from connector.host.errors import UserError
+from connector.host.redaction import hide_obtained
 
 # The variables of AWS's tools that name another address of S3 than Amazon's. The first that is set counts.
 ENDPOINT_VARIABLES: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
@@ -33,35 +34,49 @@ def find_amazon_host(region: str) -> str:
 
 def find_proxy(properties: Mapping[str, str]) -> str | None:
     """Return the address of the proxy for requests with these FileIO properties: that of the property, or that of the
-    environment, unless NO_PROXY names the store.
+    environment, unless NO_PROXY names the store. All clients can read it.
 
     Raises UserError if the environment's address is not one of an HTTP proxy.
     """
     if proxy := properties.get(S3_PROXY_URI):
-        return proxy
-    from requests.utils import get_environ_proxies, select_proxy  # slow to import
-
+        return _quote_user(proxy)
     address = properties.get(S3_ENDPOINT) or find_amazon_host(properties.get(S3_REGION, ""))
     address = address if "://" in address else f"https://{address}"
-    try:
-        found = select_proxy(address, get_environ_proxies(address))
-    except ValueError:  # of a malformed address, which the client that uses it explains
+    if not (found := _find_in_environment(address)):
         return None
-    if not found:
-        return None
-    proxy = found if "://" in found else f"http://{found}"
+    proxy = _quote_user(found if "://" in found else f"http://{found}")
     if not _is_http(proxy):
         raise UserError(
             f"the proxy that the environment names for the object store at {address} cannot be used: it must have an "
             "address like http://proxy:3128. Correct the variables HTTP_PROXY, HTTPS_PROXY and ALL_PROXY, or name the "
             "object store in NO_PROXY."
         )
+    if "@" in proxy:
+        hide_obtained(found)
+        hide_obtained(proxy)
     return proxy
 
 
 def find_certificates() -> str | None:
     """Return the file with the certificates that are trusted instead of the machine's, if the environment names one."""
     return _first_of(CERTIFICATE_VARIABLES) or None
+
+
+def _find_in_environment(address: str) -> str | None:
+    from requests.utils import get_environ_proxies, select_proxy  # slow to import
+
+    try:
+        return select_proxy(address, get_environ_proxies(address))
+    except ValueError:  # of a malformed address, which the client that uses it explains
+        return None
+
+
+def _quote_user(proxy: str) -> str:
+    """Encode the user and the password. If they have some characters, PyArrow refuses the address, and quotes it."""
+    before, at, host = proxy.rpartition("@")
+    scheme, separator, user = before.partition("://")
+    parts = (quote(unquote(part), safe="") for part in user.split(":", 1))
+    return f"{scheme}{separator}{':'.join(parts)}{at}{host}" if at else proxy
 
 
 def _is_http(address: str) -> bool:

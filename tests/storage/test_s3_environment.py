@@ -10,6 +10,7 @@ from pyiceberg.io import S3_ENDPOINT, S3_PROXY_URI, S3_REGION
 
 from connector.checks.s3_probe import open_bucket
 from connector.host.errors import ConnectorError, RetryableError, UserError
+from connector.host.redaction import redact
 from connector.model.properties import Properties
 from connector.spark.jvm.jvm_command import select_inherited
 from connector.storage.file_access import file_properties
@@ -49,6 +50,7 @@ def _no_other_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         ({}, AMAZON, None),
         ({"HTTPS_PROXY": PROXY}, AMAZON, PROXY),
         ({"https_proxy": "proxy:3128"}, AMAZON, "http://proxy:3128"),
+        ({"HTTPS_PROXY": "http://user:p^ nted%@proxy:3128"}, AMAZON, "http://user:p%5E%20nted%25@proxy:3128"),
         ({"HTTP_PROXY": PROXY}, AMAZON, None),
         ({"HTTPS_PROXY": PROXY}, {S3_ENDPOINT: "http://store:9000"}, None),
         ({"HTTP_PROXY": PROXY}, {S3_ENDPOINT: "http://store:9000"}, PROXY),
@@ -59,6 +61,7 @@ def _no_other_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"HTTPS_PROXY": PROXY, "NO_PROXY": "10.0.0.0/8"}, {S3_ENDPOINT: "https://10.1.2.3:9000"}, None),
         ({"HTTPS_PROXY": PROXY, "NO_PROXY": "*"}, {**AMAZON, S3_PROXY_URI: "http://own:1"}, "http://own:1"),
         ({"HTTPS_PROXY": PROXY}, {}, PROXY),
+        ({}, {**AMAZON, S3_PROXY_URI: "http://user:p%5E^@own:1"}, "http://user:p%5E%5E@own:1"),
     ],
 )
 def test_the_proxy_is_that_of_the_property_or_of_the_environment(
@@ -67,6 +70,12 @@ def test_the_proxy_is_that_of_the_property_or_of_the_environment(
     for variable, value in environment.items():
         monkeypatch.setenv(variable, value)
     assert find_proxy(properties) == expected
+
+
+def test_the_password_of_a_proxy_is_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://user:only-here-in-a-proxy@proxy:3128")
+    assert find_proxy(AMAZON)
+    assert redact("407: only-here-in-a-proxy") == "407: ***"
 
 
 def test_aws_tools_certificates_are_used_before_those_of_all_requests(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,6 +159,7 @@ def test_a_certificate_that_is_not_trusted_is_explained(
     ("variable", "proxy", "name"),
     [
         ("HTTPS_PROXY", "http://127.0.0.1:1", "a proxy that is not there"),
+        ("HTTPS_PROXY", "http://user:planted^ {%}@127.0.0.1:1", "a proxy that is not there"),
         ("HTTPS_PROXY", "http://proxy.invalid:1", "a proxy with an unknown name"),
         ("ALL_PROXY", "socks5://user:planted@127.0.0.1:1080", "a proxy of another kind"),
         ("HTTPS_PROXY", "http://[planted", "a malformed address of a proxy"),
