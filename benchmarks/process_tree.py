@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Final, Self
 
 INTERVAL: Final = 0.25  # seconds
-PROCESSOR_INTERVAL: Final = 0.1  # seconds: a task of maintenance may be as short
+PROCESSOR_INTERVAL: Final = 0.02  # seconds: a task of maintenance takes some hundredths
 TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
@@ -100,8 +100,8 @@ class ProcessorTime(_Sampler):
 
     def __init__(self, root: int) -> None:
         super().__init__(root, PROCESSOR_INTERVAL)
-        self._seconds: dict[int, float] = {}
-        self._idle: set[int] = set()
+        self._seconds: dict[tuple[int, str], float] = {}  # by id and start, since ids are used again
+        self._before_idle: dict[tuple[int, str], float] = {}
 
     @property
     def seconds(self) -> float:
@@ -110,15 +110,17 @@ class ProcessorTime(_Sampler):
 
     @property
     def seconds_when_idle(self) -> float:
-        """Those of the processes that run only while a core is idle, as the workers of maintenance do."""
-        return sum(self._seconds[pid] for pid in list(self._idle))
+        """Those of processes since they run only while a core is idle, as the workers of maintenance do. A worker may
+        have worked for transactions before."""
+        return sum(self._seconds[process] - before for process, before in list(self._before_idle.items()))
 
     def _sample(self) -> None:
         for pid in _descendants(self._root):
             if stat := _stat(Path(f"/proc/{pid}")):
-                self._seconds[pid] = sum(map(int, stat[11:13])) / TICKS
+                process, seconds = (pid, stat[19]), sum(map(int, stat[11:13])) / TICKS
                 if int(stat[38]) == os.SCHED_IDLE:
-                    self._idle.add(pid)
+                    self._before_idle.setdefault(process, self._seconds.get(process, 0.0))
+                self._seconds[process] = seconds
 
 
 def _descendants(root: int) -> Iterator[int]:
