@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from posixpath import basename
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -41,7 +42,7 @@ from connector.iceberg.maintenance.background_compaction import RUN
 from connector.iceberg.maintenance.compact_table import CompactionBudget, TableCompactor
 from connector.iceberg.maintenance.compaction_thresholds import check_compaction
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
-from connector.iceberg.metadata.references import InterruptedMaintenanceError, file_name
+from connector.iceberg.metadata.references import InterruptedMaintenanceError
 from connector.model.table_identifier import Generation
 from support.altered_tables import ID, QTY, append, current_manifests, entries, filled_table, fit, rows, wanted
 from support.bindings import PATH
@@ -92,7 +93,7 @@ def test_small_files_become_one(catalog: Catalog) -> None:
     assert (result.files_before, result.files_after, result.rows, result.commits) == (6, 1, 6, 1)
     assert values_of(catalog) == dict.fromkeys(range(6), "a")
     [file] = files(catalog)
-    assert CompactionOrigin.of(file_name(file))
+    assert CompactionOrigin.of(basename(file))
     assert compact(catalog, PATH).commits == 0, "nothing is left to do"
 
 
@@ -197,7 +198,7 @@ def test_new_files_are_as_old_as_the_snapshot_that_was_planned_from(catalog: Cat
     assert newest.sequence_number
     append(catalog, row(8, "foreign"))
     compact(catalog, PATH, lambda: append(catalog, row(9, "foreign")))
-    [new] = [entry for entry in entries(catalog) if CompactionOrigin.of(file_name(entry.data_file.file_path))]
+    [new] = [entry for entry in entries(catalog) if CompactionOrigin.of(basename(entry.data_file.file_path))]
     assert new.sequence_number == newest.sequence_number + 1
 
 

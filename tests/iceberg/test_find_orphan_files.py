@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from posixpath import basename
 from typing import Any, Final
 
 import pyarrow as pa
@@ -26,7 +27,6 @@ from connector.iceberg.commits.file_names import CompactionOrigin
 from connector.iceberg.maintenance.dropped_tables import DroppedTables
 from connector.iceberg.maintenance.find_orphan_files import OrphanOptions, find_orphan_files
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
-from connector.iceberg.metadata.references import file_name
 from connector.iceberg.metadata.retention import GC_ENABLED
 from connector.iceberg.metadata.stored_files import StoredFile, delete_all, find_directories
 from connector.model.table_identifier import OWNER_PROPERTY, Generation, Owner, TableIdentifier
@@ -360,7 +360,7 @@ def test_a_file_in_a_directory_that_is_spelled_in_two_ways_is_found_once(catalog
     data.mkdir(exist_ok=True)
     (data / "left.parquet").touch()
     found = find_orphan_files(catalog, PATH, UNKNOWN).deletable
-    assert [file_name(file.location) for file in found] == ["left.parquet"]
+    assert [basename(file.location) for file in found] == ["left.parquet"]
 
 
 @pytest.mark.parametrize(

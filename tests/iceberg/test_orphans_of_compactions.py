@@ -3,6 +3,7 @@
 import time
 import uuid
 from pathlib import Path
+from posixpath import basename
 from types import ModuleType, SimpleNamespace
 from typing import Any, Final
 
@@ -17,7 +18,6 @@ from connector.iceberg.commits.file_names import CompactionOrigin, FileOrigin
 from connector.iceberg.maintenance import compact_table
 from connector.iceberg.maintenance import remove_task_orphans as remove_task_orphans_module
 from connector.iceberg.maintenance.remove_task_orphans import COMPACTION_AGE, remove_task_orphans
-from connector.iceberg.metadata.references import file_name
 from support.altered_tables import entries
 from support.bindings import PATH
 from support.compacting import EAGER, compact
@@ -177,7 +177,7 @@ def test_metadata_files_of_a_compaction_are_told_by_their_names(catalog: Catalog
     assert len(ours) >= 3, "manifests and a manifest list"
     assert all(CompactionOrigin.of(name) or FileOrigin.of(name) for name in new)
     for entry in entries(catalog):
-        name = file_name(entry.data_file.file_path)
+        name = basename(entry.data_file.file_path)
         assert (CompactionOrigin.of(name) is None) != (FileOrigin.of(name) is None)
 
 

@@ -3,6 +3,7 @@
 import re
 import uuid
 from collections.abc import Callable
+from posixpath import basename
 from typing import Final
 
 import pytest
@@ -11,7 +12,6 @@ from pyiceberg.types import LongType
 from connector.host.refresh import Lease
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.file_names import FileOrigin
-from connector.iceberg.metadata.references import file_name
 from connector.model.properties import Properties
 from connector.model.state import WriterId
 from connector.spark.blocks.table_layout import TableLayout
@@ -45,4 +45,4 @@ def test_data_files_and_blocks_are_where_the_properties_have_them(of_table: Tabl
 def test_a_later_session_knows_each_file_that_a_killed_one_has_left(new_location: Callable[[TableLayout], str]) -> None:
     value = fence.new_value()
     left = new_location(layout(fence.file_prefix(WRITER, table := str(uuid.uuid4()), value)))
-    assert FileOrigin.of(file_name(left)) == FileOrigin(fence.writer_hash(WRITER), WRITER.key_range, table, value)
+    assert FileOrigin.of(basename(left)) == FileOrigin(fence.writer_hash(WRITER), WRITER.key_range, table, value)

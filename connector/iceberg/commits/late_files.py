@@ -11,6 +11,7 @@ rows would lose values, or no reader could read the table.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from posixpath import basename
 from typing import Final
 
 import msgspec
@@ -24,7 +25,6 @@ from connector.encoding.parquet.file_columns import read_footer
 from connector.encoding.rewriting.converted_files import Rewriting, UnconvertibleError
 from connector.evolution.altered_schema import ConvertedColumn
 from connector.host.errors import LostColumnError, UserError
-from connector.iceberg.metadata.references import file_name
 from connector.iceberg.metadata.table_arrangement import keep_sort_order
 from connector.iceberg.metadata.table_properties import name_table_in_errors
 from connector.model.state import DataFile, StagedCommit
@@ -74,7 +74,7 @@ class LateFiles:
     def _files(self, table: Table, file: DataFile, successors: Mapping[int, int]) -> tuple[DataFile, ...]:
         columns = tuple(_find_target_columns(table, file, successors))
         # The new file's name begins like the old one's: as orphans, both are deleted at the same time.
-        rewriting = Rewriting.of_table(table, columns, file_name(file.path)[:-_END_OF_NAME])
+        rewriting = Rewriting.of_table(table, columns, basename(file.path)[:-_END_OF_NAME])
         key = rewriting, file.path
         if key not in self._rewritten:
             try:

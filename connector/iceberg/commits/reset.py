@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from posixpath import basename
 
 from pyiceberg.table import Table
 
@@ -20,7 +21,7 @@ from connector.iceberg.commits.lost_commits import LostCommits
 from connector.iceberg.commits.snapshot import SnapshotWriter, summarize_writer
 from connector.iceberg.commits.staged_files import MissingFile, find_missing_files
 from connector.iceberg.commits.writers import RESET_PREFIX
-from connector.iceberg.metadata.references import file_name, find_unreferenced
+from connector.iceberg.metadata.references import find_unreferenced
 from connector.iceberg.metadata.table_properties import check_properties, name_table_in_errors
 from connector.model.state import FileList, StagedCommit, WriterId
 from connector.storage import storage_errors
@@ -176,7 +177,7 @@ def _find_added(
     """Return the commits with files to which a snapshot of the table refers."""
     # The data files of a list that is gone are unknown. No snapshot refers to the list: its commit counts as not added.
     gone = {file.location for file in files_missing}
-    names = [{file_name(path) for path in _paths(table, commit, gone)} for commit in pending]
+    names = [{basename(path) for path in _paths(table, commit, gone)} for commit in pending]
     absent = find_unreferenced(table, set().union(*names))
     numbered = list(enumerate(zip(pending, names, strict=True)))
     last = max((number for number, (_, its_names) in numbered if its_names - absent), default=-1)

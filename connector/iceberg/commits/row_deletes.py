@@ -7,6 +7,7 @@ old positions would delete nothing, and leave two rows for a key.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from posixpath import basename
 from typing import Final
 
 import numpy as np
@@ -29,7 +30,6 @@ from connector.iceberg.commits.file_names import FileOrigin
 from connector.iceberg.commits.late_files import find_newest_column
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader, PositionDeletes
 from connector.iceberg.metadata.partitions import MissingValues, Partition, PartitionReader
-from connector.iceberg.metadata.references import file_name
 from connector.model.binding import Updates
 from connector.model.state import LocatedRows, StagedCommit, WriterId
 from connector.storage.file_io import files_of
@@ -218,7 +218,7 @@ def _is_of_other_keys(file: ListedFile, writer: WriterId) -> bool:
     Rewritten files have rows of all shards. They keep the sequence number of the rows in them, which is lower. So is
     that of a file whose snapshot has later transactions, too: it is searched for nothing.
     """
-    origin = FileOrigin.of(file_name(file.path))
+    origin = FileOrigin.of(basename(file.path))
     return (
         origin is not None
         and origin.writer_hash == fence.writer_hash(writer)

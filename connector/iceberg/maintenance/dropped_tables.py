@@ -10,6 +10,7 @@ UUID, which version 1 allows, never counts as dropped.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property, partial
+from posixpath import basename
 from typing import Final
 
 from pyiceberg.catalog import Catalog
@@ -20,7 +21,6 @@ from pyiceberg.typedef import Identifier
 
 from connector.host.signals import map_in_threads
 from connector.iceberg.commits.file_names import CompactionOrigin, FileOrigin
-from connector.iceberg.metadata.references import file_name
 from connector.iceberg.metadata.stored_files import NO_UUID, StoredFile, read_metadata_uuid
 from connector.model.table_identifier import Generation
 
@@ -91,7 +91,7 @@ def _list_generations(table: Table) -> set[str]:
 
 def _read_names(files: Iterable[StoredFile]) -> Iterator[tuple[str, StoredFile]]:
     for file in files:
-        if uuid := read_table_uuid(file_name(file.location)):
+        if uuid := read_table_uuid(basename(file.location)):
             yield uuid, file
 
 
@@ -103,7 +103,7 @@ def read_table_uuid(name: str) -> str | None:
 
 def _read_metadata(io: FileIO, files: Iterable[StoredFile]) -> Iterator[tuple[str, StoredFile]]:
     """Yield the metadata files with the UUIDs of their tables. A file that is cut short does not name its table."""
-    metadata = [file for file in files if file_name(file.location).endswith(METADATA_SUFFIXES[:2])]
+    metadata = [file for file in files if basename(file.location).endswith(METADATA_SUFFIXES[:2])]
     locations = [file.location for file in metadata]
     uuids = map_in_threads(partial(read_metadata_uuid, io), locations, _AT_ONCE, "lookup")
     for uuid, file in zip(uuids, metadata, strict=True):

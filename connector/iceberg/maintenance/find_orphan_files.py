@@ -15,6 +15,7 @@ the table is loaded, so each commit that could refer to a listed void file is in
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from posixpath import basename
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
@@ -30,7 +31,7 @@ from connector.iceberg.maintenance.dropped_tables import (
     read_table_uuid,
 )
 from connector.iceberg.maintenance.remove_task_orphans import is_void_file
-from connector.iceberg.metadata.references import file_name, find_unreferenced
+from connector.iceberg.metadata.references import find_unreferenced
 from connector.iceberg.metadata.retention import GC_ENABLED
 from connector.iceberg.metadata.stored_files import (
     StoredFile,
@@ -102,7 +103,7 @@ def find_orphan_files(
 
 def _find_void(table: Table, orphans: Sequence[StoredFile]) -> set[StoredFile]:
     is_void = _make_void_condition(table)
-    void = {file for file in orphans if is_void_file(table, file_name(file.location), is_void)}
+    void = {file for file in orphans if is_void_file(table, basename(file.location), is_void)}
     if must_delete_old_metadata(table):
         stale = set(find_stale_metadata(table))
         void.update(file for file in orphans if file.location in stale)
@@ -135,7 +136,7 @@ def _remove_referenced(
     named = set(_list_metadata(table))
     by_name: dict[str, list[StoredFile]] = {}
     for file in listed:
-        if (name := file_name(file.location)) not in named:
+        if (name := basename(file.location)) not in named:
             by_name.setdefault(name, []).append(file)
     free = find_unreferenced(table, by_name, is_interrupted, is_data=lambda _: True)
     return [file for name in free for file in by_name[name]]
@@ -144,14 +145,14 @@ def _remove_referenced(
 def _list_metadata(table: Table) -> Iterator[str]:
     """Yield the names of the files that the metadata itself refers to."""
     metadata = table.metadata
-    yield file_name(table.metadata_location)
-    yield from (file_name(entry.metadata_file) for entry in metadata.metadata_log)
-    yield from (file_name(file.statistics_path) for file in (*metadata.statistics, *metadata.partition_statistics))
+    yield basename(table.metadata_location)
+    yield from (basename(entry.metadata_file) for entry in metadata.metadata_log)
+    yield from (basename(file.statistics_path) for file in (*metadata.statistics, *metadata.partition_statistics))
 
 
 def _is_unknown(file: StoredFile, options: OrphanOptions) -> bool:
     """Whether this is an old file that is neither ours nor metadata of a table."""
-    name = file_name(file.location)
+    name = basename(file.location)
     is_known = read_table_uuid(name) is not None or name.endswith(METADATA_SUFFIXES)
     return options.has_unknown and not is_known and are_older([file], options.modified_before)
 

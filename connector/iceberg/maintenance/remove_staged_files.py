@@ -3,12 +3,13 @@
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from posixpath import basename
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from connector.iceberg.loading import load_table
-from connector.iceberg.metadata.references import file_name, find_unreferenced
+from connector.iceberg.metadata.references import find_unreferenced
 from connector.iceberg.metadata.stored_files import delete_all, is_in_table_bucket
 from connector.iceberg.metadata.table_properties import find_generation
 from connector.model.state import StagedCommit
@@ -35,7 +36,7 @@ def remove_staged_files_after(
     with _warn_of_failures(path):
         after = load_table(catalog, path)
         if after and after.metadata.table_uuid == table.metadata.table_uuid:
-            kept = {file_name(location): location for location in discarded}
+            kept = {basename(location): location for location in discarded}
             discarded = [kept[name] for name in find_unreferenced(after, kept)]
         delete_all(table.io, discarded)
 
@@ -49,7 +50,7 @@ def _find_unreferenced(table: Table, dropped: Sequence[StagedCommit]) -> list[st
     ]
     with _warn_of_failures(TableIdentifier(*table.name())):
         locations = {
-            file_name(location): location
+            basename(location): location
             for commit in here
             for location in (*commit.locations, *(file.path for file in files_of(table.io, commit.files)))
         }

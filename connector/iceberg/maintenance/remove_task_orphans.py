@@ -21,6 +21,7 @@ Files of dropped tables, for example after a backfill, are not deleted: other ta
 import logging
 import time
 from collections.abc import Callable, Collection, Iterator
+from posixpath import basename
 from typing import Final
 
 from pyiceberg.catalog import Catalog
@@ -33,7 +34,7 @@ from connector.host.logs import Event, fields
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.compaction_commit import MAX_AGE
 from connector.iceberg.commits.file_names import CompactionOrigin, FileOrigin
-from connector.iceberg.metadata.references import file_name, find_unreferenced
+from connector.iceberg.metadata.references import find_unreferenced
 from connector.iceberg.metadata.stored_files import delete_all, files_under
 from connector.iceberg.metadata.table_properties import find_generation
 from connector.model.state import StagedCommit, WriterId
@@ -57,7 +58,7 @@ def remove_task_orphans(
     # after a reset must not be compared with the value before it.
     table = catalog.load_table(path)
     is_void = _make_condition(table, writer, staged)
-    by_name = {file_name(location): location for location in listed}
+    by_name = {basename(location): location for location in listed}
     locations = {name: location for name, location in by_name.items() if is_void_file(table, name, is_void)}
     orphans = find_unreferenced(table, locations, is_interrupted)
     delete_all(table.io, [locations[name] for name in orphans], is_interrupted)
@@ -95,7 +96,7 @@ def _make_condition(table: Table, writer: WriterId, staged: Collection[StagedCom
     """Return a function that tells whether a file is the writer's, and can no longer be committed."""
     begin, end = writer.key_range.split("-")  # this session deletes the files of ranges that begin here
     # A recovery may still commit files of a closed value, but only files of commits that the state names.
-    in_state = {FileOrigin.of(file_name(location)) for commit in staged for location in commit.locations}
+    in_state = {FileOrigin.of(basename(location)) for commit in staged for location in commit.locations}
 
     generation = find_generation(table, writer.materialization)
 

@@ -5,6 +5,7 @@ Manifests are read only as far as the answer needs them.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from posixpath import basename
 
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
@@ -52,18 +53,13 @@ def find_unreferenced(
 def _find_unreferenced(
     table: Table, names: frozenset[str], is_interrupted: Callable[[], bool], is_data: Callable[[str], bool]
 ) -> set[str]:
-    rest = set(names).difference(file_name(snapshot.manifest_list) for snapshot in table.metadata.snapshots)
+    rest = set(names).difference(basename(snapshot.manifest_list) for snapshot in table.metadata.snapshots)
     manifests = _manifests(table, is_interrupted)
     while rest and (manifest := next(manifests, None)):
-        rest.discard(file_name(manifest.manifest_path))
+        rest.discard(basename(manifest.manifest_path))
         if any(map(is_data, rest)):
-            rest.difference_update(file_name(entry.data_file.file_path) for entry in read_entries(table.io, manifest))
+            rest.difference_update(basename(entry.data_file.file_path) for entry in read_entries(table.io, manifest))
     return rest
-
-
-def file_name(location: str) -> str:
-    """Return the last part of a location."""
-    return location.rpartition("/")[2]
 
 
 def _manifests(table: Table, is_interrupted: Callable[[], bool]) -> Iterator[ManifestFile]:
@@ -91,9 +87,9 @@ def find_unreachable(before: TableMetadata, table: Table, is_interrupted: Callab
     remaining = {snapshot.snapshot_id for snapshot in table.metadata.snapshots}
     expired = [snapshot for snapshot in before.snapshots if snapshot.snapshot_id not in remaining]
     manifests = {
-        file_name(manifest.manifest_path): manifest for manifest in _manifests_of(table, expired, is_interrupted)
+        basename(manifest.manifest_path): manifest for manifest in _manifests_of(table, expired, is_interrupted)
     }
-    metadata = {file_name(snapshot.manifest_list): snapshot.manifest_list for snapshot in expired}
+    metadata = {basename(snapshot.manifest_list): snapshot.manifest_list for snapshot in expired}
     metadata |= {name: manifest.manifest_path for name, manifest in manifests.items()}
     free = find_unreferenced(table, metadata, is_interrupted)
     locations = [metadata[name] for name in free]
@@ -141,7 +137,7 @@ def _data(table: Table, manifests: Iterable[ManifestFile], is_interrupted: Calla
             raise InterruptedMaintenanceError
         with suppress(FileNotFoundError):
             for entry in read_all_entries(table.io, manifest):
-                locations[file_name(entry.data_file.file_path)] = entry.data_file.file_path
+                locations[basename(entry.data_file.file_path)] = entry.data_file.file_path
     free = find_unreferenced(table, locations, is_interrupted, is_data=lambda _: True)
     return [locations[name] for name in free]
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from pathlib import PurePosixPath
+from posixpath import basename
 from typing import Final
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -162,7 +162,7 @@ def read_metadata_uuid(io: FileIO, location: str) -> str | None:
 
 
 def _version(location: str) -> int:
-    match = TABLE_METADATA_FILE_NAME_REGEX.fullmatch(PurePosixPath(location).name)
+    match = TABLE_METADATA_FILE_NAME_REGEX.fullmatch(basename(location))
     return int(match[1]) if match else -1
 
 
