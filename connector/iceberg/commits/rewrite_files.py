@@ -6,16 +6,13 @@ exchanges the files. Only the plan depends on why files are rewritten.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from operator import attrgetter
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestFile
+from pyiceberg.manifest import ManifestEntry
 from pyiceberg.table import Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
-from connector.encoding.live_rows.deletion_vectors import FileId
 from connector.encoding.live_rows.source_rows import SourceFile
 from connector.encoding.rewriting.converted_files import Rewrite, Rewriting
 from connector.host.refresh import Refreshed
@@ -23,8 +20,8 @@ from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.commits.summaries import summarize_rewrite
 from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.live_files import LiveFile
+from connector.iceberg.metadata.manifest_rewriting import remove_files
 from connector.iceberg.metadata.manifests import make_added_entry, manifests_of
-from connector.iceberg.metadata.snapshot_manifests import ManifestFactory
 from connector.iceberg.metadata.table_arrangement import keep_sort_order
 from connector.iceberg.metadata.table_updates import new_snapshot, require_unchanged
 from connector.model.properties import Properties
@@ -52,20 +49,6 @@ class Replacement:
     vector: ListedFile | None  # of its deleted rows, which the new files do not have
     files: tuple[DataFile, ...]
     sort_order_id: int  # of the new files
-
-    @property
-    def spec_id(self) -> int:
-        """The partition spec of the old file, which the new files keep."""
-        return self.old.partition.spec_id
-
-    @property
-    def added(self) -> list[ManifestEntry]:
-        """Entries with the old file's sequence number: equality deletes of other engines apply to them as before."""
-        old = self.old
-        return [
-            make_added_entry(file, old.partition, old.sequence_number, sort_order_id=self.sort_order_id)
-            for file in self.files
-        ]
 
 
 @dataclass(frozen=True)
@@ -145,29 +128,23 @@ def _new_snapshot(rewritten: RewrittenFiles) -> tuple[TableUpdate, ...]:
     snapshots = SnapshotWriter()
     prefix = plan.rewriting.file_prefix
     with translate_errors(table.location()):
-        manifests = _replace_manifests(snapshots.make_factory(table, prefix), replacements)
-        added = [file for replacement in replacements for file in replacement.files]
-        removed = [*(replacement.old for replacement in replacements), *_list_vectors(replacements)]
+        factory, existing = snapshots.make_factory(table, prefix), manifests_of(table.io, table.current_snapshot())
+        # The deletion vectors of the old files go with them, as Iceberg demands.
+        removed = [file for each in replacements for file in (each.old, each.vector) if file]
+        kept, changed = remove_files(factory, existing, removed, added=_list_added(replacements))
+        added = [file for each in replacements for file in each.files]
         summary = {**plan.summary, **summarize_rewrite(added, (), removed)}
-        return new_snapshot(table, snapshots.replace(table, prefix, manifests, plan.schema_id, summary))
+        snapshot = snapshots.replace(table, prefix, [*changed, *kept], plan.schema_id, summary)
+        return new_snapshot(table, snapshot)
 
 
-def _replace_manifests(factory: ManifestFactory, replacements: Sequence[Replacement]) -> list[ManifestFile]:
-    """Return all manifests of the new snapshot. Files that are not replaced stay, no matter who has added them. The
-    deletion vectors of those that are replaced go, as Iceberg demands."""
-    gone: set[FileId] = {replacement.old.path for replacement in replacements}
-    vectors: set[FileId] = {vector.id for vector in _list_vectors(replacements)}
-    manifests = []
-    by_spec = attrgetter("spec_id")
-    for spec_id, of_spec in groupby(sorted(replacements, key=by_spec), key=by_spec):
-        if added := [entry for replacement in of_spec for entry in replacement.added]:
-            manifests.append(factory.write_added(spec_id, added))
-    for manifest in manifests_of(factory.table.io, factory.table.current_snapshot()):
-        if removed := gone if manifest.content == ManifestContent.DATA else vectors:
-            manifest = factory.rewrite_without(manifest, removed)
-        manifests.append(manifest)
-    return manifests
-
-
-def _list_vectors(replacements: Sequence[Replacement]) -> list[ListedFile]:
-    return [replacement.vector for replacement in replacements if replacement.vector]
+def _list_added(replacements: Sequence[Replacement]) -> dict[int, list[ManifestEntry]]:
+    """Return the entries of the new files, by the partition spec of the old files, which they keep."""
+    by_spec: dict[int, list[ManifestEntry]] = {}
+    for each in replacements:
+        for file in each.files:
+            # With the old file's sequence number: equality deletes of other engines apply to it as before.
+            partition, number = each.old.partition, each.old.sequence_number
+            entry = make_added_entry(file, partition, number, sort_order_id=each.sort_order_id)
+            by_spec.setdefault(partition.spec_id, []).append(entry)
+    return by_spec

@@ -22,7 +22,6 @@ from connector.iceberg.metadata.manifests import (
     DeleteManifestWriter,
     ManifestWriter,
     make_added_entry,
-    read_entries,
 )
 from connector.iceberg.metadata.partitions import Partition, find_source_schema
 from connector.iceberg.metadata.vector_entries import find_id, make_vector_entry
@@ -79,13 +78,6 @@ class ManifestFactory:
                 manifest.add_entry(entry)
         self._keep_if_small(file)
         return manifest.to_manifest_file()
-
-    def rewrite_without(self, manifest: ManifestFile, gone: Collection[FileId]) -> ManifestFile:
-        """Write the manifest again, with these files as deleted. If it lists none of them, return it."""
-        entries = read_entries(self.table.io, manifest)
-        if not any(find_id(entry.data_file) in gone for entry in entries):
-            return manifest
-        return self.write_existing(manifest.partition_spec_id, entries, manifest.content, gone)
 
     def write_deletes(self, added: Iterable[tuple[Partition, WrittenDeletes]]) -> list[ManifestFile]:
         """Write a manifest of new delete files for each partition spec."""
