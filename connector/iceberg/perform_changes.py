@@ -16,7 +16,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import NestedField
 
-from connector.encoding.rewriting.converted_files import UnconvertibleError
+from connector.encoding.rewriting.rewritten_schemas import UnconvertibleError
 from connector.evolution.existing_table import CatalogEntry
 from connector.evolution.table_change import (
     Alteration,

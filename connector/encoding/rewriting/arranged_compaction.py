@@ -14,8 +14,8 @@ from connector.encoding.live_rows.lineage_columns import fill_lineage, lineage_c
 from connector.encoding.live_rows.source_rows import open_source, read_live_rows
 from connector.encoding.parquet.data_files import DataFileWriter, GatheredRowGroup
 from connector.encoding.rewriting.file_groups import Compaction, FileGroup
-from connector.encoding.rewriting.group_schemas import GroupSchema
 from connector.encoding.rewriting.group_writer import GroupWriter
+from connector.encoding.rewriting.rewritten_schemas import RewrittenSchema
 from connector.encoding.runs.merge_plan import plan_merge
 from connector.encoding.runs.run_merging import merge
 from connector.encoding.runs.sorted_runs import RowArrangement, RunPart, SortedRun, read_part
@@ -45,7 +45,7 @@ def write_arranged(
             kept.append(0)
             with open_source(io, source, len(compaction.columns)) as opened:
                 columns = (*compaction.columns, *lineage_columns(source.lineage))
-                schema = GroupSchema.of(columns, opened.file.schema_arrow, source.path)
+                schema = RewrittenSchema.of(columns, opened.file.schema_arrow, source.path)
                 sorter.expect(schema)
                 for rows in read_live_rows(opened, find_deleted_rows(io, source.path, source.position_deletes)):
                     converted = fill_lineage(schema.convert(rows.batch), source.lineage, rows.positions)
@@ -65,13 +65,13 @@ class _Sorter:
         self._file = runs
         self._gathered = GatheredRowGroup(RUN_SIZE)
         self._runs: list[SortedRun] = []
-        self._group_schema: GroupSchema | None = None
+        self._columns: RewrittenSchema | None = None
 
-    def expect(self, schema: GroupSchema) -> None:
+    def expect(self, schema: RewrittenSchema) -> None:
         """Expect rows with these columns."""
-        if self._group_schema is None or not self._group_schema.is_same(schema):
+        if self._columns is None or not self._columns.is_same(schema):
             self.finish()
-            self._group_schema = schema
+            self._columns = schema
             self._schema = pa.schema([*schema.schema, *_ORIGIN])
             self._rows = RowArrangement(schema.with_statistics, self._arrangement)
 
@@ -100,14 +100,14 @@ class _Sorter:
     def _merge(self) -> None:
         if not self._runs:
             return
-        assert self._group_schema is not None
+        assert self._columns is not None
         order = self._rows.sort_columns
         for merged in plan_merge(self._runs, order, tasks=1):
             self._writer.begin_file(merged.partition)
             for rows in merge(merged, order, self._read):
                 *columns, sources, positions = rows.columns
-                batch = pa.RecordBatch.from_arrays(columns, schema=self._group_schema.schema)
-                self._writer.find_writer(self._group_schema).write(batch)
+                batch = pa.RecordBatch.from_arrays(columns, schema=self._columns.schema)
+                self._writer.find_writer(self._columns).write(batch)
                 self._writer.write_order(sources, positions)
         self._runs = []
         with _translate_errors():

@@ -12,7 +12,7 @@ from connector.encoding.parquet.assembled_writer import CopiedRowGroup
 from connector.encoding.parquet.damaged_files import explain_damage
 from connector.encoding.parquet.data_pages import CODECS, has_plain_pages
 from connector.encoding.parquet.file_options import FileOptions
-from connector.encoding.rewriting.group_schemas import GroupSchema
+from connector.encoding.rewriting.rewritten_schemas import RewrittenSchema
 
 # Smaller row groups are decoded, so that no file gets many small ones.
 LEAST_SIZE: Final = 1 << 20  # bytes of the file
@@ -21,7 +21,9 @@ MOST_SIZE: Final = 64 << 20  # bytes, uncompressed: what is held in memory
 _TYPES: Final = (pa.string(), pa.binary())
 
 
-def copy_row_group(source: OpenSource, schema: GroupSchema, group: int, options: FileOptions) -> CopiedRowGroup | None:
+def copy_row_group(
+    source: OpenSource, schema: RewrittenSchema, group: int, options: FileOptions
+) -> CopiedRowGroup | None:
     """Read a row group, with the columns that can be copied as they are. None if it has to be decoded as a whole."""
     metadata = source.file.metadata.row_group(group)
     compressed = sum(metadata.column(place).total_compressed_size for place in range(metadata.num_columns))
@@ -60,7 +62,7 @@ def _is_plain(chunk: pq.ColumnChunkMetaData, options: FileOptions) -> bool:
     return has_counts and has_plain_pages(chunk) and CODECS[chunk.compression] == options.codec
 
 
-def _read_others(file: pq.ParquetFile, group: int, schema: GroupSchema, copied: Mapping[int, int]) -> pa.Table:
+def _read_others(file: pq.ParquetFile, group: int, schema: RewrittenSchema, copied: Mapping[int, int]) -> pa.Table:
     """Return the rows with all columns of the new file. Those that are copied have empty values."""
     others = {
         place: file.schema_arrow.field(in_source).name

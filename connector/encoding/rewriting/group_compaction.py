@@ -15,8 +15,8 @@ from connector.encoding.parquet.assembled_writer import AssembledWriter
 from connector.encoding.parquet.data_files import ROW_GROUP_SIZE, DataFileWriter, GatheredRowGroup, abort_on_failure
 from connector.encoding.rewriting.copied_row_groups import copy_row_group
 from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction, FileGroup
-from connector.encoding.rewriting.group_schemas import GroupSchema
 from connector.encoding.rewriting.group_writer import GroupWriter
+from connector.encoding.rewriting.rewritten_schemas import RewrittenSchema
 
 
 def compact_group(io: FileIO, compaction: Compaction, group: FileGroup) -> CompactedGroup:
@@ -48,7 +48,7 @@ def _copy(io: FileIO, compaction: Compaction, source: SourceFile, writer: GroupW
     deleted = find_deleted_rows(io, source.path, source.position_deletes)
     with open_source(io, source, len(compaction.columns)) as opened:
         columns = (*compaction.columns, *lineage_columns(source.lineage))
-        schema = GroupSchema.of(columns, opened.file.schema_arrow, source.path)
+        schema = RewrittenSchema.of(columns, opened.file.schema_arrow, source.path)
         for group in range(opened.file.num_row_groups):
             count = opened.file.metadata.row_group(group).num_rows
             begin, end = np.searchsorted(deleted, (first, first + count))

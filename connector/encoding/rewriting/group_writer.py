@@ -13,7 +13,7 @@ from pyiceberg.table.locations import load_location_provider
 from connector.encoding.parquet.data_files import FileWriter, NewFiles
 from connector.encoding.parquet.file_options import FileOptions
 from connector.encoding.rewriting.file_groups import Compaction, FileGroup
-from connector.encoding.rewriting.group_schemas import GroupSchema
+from connector.encoding.rewriting.rewritten_schemas import RewrittenSchema
 from connector.encoding.rewriting.row_order import SUFFIX, RowOrderWriter
 from connector.encoding.runs.partition_values import Partition
 from connector.model.state import DataFile
@@ -36,13 +36,13 @@ class GroupWriter(Generic[Writer]):
         self._locations = load_location_provider(compaction.location, dict(compaction.properties))
         self.options = _divide(FileOptions.of_table(compaction.properties), sum(each.size for each in group.sources))
         self._new_writer = new_writer
-        self._schema: GroupSchema | None = None
+        self._schema: RewrittenSchema | None = None
         self._writer: Writer | None = None
         self._order: RowOrderWriter | None = None
         self._partition: Partition = ()
         self._files: list[DataFile] = []
 
-    def find_writer(self, schema: GroupSchema) -> Writer:
+    def find_writer(self, schema: RewrittenSchema) -> Writer:
         """Return the writer of rows with these columns. It ends when other columns or another file begin."""
         if self._writer is None or self._schema is None or not self._schema.is_same(schema):
             self._finish_writer()

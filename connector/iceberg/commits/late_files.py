@@ -22,7 +22,8 @@ from pyiceberg.types import DecimalType, DoubleType, FloatType, IcebergType, Int
 from connector.encoding.live_rows.source_rows import SourceFile
 from connector.encoding.live_rows.target_columns import TargetColumn
 from connector.encoding.parquet.file_columns import read_footer
-from connector.encoding.rewriting.converted_files import Rewriting, UnconvertibleError
+from connector.encoding.rewriting.converted_files import Rewriting
+from connector.encoding.rewriting.rewritten_schemas import UnconvertibleError
 from connector.evolution.altered_schema import ConvertedColumn
 from connector.host.errors import LostColumnError, UserError
 from connector.iceberg.metadata.table_arrangement import keep_sort_order

@@ -11,7 +11,8 @@ from typing import Final, TypeAlias
 from pyiceberg.utils.bin_packing import PackingIterator
 
 from connector.encoding.live_rows.source_rows import SourceFile
-from connector.encoding.rewriting.converted_files import Rewrite, Rewriting, UnconvertibleError
+from connector.encoding.rewriting.converted_files import Rewrite, Rewriting
+from connector.encoding.rewriting.rewritten_schemas import UnconvertibleError
 from connector.host.errors import ConnectorError
 from connector.host.refresh import Refreshed
 from connector.model.properties import Properties

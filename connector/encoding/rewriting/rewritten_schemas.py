@@ -1,9 +1,10 @@
-"""The columns of a group's new files, matched with those of a source by field id."""
+"""The columns of new files, matched by field id with those of a source whose rows are written again."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+from pyiceberg.types import PrimitiveType
 
 from connector.encoding.live_rows.source_rows import cast_values, plain_type
 from connector.encoding.live_rows.target_columns import (
@@ -14,12 +15,21 @@ from connector.encoding.live_rows.target_columns import (
     order_columns,
 )
 from connector.encoding.values.column_types import find_columns
+from connector.encoding.values.conversions import NoEquivalentError, convert
 from connector.host.errors import UnreadableFileError
 from connector.model.binding import Column
 
 
+class UnconvertibleError(Exception):
+    """Some columns have values without an equivalent of the new type."""
+
+    def __init__(self, *column_ids: int) -> None:
+        super().__init__(*column_ids)
+        self.column_ids = frozenset(column_ids)
+
+
 @dataclass(frozen=True)
-class GroupSchema:
+class RewrittenSchema:
     """The columns that the new files have for the rows of a source, and where the source has them."""
 
     columns: tuple[TargetColumn, ...]
@@ -28,7 +38,7 @@ class GroupSchema:
     path: str  # of the source
 
     @classmethod
-    def of(cls, columns: Sequence[TargetColumn], source: pa.Schema, path: str) -> "GroupSchema":
+    def of(cls, columns: Sequence[TargetColumn], source: pa.Schema, path: str) -> "RewrittenSchema":
         """Match the columns of the table's schema with those of a source, by field id.
 
         A column that the source lacks has its default value, or is left out, if only a file can tell its Arrow type.
@@ -57,16 +67,32 @@ class GroupSchema:
         """The columns that have statistics: the first ones of the schema."""
         return columns_with_statistics(self.columns)
 
-    def is_same(self, other: "GroupSchema") -> bool:
+    def is_same(self, other: "RewrittenSchema") -> bool:
         """Whether rows of both go to the same file. Field ids of nested columns count, too."""
         return bool(self.schema.equals(other.schema, check_metadata=True))
 
     def convert(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return a source's rows with these columns. Raises UnreadableFileError if a column cannot hold its values."""
-        arrays = []
-        for column, field, place in zip(self.columns, self.schema, self.places, strict=True):
-            if place is None:
-                arrays.append(column.make_defaults(batch.num_rows, field.type))
-            else:
-                arrays.append(cast_values(batch.column(place), field, self.path))
+        """Return a source's rows with these columns.
+
+        Raises UnreadableFileError if a column cannot hold its values, UnconvertibleError if a value of a converted
+        column has no equivalent.
+        """
+        arrays = [
+            self._convert(batch, *each) if each[0].is_converted else self._cast(batch, *each)
+            for each in zip(self.columns, self.schema, self.places, strict=True)
+        ]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _cast(self, batch: pa.RecordBatch, column: TargetColumn, field: pa.Field, place: int | None) -> pa.Array:
+        if place is None:
+            return column.make_defaults(batch.num_rows, field.type)
+        return cast_values(batch.column(place), field, self.path)
+
+    def _convert(self, batch: pa.RecordBatch, column: TargetColumn, field: pa.Field, place: int | None) -> pa.Array:
+        assert isinstance(column.type, PrimitiveType)
+        known = known_arrow_type(column.source_type)
+        values = column.make_defaults(batch.num_rows, known or field.type) if place is None else batch.column(place)
+        try:
+            return convert(values.cast(known) if known else values, column.source_type, column.type)
+        except (NoEquivalentError, pa.ArrowInvalid) as error:  # a file of another engine may have another type
+            raise UnconvertibleError(column.source_id) from error
