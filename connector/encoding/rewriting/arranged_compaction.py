@@ -16,6 +16,7 @@ from connector.encoding.parquet.data_files import DataFileWriter, GatheredRowGro
 from connector.encoding.rewriting.file_groups import Compaction, FileGroup
 from connector.encoding.rewriting.group_writer import GroupWriter
 from connector.encoding.rewriting.rewritten_schemas import RewrittenSchema
+from connector.encoding.rewriting.row_order import ORIGIN
 from connector.encoding.runs.merge_plan import plan_merge
 from connector.encoding.runs.run_merging import merge
 from connector.encoding.runs.sorted_runs import RowArrangement, RunPart, SortedRun, read_part
@@ -27,9 +28,6 @@ from connector.model.binding import Arrangement
 RUN_SIZE: Final = 24 << 20  # bytes of Arrow data that are sorted together
 # A merge holds a part of each run. The order is one of the rows of a file, so a larger group is sorted in pieces.
 MOST_RUNS: Final = 96
-
-# The columns that say where a row comes from. They go with the rows until these are merged.
-_ORIGIN: Final = (pa.field("source", pa.int32(), nullable=False), pa.field("position", pa.int64(), nullable=False))
 
 
 def write_arranged(
@@ -72,7 +70,7 @@ class _Sorter:
         if self._columns is None or not self._columns.is_same(schema):
             self.finish()
             self._columns = schema
-            self._schema = pa.schema([*schema.schema, *_ORIGIN])
+            self._schema = pa.schema([*schema.schema, *ORIGIN])  # until the rows are merged
             self._rows = RowArrangement(schema.with_statistics, self._arrangement)
 
     def add(self, batch: pa.RecordBatch, source: int, positions: Positions) -> None:

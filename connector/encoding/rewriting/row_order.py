@@ -19,14 +19,14 @@ SUFFIX: Final = "-order.parquet"
 
 _BITS: Final = 40  # of a position
 _ROW_GROUP: Final = 1 << 17  # rows: one and a half megabytes
-_SCHEMA: Final = pa.schema(
-    [pa.field("source", pa.int32(), nullable=False), pa.field("position", pa.int64(), nullable=False)]
-)
+# The columns that say where a row comes from.
+ORIGIN: Final = (pa.field("source", pa.int32(), nullable=False), pa.field("position", pa.int64(), nullable=False))
+_SCHEMA: Final = pa.schema(ORIGIN)
 
 
-def join_place(source: int, positions: Positions) -> Positions:
+def join_place(sources: int | Positions, positions: Positions) -> Positions:
     """Return one number for each row: of the source's place and the row's position."""
-    return (source << _BITS) + positions
+    return (sources << _BITS) + positions
 
 
 class RowOrderWriter:
@@ -77,4 +77,4 @@ def read_row_order(io: FileIO, location: str) -> Iterator[Positions]:
         file = pq.ParquetFile(stream)
         for group in range(file.num_row_groups):
             rows = file.read_row_group(group)
-            yield (rows["source"].to_numpy().astype(np.int64) << _BITS) + rows["position"].to_numpy()
+            yield join_place(rows["source"].to_numpy().astype(np.int64), rows["position"].to_numpy())
