@@ -11,7 +11,6 @@ from connector.host import facts
 from connector.host.cgroup import Cgroup
 from connector.host.process_memory import read_memory
 from connector.metrics import definitions
-from connector.metrics.collector import make_registry
 from connector.metrics.counts import Counts
 from connector.metrics.fact_counter import FactCounter
 from connector.metrics.http_server import serve_metrics, try_to_listen
@@ -25,16 +24,15 @@ def publish_metrics(options: MetricsOptions, task: str, key_range: str) -> Itera
 
     A shard of a part of the key range is told apart by a label, since the shards of a task may share a directory.
     """
-    counts = Counts()
+    counts = Counts({"task": task} if key_range == WHOLE_RANGE.key_range else {"task": task, "key_range": key_range})
     _set_facts_of_machine(counts)
-    of_session = {"task": task} if key_range == WHOLE_RANGE.key_range else {"task": task, "key_range": key_range}
     counter = FactCounter(counts)
 
     def refresh() -> None:
         counter.show_waiting()
         _measure_memory(counts)
 
-    registry = make_registry(counts, of_session, refresh)
+    registry = counts.make_registry(refresh)
     with ExitStack() as resources:
         if options.listen:
             resources.enter_context(serve_metrics(options.listen, registry))

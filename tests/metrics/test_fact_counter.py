@@ -1,12 +1,12 @@
 """What facts change in the metrics: counters only grow, gauges say what waits, and tables are bounded."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from connector.host import facts
 from connector.host.facts import AttemptFailure, CommitFailure, Fact
-from connector.metrics.collector import make_registry
 from connector.metrics.counts import Counts, Labels
 from connector.metrics.definitions import ALL, Kind, Metric
 from connector.metrics.fact_counter import COUNTERS, FactCounter
@@ -30,14 +30,14 @@ class Counted:
 
     def __init__(self, directory: Path, max_tables: int = 100) -> None:
         self.clock = Clock()
-        self._counts = Counts()
+        self._counts = Counts({"task": "acme/task"})
         self._counter = FactCounter(self._counts, max_tables, self.clock)
         self._file = directory / "counted.prom"
 
     def tell(self, *told: Fact) -> Scraped:
         for fact in told:
             self._counter.count(fact)
-        try_to_write(self._file, make_registry(self._counts, {"task": "acme/task"}, self._counter.show_waiting))
+        try_to_write(self._file, self._counts.make_registry(self._counter.show_waiting))
         return read_file(self._file.read_text())
 
 
@@ -56,11 +56,11 @@ def test_what_waits_is_added_up_when_it_is_read_and_not_for_each_fact() -> None:
     class Watched(Counts):
         replaced = 0
 
-        def replace(self, metric: Metric, values: dict[Labels, float]) -> None:
+        def replace(self, metric: Metric, values: Mapping[Labels, float]) -> None:
             self.replaced += 1
             super().replace(metric, values)
 
-    counts = Watched()
+    counts = Watched({"task": "acme/task"})
     counter = FactCounter(counts)
     counter.count(facts.OpenedSession((ORDERS,)))
     counter.count(facts.ReceivedRows(ORDERS, 1, 10, 1.0))
