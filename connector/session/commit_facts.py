@@ -71,7 +71,8 @@ def _report_commit(table: str, committed: Committed, metadata: TableMetadata) ->
             size=size,
             deleted_rows=sum(commit.located.rows for commit in committed.staged if commit.located),
             delete_files=_read_count(summary, "added-delete-files"),
-            delete_size=added - size,
+            # Files that were staged before a column was converted are written again, and may be smaller then.
+            delete_size=max(added - size, 0),
             seconds=committed.seconds,
         )
     )

@@ -137,6 +137,24 @@ def test_odd_numbers_of_another_engine_stop_no_report(told: list[Fact], tmp_path
     assert (state.snapshots, state.data_files, state.delete_files) == (2, 0, 0)
 
 
+def test_files_that_became_smaller_for_their_commit_are_no_delete_files_of_less_than_nothing(
+    told: list[Fact], tmp_path: Path
+) -> None:
+    """Those that were staged before a column was converted are written again."""
+    catalog, path = local_catalog(tmp_path), PATH
+    foreign_table(catalog, path)
+    [landed] = commit.try_commits(catalog, [stage(catalog, path, WRITER, 1, 2)])
+    assert isinstance(landed, Committed)
+    assert landed.commit
+    [ours] = landed.commit.after.snapshots
+    assert ours.summary
+    smaller = Summary(Operation.APPEND, **{**ours.summary.additional_properties, "added-files-size": "1"})
+    after = landed.commit.after.model_copy(update={"snapshots": [ours.model_copy(update={"summary": smaller})]})
+    report_outcomes([replace(landed, commit=replace(landed.commit, after=after))])
+    [committed] = [fact for fact in told if isinstance(fact, CommittedRows)]
+    assert (committed.rows, committed.delete_size) == (2, 0)
+
+
 def test_compaction_is_told_with_its_debt(told: list[Fact], tmp_path: Path) -> None:
     catalog, path = local_catalog(tmp_path), PATH
     foreign_table(catalog, path, properties={COMPACTION_PROPERTY: "true"})
