@@ -7,55 +7,47 @@ from typing import TypeAlias
 from connector.config.terms import SortTerm, Term
 from connector.evolution.arrangement_terms import ResolvedTerms
 from connector.model.binding import Arrangement
-from connector.model.table_identifier import TableIdentifier
 
 
 @dataclass(frozen=True)
 class SetPartitionSpec:
     """New data files have other partitions. Older ones keep theirs."""
 
-    path: TableIdentifier
     terms: tuple[Term, ...]  # with the names of columns
 
     @property
-    def description(self) -> str:
-        effect = (
-            f"partition new rows by {', '.join(map(str, self.terms))}" if self.terms else "do not partition new rows"
-        )
-        return f"alter table {self.path}: {effect}"
+    def effect(self) -> str:
+        by = ", ".join(map(str, self.terms))
+        return f"partition new rows by {by}" if by else "do not partition new rows"
 
 
 @dataclass(frozen=True)
 class SetSortOrder:
     """New data files are sorted in another way. Older ones stay."""
 
-    path: TableIdentifier
     terms: tuple[SortTerm, ...]  # with the names of columns
 
     @property
-    def description(self) -> str:
-        effect = (
+    def effect(self) -> str:
+        return (
             f"sort new data files by {', '.join(map(str, self.terms))}" if self.terms else "do not sort new data files"
         )
-        return f"alter table {self.path}: {effect}"
 
 
 ArrangementChange: TypeAlias = SetPartitionSpec | SetSortOrder
 
 
-def plan_arrangement(
-    path: TableIdentifier, current: Arrangement, resolved: ResolvedTerms
-) -> Iterator[ArrangementChange]:
+def plan_arrangement(current: Arrangement, resolved: ResolvedTerms) -> Iterator[ArrangementChange]:
     """Plan the partition spec and the sort order, where they are not the table's current ones already."""
     terms, ids = resolved.terms, resolved.column_ids
     if terms.partition_by is not None:
         wanted = [(ids[term.name], term.full_transform) for term in terms.partition_by]
         if wanted != [(field.source_id, field.transform) for field in current.partition]:
-            yield SetPartitionSpec(path, terms.partition_by)
+            yield SetPartitionSpec(terms.partition_by)
     if terms.sort_by is not None:
         order = [
             (ids[each.term.name], each.term.full_transform, each.is_descending, each.nulls_first)
             for each in terms.sort_by
         ]
         if order != [astuple(field) for field in current.sort]:
-            yield SetSortOrder(path, terms.sort_by)
+            yield SetSortOrder(terms.sort_by)

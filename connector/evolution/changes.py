@@ -225,14 +225,14 @@ def _plan_backfill(table: ExistingTable, target: Target) -> list[TableChange]:
     sources = [Source(column.field, column.name, column.type, usable.get(column.name)) for column in target.columns]
     resolved = _resolve_terms(target, sources)
     _refuse(target, resolved.problems)
-    arranged = [*plan_arrangement(target.path, table.arrangement, resolved)]
+    arranged = [*plan_arrangement(table.arrangement, resolved)]
     former = table.generation_of(target.owner.materialization)
     # A catalog knows no partition spec of columns that are not current yet.
     if arranged and (former.is_awaited or None in resolved.column_ids.values()):
         return [DropTable(target.path, table.uuid, OTHER_ARRANGEMENT), _plan_creation(target)]
     ids = _find_arranged_ids(table, resolved)
     kept_optional = name_kept_optional(table.schema, target.columns, target.identifier, ids)
-    properties = plan_properties(table.properties, target.path, target.properties)
+    properties = plan_properties(table.properties, target.properties)
     has_older_rows = table.owner is None and table.has_snapshot
     return [*arranged, StartBackfill(target, former, kept_optional, tuple(properties), has_older_rows)]
 
@@ -254,7 +254,7 @@ def _find_arranged_ids(table: ExistingTable, resolved: ResolvedTerms) -> set[int
 
 
 def _plan_alterations(table: ExistingTable, target: Target) -> list[TableChange]:
-    evolution = Evolution(table, target.path, target.owner.materialization, target.settings)
+    evolution = Evolution(table, target.owner.materialization, target.settings)
     of_fields = evolution.fit_columns(target.columns)
     fits = [*of_fields.values(), *evolution.fit_unwritten_columns(of_fields.values())]
     sources = [of_fields[column.field].find_source(column) for column in target.columns]
@@ -265,5 +265,5 @@ def _plan_alterations(table: ExistingTable, target: Target) -> list[TableChange]
     order = get_args(Alteration)
     changes = (change for fit in fits for change in fit.changes)
     identifier = evolution.plan_identifier(target.columns, of_fields)
-    properties = plan_properties(table.properties, target.path, target.properties)
+    properties = plan_properties(table.properties, target.properties)
     return [*sorted(changes, key=lambda change: order.index(type(change))), *identifier, *arranged, *properties]

@@ -31,7 +31,6 @@ from connector.evolution.table_change import (
 )
 from connector.evolution.target import NewColumn, name_identifiers
 from connector.evolution.type_changes import TypeChange, can_hold, find_type_change
-from connector.model.table_identifier import TableIdentifier
 
 _NEW_COLUMN: Final = frozenset({ConvertColumn, SetAsideColumn})  # another column takes the place of the old one
 
@@ -44,7 +43,7 @@ class Renames:
     circle: frozenset[str]  # columns that are to exchange their names
 
 
-def plan_renames(schema: Schema, path: TableIdentifier, wanted: Sequence[NewColumn]) -> Renames:
+def plan_renames(schema: Schema, wanted: Sequence[NewColumn]) -> Renames:
     """Plan the renames of columns whose fields have new names, in an order in which each new name is free."""
     existing = match_columns(schema, (column.former for column in wanted))
     pending = {
@@ -55,7 +54,7 @@ def plan_renames(schema: Schema, path: TableIdentifier, wanted: Sequence[NewColu
     names = [fold_case(column.name) for column in schema.fields]
     changes: dict[str, RenameColumn] = {}
     while ready := next((former for former, name in pending.items() if fold_case(name) not in names), None):
-        changes[ready] = RenameColumn(path, existing[ready].name, pending.pop(ready))
+        changes[ready] = RenameColumn(existing[ready].name, pending.pop(ready))
         names[names.index(fold_case(ready))] = fold_case(changes[ready].new_name)
     # The other new names are taken: by a column that is to be renamed too, or by one that was renamed before a crash.
     waiting = {fold_case(former) for former in pending}
@@ -100,7 +99,6 @@ class Evolution:
     """An existing table, and how a binding may change it."""
 
     table: ExistingTable
-    path: TableIdentifier
     materialization: str
     settings: BindingSettings = DEFAULT_SETTINGS
 
@@ -111,7 +109,7 @@ class Evolution:
 
     def fit_columns(self, wanted: Sequence[NewColumn]) -> dict[str, Fit]:
         """Find a fit for every wanted column. Keys are fields."""
-        renamed = plan_renames(self.table.schema, self.path, wanted)
+        renamed = plan_renames(self.table.schema, wanted)
         # A column that may not be renamed keeps its name, so that no other field gets the name.
         schema = alter_schema(
             self.table.schema, renamed.changes.values() if self.limits.allows(RenameColumn) else (), 0
@@ -148,7 +146,7 @@ class Evolution:
         written = {fit.column.field_id for fit in fits if fit.column}
         for column in self.table.schema.fields:
             if column.required and column.field_id not in written:
-                yield Fit(column, (MakeOptional(self.path, column.name),), self.refuse_deselecting(column))
+                yield Fit(column, (MakeOptional(column.name),), self.refuse_deselecting(column))
 
     def refuse_deselecting(self, column: NestedField) -> str:
         """Say why the field of a required column must stay selected; "" if the column may become optional."""
@@ -160,11 +158,11 @@ class Evolution:
             return []
         names = name_identifiers((fits[each.field].predict(each) for each in wanted), self.settings.identifier_fields)
         ids = {fit.column.field_id for fit in fits.values() if fit.column and fit.column.name in names}
-        return [] if ids == {*self.table.schema.identifier_field_ids} else [SetIdentifierFields(self.path, names)]
+        return [] if ids == {*self.table.schema.identifier_field_ids} else [SetIdentifierFields(names)]
 
     def plan_arrangement(self, resolved: ResolvedTerms) -> list[ArrangementChange]:
         """Plan the partition spec and the sort order, where they are not the table's current ones already."""
-        return list(plan_arrangement(self.path, self.table.arrangement, resolved))
+        return list(plan_arrangement(self.table.arrangement, resolved))
 
     def refuse_arrangement(self, changes: Iterable[ArrangementChange]) -> list[str]:
         """Say why these changes are refused, a sentence each."""
@@ -172,7 +170,7 @@ class Evolution:
 
     def _fit(self, wanted: NewColumn, column: NestedField | None, rename: RenameColumn | None, taken: set[str]) -> Fit:
         if column is None:
-            changes: tuple[ColumnChange, ...] = (AddColumn(self.path, replace(wanted, required=False)),)
+            changes: tuple[ColumnChange, ...] = (AddColumn(replace(wanted, required=False)),)
         else:
             changes = tuple(self._plan_alterations(wanted, column, rename, taken))
         refusals = (self.limits.refuse(change, wanted, column) for change in changes)
@@ -186,17 +184,17 @@ class Evolution:
             yield rename
         match find_type_change(column.field_type, wanted.type):
             case TypeChange.WIDEN if self.limits.allows(WidenColumn) or not can_hold(column.field_type, wanted.type):
-                yield WidenColumn(self.path, column.name, column.field_type, wanted.type)
+                yield WidenColumn(column.name, column.field_type, wanted.type)
             case TypeChange.CONVERT if column.field_id not in self.table.unconvertible:
-                yield ConvertColumn(self.path, column.name, column.field_type, new)
+                yield ConvertColumn(column.name, column.field_type, new)
                 return
             case TypeChange.CONVERT | TypeChange.SET_ASIDE:
                 new_type = "decimal" if isinstance(wanted.type, DecimalType) else wanted.type
                 kept_as = _find_free_name(column.name, f"_before_{new_type}", taken)
-                yield SetAsideColumn(self.path, column.name, column.field_type, kept_as, new)
+                yield SetAsideColumn(column.name, column.field_type, kept_as, new)
                 return
         if column.required and not wanted.required:
-            yield MakeOptional(self.path, column.name)
+            yield MakeOptional(column.name)
 
 
 def _refuse_exchange(wanted: NewColumn) -> str:

@@ -107,18 +107,18 @@ def _describe_fit(fit: Fit) -> str:
 
 def _describe_effect(change: ColumnChange) -> str:
     match change:
-        case RenameColumn(_, name, new_name):
+        case RenameColumn(name, new_name):
             return f"Its column {name!r} is renamed to {new_name!r}."
-        case WidenColumn(_, _, _, new_type):
+        case WidenColumn(_, _, new_type):
             return f"It is widened to {new_type} in place."
-        case ConvertColumn(_, _, _, column):
+        case ConvertColumn(_, _, column):
             converted = f"Its values are rewritten as {column.type}."
             if column.type == StringType():
                 return converted
             if column.is_indispensable:
                 return f"{converted} If a value cannot be converted, only a backfill helps."
             return f"{converted} If a value cannot be converted, the column is renamed, and a new one is added."
-        case SetAsideColumn(_, _, old_type, kept_as, column):
+        case SetAsideColumn(_, old_type, kept_as, column):
             return (
                 f"The schema now needs {column.type}, to which values of type {old_type} cannot be converted: older "
                 f"rows keep their values in {kept_as!r}, and newer rows get a new column."

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from connector.model.properties import Properties
-from connector.model.table_identifier import TableIdentifier
 
 # The connector's own table properties: who created the table, and what is committed to it.
 OWN_PREFIX: Final = "flow."
@@ -40,17 +39,11 @@ _FACTS: Final = frozenset(
 class SetTableProperties:
     """The table gets the values of the config. It keeps all other properties."""
 
-    path: TableIdentifier
     properties: Properties
     former: Properties  # the values of these properties before, where they had one
 
     @property
-    def description(self) -> str:
-        return f"alter table {self.path}: {self.effect}"
-
-    @property
     def effect(self) -> str:
-        """What is set, without the name of the table."""
         noun = "table property" if len(self.properties) == 1 else "table properties"
         return f"set {noun} {', '.join(map(self._describe, self.properties))}"
 
@@ -69,14 +62,12 @@ def find_changed(existing: Mapping[str, str], configured: Mapping[str, str]) -> 
     return {name: value for name, value in list_lasting_properties(configured).items() if existing.get(name) != value}
 
 
-def plan_properties(
-    existing: Mapping[str, str], path: TableIdentifier, configured: Mapping[str, str]
-) -> list[SetTableProperties]:
+def plan_properties(existing: Mapping[str, str], configured: Mapping[str, str]) -> list[SetTableProperties]:
     """Plan the properties of an existing table that are not as configured. Others stay, also if the config had them
     once: another engine may rely on them."""
     changed = find_changed(existing, configured)
     former = {name: existing[name] for name in changed if name in existing}
-    return [SetTableProperties(path, Properties(changed), Properties(former))] if changed else []
+    return [SetTableProperties(Properties(changed), Properties(former))] if changed else []
 
 
 def refuse_properties(configured: Mapping[str, str], format_version: int) -> Iterator[str]:

@@ -90,7 +90,7 @@ class Limits:
                     f"Field {wanted.field!r} has no column in the table, and schema_evolution is {self._mode}: "
                     f"set it to {SchemaEvolution.ADD_COLUMNS}, or add a column {wanted.name!r} of type {wanted.type}."
                 )
-            case RenameColumn(_, name, new_name) if not self.allows(RenameColumn):
+            case RenameColumn(name, new_name) if not self.allows(RenameColumn):
                 return (
                     f"Field {wanted.field!r} has the column {name!r}, and its field config asks for {new_name!r}: set "
                     f"schema_evolution to {SchemaEvolution.FULL}, which renames the column, or keep its name."

@@ -106,96 +106,87 @@ class RecordExistingRows:
 
 @dataclass(frozen=True)
 class RenameColumn:
-    path: TableIdentifier
     name: str
     new_name: str
 
     @property
-    def description(self) -> str:
-        return f"alter table {self.path}: rename column {self.name!r} to {self.new_name!r}"
+    def effect(self) -> str:
+        return f"rename column {self.name!r} to {self.new_name!r}"
 
 
 @dataclass(frozen=True)
 class WidenColumn:
-    path: TableIdentifier
     name: str
     old_type: IcebergType
     new_type: PrimitiveType
 
     @property
-    def description(self) -> str:
-        return f"alter table {self.path}: widen column {self.name!r} from {self.old_type} to {self.new_type}"
+    def effect(self) -> str:
+        return f"widen column {self.name!r} from {self.old_type} to {self.new_type}"
 
 
 @dataclass(frozen=True)
 class ConvertColumn:
     """Every value is converted to another type, and rewritten into a new column."""
 
-    path: TableIdentifier
     name: str
     old_type: IcebergType
     column: NewColumn
 
     @property
-    def description(self) -> str:
-        return (
-            f"alter table {self.path}: convert column {self.name!r} from {self.old_type} to "
-            f"{self.column.type}, in new data files"
-        )
+    def effect(self) -> str:
+        return f"convert column {self.name!r} from {self.old_type} to {self.column.type}, in new data files"
 
 
 @dataclass(frozen=True)
 class SetAsideColumn:
     """The column is renamed, and keeps the values of existing rows. A new column takes its place for newer rows."""
 
-    path: TableIdentifier
     name: str
     old_type: IcebergType
     kept_as: str
     column: NewColumn
 
     @property
-    def description(self) -> str:
-        return (
-            f"alter table {self.path}: keep column {self.name!r} {self.old_type} as {self.kept_as!r}, "
-            f"and add column {self.column}"
-        )
+    def effect(self) -> str:
+        return f"keep column {self.name!r} {self.old_type} as {self.kept_as!r}, and add column {self.column}"
 
 
 @dataclass(frozen=True)
 class AddColumn:
-    path: TableIdentifier
     column: NewColumn
 
     @property
-    def description(self) -> str:
-        return f"alter table {self.path}: add column {self.column}"
+    def effect(self) -> str:
+        return f"add column {self.column}"
 
 
 @dataclass(frozen=True)
 class MakeOptional:
-    path: TableIdentifier
     name: str
 
     @property
-    def description(self) -> str:
-        return f"alter table {self.path}: drop not null of column {self.name!r}"
+    def effect(self) -> str:
+        return f"drop not null of column {self.name!r}"
 
 
 @dataclass(frozen=True)
 class SetIdentifierFields:
     """Other columns identify a row, or none do any more."""
 
-    path: TableIdentifier
     names: tuple[str, ...]  # of columns, after their changes
 
     @property
-    def description(self) -> str:
-        effect = _describe_identifier(self.names) or "no identifier fields any more"
-        return f"alter table {self.path}: {effect}"
+    def effect(self) -> str:
+        return _describe_identifier(self.names) or "no identifier fields any more"
 
 
 # In the order in which they are performed: renames first, so that the others use the new names.
 ColumnChange: TypeAlias = RenameColumn | WidenColumn | ConvertColumn | SetAsideColumn | AddColumn | MakeOptional
 Alteration: TypeAlias = ColumnChange | SetIdentifierFields | ArrangementChange | SetTableProperties
 TableChange: TypeAlias = CreateNamespace | CreateTable | DropTable | StartBackfill | RecordExistingRows | Alteration
+
+
+def describe_change(change: TableChange, table: TableIdentifier) -> str:
+    """Describe a change of this table for people."""
+    return f"alter table {table}: {change.effect}" if isinstance(change, Alteration) else change.description

@@ -67,7 +67,7 @@ def _perform(endpoint: OpenedEndpoint, rewrite: Rewrite, plan: Plan) -> list[str
         plan_again = partial(_plan_again, plan)
         with translate_errors(config), remove_staged_files_after(catalog, path, plan.dropped):
             done = evolve(catalog, path, table_location(config, path), plan_again, alter)
-        performed += (change.description for change in done)
+        performed += map(plan.describe, done)
     return performed
 
 

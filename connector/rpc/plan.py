@@ -11,7 +11,7 @@ from connector.evolution.changes import find_last_bindings, plan_changes, plan_c
 from connector.evolution.existing_table import CatalogEntry, ExistingTable
 from connector.evolution.field_config import list_selected_fields
 from connector.evolution.property_changes import find_changed
-from connector.evolution.table_change import CreateTable, DropTable, StartBackfill, TableChange
+from connector.evolution.table_change import CreateTable, DropTable, StartBackfill, TableChange, describe_change
 from connector.evolution.target import Target
 from connector.host.errors import UserError
 from connector.iceberg.commits import commit_errors
@@ -37,6 +37,10 @@ class Plan:
     def settled(self) -> tuple[StagedCommit, ...]:
         """The commits that apply removes from the state."""
         return self.finished + self.dropped
+
+    def describe(self, change: TableChange) -> str:
+        """Describe a change of the table for people."""
+        return describe_change(change, self.target.path)
 
     def state_actions(self) -> Iterator[str]:
         """Describe what happens to the staged commits, a line each."""
@@ -77,9 +81,7 @@ def plan_tables(
 
 def list_actions(planned: Sequence[Plan]) -> list[str]:
     """List the lines of the response to apply."""
-    lines = [
-        line for plan in planned for line in (*plan.state_actions(), *(change.description for change in plan.changes))
-    ]
+    lines = (line for plan in planned for line in (*plan.state_actions(), *map(plan.describe, plan.changes)))
     return [*dict.fromkeys(lines)]  # two tables may both plan their namespace, which is created once
 
 

@@ -125,7 +125,7 @@ def _evolution(proposal: Proposal, found: CatalogEntry) -> Evolution | None:
     """How the existing table constrains the fields. A table that is about to be replaced does not."""
     if found.table is None or proposal.replaces_table:
         return None
-    return Evolution(found.table, proposal.path, proposal.materialization, proposal.settings)
+    return Evolution(found.table, proposal.materialization, proposal.settings)
 
 
 def _rejected_table_refusals(

@@ -134,7 +134,7 @@ def test_a_table_is_created_and_altered_as_glue_s_readers_expect_it(
         "$ %s '\"` {} a.b/💩", "$ %s '\"` {} a.b/💩", StringType(), required=False, doc="", is_indispensable=False
     )
     assert [type(change) for change in fit(catalog, endpoint, path, ID)] == [CreateNamespace, CreateTable]
-    assert fit(catalog, endpoint, path, ID, note) == [AddColumn(path, note)]
+    assert fit(catalog, endpoint, path, ID, note) == [AddColumn(note)]
     assert fit(catalog, endpoint, path, ID, note) == []
     price, more_digits = (
         NewColumn("price", "price", DecimalType(precision, 2), required=False, doc="", is_indispensable=False)

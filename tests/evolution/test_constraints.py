@@ -40,7 +40,7 @@ from protocol.flow import (
     ProjectionConstraint,
     StringInference,
 )
-from support.bindings import DOCUMENT, ID, MATERIALIZATION, PATH, collection, projection
+from support.bindings import DOCUMENT, ID, MATERIALIZATION, collection, projection
 
 STRING = StringType()
 
@@ -130,7 +130,7 @@ def table(
 ) -> Evolution:
     schema = Schema(*columns, identifier_field_ids=[*identifiers])
     existing = ExistingTable(schema, "uuid-1", Owner(owner, "shop%2Forders.v0"), arrangement=arrangement)
-    return Evolution(existing, PATH, MATERIALIZATION, BindingSettings(mode))
+    return Evolution(existing, MATERIALIZATION, BindingSettings(mode))
 
 
 EXISTING = (
@@ -410,11 +410,8 @@ def test_a_name_that_iceberg_reserves_is_refused_unless_the_table_has_the_column
     assert find_problems(Candidate(key_with_names(name, "id"), {}, True)) == []
 
     schema = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, name, StringType()))
-    evolution = Evolution(
-        ExistingTable(schema, "uuid-1", Owner(MATERIALIZATION, "shop%2Forders.v0")),
-        PATH,
-        MATERIALIZATION,
-    )
+    table = ExistingTable(schema, "uuid-1", Owner(MATERIALIZATION, "shop%2Forders.v0"))
+    evolution = Evolution(table, MATERIALIZATION)
     assert types_of(Candidate(collection(ID, reserved), configs, True, evolution), "other") == [
         ConstraintType.FIELD_OPTIONAL
     ]

@@ -16,6 +16,7 @@ from connector.evolution.table_change import (
     DropTable,
     MakeOptional,
     StartBackfill,
+    describe_change,
 )
 from connector.evolution.target import NewColumn, Target
 from connector.host.errors import UserError
@@ -114,7 +115,7 @@ def test_a_missing_table_is_created_with_its_owner_and_properties() -> None:
     assert isinstance(change, CreateTable)
     assert change.columns == (ID_COLUMN, NOTE)
     assert change.properties == {**DEFAULT_PROPERTIES, "color": "red", OWNER_PROPERTY: V0.encode()}
-    assert change.description == "create table shop.orders ('id' long not null, 'note' string)"
+    assert describe_change(change, PATH) == "create table shop.orders ('id' long not null, 'note' string)"
 
 
 def test_a_users_properties_win_over_the_defaults_but_not_over_the_owner() -> None:
@@ -137,20 +138,18 @@ def test_a_table_that_fits_needs_nothing() -> None:
 
 def test_a_new_column_is_optional_even_where_the_field_is_required() -> None:
     [change] = plan_changes(table(field(1, "id")), target(ID_COLUMN, QTY))
-    assert change == AddColumn(
-        PATH, NewColumn("qty", "qty", LongType(), required=False, doc="", is_indispensable=False)
-    )
-    assert change.description == "alter table shop.orders: add column 'qty' long"
+    assert change == AddColumn(NewColumn("qty", "qty", LongType(), required=False, doc="", is_indispensable=False))
+    assert describe_change(change, PATH) == "alter table shop.orders: add column 'qty' long"
 
 
 def test_a_column_becomes_optional_when_its_field_does_or_is_no_longer_selected() -> None:
     found = table(field(1, "id"), field(2, "Note", StringType()), field(3, "gone"), field(4, "qty", required=False))
-    assert plan_changes(found, target(ID_COLUMN, NOTE, QTY)) == [MakeOptional(PATH, "Note"), MakeOptional(PATH, "gone")]
+    assert plan_changes(found, target(ID_COLUMN, NOTE, QTY)) == [MakeOptional("Note"), MakeOptional("gone")]
 
 
 def test_of_two_columns_that_differ_in_case_the_field_keeps_the_one_of_its_very_name() -> None:
     found = table(field(1, "QTY", StringType()), field(2, "qty"), field(3, "Qty", StringType()), field(4, "id"))
-    assert plan_changes(found, target(ID_COLUMN, QTY)) == [MakeOptional(PATH, "QTY"), MakeOptional(PATH, "Qty")]
+    assert plan_changes(found, target(ID_COLUMN, QTY)) == [MakeOptional("QTY"), MakeOptional("Qty")]
 
 
 def test_all_incompatible_fields_are_refused_at_once() -> None:
@@ -192,7 +191,7 @@ def test_a_backfill_says_that_it_replaces_rows_from_before_the_task(
     assert found.table
     found = replace(found, table=replace(found.table, has_snapshot=has_snapshot))
     [change] = plan_changes(found, target(ID_COLUMN, owner=V1, replaces=True))
-    assert ("its rows, also those from before the task, stay until" in change.description) is is_said
+    assert ("its rows, also those from before the task, stay until" in describe_change(change, PATH)) is is_said
 
 
 @pytest.mark.parametrize(("fixed", "is_dropped"), [((LONG,), False), ((StringType(), LONG), True)])
@@ -205,7 +204,7 @@ def test_a_backfill_drops_a_table_whose_catalog_refuses_the_types(
     changes = plan_changes(found, target(ID_COLUMN, QTY, owner=V1, replaces=True))
     assert [type(change) for change in changes] == ([DropTable, CreateTable] if is_dropped else [StartBackfill])
     if is_dropped:
-        assert changes[0].description == (
+        assert describe_change(changes[0], PATH) == (
             "drop table shop.orders with uuid uuid-1 for a backfill, because its catalog refuses columns of other "
             "types in their places; its files stay"
         )

@@ -9,7 +9,7 @@ from connector.evolution.binding_settings import BindingSettings
 from connector.evolution.changes import plan_changes
 from connector.evolution.existing_table import CatalogEntry, ExistingTable
 from connector.evolution.property_changes import SetTableProperties
-from connector.evolution.table_change import TableChange
+from connector.evolution.table_change import TableChange, describe_change
 from connector.evolution.target import NewColumn, Target
 from connector.model.properties import Properties
 from connector.model.table_identifier import Owner
@@ -44,14 +44,14 @@ def planned(
 
 def test_a_property_that_differs_is_set_and_the_description_has_both_values() -> None:
     [change] = planned({"color": "blue", "shape": "round", "size": "1"}, CONFIGURED)
-    assert change == SetTableProperties(PATH, Properties({"color": "red"}), Properties({"color": "blue"}))
-    assert change.description == "alter table shop.orders: set table property color = 'red' (was 'blue')"
+    assert change == SetTableProperties(Properties({"color": "red"}), Properties({"color": "blue"}))
+    assert describe_change(change, PATH) == "alter table shop.orders: set table property color = 'red' (was 'blue')"
 
 
 def test_several_properties_are_one_change_in_the_order_of_the_config() -> None:
     [change] = planned({"shape": "square"}, CONFIGURED)
     assert (
-        change.description
+        describe_change(change, PATH)
         == "alter table shop.orders: set table properties color = 'red', shape = 'round' (was 'square')"
     )
 
@@ -76,16 +76,16 @@ def test_properties_are_no_schema_so_every_mode_sets_them_in_the_tables_of_other
 
 def test_a_backfill_says_which_properties_it_sets() -> None:
     [change] = planned({"color": "blue", "size": "1"}, {"color": "red", "size": "1"}, backfill=1)
-    assert change.description.endswith(
+    assert describe_change(change, PATH).endswith(
         "the columns ('id' long not null); set table property color = 'red' (was 'blue')"
     )
     [change] = planned({"color": "red"}, {"color": "red"}, backfill=1)
-    assert change.description.endswith("the columns ('id' long not null)")
+    assert describe_change(change, PATH).endswith("the columns ('id' long not null)")
 
 
 def test_properties_come_after_the_columns() -> None:
     changes = planned({}, {"color": "red"}, NOTE)
-    assert [change.description for change in changes] == [
+    assert [describe_change(change, PATH) for change in changes] == [
         "alter table shop.orders: add column 'note' long",
         "alter table shop.orders: set table property color = 'red'",
     ]

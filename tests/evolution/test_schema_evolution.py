@@ -40,6 +40,7 @@ from connector.evolution.table_change import (
     SetAsideColumn,
     TableChange,
     WidenColumn,
+    describe_change,
 )
 from connector.evolution.target import NewColumn, Target
 from connector.evolution.type_changes import TYPE_CHANGES, TypeChange, can_hold, find_type_change
@@ -120,7 +121,7 @@ def test_an_int_column_holds_integers_where_it_may_not_be_widened() -> None:
     assert not can_hold(FloatType(), DoubleType())
     columns = (column(1, "qty", IntegerType()),)
     assert planned(columns, wanted("qty"), mode=STRICT) == []
-    assert planned(columns, wanted("qty"), mode=FULL) == [WidenColumn(PATH, "qty", IntegerType(), LONG)]
+    assert planned(columns, wanted("qty"), mode=FULL) == [WidenColumn("qty", IntegerType(), LONG)]
 
 
 def test_decimals_get_more_digits_in_place_and_another_scale_by_being_written_again() -> None:
@@ -159,7 +160,7 @@ def test_a_mode_allows_its_alterations_and_refuses_all_others_with_the_mode_that
 
 def test_a_column_that_gets_no_values_any_more_becomes_optional_only_in_full() -> None:
     columns = (column(1, "gone", required=True),)
-    assert planned(columns) == [MakeOptional(PATH, "gone")]
+    assert planned(columns) == [MakeOptional("gone")]
     assert "select its field" in refusal(columns, mode=ADD_COLUMNS)
 
 
@@ -172,14 +173,14 @@ def test_everything_that_a_mode_refuses_is_said_at_once() -> None:
 def test_a_column_whose_values_have_no_equivalents_is_set_aside_for_the_rows_that_are_there() -> None:
     columns = (column(1, "qty", DateType(), required=True), column(2, "other"))
     [change] = planned(columns, wanted("qty"), wanted("other"))
-    assert change == SetAsideColumn(PATH, "qty", DateType(), "qty_before_long", wanted("qty"))
+    assert change == SetAsideColumn("qty", DateType(), "qty_before_long", wanted("qty"))
     schema = alter_schema(Schema(*columns), [change], 7)
     assert [(each.field_id, each.name, each.field_type, each.required) for each in schema.fields] == [
         (1, "qty_before_long", DateType(), False),
         (2, "other", LONG, False),
         (8, "qty", LONG, False),
     ]
-    assert change.description == (
+    assert describe_change(change, PATH) == (
         "alter table shop.orders: keep column 'qty' date as 'qty_before_long', and add column 'qty' long"
     )
 
@@ -262,7 +263,7 @@ def renamed(columns: tuple[str, ...], **names: str) -> list[TableChange]:
 
 
 def test_a_field_that_is_to_have_another_column_name_keeps_its_column() -> None:
-    assert renamed(("Qty", "b"), qty="amount", b="b") == [RenameColumn(PATH, "Qty", "amount")]
+    assert renamed(("Qty", "b"), qty="amount", b="b") == [RenameColumn("Qty", "amount")]
 
 
 def test_a_rename_that_has_been_done_is_not_done_again() -> None:
@@ -273,7 +274,7 @@ def test_a_rename_that_has_been_done_is_not_done_again() -> None:
 
 def test_a_name_that_becomes_free_can_be_anothers() -> None:
     columns = (column(1, "a"), column(2, "b"))
-    moves = [RenameColumn(PATH, "a", "b"), RenameColumn(PATH, "b", "c")]
+    moves = [RenameColumn("a", "b"), RenameColumn("b", "c")]
     assert renamed(("a", "b"), a="b", b="c") == moves
     assert [(each.field_id, each.name) for each in alter_schema(Schema(*columns), moves, 2).fields] == [
         (1, "b"),
@@ -281,7 +282,7 @@ def test_a_name_that_becomes_free_can_be_anothers() -> None:
     ]
     new = wanted("a", field="z", former="")
     moved = wanted("c", field="a", former="a")
-    assert planned((column(1, "a"),), new, moved) == [RenameColumn(PATH, "a", "c"), AddColumn(PATH, new)]
+    assert planned((column(1, "a"),), new, moved) == [RenameColumn("a", "c"), AddColumn(new)]
 
 
 def test_columns_do_not_exchange_their_names() -> None:

@@ -51,7 +51,7 @@ field_configs = st.sampled_from(
 
 def existing(schema: Schema, owner: str, settings: BindingSettings) -> Evolution:
     table = ExistingTable(schema, "uuid-1", Owner(owner, "shop%2Forders.v0"))
-    return Evolution(table, PATH, MATERIALIZATION, settings)
+    return Evolution(table, MATERIALIZATION, settings)
 
 
 @st.composite
@@ -190,7 +190,7 @@ def test_a_second_field_of_the_keys_location_is_no_part_of_the_key_for_both(
         bound,
         parse_field_configs(config),
         delta_updates=False,
-        evolution=Evolution(table, PATH, MATERIALIZATION, settings),
+        evolution=Evolution(table, MATERIALIZATION, settings),
         former_names=name_former_columns(last),
         former_keys=last.keys,
     )

@@ -34,6 +34,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from connector.evolution.table_change import describe_change
 from connector.host.errors import UserError
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.file_names import FileOrigin
@@ -70,7 +71,10 @@ def test_history_is_converted_in_one_commit_and_the_table_as_it_was_stays_readab
 
     [change] = fit(catalog, *QTY_AS_TEXT, wanted("note", StringType()))
 
-    assert change.description == "alter table shop.orders: convert column 'qty' from long to string, in new data files"
+    assert (
+        describe_change(change, PATH)
+        == "alter table shop.orders: convert column 'qty' from long to string, in new data files"
+    )
     after = catalog.load_table(PATH)
     assert len(after.metadata.metadata_log) == len(before.metadata.metadata_log) + 1
     assert [(each.name, each.field_type, each.required) for each in after.schema().fields] == [
@@ -264,7 +268,7 @@ def test_a_column_whose_values_have_no_equivalents_is_set_aside_and_the_others_a
         wanted("at", TimestamptzType()),
         wanted("count", StringType()),
     )
-    assert [change.description.partition(": ")[2] for change in done] == [
+    assert [describe_change(change, PATH).partition(": ")[2] for change in done] == [
         "convert column 'at' from string to timestamptz, in new data files",
         "convert column 'count' from long to string, in new data files",
         "keep column 'qty' string as 'qty_before_long', and add column 'qty' long",

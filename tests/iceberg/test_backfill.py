@@ -16,7 +16,7 @@ from pyiceberg.types import LongType, NestedField, PrimitiveType, StringType, St
 
 from connector.evolution.binding_settings import BindingSettings, IdentifierFields
 from connector.evolution.changes import plan_changes
-from connector.evolution.table_change import StartBackfill, TableChange
+from connector.evolution.table_change import StartBackfill, TableChange, describe_change
 from connector.evolution.target import NewColumn, Target
 from connector.host.errors import FencedError, UserError
 from connector.iceberg.commits import fence
@@ -187,7 +187,9 @@ def test_a_column_that_stays_optional_for_the_partition_spec_is_not_announced_as
         update.add_field("qty", BucketTransform(4), "qty_bucket")
     required = replace(QTY_COLUMN, required=True), replace(column("note", StringType()), required=True)
     [change] = fit(catalog, target(*required))
-    assert change.description.endswith("the columns ('id' long not null, 'qty' long, 'note' string not null)")
+    assert describe_change(change, PATH).endswith(
+        "the columns ('id' long not null, 'qty' long, 'note' string not null)"
+    )
     land(catalog, staged(catalog, {"id": 7, "qty": 1, "note": "seven"}, writer=writer(1)))
     schema = catalog.load_table(PATH).schema()
     assert {column.name: column.required for column in schema.fields} == {"id": True, "qty": False, "note": True}
@@ -245,7 +247,9 @@ def test_a_publication_in_between_changes_the_columns_to_come(catalog: Catalog) 
     backfill(catalog)
     late = staged(catalog, *NEW_ROWS, writer=writer(1))
     more = target(column("note", StringType()), column("size", LongType()))
-    assert [change.description for change in fit(catalog, more)] == ["alter table shop.orders: add column 'size' long"]
+    assert [describe_change(change, PATH) for change in fit(catalog, more)] == [
+        "alter table shop.orders: add column 'size' long"
+    ]
     assert rows(catalog) == OLD_ROWS
     assert fit(catalog, more) == []
     land(catalog, late)
@@ -391,7 +395,9 @@ def view_paths(catalog: Catalog, *pending: StagedCommit) -> set[str]:
 
 def test_rejected_rows_are_deleted_at_once(catalog: Catalog) -> None:
     changes = fit(catalog, target(QTY_COLUMN, is_for_rejected_rows=True))
-    assert [change.description for change in changes] == ["delete all rows of table shop.orders for a backfill"]
+    assert [describe_change(change, PATH) for change in changes] == [
+        "delete all rows of table shop.orders for a backfill"
+    ]
     assert rows(catalog) == []
     land(catalog, staged(catalog, {"id": 7, "qty": 7}, writer=writer(1)))
     land(catalog, staged(catalog, {"id": 8, "qty": 8}, writer=writer(1)))

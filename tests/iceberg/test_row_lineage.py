@@ -18,7 +18,13 @@ from connector.config.terms import parse_sort_by
 from connector.evolution.arrangement_terms import ArrangementTerms
 from connector.evolution.binding_settings import NO_TERMS, BindingSettings
 from connector.evolution.changes import plan_changes
-from connector.evolution.table_change import ConvertColumn, SetAsideColumn, StartBackfill, TableChange
+from connector.evolution.table_change import (
+    ConvertColumn,
+    SetAsideColumn,
+    StartBackfill,
+    TableChange,
+    describe_change,
+)
 from connector.evolution.target import NewColumn, Target
 from connector.iceberg.commits import commit
 from connector.iceberg.commits.snapshot import SnapshotWriter
@@ -86,7 +92,7 @@ def assert_ids_continue(table: Table) -> None:
 
 def test_a_new_table_has_the_version_that_its_binding_wants(catalog: Catalog) -> None:
     [_, created] = fit(catalog, format_version=3)
-    assert created.description == "create table shop.orders ('id' long not null), format version 3"
+    assert describe_change(created, PATH) == "create table shop.orders ('id' long not null), format version 3"
     table = catalog.load_table(PATH)
     assert (table.metadata.format_version, find_next_row_id(table)) == (3, 0)
     assert table.properties["commit.manifest.min-count-to-merge"] == "3"

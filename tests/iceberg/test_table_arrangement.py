@@ -23,7 +23,7 @@ from connector.evolution.arrangement_changes import SetPartitionSpec, SetSortOrd
 from connector.evolution.arrangement_terms import ArrangementTerms
 from connector.evolution.binding_settings import BindingSettings
 from connector.evolution.changes import plan_changes
-from connector.evolution.table_change import Alteration, TableChange
+from connector.evolution.table_change import Alteration, TableChange, describe_change
 from connector.evolution.target import NewColumn, Target
 from connector.host.errors import UserError
 from connector.iceberg.found_tables import find
@@ -87,7 +87,7 @@ def written(catalog: Catalog, *columns: str) -> Arrangement:
 def test_a_table_is_created_with_its_partitions_and_its_order(catalog: Catalog) -> None:
     wanted = target("Days(AT), bucket(16, id), `a.b/``note```, truncate(4, id), void(at)", "at desc, bucket(8, id)")
     [_, created] = fit(catalog, wanted)
-    assert created.description == (
+    assert describe_change(created, PATH) == (
         "create table shop.orders ('id' long, 'a.b/`note`' string, 'at' timestamptz), partitioned by day(at), "
         "bucket(16, id), `a.b/``note```, truncate(4, id), void(at), sorted by at desc nulls last, bucket(8, id) asc "
         "nulls first"
@@ -122,7 +122,7 @@ def test_the_arrangement_of_a_table_changes_in_one_commit_with_its_columns(catal
     fit(catalog, target(None, columns=(ID,)))
     before = len(catalog.load_table(PATH).metadata.metadata_log)
     done = fit(catalog, target("day(at), id", "at", (ID, AT)))
-    assert [change.description for change in done] == [
+    assert [describe_change(change, PATH) for change in done] == [
         "alter table shop.orders: add column 'at' timestamptz",
         "alter table shop.orders: partition new rows by day(at), id",
         "alter table shop.orders: sort new data files by at asc nulls first",
@@ -138,7 +138,7 @@ def test_an_empty_text_removes_the_arrangement_and_no_setting_keeps_it(catalog: 
     fit(catalog, target("day(at)", "id"))
     assert fit(catalog, target(None)) == []
     done = fit(catalog, target("", ""))
-    assert [change.description for change in done] == [
+    assert [describe_change(change, PATH) for change in done] == [
         "alter table shop.orders: do not partition new rows",
         "alter table shop.orders: do not sort new data files",
     ]
@@ -228,10 +228,10 @@ def test_a_backfill_makes_a_new_table_if_its_partitions_need_a_new_column(
     fit(catalog, target("day(at)", "id"))
     name = columns[-1].name
     dropped, created = fit(catalog, backfilled(name, None, *columns))
-    assert dropped.description.endswith(
+    assert describe_change(dropped, PATH).endswith(
         "because its partitions or its sort order need a column that it does not have yet; its files stay"
     )
-    assert created.description.endswith(f"partitioned by {name}")
+    assert describe_change(created, PATH).endswith(f"partitioned by {name}")
     assert spec(catalog) == [(1000, name, name, "identity")]
 
 
@@ -389,8 +389,8 @@ def test_another_engine_that_partitions_meanwhile_is_noticed(catalog: Catalog) -
     with catalog.load_table(PATH).update_spec() as update:
         update.add_field("id", IdentityTransform())
     changes: list[Alteration] = [
-        SetPartitionSpec(PATH, parse_partition_by("day(at)")),
-        SetSortOrder(PATH, parse_sort_by("at")),
+        SetPartitionSpec(parse_partition_by("day(at)")),
+        SetSortOrder(parse_sort_by("at")),
     ]
     with pytest.raises(CommitFailedException):
         alterer().alter(catalog, table, changes)

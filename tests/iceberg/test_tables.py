@@ -86,7 +86,7 @@ def test_all_alterations_of_a_table_are_one_commit(catalog: Catalog) -> None:
     fit(catalog, target())
     relaxed = Target(PATH, OWNER, optional("a", "b"), {}, replaces=False)
     done = fit(catalog, relaxed)
-    assert done == [*(AddColumn(PATH, column) for column in optional("a", "b")), MakeOptional(PATH, "id")]
+    assert done == [*(AddColumn(column) for column in optional("a", "b")), MakeOptional("id")]
     table = catalog.load_table(PATH)
     assert [(field.name, field.required) for field in table.schema().fields] == [
         ("id", False),
@@ -131,7 +131,7 @@ def test_a_change_by_somebody_else_in_between_is_met_by_a_new_plan(tmp_path: Pat
             fit(local_catalog(tmp_path), target(*optional("theirs", "both")))
         return plan_changes(found, target(*optional("theirs", "both", "ours")))
 
-    assert evolve(catalog, PATH, None, plan, alterer().alter) == [AddColumn(PATH, *optional("ours"))]
+    assert evolve(catalog, PATH, None, plan, alterer().alter) == [AddColumn(*optional("ours"))]
     assert plans == 2
     assert names(catalog) == ["id", "theirs", "both", "ours"]
 
@@ -172,7 +172,7 @@ def test_a_table_of_the_same_owner_that_appears_meanwhile_is_used(tmp_path: Path
             fit(local_catalog(tmp_path), target(*optional("theirs")))
         return plan_changes(CatalogEntry(True, found.table), target(*optional("ours")))
 
-    assert evolve(catalog, PATH, None, plan, alterer().alter) == [AddColumn(PATH, *optional("ours"))]
+    assert evolve(catalog, PATH, None, plan, alterer().alter) == [AddColumn(*optional("ours"))]
 
 
 def test_a_table_of_somebody_else_that_appears_meanwhile_is_refused(tmp_path: Path, catalog: Catalog) -> None:

@@ -112,7 +112,7 @@ def test_partitions_that_another_engine_sets_meanwhile_are_met_by_a_new_plan(
     table = catalog.load_table(path)
     with connect(rest_catalog).load_table(path).update_spec() as update:
         update.add_identity("id")
-    ours: list[Alteration] = [SetPartitionSpec(path, parse_partition_by("day(`at.``then```)"))]
+    ours: list[Alteration] = [SetPartitionSpec(parse_partition_by("day(`at.``then```)"))]
     with pytest.raises(CommitFailedException):
         alterer().alter(catalog, table, ours)
     publish(catalog, path, None, "day(`at.``then```)", "", ID, AT)
@@ -137,7 +137,7 @@ def test_a_change_by_somebody_else_in_between_is_met_by_a_new_plan(
             fit(connect(rest_catalog), Target(path, V0, (ID, EVIL), {}, replaces=False))
         return plan_changes(found, Target(path, V0, (ID, EVIL, NOTE), {}, replaces=False))
 
-    assert evolve(catalog, path, None, plan, alterer().alter) == [AddColumn(path, NOTE)]
+    assert evolve(catalog, path, None, plan, alterer().alter) == [AddColumn(NOTE)]
     assert plans == 2
 
 

@@ -80,6 +80,6 @@ def _note_renames(plan: Plan, found: CatalogEntry | UserError) -> Iterator[tuple
     for change in plan.changes:
         if isinstance(change, AddColumn) and others:
             yield (
-                change.description,
+                plan.describe(change),
                 f"; or, if its field had another column before, rename that one (the table has {others})",
             )
