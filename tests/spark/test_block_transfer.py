@@ -16,12 +16,11 @@ from connector.host.refresh import Lease
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.fence import file_prefix
 from connector.iceberg.commits.file_names import FileOrigin
-from connector.model.invalid_values import Tally, Treated, Treatment
 from connector.model.properties import Properties
 from connector.model.state import DataFile, WriterId
 from connector.spark.blocks.block_transfer import ThroughTheStore
-from connector.spark.blocks.claims import Claim, ClaimServer, Next, Strays, TreatedValues, Wrote
-from connector.spark.blocks.ledger import Ledger
+from connector.spark.blocks.claims import Claim, ClaimServer, Next, Strays
+from connector.spark.blocks.ledger import Ledger, Wrote
 from connector.spark.blocks.spool import Spool
 from connector.spark.blocks.table_layout import TableLayout
 from encoding.store_lines import binding, plain
@@ -96,7 +95,7 @@ def test_a_block_lies_among_its_tables_files_until_the_transaction_is_written(
         assert block.parent == tmp_path / "table0" / "data"
         assert FileOrigin.of(block.name) == FileOrigin(fence.writer_hash(WRITER), WRITER.key_range, TABLE, fence.NONE)
         assert claim(task) is None
-        task.send(Wrote([(0, (A_FILE,))]))
+        task.send(Wrote(0, [(0, (A_FILE,))]))
         task.recv()
     claims.finish()
     ledger.close("table {}".format)
@@ -118,7 +117,7 @@ def test_every_block_that_a_lost_task_had_claimed_is_claimed_again(
         assert sorted(contents) == [plain(1, "1"), plain(2, "2"), plain(3, "3")]
         assert claim(other) is None
         assert len(stored(tmp_path)) == 3
-        other.send(Wrote([(0, (A_FILE,))]))
+        other.send(Wrote(0, [(0, (A_FILE,))]))
         other.recv()
     claims.finish()
     assert ledger.close("table {}".format).files == {0: (A_FILE,)}
@@ -139,7 +138,7 @@ def test_what_a_lost_task_has_named_is_not_written_again(claims: ClaimServer, le
     with claims.address.connect() as lost:
         claim(lost)
         claim(lost)
-        lost.send(Wrote([(0, (A_FILE,))]))
+        lost.send(Wrote(0, [(0, (A_FILE,))]))
         lost.recv()
     with claims.address.connect() as other:
         assert content(claim(other)) == plain(2, "2")
@@ -164,24 +163,6 @@ def test_the_strays_of_a_block_that_is_written_again_are_rows_once(
             if contents[-1] == plain(1, "1"):
                 other.send(A_STRAY)
     assert sorted(contents) == [plain(1, "1"), plain(9, "9")]
-
-
-def test_values_that_a_lost_task_has_treated_are_told_once(claims: ClaimServer, ledger: Ledger) -> None:
-    add(ledger, 1)
-    ledger.complete()
-    tally = Tally()
-    tally.add("value0", Treatment.REJECTED, Treated(1))
-    with claims.address.connect() as lost:
-        claim(lost)
-        lost.send(TreatedValues(0, tally))
-    with claims.address.connect() as other:
-        claim(other)
-        other.send(TreatedValues(0, tally))
-        claim(other)
-        other.send(Wrote([(0, (A_FILE,))]))
-        other.recv()
-    claims.finish()
-    assert ledger.close("table {}".format).treated[0].total(Treatment.REJECTED) == 1
 
 
 def test_blocks_that_cannot_be_removed_fail_no_transaction(

@@ -21,8 +21,8 @@ from connector.model.properties import Properties
 from connector.model.state import DataFile
 from connector.spark.blocks import claims as claims_module
 from connector.spark.blocks.block_transfer import OnThisMachine
-from connector.spark.blocks.claims import ClaimServer, Failed, Next, Wrote
-from connector.spark.blocks.ledger import Ledger
+from connector.spark.blocks.claims import ClaimServer, Failed, Next
+from connector.spark.blocks.ledger import Ledger, Wrote
 from connector.spark.blocks.spool import Spool
 from connector.spark.blocks.table_layout import TableLayout
 from connector.spark.jvm.jvm_process import WORKER_ENDED
@@ -140,7 +140,7 @@ def test_files_count_with_the_blocks_that_they_hold(
     assert task.recv() is None
     with pytest.raises(RetryableError, match="are in no data file"):
         ledger.close("table {}".format)
-    task.send(Wrote([(0, (A_FILE,))]))
+    task.send(Wrote(0, [(0, (A_FILE,))]))
     task.recv()
     task.close()
     claims.finish()

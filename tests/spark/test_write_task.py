@@ -24,8 +24,8 @@ from connector.model.invalid_values import OnInvalid, Tally, Treatment
 from connector.model.properties import Properties
 from connector.model.state import DataFile
 from connector.spark.blocks.block_transfer import OnThisMachine
-from connector.spark.blocks.claims import Address, Claim, ClaimServer, Next, Wrote
-from connector.spark.blocks.ledger import Ledger
+from connector.spark.blocks.claims import Address, Claim, ClaimServer, Next
+from connector.spark.blocks.ledger import Ledger, Wrote
 from connector.spark.blocks.spool import Block, LineRange, Spool
 from connector.spark.blocks.table_layout import TableLayout
 from connector.spark.blocks.temporary_files import LocalFile

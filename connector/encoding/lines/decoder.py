@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import msgspec
@@ -62,7 +62,7 @@ class Decoded:
     treated: Tally
     strays: Sequence[Stray] = ()
     rejected: Sequence[RejectedRow] = ()
-    existing_keys: KeyDigest | None = None  # of the Stores whose rows exist; None: the binding has delta updates
+    existing_keys: KeyDigest = field(default_factory=KeyDigest)  # of Stores whose rows exist; none in delta updates
 
 
 class RowDecoder:
@@ -136,10 +136,10 @@ class RowDecoder:
             return range(len(rows))
         return [index for index, row in enumerate(rows) if not row.delete]
 
-    def _digest(self, rows: Sequence[Row[Any, Any]], cell_types: Sequence[Any]) -> KeyDigest | None:
+    def _digest(self, rows: Sequence[Row[Any, Any]], cell_types: Sequence[Any]) -> KeyDigest:
         """Return the digest of the keys whose rows exist, those of deleted documents included."""
         if not self._binding.updates:
-            return None
+            return KeyDigest()
         digests = []
         for group in _by_form(rows, [index for index, row in enumerate(rows) if row.exists]):
             with _name_rows(group):

@@ -15,13 +15,10 @@ from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener, answer_challenge, deliver_challenge
 from typing import Final, TypeAlias, assert_never
 
-from connector.encoding.lines.key_digest import KeyDigest
 from connector.host import machine
 from connector.host.errors import ConnectorError, RetryableError
-from connector.model.invalid_values import Tally
-from connector.model.state import DataFile
-from connector.spark.blocks.block_transfer import BlockTransfer, StoredRun
-from connector.spark.blocks.ledger import Ledger, TaskAccount
+from connector.spark.blocks.block_transfer import BlockTransfer
+from connector.spark.blocks.ledger import Ledger, TaskAccount, Wrote
 from connector.spark.blocks.spool import Block
 from connector.spark.blocks.table_layout import NewLayout, TableLayout
 from connector.spark.blocks.temporary_files import TemporaryFile
@@ -61,36 +58,8 @@ class Strays:
 
 
 @dataclass(frozen=True)
-class TreatedValues:
-    """Values of the claimed block that did not reach their column as they were sent."""
-
-    binding: int
-    tally: Tally
-
-
-@dataclass(frozen=True)
-class ExistingKeys:
-    """The keys of the claimed block that were stored as existing."""
-
-    binding: int
-    keys: KeyDigest
-
-
-@dataclass(frozen=True)
-class Wrote:
-    """Every row of the encoded blocks is durable, in these files and runs, and in those that were named before.
-    Answered by Noted.
-
-    Files and runs are by table: its binding's index.
-    """
-
-    files: Sequence[tuple[int, tuple[DataFile, ...]]]
-    runs: Sequence[tuple[int, tuple[StoredRun, ...]]] = ()
-
-
-@dataclass(frozen=True)
 class Noted:
-    """The files are counted."""
+    """The files of the last Wrote are counted."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +71,7 @@ class Failed:
 
 
 # What a task sends, and what the driver answers: None if no more blocks come.
-TaskMessage: TypeAlias = Next | Strays | TreatedValues | ExistingKeys | Wrote | Failed
+TaskMessage: TypeAlias = Next | Strays | Wrote | Failed
 Answer: TypeAlias = Claim | Noted | None
 
 # The two ends of a connection.
@@ -225,12 +194,8 @@ class TaskClaims:
             case Strays(binding, lines, numbers):
                 strays = [Store(binding, number, 1, (line,)) for line, number in zip(lines, numbers, strict=True)]
                 self.ledger.note_strays(task, strays)
-            case TreatedValues(binding, tally):
-                self.ledger.note_treated(task, binding, tally)
-            case ExistingKeys(binding, keys):
-                self.ledger.note_existing_keys(task, binding, keys)
-            case Wrote(files, runs):
-                self.ledger.count(task, files, runs)
+            case Wrote():
+                self.ledger.count(task, message)
                 _send(connection, Noted())
             case Failed(error, traceback):
                 if traceback:

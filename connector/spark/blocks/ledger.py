@@ -7,7 +7,7 @@ Sorted runs are counted like files.
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -35,6 +35,18 @@ class Counted:
     existing_keys: dict[int, KeyDigest] = field(default_factory=dict)  # of Stores whose rows exist, by binding
 
 
+@dataclass(frozen=True)
+class Wrote:
+    """Every row of the blocks that a task has encoded since it last said so is durable, in these files and runs. All of
+    these blocks are of one binding."""
+
+    binding: int
+    files: Sequence[tuple[int, tuple[DataFile, ...]]]  # by table: its binding's index
+    runs: Sequence[tuple[int, tuple[StoredRun, ...]]] = ()  # by table
+    treated: Tally = field(default_factory=Tally)  # values that did not reach their column as they were sent
+    existing_keys: KeyDigest = field(default_factory=KeyDigest)  # of Stores whose rows exist
+
+
 @dataclass(eq=False)
 class TaskAccount:
     """The blocks of one task that are in no counted file yet. Only the ledger changes it."""
@@ -42,8 +54,6 @@ class TaskAccount:
     claimed: Block | None = None  # the block that the task is encoding
     encoded: list[Block] = field(default_factory=list)
     strays: list[Sequence[Store]] = field(default_factory=list)  # of the claimed block
-    treated: list[tuple[int, Tally]] = field(default_factory=list)  # by binding
-    existing_keys: list[tuple[int, KeyDigest]] = field(default_factory=list)  # by binding
 
     @property
     def blocks(self) -> list[Block]:
@@ -113,32 +123,18 @@ class Ledger:
         """Keep lines of the claimed block that are of another binding, all of the same one, until it is encoded."""
         task.strays.append(strays)
 
-    def note_treated(self, task: TaskAccount, binding: int, tally: Tally) -> None:
-        """Keep what was done with invalid values of the claimed block until its files are counted."""
-        task.treated.append((binding, tally))
-
-    def note_existing_keys(self, task: TaskAccount, binding: int, keys: KeyDigest) -> None:
-        """Keep which keys of the claimed block were stored as existing until its files are counted."""
-        task.existing_keys.append((binding, keys))
-
-    def count(
-        self,
-        task: TaskAccount,
-        files: Iterable[tuple[int, tuple[DataFile, ...]]],
-        runs: Iterable[tuple[int, tuple[StoredRun, ...]]] = (),
-    ) -> None:
-        """Count files and sorted runs of a task, by table, and in the same step all blocks that it has encoded."""
+    def count(self, task: TaskAccount, wrote: Wrote) -> None:
+        """Count files and sorted runs of a task, and in the same step all blocks that it has encoded."""
+        counted, binding = self._counted, wrote.binding
         with self._changed:
-            for table, written in files:
-                self._counted.files[table] = self._counted.files.get(table, ()) + written
-            for table, sorted_runs in runs:
-                self._counted.runs[table] = self._counted.runs.get(table, ()) + sorted_runs
-            for binding, tally in task.treated:
-                self._counted.treated.setdefault(binding, Tally()).add_all(tally)
-            for binding, keys in task.existing_keys:
-                counted = self._counted.existing_keys
-                counted[binding] = counted.get(binding, KeyDigest()) + keys
-            task.encoded, task.treated, task.existing_keys = [], [], []
+            for table, written in wrote.files:
+                counted.files[table] = counted.files.get(table, ()) + written
+            for table, sorted_runs in wrote.runs:
+                counted.runs[table] = counted.runs.get(table, ()) + sorted_runs
+            if wrote.treated:
+                counted.treated.setdefault(binding, Tally()).add_all(wrote.treated)
+            counted.existing_keys[binding] = counted.existing_keys.get(binding, KeyDigest()) + wrote.existing_keys
+            task.encoded = []
 
     def give_back(self, task: TaskAccount) -> None:
         """Let other tasks claim the blocks of a lost task: their rows are in no counted file."""

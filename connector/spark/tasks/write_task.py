@@ -4,7 +4,7 @@ import gc
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import groupby
@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from connector.encoding.lines.decoder import Decoded, RowDecoder, Stray
 from connector.encoding.lines.invalid_cells import make_batch
-from connector.encoding.lines.key_digest import KeyDigest, sum_digests
+from connector.encoding.lines.key_digest import KeyDigest
 from connector.encoding.lines.row_lines import Lines
 from connector.encoding.parquet.data_files import ROW_GROUP_SIZE, DataFileWriter, RowGroup
 from connector.encoding.values.column_types import arrow_schema
@@ -27,15 +27,13 @@ from connector.spark.blocks.block_transfer import StoredRun
 from connector.spark.blocks.claims import (
     Address,
     Claim,
-    ExistingKeys,
     Failed,
     Next,
     Noted,
     Strays,
     ToDriver,
-    TreatedValues,
-    Wrote,
 )
+from connector.spark.blocks.ledger import Wrote
 from connector.spark.blocks.spool import Block
 from connector.spark.blocks.table_layout import TableLayout
 from connector.spark.blocks.temporary_files import TemporaryFile
@@ -101,7 +99,7 @@ def _write_claims(driver: ToDriver, unfinished: ExitStack) -> None:
             if not driver.poll(layout.seconds_left):
                 files.close()  # the credentials may expire before the next block comes
             claim = _receive(driver)
-        wrote = Wrote(files.finish(), files.runs)
+        wrote = Wrote(layout.binding.index, files.finish(), files.runs, blocks.treated, blocks.existing_keys)
         unfinished.pop_all()  # once this is sent, the files may count, even without an answer
         driver.send(wrote)
         noted = driver.recv()
@@ -194,42 +192,38 @@ class TableFiles:
         return writer
 
 
-@dataclass(frozen=True)
+@dataclass
 class _BlockWriter:
-    """Writes blocks of one binding to the same files, and tells the driver what becomes of their lines."""
+    """Writes blocks of one binding to the same files, and gives the driver the lines that are of another binding."""
 
     driver: ToDriver
     layout: TableLayout
     files: TableFiles
+    treated: Tally = field(default_factory=Tally)
+    existing_keys: KeyDigest = field(default_factory=KeyDigest)
 
     def write(self, claim: Claim) -> None:
         """Write the rows of a block."""
-        tally, existing_keys = Tally(), list[KeyDigest]()
         row = 0
         self.files.begin_block(claim.block.line_of(0))
         with claim.source.open(self.layout.io) as stream:
             for content in _batches(stream):
                 lines = Lines(content, _numbers_from(claim.block, row))
                 row += lines.count
-                decoded = self._write_lines(lines)
-                tally.add_all(decoded.treated)
-                existing_keys += [decoded.existing_keys] if decoded.existing_keys else []
+                self._write_lines(lines)
                 # Before the next batch is read, or their memory would be scattered among its own.
-                del content, lines, decoded
-        if tally:
-            self.driver.send(TreatedValues(claim.block.binding, tally))
-        if existing_keys:
-            self.driver.send(ExistingKeys(claim.block.binding, sum_digests(existing_keys)))
+                del content, lines
 
-    def _write_lines(self, lines: Lines) -> Decoded:
+    def _write_lines(self, lines: Lines) -> None:
         decoded = decoder(self.layout.binding).decode(lines)
         self._return_strays(decoded.strays)
+        self.treated.add_all(decoded.treated)
+        self.existing_keys += decoded.existing_keys
         if self.layout.row_ids:
             from connector.spark.blocks.stored_keys import keep_row_ids
 
             decoded = keep_row_ids(decoded, self.layout)
         self.files.write(decoded)
-        return decoded
 
     def _return_strays(self, strays: Sequence[Stray]) -> None:
         by_binding = attrgetter("binding")
