@@ -7,9 +7,9 @@ from connector.config.endpoint_config import AdvancedOptions
 from connector.config.resource_config import ResourceConfig
 from connector.evolution import rejected_table
 from connector.evolution.binding_settings import BindingSettings
-from connector.evolution.changes import find_last_bindings, plan_changes, plan_columns
 from connector.evolution.existing_table import CatalogEntry, ExistingTable
 from connector.evolution.field_config import list_selected_fields
+from connector.evolution.plan_changes import find_last_bindings, plan_changes, plan_columns
 from connector.evolution.property_changes import find_changed
 from connector.evolution.table_change import CreateTable, DropTable, StartBackfill, TableChange, describe_change
 from connector.evolution.target import Target

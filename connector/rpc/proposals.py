@@ -11,8 +11,8 @@ from connector.config.values import ALLOW_EXISTING_TABLES, RETAIN_EXISTING_DATA,
 from connector.encoding.parquet.file_options import FileOptions
 from connector.evolution import rejected_table
 from connector.evolution.binding_settings import BindingSettings
-from connector.evolution.changes import DEFAULT_PROPERTIES, refuse_backfill, replaces_table
 from connector.evolution.existing_table import CatalogEntry, ExistingTable
+from connector.evolution.plan_changes import DEFAULT_PROPERTIES, refuse_backfill, replaces_table
 from connector.evolution.property_changes import find_changed, refuse_properties
 from connector.host.errors import UserError
 from connector.iceberg.commits.renamed_tables import WrittenTable, find_renamed_tables

@@ -13,7 +13,7 @@ import pytest
 from pyiceberg.types import LongType
 
 from connector.config.settings import parse
-from connector.evolution.changes import plan_changes
+from connector.evolution.plan_changes import plan_changes
 from connector.evolution.target import NewColumn, Target
 from connector.host.errors import InvalidConfigError, UserError
 from connector.iceberg.catalogs.opening import open_catalog, translate_errors

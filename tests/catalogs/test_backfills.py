@@ -13,7 +13,7 @@ from pyiceberg.types import BooleanType, DateType, LongType, PrimitiveType, Stri
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.settings import parse
 from connector.evolution.binding_settings import BindingSettings, IdentifierFields
-from connector.evolution.changes import plan_changes
+from connector.evolution.plan_changes import plan_changes
 from connector.evolution.table_change import CreateTable, DropTable, StartBackfill
 from connector.evolution.target import NewColumn, Target
 from connector.iceberg.catalogs.opening import open_catalog, table_location

@@ -20,7 +20,7 @@ from pyiceberg.types import DecimalType, LongType, StringType
 
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.settings import parse
-from connector.evolution.changes import MAX_DOC, plan_changes
+from connector.evolution.plan_changes import MAX_DOC, plan_changes
 from connector.evolution.table_change import AddColumn, CreateNamespace, CreateTable, TableChange
 from connector.evolution.target import NewColumn, Target
 from connector.host.errors import FencedError, UserError

@@ -12,7 +12,7 @@ from pyiceberg.types import LongType
 
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.settings import parse
-from connector.evolution.changes import plan_changes
+from connector.evolution.plan_changes import plan_changes
 from connector.evolution.table_change import TableChange
 from connector.evolution.target import NewColumn, Target
 from connector.host.errors import UserError

@@ -22,7 +22,7 @@ from connector.cli.waiting import WaitingLine
 from connector.config.catalog import SqlCatalog
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.settings import parse
-from connector.evolution.changes import plan_changes
+from connector.evolution.plan_changes import plan_changes
 from connector.evolution.target import NewColumn, Target
 from connector.host.errors import FencedError, RetryableError, UserError
 from connector.iceberg.catalogs.opening import open_catalog, table_location, translate_errors

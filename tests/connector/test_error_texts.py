@@ -21,8 +21,8 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import DateType, IcebergType, LongType, NestedField, StringType
 
 from connector.encoding.parquet.file_options import CODEC, LEVEL, TARGET_SIZE
-from connector.evolution.changes import plan_changes
 from connector.evolution.existing_table import CatalogEntry
+from connector.evolution.plan_changes import plan_changes
 from connector.evolution.table_change import TableChange
 from connector.evolution.target import NewColumn, Target
 from connector.host.errors import ConnectorError

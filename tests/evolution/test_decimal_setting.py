@@ -3,9 +3,9 @@
 import pytest
 
 from connector.evolution.candidate import Candidate
-from connector.evolution.changes import plan_columns
 from connector.evolution.constraints import find_problems, list_constraints
 from connector.evolution.field_config import parse_field_configs
+from connector.evolution.plan_changes import plan_columns
 from connector.host.errors import UserError
 from protocol.flow import ConstraintType, FieldSelection, Json, Projection, StringInference
 from support.bindings import DOCUMENT, ID, collection, projection

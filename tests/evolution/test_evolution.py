@@ -7,8 +7,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DateType, DoubleType, IcebergType, LongType, NestedField, StringType
 
 from connector.evolution.binding_settings import BindingSettings, IdentifierFields
-from connector.evolution.changes import DEFAULT_PROPERTIES, MAX_DOC, find_last_bindings, plan_changes, plan_columns
 from connector.evolution.existing_table import CatalogEntry, ExistingTable
+from connector.evolution.plan_changes import DEFAULT_PROPERTIES, MAX_DOC, find_last_bindings, plan_changes, plan_columns
 from connector.evolution.table_change import (
     AddColumn,
     CreateNamespace,

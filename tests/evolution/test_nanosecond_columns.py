@@ -6,7 +6,7 @@ from typing import Any
 from pyiceberg.catalog import Catalog
 from pyiceberg.types import IcebergType, LongType, PrimitiveType, StringType, TimestamptzNanoType, TimestamptzType
 
-from connector.evolution.changes import plan_changes
+from connector.evolution.plan_changes import plan_changes
 from connector.evolution.target import NewColumn, Target
 from connector.evolution.type_changes import TypeChange, find_type_change
 from connector.iceberg.perform_changes import evolve

@@ -6,8 +6,8 @@ from pyiceberg.types import LongType, NestedField
 
 from connector.config.values import SchemaEvolution
 from connector.evolution.binding_settings import BindingSettings
-from connector.evolution.changes import plan_changes
 from connector.evolution.existing_table import CatalogEntry, ExistingTable
+from connector.evolution.plan_changes import plan_changes
 from connector.evolution.property_changes import SetTableProperties
 from connector.evolution.table_change import TableChange, describe_change
 from connector.evolution.target import NewColumn, Target

@@ -28,9 +28,9 @@ from pyiceberg.types import (
 from connector.config.values import SchemaEvolution
 from connector.evolution.altered_schema import alter_schema, find_converted_columns
 from connector.evolution.binding_settings import BindingSettings, IdentifierFields
-from connector.evolution.changes import plan_changes
 from connector.evolution.existing_table import CatalogEntry, ExistingTable
 from connector.evolution.field_config import MAX_NAME
+from connector.evolution.plan_changes import plan_changes
 from connector.evolution.table_change import (
     AddColumn,
     Alteration,

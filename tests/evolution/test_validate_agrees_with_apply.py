@@ -19,11 +19,11 @@ from pyiceberg.types import (
 from connector.config.values import NameCase, SchemaEvolution
 from connector.evolution.binding_settings import BindingSettings, IdentifierFields
 from connector.evolution.candidate import Candidate
-from connector.evolution.changes import name_former_columns, plan_changes, plan_columns
 from connector.evolution.columns import Evolution
 from connector.evolution.constraints import find_problems, list_constraints
 from connector.evolution.existing_table import CatalogEntry, ExistingTable
 from connector.evolution.field_config import parse_field_config, parse_field_configs
+from connector.evolution.plan_changes import name_former_columns, plan_changes, plan_columns
 from connector.evolution.table_change import AddColumn, ConvertColumn, TableChange
 from connector.evolution.target import Target
 from connector.evolution.type_mapping import find_decimal_problem

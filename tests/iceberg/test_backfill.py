@@ -15,7 +15,7 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import LongType, NestedField, PrimitiveType, StringType, StructType
 
 from connector.evolution.binding_settings import BindingSettings, IdentifierFields
-from connector.evolution.changes import plan_changes
+from connector.evolution.plan_changes import plan_changes
 from connector.evolution.table_change import StartBackfill, TableChange, describe_change
 from connector.evolution.target import NewColumn, Target
 from connector.host.errors import FencedError, UserError

@@ -15,7 +15,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, ServiceUnavailableError
 from pyiceberg.table.update import SetPropertiesUpdate
 
-from connector.evolution.changes import DEFAULT_PROPERTIES
+from connector.evolution.plan_changes import DEFAULT_PROPERTIES
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.commits import commit, snapshot
 from connector.iceberg.commits.outcomes import Committed

@@ -17,7 +17,7 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.types import LongType, StringType
 
-from connector.evolution.changes import plan_changes
+from connector.evolution.plan_changes import plan_changes
 from connector.evolution.target import NewColumn, Target
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.maintenance.rewrite_manifests import rewrite_manifests

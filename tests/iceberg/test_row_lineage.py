@@ -17,7 +17,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 from connector.config.terms import parse_sort_by
 from connector.evolution.arrangement_terms import ArrangementTerms
 from connector.evolution.binding_settings import NO_TERMS, BindingSettings
-from connector.evolution.changes import plan_changes
+from connector.evolution.plan_changes import plan_changes
 from connector.evolution.table_change import (
     ConvertColumn,
     SetAsideColumn,

@@ -22,7 +22,7 @@ from connector.config.terms import parse_partition_by, parse_sort_by
 from connector.evolution.arrangement_changes import SetPartitionSpec, SetSortOrder
 from connector.evolution.arrangement_terms import ArrangementTerms
 from connector.evolution.binding_settings import BindingSettings
-from connector.evolution.changes import plan_changes
+from connector.evolution.plan_changes import plan_changes
 from connector.evolution.table_change import Alteration, TableChange, describe_change
 from connector.evolution.target import NewColumn, Target
 from connector.host.errors import UserError

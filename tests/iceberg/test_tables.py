@@ -8,8 +8,8 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.types import LongType, StringType
 
-from connector.evolution.changes import plan_changes
 from connector.evolution.existing_table import CatalogEntry
+from connector.evolution.plan_changes import plan_changes
 from connector.evolution.table_change import (
     AddColumn,
     CreateNamespace,

@@ -19,8 +19,8 @@ from connector.config.terms import parse_partition_by, parse_sort_by
 from connector.evolution.arrangement_changes import SetPartitionSpec, SetSortOrder
 from connector.evolution.arrangement_terms import ArrangementTerms
 from connector.evolution.binding_settings import BindingSettings
-from connector.evolution.changes import plan_changes
 from connector.evolution.existing_table import CatalogEntry
+from connector.evolution.plan_changes import plan_changes
 from connector.evolution.table_change import AddColumn, Alteration, StartBackfill, TableChange
 from connector.evolution.target import NewColumn, Target
 from connector.host.errors import UserError

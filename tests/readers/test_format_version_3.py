@@ -18,7 +18,7 @@ from pyiceberg.types import LongType, StringType, TimestamptzType
 
 from connector.config.catalog import RestCatalog
 from connector.encoding.live_rows.lineage_columns import ROW_ID_FIELD
-from connector.evolution.changes import plan_changes
+from connector.evolution.plan_changes import plan_changes
 from connector.evolution.target import NewColumn, Target
 from connector.iceberg.catalogs.rest import open_rest
 from connector.iceberg.commits import commit

@@ -14,7 +14,7 @@ from pyiceberg.types import LongType, NestedField, PrimitiveType, StringType
 
 from connector.encoding.live_rows.source_rows import SourceFile
 from connector.encoding.rewriting.converted_files import Rewrite, Rewriting
-from connector.evolution.changes import plan_changes
+from connector.evolution.plan_changes import plan_changes
 from connector.evolution.table_change import TableChange
 from connector.evolution.target import NewColumn, Target
 from connector.iceberg.metadata.manifests import manifests_of

@@ -9,7 +9,7 @@ from pyiceberg.types import LongType, PrimitiveType, TimestamptzType
 from connector.config.terms import parse_partition_by, parse_sort_by
 from connector.evolution.arrangement_terms import ArrangementTerms
 from connector.evolution.binding_settings import BindingSettings
-from connector.evolution.changes import plan_changes
+from connector.evolution.plan_changes import plan_changes
 from connector.evolution.table_change import TableChange
 from connector.evolution.target import NewColumn, Target
 from connector.iceberg.perform_changes import evolve

@@ -44,8 +44,9 @@ from protocol.protocol_error import ProtocolError
 OTHER_TYPES: Final = "its catalog refuses columns of other types in their places"
 OTHER_ARRANGEMENT: Final = "its partitions or its sort order need a column that it does not have yet"
 
-# AWS Glue stores a column's doc as its comment, which has one line.
 NANOSECONDS_SINCE: Final = 3  # format version
+
+# AWS Glue stores a column's doc as its comment, which has one line.
 MAX_DOC: Final = 255  # characters
 
 # Every commit writes the whole metadata again. It lists all snapshots and older versions, so there should be few.
