@@ -18,7 +18,7 @@ from connector.iceberg.commits import commit_errors
 from connector.model.state import StagedCommit
 from connector.model.state_reader import read_state
 from connector.model.table_identifier import Owner, TableIdentifier
-from connector.rpc.proposals import Proposal, find_property_problems, find_renamed, find_shared_tables
+from connector.rpc.proposals import Proposal, find_confused_tables, find_property_problems
 from protocol import request
 from protocol.flow import MaterializationBinding, find_collection
 
@@ -68,7 +68,7 @@ def plan_tables(
     found = find_all(paths)
     by_path = dict(zip(paths, found, strict=True))
     planned: list[Plan] = []
-    wrong = [*find_shared_tables(proposals, by_path), *find_renamed(proposals, by_path)]
+    wrong = list(find_confused_tables(proposals, by_path))
     for (proposal, target), looked_up in zip(requested, found, strict=True):
         try:
             planned.append(_plan(proposal, target, looked_up, staged))

@@ -2,9 +2,10 @@
 what apply would refuse: both ask here. A task may be applied after another one than it was validated after, or by a
 newer connector."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeAlias
 
 from connector.config.resource_config import ResourceConfig
 from connector.config.values import ALLOW_EXISTING_TABLES, RETAIN_EXISTING_DATA, ExistingTableMode
@@ -98,22 +99,34 @@ class Proposal:
             )
 
 
-def find_shared_tables(
+# A table of a binding, or of its rejected rows, as the catalog has it; None if it has none.
+_ProposedTable: TypeAlias = tuple[TableIdentifier, Proposal, ExistingTable | None]
+
+
+def find_confused_tables(
     proposals: Sequence[Proposal], found: Mapping[TableIdentifier, CatalogEntry | UserError]
 ) -> Iterator[str]:
-    """Find bindings that have the same table, or whose rejected rows go to the table of another one. `found` is what
-    the catalog has."""
-    rejected = [(path, proposal) for proposal in proposals if (path := proposal.rejected_path)]
+    """Find bindings that have the same table, or whose rejected rows go to the table of another one, and tables with
+    the name of another table of the task. `found` is what the catalog has."""
+    proposed = [(proposal.path, proposal) for proposal in proposals]
+    proposed += [(path, proposal) for proposal in proposals if (path := proposal.rejected_path)]
+    tables = [
+        (path, proposal, entry.table if isinstance(entry := found.get(path), CatalogEntry) else None)
+        for path, proposal in proposed
+    ]
+    yield from _find_shared(tables)
+    yield from find_renamed_tables([_describe_writing(*each) for each in tables])
+
+
+def _find_shared(tables: Iterable[_ProposedTable]) -> Iterator[str]:
     first: dict[TableIdentifier, Proposal] = {}
     names: dict[str, TableIdentifier] = {}  # of tables, by their UUIDs
-    for path, proposal in [*((proposal.path, proposal) for proposal in proposals), *rejected]:
-        looked_up = found.get(path)
-        table = looked_up.table if isinstance(looked_up, CatalogEntry) else None
+    for path, proposal, table in tables:
         if (other := first.setdefault(path, proposal)) is not proposal:
             yield (
                 f"{other.place} and {proposal.place} have the same table {path}: give one of them another "
                 "table name or namespace (they are the same in upper and lower case)."
-                f"{rejected_table.HINT if (path, proposal) in rejected else ''}"
+                f"{rejected_table.HINT if path == proposal.rejected_path else ''}"
             )
         elif table and (name := names.setdefault(table.uuid, path)) != path:
             yield (
@@ -122,20 +135,11 @@ def find_shared_tables(
             )
 
 
-def find_renamed(
-    proposals: Sequence[Proposal], found: Mapping[TableIdentifier, CatalogEntry | UserError]
-) -> Iterator[str]:
-    """Find tables with the name of another table of the task. `found` is what the catalog has."""
-    rejected = [(path, proposal) for proposal in proposals if (path := proposal.rejected_path)]
-    written: list[WrittenTable] = []
-    for path, proposal in [*((proposal.path, proposal) for proposal in proposals), *rejected]:
-        looked_up = found.get(path)
-        table = looked_up.table if isinstance(looked_up, CatalogEntry) else None
-        # A new binding has written nothing. Validate does not know the state keys to come.
-        state_key = proposal.last.state_key if proposal.last else ""
-        writer = WriterId(proposal.materialization, state_key, WHOLE_RANGE.key_range)
-        written.append(WrittenTable(path, writer, table.properties if table else {}))
-    yield from find_renamed_tables(written)
+def _describe_writing(path: TableIdentifier, proposal: Proposal, table: ExistingTable | None) -> WrittenTable:
+    # A new binding has written nothing. Validate does not know the state keys to come.
+    state_key = proposal.last.state_key if proposal.last else ""
+    writer = WriterId(proposal.materialization, state_key, WHOLE_RANGE.key_range)
+    return WrittenTable(path, writer, table.properties if table else {})
 
 
 def find_property_problems(

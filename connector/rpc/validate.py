@@ -19,7 +19,7 @@ from connector.evolution.field_config import change_case, parse_field_configs
 from connector.evolution.plan_changes import find_last_bindings, name_former_columns
 from connector.host.errors import InvalidConfigError, UserError, join_errors
 from connector.model.table_identifier import TableIdentifier
-from connector.rpc.proposals import Proposal, find_property_problems, find_renamed, find_shared_tables
+from connector.rpc.proposals import Proposal, find_confused_tables, find_property_problems
 from protocol import request, response
 from protocol.flow import ValidateBinding, find_collection
 
@@ -40,7 +40,7 @@ def validate(message: request.Validate) -> response.Validated:
     tables, errors = survey(endpoint, paths)
     found = dict(zip(paths, tables, strict=True))
     errors += (resource for resource in resources if isinstance(resource, InvalidConfigError))
-    errors += map(UserError, (*find_shared_tables(proposals, found), *find_renamed(proposals, found)))
+    errors += map(UserError, find_confused_tables(proposals, found))
     answers = []
     for proposal in proposals:
         try:
