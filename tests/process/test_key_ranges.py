@@ -39,15 +39,3 @@ def test_two_shards_append_to_one_table_side_by_side(tmp_path: Path) -> None:
     assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [1, 2, 3]
     ranges = {name.rpartition(".")[2] for name in table.properties if name.startswith("flow.fence.")}
     assert ranges == {"00000000-7fffffff", "80000000-ffffffff"}
-
-
-@pytest.mark.slow  # as the simulation shows, and the crash scenario join-after-split
-def test_a_child_finishes_what_its_parent_staged(tmp_path: Path) -> None:
-    runtime = Runtime(tmp_path, shards_share_state=True)
-    with runtime.open(publish=True) as parent:
-        parent.stage_and_die({"id": 1})
-    with runtime.open(LEFT) as left, runtime.open(RIGHT) as right:
-        left.transaction({"id": 2})
-        right.transaction({"id": 3})
-    table = ledger_table(tmp_path)
-    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [1, 2, 3]

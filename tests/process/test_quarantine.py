@@ -16,8 +16,6 @@ from support.updating_source import UpdatingSource
 
 pytestmark = pytest.mark.spark
 
-LEFT = {"keyEnd": 0x7FFFFFFF, "rClockEnd": 0xFFFFFFFF}
-RIGHT = {"keyBegin": 0x80000000, "keyEnd": 0xFFFFFFFF, "rClockEnd": 0xFFFFFFFF}
 AMOUNTS = replace(
     LEDGER,
     fields=(*LEDGER.fields, Field("amount", "/amount", ("integer",))),
@@ -102,54 +100,6 @@ def test_too_many_rejected_rows_stop_the_task_and_none_of_the_transaction_lands(
     assert outcome.kinds[-1] == "flushed"
     assert "table shop.ledger: of the last 160 rows 109 were rejected" in outcome.last_log_line
     assert keys(tmp_path) == (list(range(50)), list(range(50, 100)))
-
-
-@pytest.mark.slow  # the simulation shows this, too: an eighth of its schedules have a table of rejected rows
-def test_what_was_staged_before_a_crash_lands_in_both_tables_once(runtime: Runtime, tmp_path: Path) -> None:
-    with runtime.open(publish=True) as session:
-        session.stage_and_die(good(1), bad(2))
-    log = runtime.log
-    with runtime.open() as session:
-        assert keys(tmp_path) == ([1], [2])
-        session.connector.kill()
-    runtime.log = log  # the acknowledgement was lost: the same is found staged again
-    with runtime.open() as session:
-        session.transaction(good(3), bad(4))
-    assert keys(tmp_path) == ([1, 3], [2, 4])
-
-
-@pytest.mark.slow  # the simulation shows this, too
-def test_what_the_log_never_committed_shows_in_neither_table(runtime: Runtime, tmp_path: Path) -> None:
-    with runtime.open(publish=True) as session:
-        session.stage_and_die(good(1), bad(2), commits=False)
-    with runtime.open() as session:
-        session.transaction(good(1), bad(2))
-    assert keys(tmp_path) == ([1], [2])
-
-
-@pytest.mark.slow  # the simulation shows this, too
-def test_an_older_process_adds_no_rejected_rows_once_its_successor_has(runtime: Runtime, tmp_path: Path) -> None:
-    with runtime.open(publish=True) as older, runtime.open() as successor:
-        older.flush()
-        older.store(bad(1))
-        older.start_commit(commits=False)
-        successor.transaction(bad(2))
-        older.send_acknowledge()
-        outcome = older.connector.wait()
-    assert outcome.status == 1
-    assert "table shop.ledger__rejected: another process has taken over acmeCo/task" in outcome.last_log_line
-    assert keys(tmp_path) == ([], [2])
-
-
-@pytest.mark.slow  # the simulation shows this, too
-def test_shards_reject_side_by_side_and_a_child_finishes_what_its_parent_rejected(tmp_path: Path) -> None:
-    runtime = Runtime(tmp_path, [AMOUNTS], shards_share_state=True)
-    with runtime.open(publish=True) as parent:
-        parent.stage_and_die(good(1), bad(2))
-    with runtime.open(LEFT) as left, runtime.open(RIGHT) as right:
-        left.transaction(good(3), bad(4))
-        right.transaction(bad(5))
-    assert keys(tmp_path) == ([1, 3], [2, 4, 5])
 
 
 def test_a_rejected_version_of_an_updated_row_deletes_the_version_before(tmp_path: Path) -> None:

@@ -100,18 +100,6 @@ def give_the_rows_up(shop: Shop) -> None:
     reset(shop.place("journal"), ("shop%2Fjournal.v0", WHOLE), Decision.SKIP, "a backup", is_confirmed=True)
 
 
-@pytest.mark.slow  # tests/session/test_restored_tables.py shows the same without a process
-def test_it_continues_when_the_newest_metadata_is_back(shop: Shop) -> None:
-    live_for_two_days(shop)
-    newest = shutil.copy(shop.directory / "warehouse" / "catalog.db", shop.directory / "newest.db")
-    shop.restore()
-    assert shop.runtime.open_and_fail().status == 1
-    shutil.copy(newest, shop.directory / "warehouse" / "catalog.db")
-    with shop.runtime.open() as session:
-        shop.day(session, 4)
-    assert shop.ids() == [1, 2, 3, 4]
-
-
 @pytest.mark.slow  # tests/catalogs/test_backfills.py has backfills of any table
 def test_a_backfill_replaces_the_older_table(shop: Shop) -> None:
     live_for_two_days(shop)
@@ -136,15 +124,6 @@ def test_an_older_copy_of_before_the_first_row_is_noticed(tmp_path: Path) -> Non
             session.acknowledge()
     shutil.copy(empty, tmp_path / "warehouse" / "catalog.db")
     assert "is absent" in runtime.open_and_fail().last_log_line
-
-
-@pytest.mark.slow  # tests/process/test_tables_that_are_gone.py makes tables anew
-def test_a_table_that_was_made_anew_is_another_one(shop: Shop) -> None:
-    live_for_two_days(shop)
-    readers_catalog(shop.directory / "warehouse").drop_table(("shop", "ledger"))
-    with shop.runtime.open(publish=True) as session:
-        shop.day(session, 4)
-    assert shop.ids() == [4]
 
 
 def test_a_copy_of_before_a_backfill_is_noticed(shop: Shop) -> None:

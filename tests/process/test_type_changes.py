@@ -51,19 +51,6 @@ def test_the_rows_that_are_there_and_those_that_were_staged_keep_their_values(tm
     assert after.apply().body == {}
 
 
-@pytest.mark.slow  # tests/iceberg/test_alteration.py shows the same, without a process
-def test_what_cannot_be_converted_goes_on_under_another_name(tmp_path: Path) -> None:
-    before = task(tmp_path, TEXT)
-    with before.open(publish=True) as session:
-        session.transaction({"id": 1, "note": "ten"})
-    after = task(tmp_path, INTEGER, before.log)
-    answer = after.apply()
-    assert answer.body["actionDescription"] == (
-        "alter table shop.ledger: keep column 'note' string as 'note_before_long', and add column 'note' long"
-    )
-    assert notes(tmp_path) == {1: None}
-
-
 def test_a_task_that_may_not_change_its_tables_says_what_would_have_to_change(tmp_path: Path) -> None:
     before = task(tmp_path, INTEGER)
     before.apply()

@@ -14,7 +14,7 @@ import pytest
 from connector.evolution.field_config import DECIMAL_SETTING
 from connector.session.upload_interval import QUICK_TRANSACTIONS
 from fixtures.collection import Collection, Field
-from fixtures.conversation import CONFIG, Row, line, load
+from fixtures.conversation import CONFIG, Row, line
 from support.processes import wait_until
 from support.readers import duckdb_connection, polars_table, readers_catalog
 from support.runtime import LEDGER, Runtime
@@ -160,15 +160,6 @@ def test_random_updates_leave_one_row_for_each_key(
         assert_table_is(tmp_path, source, spark_files)
 
 
-def test_the_key_columns_are_the_identifier_fields(tmp_path: Path) -> None:
-    runtime = Runtime(tmp_path, (USERS, PLACE, LEDGER))
-    runtime.apply()
-    catalog = readers_catalog(tmp_path / "warehouse")
-    assert catalog.load_table("shop.users").schema().identifier_field_names() == {"id"}
-    assert catalog.load_table("shop.places").schema().identifier_field_names() == {each.name for each in KEY}
-    assert catalog.load_table("shop.ledger").schema().identifier_field_names() == set()
-
-
 @pytest.mark.slow  # the crash scenarios update a table, too, and all engines read it
 def test_a_transaction_that_was_staged_is_finished_by_the_next_process(
     tmp_path: Path, spark_files: MetadataFiles
@@ -295,15 +286,6 @@ def test_a_key_that_fits_no_column_has_no_row_and_others_are_found(tmp_path: Pat
         session.send_start_commit()
         outcome = session.connector.wait()
     assert "field 'day'" in outcome.last_log_line
-
-
-def test_the_line_of_a_load_that_no_table_answers_is_named(tmp_path: Path) -> None:
-    runtime = Runtime(tmp_path, (USERS, LEDGER))
-    with runtime.open(publish=True) as session:
-        session.connector.send(load(0, [1], packed=False), load(1, [1], packed=False))
-        outcome = session.connector.wait()
-    assert outcome.status == 1
-    assert "line 5: the runtime must not send load for binding 1, which has delta updates" in outcome.last_log_line
 
 
 def test_key_columns_may_be_renamed_while_the_task_runs_and_documents_may_not_be_dropped(tmp_path: Path) -> None:

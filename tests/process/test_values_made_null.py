@@ -48,14 +48,3 @@ def test_they_are_null_counted_in_every_transaction_and_said_once_a_session(tmp_
         "table shop.ledger, field 'paid': 1 value(s) that do not fit the column became null, "
         "such as that of key [5]: [] is not an integer of 64 bits",
     ]
-
-
-def test_a_key_is_never_null(tmp_path: Path) -> None:
-    runtime = Runtime(tmp_path, [AMOUNTS])
-    with runtime.open(publish=True) as session:
-        session.flush()
-        session.store({"id": "x", "amount": 5})
-        session.send_start_commit()
-        outcome = session.connector.wait()
-    assert outcome.status == 1
-    assert '"null" does not help here: the column is part of the key.' in outcome.last_log_line
