@@ -26,6 +26,7 @@ from benchmarks.servers import lake
 from benchmarks.stores import CACHE, MB
 from connector.encoding.live_rows.source_rows import SourceFile
 from connector.encoding.live_rows.target_columns import TargetColumn
+from connector.encoding.parquet.file_options import Destination
 from connector.encoding.rewriting.file_groups import Compact, CompactedGroup, Compaction, FileGroup
 from connector.host.refresh import Lease, Refreshed
 from connector.host.tempdirs import make_directories
@@ -183,8 +184,8 @@ def _group(table: Table) -> FileGroup:
 
 def _measure_ours(table: Table, group: FileGroup) -> tuple[Cost, CompactedGroup]:
     columns = tuple(TargetColumn.of(column, column) for column in table.schema().fields)
-    arrangement, properties = find_arrangement_of_all(table), Properties(dict(table.properties))
-    compaction = Compaction(columns, arrangement, table.location(), properties, "compact-bench")
+    destination = Destination.of_table(table, "compact-bench")
+    compaction = Compaction(columns, find_arrangement_of_all(table), destination)
     groups = [*_split(group, len(os.sched_getaffinity(0)))]
     with make_directories() as directories:
         spark = Spark({}, directories, lane=Lane.ALONE)

@@ -15,6 +15,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate
 
 from connector.encoding.live_rows.target_columns import TargetColumn
+from connector.encoding.parquet.file_options import Destination
 from connector.encoding.rewriting.converted_files import Rewrite, Rewriting
 from connector.evolution.altered_schema import ConvertedColumn, alter_schema, find_converted_columns
 from connector.evolution.arrangement_changes import SetPartitionSpec, SetSortOrder
@@ -99,7 +100,7 @@ class Alterer:
             SUMMARY_CONVERTED: ", ".join(conversions),
         }
         columns = _target_columns(schema, converted)
-        rewriting = Rewriting.of_table(table, columns, find_file_prefix(table, self._owner))
+        rewriting = Rewriting(columns, Destination.of_table(table, find_file_prefix(table, self._owner)))
         return RewritePlan(table, live.files, rewriting, schema.schema_id, summary)
 
 

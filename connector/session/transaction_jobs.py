@@ -9,6 +9,7 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 
+from connector.encoding.parquet.file_options import Destination
 from connector.host.refresh import Refreshed
 from connector.iceberg.bound_table import BoundTable
 from connector.model.properties import Properties
@@ -90,9 +91,8 @@ class TransactionJobs:
         ]
 
     def _make_layout(self, table: BoundTable, file_prefix: str, access: Refreshed[Properties]) -> TableLayout:
-        layout = TableLayout(
-            table.binding, table.location, table.properties, file_prefix, access.current(), table.arrangement
-        )
+        destination = Destination(table.location, table.properties, file_prefix)
+        layout = TableLayout(table.binding, destination, access.current(), table.arrangement)
         if layout.arrangement.is_plain:
             return layout
         # All tasks may have as many bytes of sorted runs on the disk as the spool.

@@ -40,7 +40,7 @@ from connector.encoding.live_rows.source_rows import OpenSource, SourceFile, rea
 from connector.encoding.live_rows.target_columns import TargetColumn
 from connector.encoding.parquet.assembled_files import AssembledFile, ColumnChunk
 from connector.encoding.parquet.data_files import NewFiles
-from connector.encoding.parquet.file_options import FileOptions
+from connector.encoding.parquet.file_options import Destination, FileOptions
 from connector.encoding.parquet.statistics import upper_bound_of_text
 from connector.encoding.rewriting import arranged_compaction, copied_row_groups, group_compaction
 from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction, FileGroup
@@ -191,9 +191,8 @@ def compact(
         (directory / name).mkdir()
     columns = tuple(TargetColumn(id_, name, type_, name in required, id_, type_) for id_, name, type_ in COLUMNS)
     properties = Properties({"write.target-file-size-bytes": str(target_size)})
-    return compact_group(
-        IO, Compaction(columns, Arrangement(sort=order), f"file://{directory}", properties, "compact-1"), group
-    )
+    destination = Destination(f"file://{directory}", properties, "compact-1")
+    return compact_group(IO, Compaction(columns, Arrangement(sort=order), destination), group)
 
 
 def read(path: str) -> list[Row]:
@@ -386,7 +385,8 @@ def test_rows_that_are_older_than_a_column_get_its_default(tmp_path: Path, order
         TargetColumn(id_, name, type_, False, id_, type_, 0.5 if name == "number" else None)
         for id_, name, type_ in COLUMNS
     )
-    compaction = Compaction(columns, Arrangement(sort=order), f"file://{tmp_path}", Properties({}), "compact-1")
+    destination = Destination(f"file://{tmp_path}", Properties(), "compact-1")
+    compaction = Compaction(columns, Arrangement(sort=order), destination)
     [file] = compact_group(IO, compaction, group).files
     assert [row[:2] for row in read(file.path)] == [(number, 0.5) for number in range(4)]
     assert (pages(file.path, "text") == pages(group.sources[0].path, "text")) is not bool(order)
@@ -547,7 +547,8 @@ def compact_nanoseconds(directory: Path, values: list[int | None], order: tuple[
     )
     types: list[tuple[int, str, IcebergType]] = [(1, "id", LongType()), (2, "at", TimestamptzType())]
     columns = tuple(TargetColumn(id_, name, type_, False, id_, type_) for id_, name, type_ in types)
-    compaction = Compaction(columns, Arrangement(sort=order), f"file://{directory}", Properties({}), "compact-1")
+    destination = Destination(f"file://{directory}", Properties(), "compact-1")
+    compaction = Compaction(columns, Arrangement(sort=order), destination)
     [file] = compact_group(IO, compaction, FileGroup((SourceFile(f"file://{directory}/1", 100),))).files
     written = pq.read_table(file.path[7:])["at"]
     assert written.type == pa.timestamp("us", "UTC")
@@ -564,7 +565,8 @@ def test_rows_are_sorted_by_uuids(tmp_path: Path) -> None:
     (tmp_path / "metadata").mkdir()
     column = TargetColumn(1, "u", UUIDType(), False, 1, UUIDType())
     order = (SortField(1, "identity", False, True),)
-    compaction = Compaction((column,), Arrangement(sort=order), f"file://{tmp_path}", Properties(), "compact-1")
+    destination = Destination(f"file://{tmp_path}", Properties(), "compact-1")
+    compaction = Compaction((column,), Arrangement(sort=order), destination)
     [file] = compact_group(IO, compaction, FileGroup((SourceFile(f"file://{path}", path.stat().st_size),))).files
     written = pq.read_table(file.path.removeprefix("file://"))["u"].to_pylist()
     assert [each.int for each in written] == sorted(numbers)
@@ -599,7 +601,7 @@ from pathlib import Path
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.types import BinaryType, LongType
 from connector.encoding.parquet.assembled_files import AssembledFile, ColumnChunk
-from connector.encoding.parquet.file_options import FileOptions
+from connector.encoding.parquet.file_options import Destination, FileOptions
 from connector.encoding.rewriting.file_groups import Compaction, FileGroup
 from connector.encoding.rewriting.group_compaction import compact_group
 from connector.encoding.live_rows.source_rows import OpenSource, SourceFile
@@ -613,9 +615,8 @@ columns = [TargetColumn(number, name, type_, False, number, type_) for number, n
 source = SourceFile(f"file://{directory}/source.parquet", 100)
 order = (SortField(1, "identity", True, False),) if is_sorted else ()
 properties = Properties({"write.parquet.compression-codec": "uncompressed"})
-compaction = Compaction(
-    tuple(columns), Arrangement(sort=order), f"file://{directory}/table", properties, "compact-1"
-)
+destination = Destination(f"file://{directory}/table", properties, "compact-1")
+compaction = Compaction(tuple(columns), Arrangement(sort=order), destination)
 compacted = compact_group(PyArrowFileIO(), compaction, FileGroup((source,) * times))
 print(sum(compacted.kept), pa.default_memory_pool().max_memory() >> 20)
 """

@@ -15,6 +15,7 @@ from connector.encoding.live_rows import source_rows
 from connector.encoding.live_rows.position_deletes import write_position_deletes
 from connector.encoding.live_rows.source_rows import RowLineage, SourceFile
 from connector.encoding.live_rows.target_columns import TargetColumn
+from connector.encoding.parquet.file_options import Destination
 from connector.encoding.rewriting import copied_row_groups
 from connector.encoding.rewriting.converted_files import Rewriting
 from connector.encoding.rewriting.file_groups import Compaction, FileGroup
@@ -104,7 +105,9 @@ def compact(directory: Path, sources: Sequence[Source], *order: SortField) -> li
     for name in ("data", "metadata"):
         (directory / name).mkdir()
     columns = tuple(TargetColumn(number, name, type_, False, number, type_) for number, name, type_ in COLUMNS)
-    compaction = Compaction(columns, Arrangement(sort=order), f"file://{directory}", Properties({}), "compact-1")
+    compaction = Compaction(
+        columns, Arrangement(sort=order), Destination(f"file://{directory}", Properties(), "compact-1")
+    )
     group = FileGroup(tuple(source.write(directory) for source in sources))
     return [pq.read_table(file.path[7:]) for file in compact_group(IO, compaction, group).files]
 
@@ -150,7 +153,7 @@ def test_converted_files_have_the_same(tmp_path: Path, source: Source) -> None:
 
 
 def rewrite(directory: Path, source: Source, *columns: TargetColumn) -> list[pa.Table]:
-    rewriting = Rewriting(columns, f"file://{directory}", Properties({}), "convert-1")
+    rewriting = Rewriting(columns, Destination(f"file://{directory}", Properties(), "convert-1"))
     files = rewriting.rewrite(IO, source.write(directory))
     assert files is not None
     return [pq.read_table(file.path[7:]) for file in files]

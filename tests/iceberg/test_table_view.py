@@ -15,7 +15,8 @@ from pyiceberg.table import Table
 from pyiceberg.types import LongType, StringType
 
 from connector.encoding.lines.key_tables import keys_of_texts
-from connector.encoding.search.located_rows import write_located
+from connector.encoding.parquet.file_options import Destination
+from connector.encoding.search.located_rows import SUFFIX, write_located
 from connector.encoding.search.row_search import SearchedFile, search
 from connector.encoding.search.searched_keys import Keys
 from connector.host.errors import FencedError, LostColumnError, RetryableError, UserError
@@ -35,7 +36,7 @@ from support.snapshots import check_text
 from support.staged_files import listed
 from support.staged_rows import WRITER, staged
 from support.tables import local_catalog
-from support.updated_rows import UPDATES, land, make_table, new_located_location, row, values_of
+from support.updated_rows import UPDATES, land, make_table, row, values_of
 
 
 @pytest.fixture
@@ -65,7 +66,7 @@ def ids(catalog: Catalog, *files: SearchedFile) -> list[list[int]]:
 def locating(catalog: Catalog, commit: StagedCommit, *rows: tuple[str, int]) -> StagedCommit:
     """The same, as if it deleted these rows."""
     table = catalog.load_table(PATH)
-    location, snapshot = new_located_location(table, "x"), table.current_snapshot()
+    location, snapshot = Destination.of_table(table, "x").new_location(SUFFIX), table.current_snapshot()
     located = [{"file_path": path, "pos": position, "key": "[1]"} for path, position in rows]
     write_located(table.io, location, [pa.Table.from_pylist(located)], UPDATES)
     return replace(commit, located=LocatedRows(location, len(rows), snapshot.snapshot_id if snapshot else None))

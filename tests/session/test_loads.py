@@ -15,6 +15,7 @@ from connector.encoding.lines.key_digest import digest_keys
 from connector.encoding.lines.key_tables import read_keys
 from connector.encoding.live_rows.lineage_columns import NO_ROW_ID
 from connector.encoding.live_rows.source_rows import RowLineage
+from connector.encoding.parquet.file_options import Destination
 from connector.encoding.search.located_rows import read_located
 from connector.encoding.search.row_search import SearchedFile
 from connector.host import facts
@@ -46,7 +47,7 @@ def test_a_disk_without_room_for_the_keys_is_told(tmp_path: Path) -> None:
     view = TableView(None, (SearchedFile("file:///table.parquet", 1),))
     local_spark: Any = SimpleNamespace(is_local=True)
     access = Lease(Properties(), None)
-    layout = TableLayout(binding, "file:///table", Properties(), "prefix", access)
+    layout = TableLayout(binding, Destination("file:///table", Properties(), "prefix"), access)
     with small_disk(tmp_path / "disk") as disk:
         table = SearchedTable(binding, lambda: layout, lambda: view)
         loads = TransactionLoads(local_spark, disk.directory / "loads", {0: table}, bindings=1)
@@ -142,7 +143,8 @@ def searched_table(
 ) -> SearchedTable:
     columns = (Column("id", "id", 10, StringType(), required=True),)
     binding = Binding(index, "key", TableIdentifier("db", "orders"), columns, (), None, updates=searched.updates)
-    layout = TableLayout(binding, f"file://{directory}/table", Properties(), "prefix", Lease(Properties(), None))
+    destination = Destination(f"file://{directory}/table", Properties(), "prefix")
+    layout = TableLayout(binding, destination, Lease(Properties(), None))
     return SearchedTable(binding, lambda: layout, lambda: view)
 
 
@@ -159,7 +161,7 @@ def test_no_secret_is_among_the_things_that_spark_writes_to_a_file(tmp_path: Pat
     keys = (Column("id", "id", 10, StringType(), required=True),)
     binding = Binding(0, "key", TableIdentifier("db", "orders"), keys, (), None, updates=searched.updates)
     access = Lease(Properties({"s3.secret-access-key": "hunter2"}), None)
-    layout = TableLayout(binding, f"file://{tmp_path}/table", Properties(), "prefix", access)
+    layout = TableLayout(binding, Destination(f"file://{tmp_path}/table", Properties(), "prefix"), access)
     spark: Any = RecordingSpark()
     table = SearchedTable(binding, lambda: layout, lambda: view)
     loads = TransactionLoads(spark, tmp_path / "loads", {0: table}, bindings=1)

@@ -16,6 +16,7 @@ from pyiceberg.table.metadata import TableMetadataV1
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType
 
+from connector.encoding.parquet.file_options import Destination
 from connector.host.refresh import Lease
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.snapshot import SnapshotWriter
@@ -56,7 +57,7 @@ def load(catalog: Catalog, directory: Path, number: int, *pending: StagedCommit)
     table = catalog.load_table(PATH)
     view = TableViews(ManifestReader()).view(table, pending)
     binding = Binding(0, "key", PATH, (Column("id", "id", 1, LongType(), required=True),), (), None, updates=UPDATES)
-    layout = TableLayout(binding, table.location(), Properties(), "prefix", Lease(Properties(), None))
+    layout = TableLayout(binding, Destination.of_table(table, "prefix"), Lease(Properties(), None))
     searched = SearchedTable(binding, lambda: layout, lambda: view)
     spark: Any = RecordingSpark()
     loads = TransactionLoads(spark, directory / "loads", {0: searched}, bindings=1)

@@ -75,7 +75,8 @@ def _divide(actor: Actor, compaction: Compaction, rows: Iterable[_Row]) -> tuple
     for row in rows:
         partition = encoded(compaction.arrangement.spec_id, partition_of(row.name))
         by_partition.setdefault(partition, []).append(row)
-    location = f"{compaction.location}/metadata/{compaction.file_prefix}-{actor.stage.uuid()}{row_order.SUFFIX}"
+    new = compaction.destination
+    location = f"{new.location}/metadata/{new.prefix}-{actor.stage.uuid()}{row_order.SUFFIX}"
     order = RowOrderWriter(actor.store, location)
     files = []
     for partition, its in by_partition.items():
@@ -86,7 +87,8 @@ def _divide(actor: Actor, compaction: Compaction, rows: Iterable[_Row]) -> tuple
 
 
 def _write(actor: Actor, compaction: Compaction, rows: Sequence[_Row], partition: Partition = ()) -> DataFile:
-    location = f"{compaction.location}/data/{compaction.file_prefix}-{actor.stage.uuid()}.parquet"
+    new = compaction.destination
+    location = f"{new.location}/data/{new.prefix}-{actor.stage.uuid()}.parquet"
     content = "\n".join(row.name for row in rows).encode()
     with translate_errors(location), actor.store.new_output(location).create() as file:
         file.write(content)

@@ -17,13 +17,13 @@ from pyiceberg.io import FileIO
 from pyiceberg.table.metadata import TableMetadataV2, TableMetadataV3
 
 from connector.config import settings
+from connector.encoding.parquet import file_options
 from connector.iceberg import table_view
-from connector.iceberg.commits import backfill, commit, compaction_commit, fence, file_names, reset, snapshot
+from connector.iceberg.commits import backfill, commit, compaction_commit, fence, reset, snapshot
 from connector.iceberg.maintenance import compact_table, expire_snapshots, remove_task_orphans
 from connector.iceberg.metadata import snapshot_manifests
 from connector.rpc import apply
 from connector.session import backlog, committer, loads, progress
-from connector.spark.blocks import table_layout
 from simulation.actors import BEGINNING, Actor
 from simulation.compacting import compact_names
 from simulation.files import keep_in_memory
@@ -146,7 +146,7 @@ def simulated(*, with_avro: bool = False) -> Iterator[pytest.MonkeyPatch]:
         for module in (commit, backlog):
             patch.setattr(module, "random", _Random)
         patch.setattr(fence, "secrets", _Random)
-        for module in (backfill, snapshot, snapshot_manifests, file_names, loads, table_layout):
+        for module in (backfill, snapshot, snapshot_manifests, file_options, loads):
             patch.setattr(module, "uuid", _Random)
         for module in [module for name, module in sys.modules.items() if name.startswith("connector.")]:
             if hasattr(module, "map_in_threads"):

@@ -19,6 +19,7 @@ from pyspark import TaskContext
 
 from connector.encoding.live_rows.source_rows import SourceFile
 from connector.encoding.live_rows.target_columns import TargetColumn
+from connector.encoding.parquet.file_options import Destination
 from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction, FailedGroup, FileGroup
 from connector.host.refresh import Lease, Refreshed
 from connector.host.tempdirs import make_directories
@@ -102,7 +103,7 @@ def access() -> Refreshed[Properties]:
 
 def compaction(directory: Path) -> Compaction:
     column = TargetColumn(1, "id", LongType(), True, 1, LongType())
-    return Compaction((column,), PLAIN, f"file://{directory}", Properties(), "compact-1")
+    return Compaction((column,), PLAIN, Destination(f"file://{directory}", Properties(), "compact-1"))
 
 
 def make_group(directory: Path, *files: list[int]) -> FileGroup:

@@ -18,6 +18,7 @@ from pyiceberg.conversions import from_bytes
 from pyiceberg.types import DoubleType, IntegerType, LongType, StringType
 
 from connector.encoding.parquet import data_files
+from connector.encoding.parquet.file_options import Destination
 from connector.encoding.runs import sorted_runs
 from connector.encoding.runs.run_merging import MergeRange
 from connector.host.errors import RetryableError
@@ -119,9 +120,7 @@ class Table:
     def _layout(self, of: Binding, arrangement: Arrangement) -> TableLayout:
         return TableLayout(
             of,
-            f"file://{self.directory}/{of.path[1]}",
-            Properties(self.properties),
-            "prefix",
+            Destination(f"file://{self.directory}/{of.path[1]}", Properties(self.properties), "prefix"),
             Lease.until(Properties({"s3.secret-access-key": "hunter2"}), None),
             arrangement,
             run_limit=self.run_limit,
@@ -399,5 +398,5 @@ def test_a_task_that_fails_leaves_no_runs_in_the_store(tmp_path: Path) -> None:
 def test_runs_in_the_store_are_named_like_the_data_files(tmp_path: Path) -> None:
     layout = Table(tmp_path).layout()
     run = StoredObject("file:///block").new_run(layout.new_run_location)
-    assert run.location.startswith(layout.new_location().rpartition("-prefix")[0][:20])
+    assert run.location.startswith(layout.destination.new_location().rpartition("-prefix")[0][:20])
     assert "/data/prefix-" in run.location

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pyiceberg.types import LongType
 
+from connector.encoding.parquet.file_options import Destination
 from connector.host.errors import RetryableError
 from connector.host.refresh import Lease
 from connector.iceberg.commits import fence
@@ -44,7 +45,8 @@ def layouts(tmp_path: Path) -> list[TableLayout]:
     prefix = file_prefix(WRITER, TABLE, fence.NONE)
     of_tables = [(binding(LongType(), index=index), f"file://{tmp_path}/table{index}") for index in (0, 1)]
     return [
-        TableLayout(of, location, Properties(), prefix, Lease.until(Properties(), None)) for of, location in of_tables
+        TableLayout(of, Destination(location, Properties(), prefix), Lease.until(Properties(), None))
+        for of, location in of_tables
     ]
 
 

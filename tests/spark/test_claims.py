@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from pyiceberg.types import LongType
 
+from connector.encoding.parquet.file_options import Destination
 from connector.host.errors import RetryableError
 from connector.host.refresh import Lease
 from connector.model.properties import Properties
@@ -48,9 +49,8 @@ def claims(tmp_path: Path, ledger: Ledger) -> Iterator[ClaimServer]:
 
 @contextmanager
 def serving(tmp_path: Path, ledger: Ledger) -> Iterator[ClaimServer]:
-    layout = TableLayout(
-        binding(LongType(), index=0), f"file://{tmp_path}", Properties(), "prefix", Lease.until(Properties(), None)
-    )
+    destination = Destination(f"file://{tmp_path}", Properties(), "prefix")
+    layout = TableLayout(binding(LongType(), index=0), destination, Lease.until(Properties(), None))
     with closing(ClaimServer(str(tmp_path / "claims"))) as server:
         server.begin(ledger, [lambda: layout], OnThisMachine(lambda: RetryableError(WORKER_ENDED)))
         yield server

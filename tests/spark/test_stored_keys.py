@@ -9,6 +9,7 @@ from pyiceberg.types import StringType
 from connector.encoding.lines.decoder import Decoded
 from connector.encoding.lines.key_tables import keys_of_texts
 from connector.encoding.live_rows.lineage_columns import ROW_ID_FIELD
+from connector.encoding.parquet.file_options import Destination
 from connector.host.refresh import Lease
 from connector.model.binding import Binding, Column, KeyPart, Updates
 from connector.model.invalid_values import Tally
@@ -28,7 +29,9 @@ def layout_of(path: Path, *keys: str) -> TableLayout:
     columns = (Column("id", "id", 10, StringType(), required=True),)
     binding = Binding(0, "key", TableIdentifier("db", "orders"), columns, (), None, updates=UPDATES)
     source = LocalFile(path)
-    layout = TableLayout(binding, "file:///table", Properties(), "prefix", Lease(LOCAL, None), row_ids=source)
+    layout = TableLayout(
+        binding, Destination("file:///table", Properties(), "prefix"), Lease(LOCAL, None), row_ids=source
+    )
     table = keys_of_texts(pa.array([f'["{key}"]' for key in keys]), UPDATES.parts, [StringType()])
     with_ids = table.append_column(ROW_ID_FIELD, pa.array(range(len(keys)), pa.int64()))
     store_keys(source, with_ids.schema, [with_ids], layout)

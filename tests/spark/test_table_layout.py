@@ -9,6 +9,7 @@ from typing import Final
 import pytest
 from pyiceberg.types import LongType
 
+from connector.encoding.parquet.file_options import Destination
 from connector.host.refresh import Lease
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.file_names import FileOrigin
@@ -18,14 +19,22 @@ from connector.spark.blocks.table_layout import TableLayout
 from encoding.store_lines import binding
 
 WRITER: Final = WriterId("acme/orders", "orders.v1", "00000000-ffffffff")
+
+
+def new_data_file(layout: TableLayout) -> str:
+    return layout.new_files.new_location()
+
+
 NEW_LOCATIONS: Final = [
-    function for name, function in vars(TableLayout).items() if name.startswith("new_") and callable(function)
+    new_data_file,
+    *(function for name, function in vars(TableLayout).items() if name.startswith("new_") and callable(function)),
 ]
 
 
 def layout(prefix: str = "prefix", **properties: str) -> TableLayout:
     of_table = Properties({f"write.{name.replace('_', '.')}": value for name, value in properties.items()})
-    return TableLayout(binding(LongType()), "s3://lake/orders", of_table, prefix, Lease.until(Properties(), None))
+    destination = Destination("s3://lake/orders", of_table, prefix)
+    return TableLayout(binding(LongType()), destination, Lease.until(Properties(), None))
 
 
 @pytest.mark.parametrize(
@@ -37,7 +46,7 @@ def layout(prefix: str = "prefix", **properties: str) -> TableLayout:
     ],
 )
 def test_data_files_and_blocks_are_where_the_properties_have_them(of_table: TableLayout, directory: str) -> None:
-    assert re.fullmatch(f"{directory}prefix-[-0-9a-f]+\\.parquet", of_table.new_location())
+    assert re.fullmatch(f"{directory}prefix-[-0-9a-f]+\\.parquet", new_data_file(of_table))
     assert re.fullmatch(f"{directory}prefix-[-0-9a-f]+\\.jsonl", of_table.new_block_location())
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pyiceberg.types import LongType
 
+from connector.encoding.parquet.file_options import Destination
 from connector.host.errors import InvalidValueError, RetryableError
 from connector.host.refresh import Lease
 from connector.model.properties import Properties
@@ -42,13 +43,8 @@ class InThreads:
 
 @contextmanager
 def write_job(tmp_path: Path, run: RunTasks) -> Iterator[WriteJob]:
-    layout = TableLayout(
-        binding(LongType(), index=0),
-        f"file://{tmp_path}/table",
-        Properties(),
-        "prefix",
-        Lease.until(Properties(), None),
-    )
+    destination = Destination(f"file://{tmp_path}/table", Properties(), "prefix")
+    layout = TableLayout(binding(LongType(), index=0), destination, Lease.until(Properties(), None))
     spool = Spool(tmp_path / "spool", block_size=1)
     with closing(ClaimServer(("127.0.0.1", 0), "127.0.0.1")) as claims, ThreadPoolExecutor(1) as tasks:
         layouts = [lambda: layout]

@@ -17,6 +17,7 @@ import pytest
 from pyiceberg.io import S3_ENDPOINT
 from pyiceberg.types import LongType, StringType, UUIDType
 
+from connector.encoding.parquet.file_options import Destination
 from connector.host.errors import BrokenTaskError, ConnectorError, RetryableError, UserError
 from connector.host.refresh import Lease
 from connector.model.binding import Binding
@@ -90,10 +91,8 @@ class Job:
 def layout(directory: Path, of: Binding, rejected: TableLayout | None = None) -> TableLayout:
     """Of a table with small files."""
     properties = {"write.target-file-size-bytes": "1000000", "write.parquet.compression-codec": "uncompressed"}
-    location = f"file://{directory}/{of.path[1]}"
-    return TableLayout(
-        of, location, Properties(properties), "prefix", Lease.until(Properties(), None), rejected=rejected
-    )
+    destination = Destination(f"file://{directory}/{of.path[1]}", Properties(properties), "prefix")
+    return TableLayout(of, destination, Lease.until(Properties(), None), rejected=rejected)
 
 
 def row(key: int, value: Any, text: str = "") -> bytes:
@@ -252,4 +251,5 @@ def test_a_small_file_is_one_request_over_a_connection_that_stays_open(tmp_path:
 def in_a_bucket(on_disk: TableLayout, s3: S3Server, proxy: FaultProxy) -> TableLayout:
     """The same table's, with its files in a new bucket behind the proxy."""
     files = file_properties(s3.file_properties(), {S3_ENDPOINT: proxy.uri})
-    return replace(on_disk, location=f"s3://{s3.new_bucket()}/table", access=Lease.until(Properties(files), None))
+    destination = replace(on_disk.destination, location=f"s3://{s3.new_bucket()}/table")
+    return replace(on_disk, destination=destination, access=Lease.until(Properties(files), None))

@@ -29,7 +29,7 @@ def compact_here(
     compaction: Compaction, groups: Iterable[FileGroup], access: Refreshed[Properties]
 ) -> Iterator[CompactedGroup | FailedGroup]:
     """What Spark's tasks do."""
-    io = load_file_io(dict(access.current().value), compaction.location)
+    io = load_file_io(dict(access.current().value), compaction.destination.location)
     return (_compact_one(io, compaction, group) for group in groups)
 
 

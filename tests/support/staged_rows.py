@@ -5,7 +5,6 @@ Their files are of the table's current partition spec and sort order, but rows a
 
 from collections.abc import Sequence
 from typing import Any
-from uuid import uuid4
 
 import msgspec
 import pyarrow as pa
@@ -17,7 +16,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import IcebergType, PrimitiveType
 
 from connector.encoding.parquet.data_files import DataFileWriter, NewFiles
-from connector.encoding.parquet.file_options import FileOptions
+from connector.encoding.parquet.file_options import Destination
 from connector.encoding.values.column_types import arrow_type_of
 from connector.iceberg.commits.fence import WriterFence, file_prefix, new_value
 from connector.iceberg.metadata.table_properties import find_generation, restrict_to_generation
@@ -72,13 +71,8 @@ def _make_new_files(table: Table, prefix: str) -> NewFiles:
         pa.field(each.name, arrow_type_of(each.type), not each.required, {"PARQUET:field_id": str(each.id)})
         for each in columns
     )
-    return NewFiles(
-        table.io,
-        lambda: f"{table.location()}/data/{prefix}-{uuid4()}.parquet",
-        columns,
-        schema,
-        FileOptions.of_table({}),
-    )
+    destination = Destination.of_table(table, prefix)
+    return NewFiles(table.io, destination.new_location, columns, schema, destination.options)
 
 
 def _write(files: NewFiles, rows: Sequence[Any]) -> list[DataFile]:

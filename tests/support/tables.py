@@ -110,7 +110,7 @@ def rewrite_here(
     rewriting: Rewriting, sources: Sequence[SourceFile], access: Refreshed[Properties]
 ) -> list[tuple[DataFile, ...] | None]:
     """What Spark's tasks do, in this process."""
-    io = load_file_io(dict(access.current().value), rewriting.location)
+    io = load_file_io(dict(access.current().value), rewriting.destination.location)
     return [rewriting.rewrite(io, source) for source in sources]
 
 

@@ -1,7 +1,6 @@
 """Transactions with standard updates, staged as a session stages them: keys are looked up, rows are located."""
 
 import json
-import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -10,12 +9,11 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.table import Table
-from pyiceberg.table.locations import load_location_provider
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from connector.encoding.lines.key_tables import keys_of_texts
+from connector.encoding.parquet.file_options import Destination
 from connector.encoding.search import located_rows
 from connector.encoding.search.located_rows import write_located
 from connector.encoding.search.row_search import search
@@ -37,12 +35,6 @@ PART: Final = NestedField(3, "part", StringType())
 BY_PART: Final = PartitionSpec(PartitionField(3, 1000, IdentityTransform(), "part"))
 ALL: Final = AlwaysTrue()
 UPDATES: Final = Updates((KeyPart(1, "/id"),), document_id=2)
-
-
-def new_located_location(table: Table, prefix: str) -> str:
-    """The location of a new object of located rows, beside the table's data files."""
-    provider = load_location_provider(table.location(), table.properties)
-    return provider.new_data_location(f"{prefix}-{uuid.uuid4()}{located_rows.SUFFIX}")
 
 
 def make_table(catalog: Catalog, spec: PartitionSpec | None = None, **properties: str) -> None:
@@ -86,7 +78,7 @@ def stage_updates(
     if not found:
         return commit
     prefix = file_prefix(writer, generation.uuid, commit.prev)
-    location = new_located_location(table, prefix)
+    location = Destination.of_table(table, prefix).new_location(located_rows.SUFFIX)
     write_located(table.io, location, [pa.Table.from_pylist(found)], updates)
     return replace(commit, located=LocatedRows(location, len(found), view.snapshot_id))
 

@@ -1,8 +1,15 @@
-"""What a table's properties ask of its data files: how large they become, and how they are compressed."""
+"""What a table's properties ask of new files: where they go, how large they become, and how they are compressed."""
 
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
+
+from pyiceberg.table import Table
+from pyiceberg.table.locations import LocationProvider, load_location_provider
+
+from connector.model.properties import Properties
 
 CODEC: Final = "write.parquet.compression-codec"
 LEVEL: Final = "write.parquet.compression-level"
@@ -49,6 +56,41 @@ class FileOptions:
             "store_decimal_as_integer": True,  # where they have 18 digits at most, as Iceberg demands
             "store_schema": False,
         }
+
+
+@dataclass(frozen=True)
+class Destination:
+    """Where the new files of one table go, how they are named, and how its data files are written."""
+
+    location: str  # the table's
+    properties: Properties  # those of the table that say how it is written
+    prefix: str  # of the files' names
+
+    @classmethod
+    def of_table(cls, table: Table, prefix: str) -> "Destination":
+        """Return the destination of new files of a table, whose names begin with the prefix."""
+        writing = {name: value for name, value in table.properties.items() if name.startswith("write.")}
+        return cls(table.location(), Properties(writing), prefix)
+
+    @cached_property
+    def options(self) -> FileOptions:
+        """How the table's properties ask for its data files to be written."""
+        return FileOptions.of_table(self.properties)
+
+    def new_location(self, suffix: str = ".parquet") -> str:
+        """Return a location for a new file: a data file, or one that is beside these."""
+        return self._locations.new_data_location(self._new_name(suffix))
+
+    def new_metadata_location(self, suffix: str) -> str:
+        """Return a location for a new file beside the metadata."""
+        return self._locations.new_metadata_location(self._new_name(suffix))
+
+    def _new_name(self, suffix: str) -> str:
+        return f"{self.prefix}-{uuid.uuid4()}{suffix}"
+
+    @property
+    def _locations(self) -> LocationProvider:
+        return load_location_provider(self.location, dict(self.properties))
 
 
 def _level(properties: Mapping[str, str], codec: str) -> int | None:

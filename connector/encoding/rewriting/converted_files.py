@@ -1,20 +1,17 @@
 """Rewrites data files with the values of some columns converted."""
 
-import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from pyiceberg.io import FileIO
-from pyiceberg.table import Table
-from pyiceberg.table.locations import load_location_provider
 
 from connector.encoding.live_rows.deleted_rows import find_deleted_rows
 from connector.encoding.live_rows.lineage_columns import fill_lineage, lineage_columns
 from connector.encoding.live_rows.source_rows import SourceFile, open_source, read_live_rows
 from connector.encoding.live_rows.target_columns import TargetColumn
 from connector.encoding.parquet.data_files import DataFileWriter, NewFiles, abort_on_failure
-from connector.encoding.parquet.file_options import FileOptions
+from connector.encoding.parquet.file_options import Destination
 from connector.encoding.rewriting.rewritten_schemas import RewrittenSchema
 from connector.encoding.values.column_types import find_columns
 from connector.host.refresh import Refreshed
@@ -27,15 +24,7 @@ class Rewriting:
     """How the files of one table are rewritten, and where to."""
 
     columns: tuple[TargetColumn, ...]
-    location: str  # the table's
-    properties: Properties  # those of the table that say how it is written
-    file_prefix: str
-
-    @classmethod
-    def of_table(cls, table: Table, columns: tuple[TargetColumn, ...], file_prefix: str) -> "Rewriting":
-        """Return a rewriting to these columns. `file_prefix` begins the new files' names."""
-        writing = Properties({name: value for name, value in table.properties.items() if name.startswith("write.")})
-        return cls(columns, table.location(), writing, file_prefix)
+    destination: Destination
 
     def rewrite(self, io: FileIO, source: SourceFile) -> tuple[DataFile, ...] | None:
         """Write the files that take the place of a source, and return them: no files if all of its rows are deleted.
@@ -50,16 +39,13 @@ class Rewriting:
                 return None
             of_lineage = lineage_columns(source.lineage, places)
             schema = RewrittenSchema.of([*columns, *of_lineage], opened.file.schema_arrow, source.path)
-            options = FileOptions.of_table(self.properties)
-            writer = DataFileWriter(NewFiles(io, self._new_location, schema.with_statistics, schema.schema, options))
+            new = self.destination
+            files = NewFiles(io, new.new_location, schema.with_statistics, schema.schema, new.options)
+            writer = DataFileWriter(files)
             with abort_on_failure(writer):
                 for rows in read_live_rows(opened, find_deleted_rows(io, source.path, source.position_deletes)):
                     writer.write(fill_lineage(schema.convert(rows.batch), source.lineage, rows.positions))
                 return tuple(writer.finish())
-
-    def _new_location(self) -> str:
-        provider = load_location_provider(self.location, dict(self.properties))
-        return provider.new_data_location(f"{self.file_prefix}-{uuid.uuid4()}.parquet")
 
 
 # Rewrites many files; for each, what `Rewriting.rewrite` returns.

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 from connector.encoding.live_rows.deletion_vectors import FileId
 from connector.encoding.live_rows.source_rows import SourceFile
 from connector.encoding.live_rows.target_columns import TargetColumn
+from connector.encoding.parquet.file_options import Destination
 from connector.host.errors import ConnectorError, UnreadableFileError
 from connector.host.refresh import Refreshed
 from connector.model.binding import Arrangement
@@ -41,9 +42,7 @@ class Compaction:
     # Of the rows in the new files. Without partition fields, all rows of a group stay in one partition. Without sort
     # fields, they keep the order of the sources.
     arrangement: Arrangement
-    location: str  # the table's
-    properties: Properties  # those of the table that say how it is written
-    file_prefix: str
+    destination: Destination
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """The new files of a file group: one file after the other, each with one schema."""
 
-import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, Generic, TypeVar
@@ -8,7 +7,6 @@ from typing import Any, Final, Generic, TypeVar
 import pyarrow as pa
 from msgspec import structs
 from pyiceberg.io import FileIO
-from pyiceberg.table.locations import load_location_provider
 
 from connector.encoding.parquet.data_files import FileWriter, NewFiles
 from connector.encoding.parquet.file_options import FileOptions
@@ -32,9 +30,8 @@ class GroupWriter(Generic[Writer]):
     ) -> None:
         """`new_writer` makes a writer of files with the same columns."""
         self._io = io
-        self._compaction = compaction
-        self._locations = load_location_provider(compaction.location, dict(compaction.properties))
-        self.options = _divide(FileOptions.of_table(compaction.properties), sum(each.size for each in group.sources))
+        self._destination = compaction.destination
+        self.options = _divide(self._destination.options, sum(each.size for each in group.sources))
         self._new_writer = new_writer
         self._schema: RewrittenSchema | None = None
         self._writer: Writer | None = None
@@ -47,7 +44,8 @@ class GroupWriter(Generic[Writer]):
         if self._writer is None or self._schema is None or not self._schema.is_same(schema):
             self._finish_writer()
             self._schema = schema
-            files = NewFiles(self._io, self._new_location, schema.with_statistics, schema.schema, self.options)
+            new_location = self._destination.new_location
+            files = NewFiles(self._io, new_location, schema.with_statistics, schema.schema, self.options)
             self._writer = self._new_writer(files)
         return self._writer
 
@@ -59,8 +57,7 @@ class GroupWriter(Generic[Writer]):
     def write_order(self, sources: pa.Array, positions: pa.Array) -> None:
         """Add where the rows that were written last come from."""
         if self._order is None:
-            location = self._locations.new_data_location(self._new_name(SUFFIX))
-            self._order = RowOrderWriter(self._io, location)
+            self._order = RowOrderWriter(self._io, self._destination.new_location(SUFFIX))
         self._order.write(sources, positions)
 
     def finish(self) -> tuple[tuple[DataFile, ...], str | None]:
@@ -79,12 +76,6 @@ class GroupWriter(Generic[Writer]):
         if self._writer:
             self._files += [structs.replace(file, partition=self._partition) for file in self._writer.finish()]
             self._writer = None
-
-    def _new_location(self) -> str:
-        return self._locations.new_data_location(self._new_name(".parquet"))
-
-    def _new_name(self, suffix: str) -> str:
-        return f"{self._compaction.file_prefix}-{uuid.uuid4()}{suffix}"
 
 
 def _divide(options: FileOptions, size: int) -> FileOptions:

@@ -23,10 +23,10 @@ from connector.encoding.live_rows.position_deletes import (
     read_position_deletes,
     write_position_deletes,
 )
+from connector.encoding.parquet.file_options import Destination
 from connector.encoding.values.arrays import Positions
 from connector.host.errors import UserError
 from connector.host.signals import map_in_threads
-from connector.iceberg.commits.file_names import new_delete_location
 from connector.iceberg.commits.summaries import summarize_changes
 from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.partitions import Partition
@@ -114,7 +114,8 @@ class DeleteFiles:
         # The prefix is part of the key: a file that is still to be committed must not be named by a passed value.
         key = prefix, suffix, _digest(positions)
         if key not in self._written:
-            self._written[key] = tuple(_WRITE[suffix](table.io, new_delete_location(table, prefix, suffix), positions))
+            location = Destination.of_table(table, prefix).new_location(f"-deletes{suffix}")
+            self._written[key] = tuple(_WRITE[suffix](table.io, location, positions))
         return self._written[key]
 
 

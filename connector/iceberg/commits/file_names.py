@@ -1,12 +1,10 @@
 """The names of our files. They say which writer wrote a file, and on which fence value it was staged."""
 
 import re
-import uuid
 from dataclasses import dataclass
 from typing import Final
 
 from pyiceberg.table import Table
-from pyiceberg.table.locations import load_location_provider
 
 from connector.iceberg.commits import fence
 from connector.iceberg.metadata.table_properties import find_generation
@@ -25,12 +23,6 @@ _COMPACTION_FILE: Final = re.compile(
     rf"(?:snap-[0-9]+-)?{_COMPACTION}-(?P<created>[0-9]{{13}})-(?P<table>{_UUID})-{_UUID}"
     r"(?:\.parquet|-deletes\.(?:parquet|puffin)|-order\.parquet|-m0\.avro|\.avro)"
 )
-
-
-def new_delete_location(table: Table, prefix: str, suffix: str) -> str:
-    """Return the location of a new delete file, beside the table's data files."""
-    provider = load_location_provider(table.location(), table.properties)
-    return provider.new_data_location(f"{prefix}-{uuid.uuid4()}-deletes{suffix}")
 
 
 def find_file_prefix(table: Table, owner: Owner) -> str:

@@ -22,6 +22,7 @@ from pyiceberg.types import DecimalType, DoubleType, FloatType, IcebergType, Int
 from connector.encoding.live_rows.source_rows import SourceFile
 from connector.encoding.live_rows.target_columns import TargetColumn
 from connector.encoding.parquet.file_columns import read_footer
+from connector.encoding.parquet.file_options import Destination
 from connector.encoding.rewriting.converted_files import Rewriting
 from connector.encoding.rewriting.rewritten_schemas import UnconvertibleError
 from connector.evolution.altered_schema import ConvertedColumn
@@ -75,7 +76,7 @@ class LateFiles:
     def _files(self, table: Table, file: DataFile, successors: Mapping[int, int]) -> tuple[DataFile, ...]:
         columns = tuple(_find_target_columns(table, file, successors))
         # The new file's name begins like the old one's: as orphans, both are deleted at the same time.
-        rewriting = Rewriting.of_table(table, columns, basename(file.path)[:-_END_OF_NAME])
+        rewriting = Rewriting(columns, Destination.of_table(table, basename(file.path)[:-_END_OF_NAME]))
         key = rewriting, file.path
         if key not in self._rewritten:
             try:

@@ -126,7 +126,7 @@ def _new_snapshot(rewritten: RewrittenFiles) -> tuple[TableUpdate, ...]:
     if not replacements:
         return ()
     snapshots = SnapshotWriter()
-    prefix = plan.rewriting.file_prefix
+    prefix = plan.rewriting.destination.prefix
     with translate_errors(table.location()):
         factory, existing = snapshots.make_factory(table, prefix), manifests_of(table.io, table.current_snapshot())
         # The deletion vectors of the old files go with them, as Iceberg demands.

@@ -16,7 +16,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from connector.encoding.live_rows.target_columns import TargetColumn
-from connector.encoding.parquet.file_options import TARGET_SIZE
+from connector.encoding.parquet.file_options import TARGET_SIZE, Destination
 from connector.encoding.rewriting.file_groups import Compact, CompactedGroup, Compaction, FailedGroup, FileGroup
 from connector.host.errors import ConnectorError
 from connector.iceberg.commits.commit import TableLocks
@@ -183,14 +183,15 @@ def _describe(table: Table, new: Arrangement | None, groups: Sequence[GroupPlan]
         for each in groups
         for source, count in zip(each.group.sources, each.source_rows, strict=True)
     }
-    properties = {name: value for name, value in table.properties.items() if name.startswith("write.")}
+    destination = Destination.of_table(table, origin.file_prefix)
     if new is None:  # then a group has about the target size. It becomes one file, also if that is somewhat larger
-        properties[TARGET_SIZE] = str(CompactionThresholds.of(table.properties).max_size)
+        target_size = str(CompactionThresholds.of(table.properties).max_size)
+        destination = replace(destination, properties=Properties({**destination.properties, TARGET_SIZE: target_size}))
     return (
         CompactionBase(
             table, snapshot.sequence_number or 0, new.spec_id if new else None, arrangement.sort_order_id, origin, rows
         ),
-        Compaction(columns, arrangement, table.location(), Properties(properties), origin.file_prefix),
+        Compaction(columns, arrangement, destination),
     )
 
 

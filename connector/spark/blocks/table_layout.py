@@ -1,17 +1,14 @@
 """The layout of one table's data files: where and how one transaction writes them."""
 
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TypeAlias
 
 import pyarrow as pa
 from pyiceberg.io import FileIO
-from pyiceberg.table.locations import LocationProvider, load_location_provider
 
 from connector.encoding.parquet.data_files import NewFiles
-from connector.encoding.parquet.file_options import FileOptions
+from connector.encoding.parquet.file_options import Destination
 from connector.encoding.search import located_rows
 from connector.encoding.values.column_types import arrow_schema
 from connector.host.refresh import Lease
@@ -28,9 +25,7 @@ class TableLayout:
     are."""
 
     binding: Binding
-    location: str  # the table's
-    properties: Properties  # the table's
-    file_prefix: str
+    destination: Destination
     access: Lease[Properties]  # FileIO properties, the object store's credentials among them
     arrangement: Arrangement = PLAIN
     rejected: "TableLayout | None" = None  # of the table for rejected rows, if there is one
@@ -63,42 +58,27 @@ class TableLayout:
             return schema.append(ROW_ID_FIELD)
         return schema
 
-    @cached_property
-    def options(self) -> FileOptions:
-        """How the table's properties ask for its data files to be written."""
-        return FileOptions.of_table(self.properties)
-
     @property
     def new_files(self) -> NewFiles:
         """How the data files are made."""
-        return NewFiles(self.io, self.new_location, self.binding.columns, self.schema, self.options)
-
-    def new_location(self) -> str:
-        """Return a location for a new data file."""
-        return self._locations.new_data_location(self._new_name(".parquet"))
+        new = self.destination
+        return NewFiles(self.io, new.new_location, self.binding.columns, self.schema, new.options)
 
     def new_block_location(self) -> str:
         """Return a location for a block of rows, or for keys with row ids, on their way to these files."""
-        return self._locations.new_data_location(self._new_name(".jsonl"))
+        return self.destination.new_location(".jsonl")
 
     def new_run_location(self) -> str:
         """Return a location for a sorted run on its way to these files."""
-        return self._locations.new_data_location(self._new_name(".run"))
+        return self.destination.new_location(".run")
 
     def new_located_location(self) -> str:
         """Return a location for an object of located rows. Table buckets have rules for the names of metadata files."""
-        return self._locations.new_data_location(self._new_name(located_rows.SUFFIX))
+        return self.destination.new_location(located_rows.SUFFIX)
 
     def write_file_list(self, files: tuple[DataFile, ...]) -> FileList:
         """Write an object that lists the files, by which the connector state names them if they are many."""
-        return write_list(self.io, self._locations.new_metadata_location(self._new_name(LIST_SUFFIX)), files)
-
-    def _new_name(self, suffix: str) -> str:
-        return f"{self.file_prefix}-{uuid.uuid4()}{suffix}"
-
-    @property
-    def _locations(self) -> LocationProvider:
-        return load_location_provider(self.location, dict(self.properties))
+        return write_list(self.io, self.destination.new_metadata_location(LIST_SUFFIX), files)
 
 
 # Returns the layout with credentials that are valid now.

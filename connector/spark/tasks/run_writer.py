@@ -29,7 +29,7 @@ class RunWriter:
         """`run_size` is in bytes of Arrow data. `new_file` returns a new file for a run."""
         self.runs: list[StoredRun] = []
         self._layout, self._run_size, self._new_file = layout, run_size, new_file
-        self._arrangement = RowArrangement(layout.binding.columns, layout.arrangement, layout.options)
+        self._arrangement = RowArrangement(layout.binding.columns, layout.arrangement, layout.destination.options)
         self._rows = RowGroup(run_size)
         self._first_line = 0
         self._files: list[DataFile] = []
@@ -57,7 +57,7 @@ class RunWriter:
     def finish(self) -> list[DataFile]:
         """Return the data files. The rows that are in none of them are in `runs`."""
         self.close_file()
-        if self._layout.properties.get(DISTRIBUTION) == "none":
+        if self._layout.destination.properties.get(DISTRIBUTION) == "none":
             self._merge()
         return self._files
 
