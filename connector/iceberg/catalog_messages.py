@@ -4,7 +4,7 @@
 """
 
 import json
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from pydantic import ValidationError
@@ -16,6 +16,7 @@ from connector.model.table_identifier import TableIdentifier
 # PyIceberg's words. The page follows them.
 _PAGE: Final = ": Received unexpected JSON Payload: "
 _STATUS: Final = "RESTError"
+_NO_BODY: Final = ": RestError: "
 
 
 class TableLockError(CommitFailedException):
@@ -38,15 +39,24 @@ def explain_dropped_table(path: TableIdentifier) -> UserError:
 
 
 def read_message(error: Exception) -> Message:
-    """Return the catalog's answer from PyIceberg's error. Of a gateway's answer, only the status and the message of a
-    JSON object are returned: AWS answers so."""
+    """Return the catalog's answer from PyIceberg's error. Of an answer without a text, such as every answer to a HEAD,
+    the status and the request are returned. Of a gateway's answer, only the status and the message of a JSON object are
+    returned: AWS answers so."""
     if isinstance(error, ValidationError):
         return Message(_describe_mismatch(error))
     text, separator, page = str(error).partition(_PAGE)
     if not separator:
-        return Message(text)
+        return Message(_describe_request(error) if _NO_BODY in text else text)
     status = text.replace(_STATUS, "HTTP status", 1)
     return Message(": ".join(filter(None, (status, _read_gateway_message(page)))), is_page=True)
+
+
+def _describe_request(error: Exception) -> str:
+    """Return the status of an answer without a text, and what was asked for."""
+    response: Any = getattr(error.__cause__, "response", None)
+    if response is None:
+        return str(error)
+    return f"HTTP status {response.status_code} for {response.request.method} {urlsplit(response.request.url).path}"
 
 
 def _read_gateway_message(page: str) -> str:

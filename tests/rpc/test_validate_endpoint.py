@@ -126,6 +126,7 @@ REST_ANSWERS: Final[Mapping[str, tuple[int, str, type[ConnectorError]]]] = {
     "no such warehouse": (404, rest_error("NoSuchWarehouseException", "Warehouse lake does not exist"), UserError),
     "token refused": (401, rest_error("NotAuthorizedException", "planted-token is no token"), UserError),
     "forbidden": (403, rest_error("ForbiddenException", "planted-token may not do this"), UserError),
+    "forbidden without a text": (403, "", UserError),
     "broken": (500, rest_error("RuntimeException", "database is down"), RetryableError),
     "busy": (503, "", RetryableError),
     "no tables": (200, '{"defaults": {}, "overrides": {}, "endpoints": ["GET /v1/{prefix}/namespaces"]}', UserError),
