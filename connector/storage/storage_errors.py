@@ -82,7 +82,8 @@ STORAGE_ERRORS: Final[ErrorTable] = (
         is_forbidden,
         UserError,
         "{location}: the object store forbids this ({answer}). Check /credentials, or /storage/credentials if they "
-        "are set, and that they allow to read, write, list and delete objects there.",
+        "are set, and that they allow to read, write, list and delete objects there. If the catalog vends credentials, "
+        "allow its user to write the table's data.",
     ),
     Entry(
         _says("REQUEST_TIME_TOO_SKEWED", "RequestTimeTooSkewed"),

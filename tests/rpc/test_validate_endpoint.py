@@ -127,6 +127,40 @@ REST_ANSWERS: Final[Mapping[str, tuple[int, str, type[ConnectorError]]]] = {
     "token refused": (401, rest_error("NotAuthorizedException", "planted-token is no token"), UserError),
     "forbidden": (403, rest_error("ForbiddenException", "planted-token may not do this"), UserError),
     "forbidden without a text": (403, "", UserError),
+    "credentials not made": (
+        422,
+        rest_error(
+            "UnprocessableEntityException",
+            "Failed to get subscoped credentials: Access Denied. (Service: Sts, Status Code: 403)",
+        ),
+        RetryableError,
+    ),
+    "no credentials to vend": (
+        400,
+        rest_error(
+            "IllegalArgumentException",
+            "Credential vending was requested for table shop.orders, but no credentials are available",
+        ),
+        UserError,
+    ),
+    "location not allowed": (
+        403,
+        rest_error(
+            "ForbiddenException",
+            "Invalid locations '[s3://lake/b/orders]' for identifier 'shop.orders': s3://lake/b/orders is not in the "
+            "list of allowed locations: [s3://lake/a]",
+        ),
+        UserError,
+    ),
+    "location taken": (
+        403,
+        rest_error(
+            "ForbiddenException",
+            "Unable to create table at location 's3://lake/shop/orders' because it conflicts with existing table or "
+            "namespace at location 's3://lake/shop/orders'",
+        ),
+        UserError,
+    ),
     "broken": (500, rest_error("RuntimeException", "database is down"), RetryableError),
     "busy": (503, "", RetryableError),
     "no tables": (200, '{"defaults": {}, "overrides": {}, "endpoints": ["GET /v1/{prefix}/namespaces"]}', UserError),

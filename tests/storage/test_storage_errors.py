@@ -121,7 +121,8 @@ Change: TypeAlias = Callable[[Bucket], dict[str, Any]]
             lambda bucket: {"credentials": credentials(bucket.reader)},
             UserError,
             "forbids this (ACCESS_DENIED",
-            "that they allow to read, write, list and delete objects there.",
+            "that they allow to read, write, list and delete objects there. If the catalog vends credentials, allow "
+            "its user to write the table's data.",
         ),
         (
             lambda _: {"bucket": "no-such-bucket"},

@@ -242,6 +242,26 @@ REST_ERRORS: Final[ErrorTable] = (
         UserError,
         "{place} cannot be signed in to: {answer}. Check /catalog/uri and /catalog/oauth2_server_uri.",
     ),
+    # The next three are answers of Apache Polaris.
+    Entry(
+        lambda error: _is_refusal(error) and "Failed to get subscoped credentials" in str(error),
+        RetryableError,
+        "{place} cannot get credentials for the tables' files: {answer}. If this repeats, correct the storage settings "
+        "of the catalog: its role, its region and its endpoints.",
+    ),
+    Entry(
+        is_a(BadRequestError, saying=("Credential vending was requested",)),
+        UserError,
+        "{place} has no credentials to vend for the tables' files: {answer}. If the config has credentials for them, "
+        "set header.X-Iceberg-Access-Delegation to an empty text in /catalog/properties. Otherwise, let the catalog "
+        "vend credentials.",
+    ),
+    Entry(
+        is_a(ForbiddenError, saying=("Invalid locations", "conflicts with existing table or namespace")),
+        UserError,
+        "{place} does not allow a table at the location that the config asks for: {answer}. Leave out the bucket and "
+        "the prefix: then the catalog chooses the location. Or choose a prefix that the catalog allows.",
+    ),
     Entry(
         is_a(ForbiddenError),
         UserError,
