@@ -136,7 +136,7 @@ def minio_server(program: Path, directory: Path) -> Iterator[Minio]:
         "MINIO_UPDATE": "off",
         "HOME": str(directory),
     }
-    with running(command, settings, f"{server.s3.endpoint}/minio/health/live", directory / "server.log"):
+    with running(command, settings, f"{server.s3.endpoint}/minio/health/cluster", directory / "server.log"):
         yield server
 
 
