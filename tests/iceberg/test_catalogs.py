@@ -218,6 +218,17 @@ def test_a_rest_catalog_of_one_warehouse_is_not_asked_for_its_name() -> None:
     assert [path for path, _, _ in server.requests] == ["/v1/config"]
 
 
+@pytest.mark.parametrize(
+    ("properties", "asked_for"), [({}, "vended-credentials"), ({"header.X-Iceberg-Access-Delegation": ""}, "")]
+)
+def test_a_rest_catalog_is_asked_to_vend_credentials_unless_a_property_says_otherwise(
+    properties: dict[str, str], asked_for: str
+) -> None:
+    with answering(200, json.dumps({"defaults": {}, "overrides": {}, "namespaces": []})) as server:
+        open_rest(RestCatalog(server.uri, properties=Properties(properties)), {}).list_namespaces()
+    assert server.headers[-1]["X-Iceberg-Access-Delegation"] == asked_for
+
+
 def test_a_credential_without_a_client_id_is_the_secret_and_goes_before_a_token() -> None:
     with answering(200, json.dumps({"access_token": "fresh", "token_type": "bearer", "defaults": {}})) as server:
         signing_in = {"credential": Secret("planted"), "token": Secret("unused")}

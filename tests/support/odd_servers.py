@@ -18,6 +18,7 @@ class Server:
     def __init__(self, uri: str) -> None:
         self.uri = uri
         self.requests: list[tuple[str, str, str]] = []  # path, Authorization, body
+        self.headers: list[Mapping[str, str]] = []  # of each
 
 
 @contextmanager
@@ -25,6 +26,7 @@ def answering(status: int, body: str, headers: Mapping[str, str] = NO_HEADERS) -
     class Handler(QuietHandler):
         def do_GET(self) -> None:
             server.requests.append((self.path, self.headers.get("Authorization", ""), self.read_body().decode()))
+            server.headers.append(dict(self.headers.items()))
             self.send_response(status)
             for name, value in headers.items():
                 self.send_header(name, value)
