@@ -28,6 +28,7 @@ from connector.model.binding import KeyPart, Updates
 from connector.model.state import StagedCommit
 from support.altered_tables import append, entries, fit, wanted
 from support.bindings import PATH
+from support.foreign_deletes import delete_position
 from support.snapshots import check_text
 from support.staged_rows import WRITER
 from support.tables import local_catalog
@@ -72,6 +73,19 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, *events: Callable[[], object]) ->
         return commit_table(self, *arguments)
 
     monkeypatch.setattr(SqlCatalog, "commit_table", send)
+
+
+def roll_back(catalog: Catalog, snapshot_id: int) -> None:
+    """Another engine makes an older snapshot the current one."""
+    main = SetSnapshotRefUpdate(
+        ref_name=MAIN_BRANCH,
+        type=SnapshotRefType.BRANCH,
+        snapshot_id=snapshot_id,
+        max_ref_age_ms=None,
+        max_snapshot_age_ms=None,
+        min_snapshots_to_keep=None,
+    )
+    catalog.commit_table(catalog.load_table(PATH), (), (main,))
 
 
 def delete_files(catalog: Catalog) -> int:
@@ -226,16 +240,24 @@ def test_a_table_that_was_rolled_back_is_searched_anew(catalog: Catalog) -> None
     assert before
     compact(catalog)
     staged = stage_updates(catalog, {1: "b"})
-    table = catalog.load_table(PATH)
-    main = SetSnapshotRefUpdate(
-        ref_name=MAIN_BRANCH,
-        type=SnapshotRefType.BRANCH,
-        snapshot_id=before.snapshot_id,
-        max_ref_age_ms=None,
-        max_snapshot_age_ms=None,
-        min_snapshots_to_keep=None,
-    )
-    catalog.commit_table(table, (), (main,))
+    roll_back(catalog, before.snapshot_id)
+    commit_all_or_raise(catalog, [staged])
+    assert values_of(catalog) == {1: "b", 2: "a"}
+
+
+def test_a_row_that_a_rollback_brings_back_between_two_attempts_is_replaced(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    land(catalog, {1: "a", 2: "a"})
+    staged = stage_updates(catalog, {1: "b"})
+    compact(catalog)
+    compacted = catalog.load_table(PATH).current_snapshot()
+    [file] = entries(catalog)
+    delete_position(catalog.load_table(PATH), file.data_file.file_path, 1)
+    assert values_of(catalog) == {2: "a"}
+    assert compacted
+    other = local_catalog(tmp_path)
+    meanwhile(monkeypatch, lambda: roll_back(other, compacted.snapshot_id))
     commit_all_or_raise(catalog, [staged])
     assert values_of(catalog) == {1: "b", 2: "a"}
 

@@ -64,8 +64,9 @@ class RowDeletes:
     def __init__(self, manifests: ManifestReader) -> None:
         self._manifests = manifests
         self._located: dict[str, Located] = {}
-        # By located rows and the places of their keys; then by data file, of those that were searched.
-        self._found: dict[tuple[str, Updates], dict[str, Positions]] = {}
+        # By located rows and the places of their keys; then by data file, as it was searched: a rollback may bring back
+        # rows that were deleted in it.
+        self._found: dict[tuple[str, Updates], dict[SearchedFile, Positions]] = {}
 
     def find(self, table: Table, staged: Sequence[StagedCommit], fitting: Sequence[StagedCommit]) -> DeletedRows | None:
         """Return the rows to delete in the commit of `staged`, None if they delete nothing.
@@ -107,24 +108,22 @@ class RowDeletes:
 
     def _search(self, table: Table, searches: Sequence[_Search]) -> Iterator[tuple[str, Positions]]:
         """Yield the rows of the located keys. A file that several commits have to search is searched once for all."""
-        of_files: dict[tuple[str, Updates], list[_Search]] = {}
-        files: dict[str, SearchedFile] = {}
+        of_files: dict[tuple[SearchedFile, Updates], list[_Search]] = {}
         for each in searches:
             known = self._found.setdefault((each.location, each.updates), {})
             for file in each.files:
-                if file.path not in known:
-                    files[file.path] = file
-                    of_files.setdefault((file.path, each.updates), []).append(each)
+                if file not in known:
+                    of_files.setdefault((file, each.updates), []).append(each)
         together: dict[tuple[Updates, tuple[str, ...]], tuple[Sequence[_Search], list[SearchedFile]]] = {}
-        for (path, updates), of_file in of_files.items():
+        for (file, updates), of_file in of_files.items():
             key = updates, tuple(each.location for each in of_file)
-            together.setdefault(key, (of_file, []))[1].append(files[path])
+            together.setdefault(key, (of_file, []))[1].append(file)
         for of_group, in_group in together.values():
             for some in PackingIterator(of_group, KEYS_AT_ONCE, lookback=1, weight_func=_count_rows):
                 self._search_together(table, some, in_group)
         for each in searches:
             known = self._found[each.location, each.updates]
-            yield from ((file.path, known[file.path]) for file in each.files)
+            yield from ((file.path, known[file]) for file in each.files)
 
     def _search_together(self, table: Table, searches: Sequence[_Search], files: Iterable[SearchedFile]) -> None:
         """Search the files for the keys of several commits, which are in the same columns."""
@@ -139,7 +138,7 @@ class RowDeletes:
             order = np.argsort(owners, kind="stable")
             of_searches = np.split(positions[order], np.searchsorted(owners[order], np.arange(1, len(searches))))
             for each, own in zip(searches, of_searches, strict=True):
-                self._found[each.location, updates][file.path] = own
+                self._found[each.location, updates][file] = own
 
 
 def _count_rows(search: _Search) -> int:
