@@ -6,7 +6,7 @@ from typing import Final, get_args
 
 from pyiceberg.types import TimestamptzNanoType, TimestamptzType
 
-from connector.config.values import RETAIN_EXISTING_DATA, NameCase
+from connector.config.values import NameCase
 from connector.evolution.altered_schema import find_usable_ids, name_kept_optional
 from connector.evolution.arrangement_changes import plan_arrangement
 from connector.evolution.arrangement_terms import ResolvedTerms, Source, resolve_terms
@@ -129,11 +129,19 @@ def plan_changes(found: CatalogEntry, target: Target) -> list[TableChange]:
     if target.replaces and table.owner != target.owner:
         return _plan_backfill(table, target)
     alterations = _plan_alterations(table, target)
-    has_key = target.settings.identifier_fields is IdentifierFields.KEY
-    # The task or the binding was deleted and created again. The runtime does not know the keys that it stored before.
-    if target.is_new and has_key and table.has_snapshot and table.owner == target.owner:
-        return [*alterations, RecordExistingRows(target.path, replace(target.owner, state_key=""))]
+    if _begins_with_rows(table, target):
+        return [*alterations, RecordExistingRows(target.path, replace(target.owner, has_older_rows=True))]
     return alterations
+
+
+def _begins_with_rows(table: ExistingTable, target: Target) -> bool:
+    """Whether the binding begins with rows of the task that the table has, and the table does not record it yet."""
+    if not table.is_of(target.owner.materialization) or table.owner == replace(target.owner, has_older_rows=True):
+        return False
+    # The task or the binding was deleted and created again. The runtime does not know the keys that it stored before.
+    has_key = target.settings.identifier_fields is IdentifierFields.KEY
+    is_again = target.is_new and has_key and table.has_snapshot
+    return target.keeps_rows or is_again
 
 
 def _fit_version(target: Target, existing: ExistingTable | None) -> Target:
@@ -146,12 +154,6 @@ def _fit_version(target: Target, existing: ExistingTable | None) -> Target:
         for column in target.columns
     )
     return replace(target, columns=tuple(columns))
-
-
-def replaces_table(last: MaterializationBinding | None, backfill: int, flags: frozenset[str]) -> bool:
-    """Whether a backfill replaces the binding's table: its backfill counter has changed since the last publication,
-    and no feature flag keeps the rows."""
-    return last is not None and last.backfill != backfill and RETAIN_EXISTING_DATA not in flags
 
 
 def refuse_backfill(table: ExistingTable, path: TableIdentifier, materialization: str) -> str:

@@ -94,14 +94,15 @@ class StartBackfill:
 
 @dataclass(frozen=True)
 class RecordExistingRows:
-    """The table records that it has rows which its binding has not stored. So the runtime must load all keys."""
+    """The table records that it has rows which its binding has not stored under its state key. So the runtime must load
+    all keys."""
 
     path: TableIdentifier
     owner: Owner
 
     @property
     def description(self) -> str:
-        return f"alter table {self.path}: record that it has rows from before the task"
+        return f"alter table {self.path}: record that it has older rows"
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,8 @@ class NewColumn:
 
 @dataclass(frozen=True)
 class Target:
-    """The table that a binding needs. If `replaces`, a backfill replaces the rows of an older binding."""
+    """The table that a binding needs. If `replaces`, a backfill replaces the rows of an older binding; if `keeps_rows`,
+    it keeps them."""
 
     path: TableIdentifier
     owner: Owner
@@ -43,6 +44,7 @@ class Target:
     replaces: bool
     settings: BindingSettings = DEFAULT_SETTINGS
     is_new: bool = False  # the task had no such binding before
+    keeps_rows: bool = False
     other_fields: frozenset[str] = frozenset()  # of the collection, which the binding does not select
     is_for_rejected_rows: bool = False
     format_version: int = FORMAT_VERSIONS[0]  # of the table, if it is created

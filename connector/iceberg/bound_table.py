@@ -76,11 +76,11 @@ class BoundTable:
 
     @property
     def has_earlier_owner(self) -> bool:
-        """Whether the table's metadata is from before the binding got its state key, or the task has kept the rows."""
+        """Whether the table's metadata is from before the binding got its state key."""
         owner = Owner.of(self.properties)
         if owner is None or owner.materialization != self.writer.materialization:
             return False
-        return owner.state_key not in ("", self.writer.state_key)
+        return owner.state_key != self.writer.state_key
 
     @property
     def _generation(self) -> Generation:

@@ -22,22 +22,23 @@ class TableIdentifier(NamedTuple):
 
 @dataclass(frozen=True)
 class Owner:
-    """The binding that created a table. The table records it in a property."""
+    """The binding to which a table belongs. The table records it in a property."""
 
     materialization: str
-    # It changes with the binding's backfill. "": a later binding of the materialization has the table, which had rows.
-    state_key: str
+    state_key: str  # it changes with the binding's backfill
+    has_older_rows: bool = False  # the binding began with rows that it has not stored under this state key
 
     def encode(self) -> str:
         """Return the value of the property."""
-        return json.dumps({"materialization": self.materialization, "stateKey": self.state_key})
+        recorded = {"materialization": self.materialization, "stateKey": self.state_key}
+        return json.dumps(recorded | ({"hasOlderRows": True} if self.has_older_rows else {}))
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> "Owner | None":
         """Return the owner that a table's properties name. None if they name none."""
         try:
             recorded = json.loads(properties[OWNER_PROPERTY])
-            return cls(recorded["materialization"], recorded["stateKey"])
+            return cls(recorded["materialization"], recorded["stateKey"], recorded.get("hasOlderRows", False))
         except (KeyError, TypeError, ValueError):
             return None
 

@@ -137,6 +137,7 @@ def _make_targets(binding: MaterializationBinding, proposal: Proposal, advanced:
         replaces=proposal.replaces_table,
         settings=proposal.settings,
         is_new=last is None,
+        keeps_rows=proposal.keeps_rows,
         format_version=resource.format_version,
         keeps_nanoseconds=advanced.nanosecond_timestamps,
         other_fields=frozenset(fields.difference(list_selected_fields(binding.field_selection))),

@@ -13,7 +13,7 @@ from connector.encoding.parquet.file_options import FileOptions
 from connector.evolution import rejected_table
 from connector.evolution.binding_settings import BindingSettings
 from connector.evolution.existing_table import CatalogEntry, ExistingTable
-from connector.evolution.plan_changes import DEFAULT_PROPERTIES, refuse_backfill, replaces_table
+from connector.evolution.plan_changes import DEFAULT_PROPERTIES, refuse_backfill
 from connector.evolution.property_changes import find_changed, refuse_properties
 from connector.host.errors import UserError
 from connector.iceberg.commits.renamed_tables import WrittenTable, find_renamed_tables
@@ -61,8 +61,18 @@ class Proposal:
 
     @property
     def replaces_table(self) -> bool:
-        """Whether apply will replace the rows of the table."""
-        return replaces_table(self.last, self.backfill, self.flags)
+        """Whether apply will replace the rows of the table, for a backfill."""
+        return self._is_backfilled and RETAIN_EXISTING_DATA not in self.flags
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether the table keeps its rows in a backfill."""
+        return self._is_backfilled and RETAIN_EXISTING_DATA in self.flags
+
+    @property
+    def _is_backfilled(self) -> bool:
+        """Whether the binding's backfill counter has changed since the last publication."""
+        return self.last is not None and self.last.backfill != self.backfill
 
     def refuse_table(self, table: ExistingTable | None) -> Iterator[str]:
         """Say why the binding may not have the table that is there, a sentence each."""

@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pyarrow as pa
 import pytest
+from msgspec import structs
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import IntegerType, LongType, NestedField, UUIDType
@@ -23,7 +24,7 @@ from connector.iceberg.bound_table import bind_all
 from connector.iceberg.catalogs.sql import SqlTables
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.found_tables import find_all
-from connector.model.binding import Policy
+from connector.model.binding import Policy, UpdateMode
 from connector.model.state import StagedCommit, encode_added
 from connector.model.table_identifier import Owner, TableIdentifier
 from connector.rpc.apply import apply, perform
@@ -473,7 +474,10 @@ def test_a_backfill_that_keeps_the_rows_finishes_what_was_staged(tmp_path: Path)
     catalog = local_catalog(tmp_path)
     staged = stage(catalog, PATH, WRITER, 1, 2)
     answer = backfilled(tmp_path, flags=RETAIN, state=encode_added([staged]))
-    assert answer.action_description == "finish 1 staged transactions of table shop.orders (2 rows)"
+    assert answer.action_description.splitlines() == [
+        "finish 1 staged transactions of table shop.orders (2 rows)",
+        "alter table shop.orders: record that it has older rows",
+    ]
     assert ids_of(catalog, PATH) == [1, 2]
     assert answer.state is not None
 
@@ -482,14 +486,48 @@ def test_rows_that_a_backfill_kept_are_kept_when_the_flag_goes(tmp_path: Path) -
     applied(tmp_path, binding(ORDERS))
     catalog = local_catalog(tmp_path)
     uuid = catalog.load_table(PATH).metadata.table_uuid
-    backfilled(tmp_path, flags=RETAIN)
+    assert backfilled(tmp_path, flags=RETAIN) != response.Applied()
+    assert backfilled(tmp_path, flags=RETAIN) == response.Applied()
     current = binding(ORDERS, backfill=1)
     assert applied(tmp_path, current, last=before(current)) == response.Applied()
     assert catalog.load_table(PATH).metadata.table_uuid == uuid
-    # A limit that docs/operating.md names: this cannot be told from a repeated request.
-    assert applied(tmp_path, binding(ORDERS), last=before(current)) == response.Applied()
-    raised = applied(tmp_path, binding(ORDERS, backfill=2), last=before(current))
-    assert raised.action_description.startswith("backfill table shop.orders")
+
+
+@pytest.mark.parametrize("backfill", [0, 2])
+def test_rows_that_a_backfill_kept_are_replaced_by_another_one_whatever_its_counter(
+    tmp_path: Path, backfill: int
+) -> None:
+    applied(tmp_path, binding(ORDERS))
+    backfilled(tmp_path, flags=RETAIN)
+    last = before(binding(ORDERS, backfill=1))
+    other = binding(ORDERS, backfill=backfill)
+    assert applied(tmp_path, other, last=last).action_description.startswith("backfill table shop.orders")
+    assert applied(tmp_path, other, last=last) == response.Applied()
+
+
+def test_a_backfill_that_keeps_the_rows_loads_all_keys_also_under_an_earlier_counter(tmp_path: Path) -> None:
+    """The runtime remembers the greatest key of each state key, and sends no Load for a greater one."""
+    first, second = (
+        structs.replace(
+            binding(ORDERS, document="flow_document", backfill=backfill),
+            resource_config={"table": "orders", "delta_updates": False},
+            delta_updates=False,
+        )
+        for backfill in (0, 1)
+    )
+    catalog, standard = local_catalog(tmp_path), Policy(updates=UpdateMode.KEEP_DELETED)
+
+    def loads_all_keys(bound: MaterializationBinding) -> bool:
+        [table] = bind_all(catalog, before(bound), WHOLE_RANGE.key_range, [standard])
+        return table.may_have_other_rows
+
+    applied(tmp_path, first)
+    assert not loads_all_keys(first)
+    applied(tmp_path, second, last=before(first), flags=RETAIN)
+    assert loads_all_keys(second)
+    applied(tmp_path, first, last=before(second), flags=RETAIN)
+    assert loads_all_keys(first)
+    assert Owner.of(catalog.load_table(PATH).properties) == Owner(MATERIALIZATION, V0, has_older_rows=True)
 
 
 AWAY = ("shop", "away")

@@ -33,9 +33,15 @@ def finished(ordinal: int, writer: WriterId = WRITER, table_uuid: str = FIRST) -
 GENERATION: Final = Generation(FIRST, (TABLE,), "acme/task")
 
 
-def table(ordinal: int, owner: WriterId = WRITER, generation: Generation | None = GENERATION) -> BoundTable:
+def table(
+    ordinal: int,
+    owner: WriterId = WRITER,
+    generation: Generation | None = GENERATION,
+    *,
+    has_older_rows: bool = False,
+) -> BoundTable:
     """A table that has so many transactions. Without a generation, it is as it was before its backfill."""
-    properties = {OWNER_PROPERTY: Owner(owner.materialization, owner.state_key).encode()}
+    properties = {OWNER_PROPERTY: Owner(owner.materialization, owner.state_key, has_older_rows).encode()}
     if ordinal:
         properties[fence.property_name(owner)] = value(ordinal)
     if generation:
@@ -77,6 +83,12 @@ def test_a_table_of_before_its_backfill_is_refused() -> None:
     check_text("session_errors", "a table that was restored from before its backfill", str(error.value))
 
 
+def test_a_table_of_before_its_backfill_is_refused_also_if_an_earlier_one_has_kept_its_rows() -> None:
+    kept = table(9, BEFORE, None, has_older_rows=True)
+    with pytest.raises(UserError, match="is older than the backfill"):
+        check_finished([kept], [finished(9, BEFORE, TABLE), finished(3)], [])
+
+
 def test_a_table_whose_rows_a_backfill_has_kept_goes_on() -> None:
     check_finished([RESTORED], [finished(9, BEFORE, TABLE)], [])
     kept = replace(RESTORED, properties=Properties({**RESTORED.properties, fence.property_name(WRITER): value(3)}))
@@ -91,5 +103,6 @@ def test_commits_to_a_former_generation_and_to_the_table_of_rejected_rows_are_kn
 
 
 def test_a_table_that_was_made_anew_goes_on() -> None:
-    for owner in (WRITER, WriterId("acme/task", "", WHOLE), WriterId("acme/other", "users.v0", WHOLE)):
+    for owner in (WRITER, WriterId("acme/other", "users.v0", WHOLE)):
         check_finished([table(0, owner, None)], [finished(3)], [])
+    check_finished([table(0, WRITER, None, has_older_rows=True)], [finished(3)], [])
