@@ -150,14 +150,23 @@ class SessionViews:
 
 
 def _check_keys(table: Table, keys: Sequence[Column]) -> None:
-    """Raise LostColumnError if another engine has dropped a key column: it may have rewritten the rows without it."""
-    now = {column.field_id for column in table.schema().fields}
+    """Raise LostColumnError if the table has a key column no more: files that were rewritten lack its values.
+
+    Another engine has dropped it, or apply has converted it: then a new session finds the keys in the new column.
+    """
+    now, name = {column.field_id for column in table.schema().fields}, ".".join(table.name())
     for column in keys:
-        if find_newest_column(table, column.id) not in now:
+        if column.id in now:
+            continue
+        if find_newest_column(table, column.id) in now:
             raise LostColumnError(
-                f"table {'.'.join(table.name())}: another engine has dropped column {column.name!r}, which is part of "
-                "the key. Rows cannot be found by their keys any more. Backfill the binding."
+                f"table {name}: its column {column.name!r}, which is part of the key, got another type while the task "
+                f"was running. {_NOTHING_VISIBLE}. The next start finds the rows."
             )
+        raise LostColumnError(
+            f"table {name}: another engine has dropped column {column.name!r}, which is part of the key. Rows cannot "
+            "be found by their keys any more. Backfill the binding."
+        )
 
 
 def _remaining_commits(table: Table, pending: Sequence[StagedCommit]) -> list[StagedCommit]:
