@@ -1,6 +1,6 @@
 """Binds tables: reads everything that a session's transactions need to know of them, when the session opens."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -13,6 +13,7 @@ from connector.evolution.type_mapping import tells_keys_apart
 from connector.host.errors import MissingTableError, UserError
 from connector.host.signals import map_in_threads
 from connector.iceberg.commits import fence
+from connector.iceberg.commits.key_columns import check_key_columns, record_key_columns
 from connector.iceberg.loading import check_table_properties, load_table
 from connector.iceberg.metadata.table_arrangement import find_arrangement
 from connector.iceberg.metadata.table_properties import find_generation, restrict_to_generation
@@ -57,6 +58,12 @@ class BoundTable:
     def table_id(self) -> TableId:
         """The table by path and UUID, as staged commits name it."""
         return self.binding.path, self.table_uuid
+
+    @property
+    def key_property(self) -> Mapping[str, str]:
+        """The table property that records the key columns; empty with delta updates."""
+        updates = self.binding.updates
+        return record_key_columns(self.writer, self.table_uuid, updates.parts) if updates else {}
 
     @property
     def may_have_other_rows(self) -> bool:
@@ -184,6 +191,7 @@ def _bind(catalog: Catalog, index: int, requested: _RequestedTable, writer: Writ
     if updates is not UpdateMode.DELTA:
         assert collection
         binding = replace(binding, updates=_plan_updates(binding, collection, updates))
+        check_key_columns(task_table, writer, generation.uuid, binding)
     return BoundTable(
         binding=binding,
         writer=writer,

@@ -160,6 +160,8 @@ class StagedCommit:
     offsets: str = ""  # how far the transaction has read its source: a JSON object of journals, for people
     is_recovered: bool = field(default=False, compare=False)  # read from state, not staged by this process
     known: Known = field(default_factory=dict, compare=False)  # when the session that staged it opened
+    # Of the table, which its commit sets, beside the fence. The state does not have them: a recovery sets none.
+    properties: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def chain_id(self) -> ChainId:

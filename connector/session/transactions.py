@@ -53,6 +53,7 @@ class Session:
         self._start_writing = start_writing
         self._start_loading = start_loading
         self._fences = [_begin_fence(table, committer) for table in tables]
+        self._key_properties = [table.key_property for table in tables]
         self._numbers = count(1)
         self._limits = {
             table.binding.index: RejectionLimit(table.binding.table, table.quarantine.max_ratio)
@@ -140,6 +141,7 @@ class Session:
             located=found.located if found else None,
             sort_order_id=table.arrangement.sort_order_id,
             known=writer_fence.known,
+            properties=self._key_properties[index],
         )
         self._fences[index] = writer_fence.after(staged)
         return staged

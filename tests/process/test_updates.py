@@ -241,6 +241,8 @@ def test_a_table_whose_state_key_began_with_rows_is_searched_for_all_keys(tmp_pa
         users.transact(session, [[2], [3]])
         assert session.finish().status == 0
     assert [document["id"] for document in documents_of(tmp_path)] == [1, 2, 3]
+    properties = readers_catalog(tmp_path / "warehouse").load_table("shop.users").properties
+    assert any(name.startswith("flow.key.") for name in properties)
 
 
 UNLOADED: Final = "stored with `exists` without a Load"

@@ -213,7 +213,8 @@ class _PendingCommits:
                 snapshot, begun = backfill.replace_rows(table, task_table, fitting, self.snapshots, rows)
             else:
                 snapshot, begun = self.snapshots.append(table, fitting, rows), ()
-        return commit_snapshot(self.catalog, table, snapshot, fence.advance(table.properties, remaining[-1]), begun)
+        properties = {**remaining[-1].properties, **fence.advance(table.properties, remaining[-1])}
+        return commit_snapshot(self.catalog, table, snapshot, properties, begun)
 
     @cached_property
     def _deletes(self) -> "RowDeletes | None":

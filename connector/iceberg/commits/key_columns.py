@@ -1,0 +1,74 @@
+"""Which columns have the key of a table's rows: a property of the table says it, for each task with standard updates.
+
+Another engine may drop a key column and add a new one of its name, or give its name to another column. Older rows have
+no keys there. A Load would find none of them, and each key would get a second row. Data files do not tell: a compaction
+leaves out the values of a column that was dropped.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+from pyiceberg.table import Table
+
+from connector.host.errors import UserError
+from connector.iceberg.commits import fence
+from connector.iceberg.metadata.table_properties import name_table_in_errors
+from connector.model.binding import Binding, KeyPart
+from connector.model.state import WriterId
+
+PREFIX: Final = "flow.key."
+
+
+class KeyColumns(msgspec.Struct, frozen=True):
+    """The columns that have the key in the rows of one generation."""
+
+    generation: str  # its UUID
+    columns: dict[str, int]  # field ids, by where documents have the part of the key
+
+
+def record_key_columns(writer: WriterId, generation: str, parts: Sequence[KeyPart]) -> dict[str, str]:
+    """Return the table property that records the key columns. Each commit of the task sets it."""
+    recorded = KeyColumns(generation, {part.pointer: part.column_id for part in parts})
+    return {_property_name(writer): msgspec.json.encode(recorded).decode()}
+
+
+def check_key_columns(table: Table, writer: WriterId, generation: str, binding: Binding) -> None:
+    """Raise UserError if older rows of the table have their keys in other columns than those of the binding, or if the
+    property was changed by hand.
+
+    What another key had does not count: it is changed on purpose.
+    """
+    recorded = _read(table, _property_name(writer))
+    if recorded is None or recorded.generation != generation:
+        return
+    parts = binding.updates.parts if binding.updates else ()
+    for column, part in zip(binding.keys, parts, strict=True):
+        before = recorded.columns.get(part.pointer, part.column_id)
+        if before != part.column_id and _find_newest(table, before) != part.column_id:
+            raise UserError(
+                f"table {binding.table}: column {column.name!r} does not have this part of the key in older rows: "
+                "another engine has dropped or renamed columns. These rows cannot be found by their keys any more. "
+                "Give the columns their names back, or backfill the binding."
+            )
+
+
+def _property_name(writer: WriterId) -> str:
+    return f"{PREFIX}{fence.materialization_hash(writer)}"
+
+
+def _read(table: Table, name: str) -> KeyColumns | None:
+    text = table.properties.get(name)
+    if text is None:
+        return None
+    with name_table_in_errors(table):
+        try:
+            return msgspec.json.decode(text, type=KeyColumns)
+        except msgspec.DecodeError as error:
+            raise ValueError(f"{name} is {text!r}; it must be as the connector wrote it") from error
+
+
+def _find_newest(table: Table, column_id: int) -> int:
+    from connector.iceberg.commits.late_files import find_newest_column  # takes long to import, and is rarely needed
+
+    return find_newest_column(table, column_id)

@@ -1,0 +1,131 @@
+"""A session does not open where Loads would look for keys in other columns than those that older rows have them in."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.types import LongType, StringType
+
+from connector.host.errors import UserError
+from connector.iceberg.bound_table import BoundTable, bind_all
+from connector.iceberg.commits.commit import commit_all_or_raise
+from connector.iceberg.commits.key_columns import record_key_columns
+from connector.model.binding import KeyPart, Policy, UpdateMode
+from connector.model.state import WriterId
+from connector.model.table_identifier import GENERATION_PROPERTY, Generation
+from protocol.flow import WHOLE_RANGE, FieldSelection, Materialization, MaterializationBinding
+from support.altered_tables import fit, wanted
+from support.bindings import MATERIALIZATION, PATH, collection, projection
+from support.snapshots import check_text
+from support.staged_rows import WRITER
+from support.tables import local_catalog
+from support.updated_rows import land, make_table, stage_updates, values_of
+
+ORDERS: Final = collection(projection("id", "integer"), projection("doc", "object", ptr=""))
+GENERATION: Final = "00000000-0000-4000-8000-000000000001"
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    """A table with a row, which a session with standard updates has stored."""
+    catalog = local_catalog(tmp_path)
+    make_table(catalog)
+    store(catalog, 1, "a")
+    return catalog
+
+
+def bind(catalog: Catalog, updates: UpdateMode = UpdateMode.KEEP_DELETED) -> BoundTable:
+    binding = MaterializationBinding(
+        collection=ORDERS,
+        resource_path=PATH,
+        state_key=WRITER.state_key,
+        field_selection=FieldSelection(keys=("id",), document="doc"),
+    )
+    task = Materialization(name=MATERIALIZATION, bindings=(binding,))
+    [bound] = bind_all(catalog, task, WHOLE_RANGE.key_range, [Policy(updates=updates)])
+    return bound
+
+
+def store(catalog: Catalog, number: int, value: str) -> None:
+    """A session opens, and commits a transaction."""
+    properties = bind(catalog).key_property
+    commit_all_or_raise(catalog, [replace(stage_updates(catalog, {number: value}), properties=properties)])
+
+
+def compact(catalog: Catalog) -> None:
+    table = catalog.load_table(PATH)
+    table.overwrite(table.scan().to_arrow())
+
+
+def rename(catalog: Catalog, *names: tuple[str, str]) -> None:
+    for name, new_name in names:
+        with catalog.load_table(PATH).update_schema() as update:
+            update.rename_column(name, new_name)
+
+
+def test_a_key_column_that_was_dropped_and_added_again_is_noticed_whatever_the_files_have(catalog: Catalog) -> None:
+    with catalog.load_table(PATH).update_schema(allow_incompatible_changes=True) as update:
+        update.delete_column("id")
+    with catalog.load_table(PATH).update_schema() as update:
+        update.add_column("id", LongType())
+    compact(catalog)
+    with pytest.raises(UserError) as error:
+        store(catalog, 1, "b")
+    check_text("update_errors", "a key column is not the one of older rows", str(error.value))
+    assert bind(catalog, UpdateMode.DELTA).key_property == {}
+
+
+def test_columns_that_have_exchanged_their_names_are_noticed(catalog: Catalog) -> None:
+    with catalog.load_table(PATH).update_schema() as update:
+        update.make_column_optional("id")
+        update.add_column("code", LongType())
+    rename(catalog, ("id", "number"), ("code", "id"))
+    with pytest.raises(UserError, match="column 'id' does not have this part of the key in older rows"):
+        bind(catalog)
+    rename(catalog, ("id", "code"), ("number", "id"))
+    store(catalog, 1, "b")
+    assert values_of(catalog) == {1: "b"}
+
+
+def test_a_converted_column_has_the_keys_of_older_rows(catalog: Catalog) -> None:
+    fit(catalog, wanted("id", StringType()), wanted("doc", StringType()))
+    before, after = catalog.load_table(PATH).properties, bind(catalog).key_property
+    assert after.items().isdisjoint(before.items())
+
+
+@pytest.mark.parametrize(
+    ("writer", "generation", "pointer"),
+    [
+        (WRITER, GENERATION, "/code"),  # the binding had another key
+        (WRITER, "00000000-0000-4000-8000-000000000002", "/id"),  # a backfill has replaced the rows
+        (WriterId("acme/other", "orders.v0", WRITER.key_range), GENERATION, "/id"),
+    ],
+    ids=["key", "generation", "task"],
+)
+def test_the_columns_of_other_rows_and_keys_do_not_count(
+    catalog: Catalog, writer: WriterId, generation: str, pointer: str
+) -> None:
+    [name] = bind(catalog).key_property
+    with catalog.load_table(PATH).transaction() as transaction:
+        transaction.remove_properties(name)
+        transaction.set_properties(Generation(GENERATION, (), MATERIALIZATION).encode())
+        transaction.set_properties(record_key_columns(writer, generation, [KeyPart(9, pointer)]))
+    assert GENERATION_PROPERTY in catalog.load_table(PATH).properties
+    bind(catalog)
+
+
+def test_a_recovery_leaves_the_property_as_it_is(catalog: Catalog) -> None:
+    before = bind(catalog).key_property
+    land(catalog, {2: "a"})
+    assert before.items() <= catalog.load_table(PATH).properties.items()
+
+
+@pytest.mark.parametrize("value", ["", "{}", '{"generation": "x", "columns": {"/id": "1"}}'])
+def test_a_property_that_was_changed_by_hand_is_named(catalog: Catalog, value: str) -> None:
+    [name] = bind(catalog).key_property
+    with catalog.load_table(PATH).transaction() as transaction:
+        transaction.set_properties({name: value})
+    with pytest.raises(UserError, match=f"table property {name} is {value!r}; it must be as the connector wrote it"):
+        bind(catalog)
