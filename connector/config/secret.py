@@ -7,7 +7,8 @@ from typing import Final
 from connector.host.redaction import hide, hide_obtained
 from protocol.flow import Json
 
-USER_AND_PASSWORD: Final = r"//([^/@\s]*:[^/@\s]*)@"  # in an address that is not secret as a whole
+# In an address that is not secret as a whole. It may have no scheme, and a password may contain @.
+USER_AND_PASSWORD: Final = r"(?:^|//)([^/:\s]*:[^/\s]*)@"
 
 
 class Secret:

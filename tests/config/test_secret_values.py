@@ -68,10 +68,20 @@ def test_a_secret_is_hidden_whatever_else_the_config_lacks(path: str, shape: str
 
 
 @pytest.mark.parametrize("path", ["/s3_endpoint", "/storage/endpoint", "/catalog/uri", "/catalog/oauth2_server_uri"])
-def test_the_password_in_an_address_is_hidden_and_the_address_is_not(path: str) -> None:
+@pytest.mark.parametrize("password", ["planted-in-an-address", "plant@ed-in-an-address", "p@ss"])
+@pytest.mark.parametrize("scheme", ["http://", ""])
+def test_the_password_in_an_address_is_hidden_and_the_address_is_not(path: str, password: str, scheme: str) -> None:
+    user = re.sub(r"\W", "-", f"{scheme}{path}{password}")  # no other test has it
+    address = f"{scheme}{user}:{password}@lake.example"
     with pytest.raises(InvalidConfigError):
-        parse_each(nested(path, "http://user:planted-in-an-address@lake.example"), [])
-    assert redact("lake.example: planted-in-an-address") == f"lake.example: {HIDDEN}"
+        parse_each(nested(path, address), [])
+    assert redact(f"{address} cannot be reached") == f"{scheme}{HIDDEN}@lake.example cannot be reached"
+
+
+def test_the_password_in_an_address_is_hidden_alone_too() -> None:
+    with pytest.raises(InvalidConfigError):
+        parse_each({"s3_endpoint": "http://user:planted-in@an-address@lake.example"}, [])
+    assert redact("lake.example: planted-in@an-address") == f"lake.example: {HIDDEN}"
 
 
 def test_what_sounds_like_a_secret_is_marked_as_one() -> None:
