@@ -122,12 +122,12 @@ class MaterializationBinding(msgspec.Struct, frozen=True, rename="camel"):
     def table(self) -> tuple[str, str]:
         """The namespace and the name of the table. Raises ProtocolError if the resource path has other elements."""
         match self.resource_path:
-            case (namespace, name):
+            case (namespace, name) if namespace.strip() and name.strip():
                 return namespace, name
             case _:
                 raise ProtocolError(
                     f"the resourcePath of a binding is {list(self.resource_path)}: expected two elements, the "
-                    "namespace and the name of the table"
+                    "namespace and the name of the table, and neither of them blank"
                 )
 
 

@@ -22,7 +22,8 @@ from connector.model.state_reader import check_estuary_staged_nothing, read_fini
 from connector.session.recovery import Recovered, check_finished, check_names, select_overlapping_commits
 from connector.spark.engine import Engine
 from protocol import request
-from protocol.flow import WHOLE_RANGE, Materialization
+from protocol.flow import KEY_END, WHOLE_RANGE, Materialization
+from protocol.protocol_error import ProtocolError
 
 if TYPE_CHECKING:
     from connector.session.committing import Committing
@@ -90,6 +91,11 @@ def _make_policy(resource: ResourceConfig, config: EndpointConfig) -> Policy:
 
 def _check_key_range(message: request.Open) -> str:
     held = WHOLE_RANGE if message.range is None else message.range
+    if not 0 <= held.key_begin <= held.key_end <= KEY_END:
+        raise ProtocolError(
+            f"the key range of open begins with {held.key_begin} and ends with {held.key_end}: expected two numbers of "
+            "32 bits, the smaller one first"
+        )
     if (held.r_clock_begin, held.r_clock_end) != (WHOLE_RANGE.r_clock_begin, WHOLE_RANGE.r_clock_end):
         raise UserError("open: this shard covers only part of the r-clock range. Split the task by key instead.")
     if held != WHOLE_RANGE and not _runs_on_v2(message.materialization):

@@ -14,11 +14,12 @@ from connector.driver import serve
 from connector.session.backlog import Limit
 from connector.session.committer import Committer
 from connector.session.loads import TransactionLoads
-from connector.session.open_tables import OpenedTables
+from connector.session.open_tables import OpenedTables, open_tables
 from connector.session.recovery import Recovered
 from connector.session.transactions import Session
 from fixtures.collection import encode
 from protocol import request, response
+from protocol.flow import KEY_END, Range
 from protocol.lifecycle import Lifecycle
 from protocol.lines import RequestParser
 from protocol.protocol_error import ProtocolError
@@ -56,6 +57,7 @@ INPUTS: Final[Mapping[str, Sequence[bytes]]] = {
     "a field that does not exist": [apply_to(BINDING)],
     "a resource path of one element": [apply_to({**BINDING, "resourcePath": ["orders"]})],
     "a resource path of three elements": [apply_to({**BINDING, "resourcePath": ["lake", "shop", "orders"]})],
+    "a resource path with a blank element": [apply_to({**BINDING, "resourcePath": [" ", "orders"]})],
     "no resource path": [apply_to({**BINDING, "resourcePath": None})],
     "a collection that does not exist": [
         encode({"validate": {"config": LOCAL, "bindings": [{"resourceConfig": {"table": "orders"}}]}}) + b"\n"
@@ -110,6 +112,23 @@ def test_a_load_that_no_table_answers_is_named(
     monkeypatch.setattr("connector.rpc.open.handle_open", opened)
     monkeypatch.setattr("connector.rpc.open.start_session", started)
     check_text("protocol_errors", name, complaint([b'{"open":{}}\n', b'{"acknowledge":{}}\n', line], tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("name", "key_range"),
+    [
+        ("a key range that ends before it begins", Range(5, 3, 0, KEY_END)),
+        ("a key range that begins below 0", Range(-1, 3, 0, KEY_END)),
+        ("a key range of more than 32 bits", Range(0, KEY_END + 1, 0, KEY_END)),
+    ],
+)
+def test_a_key_range_that_no_shard_can_have_is_named(name: str, key_range: Range) -> None:
+    """A state with such a range would be refused by every later session."""
+    unused: Any = None
+    opening = open_tables(request.Open(range=key_range), EndpointConfig(namespace="shop"), (), unused)
+    with pytest.raises(ProtocolError) as error, opening:
+        pass
+    check_text("protocol_errors", name, str(error.value))
 
 
 def test_input_that_ends_too_early_is_named() -> None:
