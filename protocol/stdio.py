@@ -121,8 +121,12 @@ class RequestReader:
                 self._put(self._parser.receive(block))
             self._put(self._parser.end())
             ending = StopIteration()
-        except (ProtocolError, OSError, MemoryError) as error:
+        except (ProtocolError, MemoryError) as error:
             ending = error
+        except OSError as error:
+            ending = ProtocolError(
+                f"stdin cannot be read: {error.strerror}. It must be a pipe or a file that is open for reading"
+            )
         finally:
             with self._changed:
                 self._ending = ending

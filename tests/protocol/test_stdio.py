@@ -17,6 +17,7 @@ from protocol.protocol_error import ProtocolError
 from protocol.request import Store
 from protocol.stdio import QUEUED_BYTES, RequestReader, Wire, write_response
 from support.processes import wait_until
+from support.snapshots import check_text
 
 LOAD = b'{"load":{"binding":1}}\n'
 FLUSH = b'{"flush":{}}\n'
@@ -134,9 +135,10 @@ def test_a_line_that_never_ends_is_raised(pipe: Pipe) -> None:
 def test_a_descriptor_that_cannot_be_read_is_raised(tmp_path: Path) -> None:
     directory = os.open(tmp_path, os.O_RDONLY)
     reader = RequestReader(directory)
-    with pytest.raises(IsADirectoryError):
+    with pytest.raises(ProtocolError) as error:
         next(reader)
     os.close(directory)
+    check_text("protocol_errors", "a stdin that cannot be read", str(error.value))
 
 
 def has_ended_or_waits(thread: threading.Thread) -> bool:
