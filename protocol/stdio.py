@@ -23,8 +23,11 @@ Wire = NewType("Wire", int)  # a descriptor
 
 
 def ensure_stderr() -> None:
-    """If stderr is closed, open it and drop all output to it. Otherwise the next file, or the wire, would get its
-    descriptor, and the log would be written there."""
+    """Let each log record be written, also if the parent process has made stderr non-blocking.
+
+    If stderr is closed, open it and drop all output to it. Otherwise the next file, or the wire, would get its
+    descriptor, and the log would be written there.
+    """
     if sys.stderr is None:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, STDERR)
@@ -32,6 +35,7 @@ def ensure_stderr() -> None:
             os.close(null)
         os.set_inheritable(STDERR, True)  # child processes need it too
         sys.stderr = open(STDERR, "w", closefd=False)  # noqa: SIM115
+    os.set_blocking(STDERR, True)
 
 
 def claim_stdout() -> Wire:

@@ -298,6 +298,15 @@ def test_a_stdout_that_does_not_wait_is_waited_for(pytestconfig: pytest.Config, 
     assert done.stderr == b"True\n"
 
 
+def test_a_stderr_that_does_not_wait_is_waited_for(pytestconfig: pytest.Config, pipe: Pipe) -> None:
+    """Otherwise records would be lost while it is full, and among them the last one, which says why a process ended."""
+    os.set_blocking(pipe.writing, False)
+    program = "import os; from protocol import stdio; stdio.ensure_stderr(); print(os.get_blocking(2))"
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=pytestconfig.rootpath, stdout=subprocess.PIPE, stderr=pipe.writing, check=True)
+    assert done.stdout == b"True\n"
+
+
 CLAIMING = """
 import os, subprocess, sys
 from protocol import response, stdio
