@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, lru_cache
 from io import BytesIO
+from itertools import accumulate
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import urlsplit
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 # to write a small file. There are several FileIOs if the catalog vends credentials for each table.
 OPEN_FILE_IOS: Final = 32
 # The pending commits of all tables and shards must fit into one message of 64 MiB.
-LONGEST_IN_STATE: Final = 64 << 10  # bytes
+LONGEST_IN_STATE: Final = 64 << 10  # bytes, of one table
+LARGEST_IN_STATE: Final = 8 << 20  # bytes, of all tables of a transaction
 # Larger objects in S3 are worth PyArrow's upload in parts.
 LARGEST_HELD: Final = 4 << 20  # bytes
 LIST_SUFFIX: Final = "-files.json"
@@ -142,9 +144,17 @@ def delete_if_possible(io: FileIO, locations: Iterable[str]) -> None:
             io.delete(location)
 
 
-def is_list_too_long(files: tuple[DataFile, ...]) -> bool:
-    """Whether the list of these files must be kept outside the state."""
-    return len(msgspec.json.encode(files)) > LONGEST_IN_STATE
+def find_long_lists(files: Mapping[int, tuple[DataFile, ...]]) -> list[int]:
+    """Return the tables whose lists of files must be kept outside the state: because a list is long, or because it is
+    one of the longest of very many."""
+    sizes = {table: len(msgspec.json.encode(of_table)) for table, of_table in files.items()}
+    by_size = sorted(sizes, key=sizes.__getitem__)
+    totals = accumulate(sizes[table] for table in by_size)
+    return [
+        table
+        for table, total in zip(by_size, totals, strict=True)
+        if sizes[table] > LONGEST_IN_STATE or total > LARGEST_IN_STATE
+    ]
 
 
 def write_list(io: FileIO, location: str, files: tuple[DataFile, ...]) -> FileList:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from pyiceberg.types import LongType
 
@@ -14,11 +15,13 @@ from connector.encoding.parquet.file_options import Destination
 from connector.host.errors import InvalidValueError, RetryableError
 from connector.host.refresh import Lease
 from connector.model.properties import Properties
+from connector.model.state import ColumnStatistics, DataFile
 from connector.spark.blocks.block_transfer import ThroughTheStore
 from connector.spark.blocks.claims import ClaimServer
 from connector.spark.blocks.spool import Spool
 from connector.spark.blocks.table_layout import TableLayout
 from connector.spark.jobs.write_job import WriteJob
+from connector.storage.file_io import LARGEST_IN_STATE, LONGEST_IN_STATE, find_long_lists
 from encoding.store_lines import binding, plain
 from protocol.request import Store
 from support.snapshots import check_text
@@ -83,6 +86,23 @@ def test_a_job_that_ends_without_a_task_is_told_with_the_table(tmp_path: Path) -
     ):
         add_and_finish(job, 1)
     check_text("machine_errors", "rows that are in no file", str(error.value))
+
+
+def describe_file(columns: int) -> DataFile:
+    bound = b"a text of so many characters"
+    statistics = (ColumnStatistics(number, 1000, 1000, 0, bound, bound) for number in range(columns))
+    return DataFile("s3://lake/shop/orders/data/a-name.parquet", 1000, 1000, (4,), tuple(statistics))
+
+
+def test_the_lists_of_very_many_files_are_outside_of_the_state() -> None:
+    """The state of all shards must fit into one message. No list of a single table is long here."""
+    files = {table: (describe_file(columns=100 + table % 300),) for table in range(2000)}
+    sizes = {table: len(msgspec.json.encode(of_table)) for table, of_table in files.items()}
+    assert max(sizes.values()) < LONGEST_IN_STATE
+    outside = find_long_lists(files)
+    inside = files.keys() - {*outside}
+    assert 0.9 * LARGEST_IN_STATE < sum(sizes[table] for table in inside) <= LARGEST_IN_STATE < sum(sizes.values()) / 4
+    assert max(sizes[table] for table in inside) <= min(sizes[table] for table in outside)
 
 
 def add_and_finish(writing: WriteJob, *values: object) -> None:

@@ -10,6 +10,7 @@ from typing import Final
 
 from connector.encoding.lines.key_digest import KeyDigest
 from connector.host.errors import ConnectorError, UserError
+from connector.host.signals import map_in_threads
 from connector.model.invalid_values import Tally
 from connector.model.state import DataFile, FileList
 from connector.spark.blocks.block_transfer import BlockTransfer, OnThisMachine, ThroughTheStore
@@ -20,11 +21,12 @@ from connector.spark.blocks.table_layout import NewLayout
 from connector.spark.jvm.cluster import BIND_ADDRESS, DRIVER_HOST, find_driver_host, is_local, parse_claims_address
 from connector.spark.jvm.spark_session import Jobs, Spark
 from connector.spark.tasks.write_task import write_files
-from connector.storage.file_io import is_list_too_long
+from connector.storage.file_io import find_long_lists
 from protocol.protocol_error import ProtocolError
 from protocol.request import Store
 
 LONGEST_REMOVAL: Final = 5.0  # seconds
+LISTS_AT_ONCE: Final = 8  # of files, which are written to the object store
 
 
 @dataclass(frozen=True)
@@ -79,12 +81,17 @@ class WriteJob:
             raise
         self._spool.remove()
         self._remove_objects()
-        named = {
+        return Written(self._list_long(files), counted.treated, counted.existing_keys)
+
+    def _list_long(self, files: Mapping[int, tuple[DataFile, ...]]) -> dict[int, tuple[DataFile, ...] | FileList]:
+        """Write the lists of files that are too long for the state."""
+        tables = find_long_lists(files)
+
+        def write(table: int) -> FileList:
             # A layout with fresh credentials is asked for only where something is written with them.
-            table: self._new_layouts[table]().write_file_list(of_table) if is_list_too_long(of_table) else of_table
-            for table, of_table in files.items()
-        }
-        return Written(named, counted.treated, counted.existing_keys)
+            return self._new_layouts[table]().write_file_list(files[table])
+
+        return {**files, **dict(zip(tables, map_in_threads(write, tables, LISTS_AT_ONCE, "lists"), strict=True))}
 
     def _wait_for_files(self) -> Counted:
         self._ledger.complete()
