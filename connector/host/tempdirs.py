@@ -6,7 +6,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
@@ -38,6 +38,8 @@ def advise(error: OSError, room: str = "Make room, or set TMPDIR to a directory 
     """Return what to change after a temporary file could not be written. `room` is the advice for a full disk."""
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return "Raise the hard limit of open files (`ulimit -Hn`, or `--ulimit nofile` of Docker)."
+    if error.errno in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):  # of file systems of a network
+        return "Its file system has no locks. Set TMPDIR to a directory on a local disk."
     return room
 
 
@@ -76,16 +78,22 @@ def _directory(parent: Path, prefix: str) -> Iterator[Path]:
         made = TemporaryDirectory(prefix=prefix, dir=parent, ignore_cleanup_errors=True)
     directory = Path(made.name)
     try:
-        with made:
-            with translate_disk_errors(f"file in {parent}"):
-                owner = (directory / OWNER).open("w")
-            with owner:
-                fcntl.flock(owner, fcntl.LOCK_EX)
-                yield directory
+        with made, _own(directory):
+            yield directory
     finally:
         if directory.exists():
             with suppress(OSError):
                 (directory / OWNER).touch()  # the next session looks for it before it removes the rest
+
+
+@contextmanager
+def _own(directory: Path) -> Iterator[None]:
+    """Keep the directory from being removed by other sessions."""
+    with ExitStack() as resources:
+        with translate_disk_errors(f"file in {directory.parent}"):
+            owner = resources.enter_context((directory / OWNER).open("w"))
+            fcntl.flock(owner, fcntl.LOCK_EX)
+        yield
 
 
 def _remove_if_abandoned(directory: Path) -> None:

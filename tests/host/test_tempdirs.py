@@ -105,6 +105,19 @@ def test_a_directory_that_cannot_be_made_is_an_error_that_names_tmpdir(
         pass
 
 
+def test_a_file_system_without_locks_is_an_error_that_names_tmpdir(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def flock(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with pytest.raises(UserError) as error, make_directories():
+        pass
+    check_text("machine_errors", "temporary files without locks", str(error.value), {str(temporary): "DIRECTORY"})
+    assert [*temporary.iterdir()] == []
+
+
 def test_what_goes_wrong_with_a_disk_later_is_not_said_of_its_temporary_directory() -> None:
     with pytest.raises(OSError, match="disk full"), make_directories():
         raise OSError("disk full")
