@@ -1,5 +1,6 @@
 """Decodes requests and encodes responses. Each line of proto3 JSON is one message."""
 
+import codecs
 from functools import cache
 from typing import Final, get_args
 
@@ -27,6 +28,7 @@ class _RunHead(msgspec.Struct, frozen=True):
     binding: int | None = 0
 
 
+_BYTE_ORDER_MARKS: Final = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _CUT_OFF: Final = "Input data was truncated"  # as msgspec says it
 _NULL: Final = msgspec.Raw(b"null")
 _ENVELOPE: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -67,6 +69,8 @@ def find_kind(line: bytes) -> type[Request]:
 
 def _translate_error(line: bytes, refusal: Exception) -> ProtocolError:
     match refusal:
+        case _ if line.startswith(_BYTE_ORDER_MARKS):
+            return ProtocolError("begins with a byte order mark (BOM): save the text as UTF-8 without one")
         case UnicodeDecodeError():
             return ProtocolError("not valid UTF-8")
         case RecursionError():

@@ -62,6 +62,8 @@ INPUTS: Final[Mapping[str, Sequence[bytes]]] = {
     "a collection that does not exist": [
         encode({"validate": {"config": LOCAL, "bindings": [{"resourceConfig": {"table": "orders"}}]}}) + b"\n"
     ],
+    "a byte order mark": [b"\xef\xbb\xbf" + SPEC],
+    "UTF-16": [SPEC.decode().encode("utf-16")],
     "nested beyond measure": [b'{"validate":{"config":' + b"[" * 100_000 + b"]" * 100_000 + b"}}\n"],
 }
 
