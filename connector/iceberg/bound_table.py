@@ -20,7 +20,7 @@ from connector.iceberg.metadata.table_properties import find_generation, restric
 from connector.model.binding import Arrangement, Binding, Column, KeyPart, Policy, UpdateMode, Updates, is_written
 from connector.model.invalid_values import OnInvalid, name_rejected_table
 from connector.model.properties import Properties
-from connector.model.state import TableId, WriterId
+from connector.model.state import StagedCommit, TableId, WriterId
 from connector.model.table_identifier import Generation, Owner, TableIdentifier
 from connector.storage.file_access import FileAccess, access_to
 from protocol.flow import Collection, FieldSelection, Materialization, MaterializationBinding, find_collection
@@ -68,8 +68,12 @@ class BoundTable:
     @property
     def may_have_other_rows(self) -> bool:
         """Whether the table is updated by keys, and may have rows of keys that its binding has never stored."""
-        owner = Owner(self.writer.materialization, self.writer.state_key)
-        return self.binding.updates is not None and Owner.of(self.properties) != owner
+        return self.binding.updates is not None and not self._is_owned
+
+    def has_superseded(self, staged: StagedCommit) -> bool:
+        """Whether the table was made for a backfill of a binding whose earlier table the commit was staged for."""
+        is_earlier = staged.path == self.binding.path and staged.writer.state_key != self.writer.state_key
+        return is_earlier and self._is_owned and staged.table_uuid not in self.generations
 
     @property
     def awaits_backfill(self) -> bool:
@@ -88,6 +92,11 @@ class BoundTable:
         if owner is None or owner.materialization != self.writer.materialization:
             return False
         return owner.state_key != self.writer.state_key
+
+    @property
+    def _is_owned(self) -> bool:
+        """Whether the binding has owned the table since its last backfill."""
+        return Owner.of(self.properties) == Owner(self.writer.materialization, self.writer.state_key)
 
     @property
     def _generation(self) -> Generation:

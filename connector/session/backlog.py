@@ -121,6 +121,10 @@ class Backlog:
         if added := chain.commits[chain.in_attempt :]:
             self._chains[chain_id] = _Chain(added)
 
+    def drop(self, chain_id: ChainId) -> list[StagedCommit]:
+        """Remove a chain that no attempt has, and return its commits."""
+        return self._chains.pop(chain_id).commits
+
     def record_failure(self, chain_id: ChainId, error: ConnectorError, now: float) -> None:
         """End an attempt that failed. The chain is due again after a pause."""
         chain = self._chains[chain_id]

@@ -11,7 +11,14 @@ from connector.host import facts
 from connector.host.errors import ConnectorError, FencedError, LostColumnError, RetryableError
 from connector.host.logs import Event, fields, name_some
 from connector.host.signals import Stopped
-from connector.iceberg.commits.outcomes import Committed, Failed, Outcome, Superseded, TableCommit
+from connector.iceberg.commits.outcomes import (
+    Committed,
+    Failed,
+    Outcome,
+    Superseded,
+    TableCommit,
+    warn_superseded,
+)
 from connector.model.state import ChainId, StagedCommit, TableId
 from connector.session.backlog import Backlog, Limit, WaitingTable
 from connector.session.commit_facts import report_outcomes
@@ -64,6 +71,14 @@ class Committer:
             retried, self._retried = self._retried, []
         self.log_waiting()
         return [*retried, *committed]
+
+    def supersede(self, chain_ids: Iterable[ChainId]) -> None:
+        """Give up the pending commits of chains that a backfill has made void."""
+        with self._changed:
+            given_up = [Superseded(tuple(self._backlog.drop(chain_id))) for chain_id in chain_ids]
+        for superseded in given_up:
+            warn_superseded(superseded)
+        report_outcomes(given_up)
 
     def retry(self) -> None:
         """Try the pending commits that are due. The next `commit` returns those that succeed.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Recovered:
-    """The commits of earlier sessions that are done, and the bound tables after these commits."""
+    """The commits of earlier sessions that are done or void, and the bound tables after these commits."""
 
     commits: Sequence[StagedCommit]
     tables: Sequence[BoundTable]
@@ -46,13 +46,16 @@ def recover(
         # If rows are staged for the missing table, the error of their commit says more.
         _check_recovered({(TableIdentifier(*error.path), error.state_key)}, staged, committer)
         raise
+    pending = [commit for commit in staged if committer.find_error(commit.chain_id)]
+    superseded = [commit for commit in pending if any(table.has_superseded(commit) for table in tables)]
+    committer.supersede(dict.fromkeys(commit.chain_id for commit in superseded))
     # A table's commits of other key ranges and of older state keys come before all commits of this session.
     state_keys = {(table.binding.path, table.writer.state_key) for table in tables}
     uuids = {table.table_id for table in tables}
     _check_recovered(state_keys | uuids, staged, committer)
     for table in tables:
         _check_predecessors(table, committer)
-    return Recovered(commits, tables)
+    return Recovered((*commits, *superseded), tables)
 
 
 def check_names(tables: Sequence[BoundTable]) -> None:

@@ -36,6 +36,7 @@ class Shop:
     def lands(self, *ids: int) -> None:
         with self.runtime.open() as session:
             session.transaction(*({"id": each} for each in ids))
+            assert session.finish().status == 0
 
     def ids(self) -> list[int]:
         return sorted(self.catalog.load_table(TABLE).scan().to_arrow()["id"].to_pylist())

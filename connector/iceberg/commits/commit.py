@@ -5,7 +5,6 @@ not fit: a retry repeats property updates over another process's commit, and aft
 commits that succeeded.
 """
 
-import logging
 import random
 import threading
 import time
@@ -27,7 +26,14 @@ from connector.host.signals import map_in_threads
 from connector.iceberg.commits import backfill, commit_errors, fence
 from connector.iceberg.commits.commit_errors import BROKEN_METADATA, is_final, list_retried_errors
 from connector.iceberg.commits.late_files import LateFiles, check_columns
-from connector.iceberg.commits.outcomes import Committed, Failed, Outcome, Superseded, TableCommit
+from connector.iceberg.commits.outcomes import (
+    Committed,
+    Failed,
+    Outcome,
+    Superseded,
+    TableCommit,
+    warn_superseded,
+)
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.commits.staged_files import check_staged_files
 from connector.iceberg.metadata.table_properties import (
@@ -43,8 +49,6 @@ from connector.storage import storage_errors
 
 if TYPE_CHECKING:
     from connector.iceberg.commits.row_deletes import RowDeletes
-
-log = logging.getLogger(__name__)
 
 COMMITS_AT_ONCE: Final = 8  # tables; each waits for its catalog most of the time
 RETRY_FOR: Final = 30.0  # seconds after the first attempt; an acknowledgement waits as long
@@ -235,12 +239,9 @@ def _supersede(pending: Sequence[StagedCommit]) -> Superseded:
     """Give up commits that were staged before a backfill. FencedError if this process staged them: it is outdated."""
     if any(not commit.is_recovered for commit in pending):
         raise backfill.explain_backfilled(pending[0])
-    log.warning(
-        "table %s: %d rows that were staged before its backfill are not added",
-        pending[0].path,
-        sum(commit.rows for commit in pending),
-    )
-    return Superseded(tuple(pending))
+    superseded = Superseded(tuple(pending))
+    warn_superseded(superseded)
+    return superseded
 
 
 def count_attempts(retry_for: float) -> Iterator[int]:

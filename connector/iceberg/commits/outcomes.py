@@ -1,5 +1,6 @@
 """The outcomes of an attempt to commit the staged commits of one writer to one table."""
 
+import logging
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -8,6 +9,8 @@ from pyiceberg.table.metadata import TableMetadata
 
 from connector.host.errors import ConnectorError
 from connector.model.state import StagedCommit
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -45,3 +48,12 @@ class Failed:
 
 
 Outcome: TypeAlias = Committed | Superseded | Failed
+
+
+def warn_superseded(superseded: Superseded) -> None:
+    """Log that these rows are given up."""
+    log.warning(
+        "table %s: %d rows that were staged before its backfill are not added",
+        superseded.staged[0].path,
+        sum(commit.rows for commit in superseded.staged),
+    )

@@ -1,0 +1,82 @@
+"""Rows that were staged for a table that is gone are given up once their binding has been backfilled."""
+
+import logging
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import pytest
+from pyiceberg.catalog import Catalog
+
+from connector.host.refresh import Lease
+from connector.iceberg.bound_table import BoundTable
+from connector.iceberg.commits import commit
+from connector.model.binding import PLAIN, Binding
+from connector.model.properties import Properties
+from connector.model.state import StagedCommit, WriterId
+from connector.model.table_identifier import OWNER_PROPERTY, Owner
+from connector.session.backlog import Limit
+from connector.session.committer import Committer
+from connector.session.recovery import Recovered, recover
+from support.bindings import PATH
+from support.staged_rows import WRITER, staged
+from support.tables import foreign_table, local_catalog, record_property
+
+BACKFILLED: Final = replace(WRITER, state_key="shop%2Forders.v1")
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    catalog = local_catalog(tmp_path)
+    foreign_table(catalog, PATH)
+    return catalog
+
+
+@pytest.fixture
+def committer(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> Committer:
+    monkeypatch.setattr(commit, "RETRY_FOR", 0.0)
+    return Committer(partial(commit.try_commits, catalog), Limit(10, 1000))
+
+
+def replace_table(catalog: Catalog, owner: WriterId) -> StagedCommit:
+    """Rows are staged, another engine renames their table, and a new one gets its name."""
+    waiting = replace(staged(catalog, {"id": 1}), is_recovered=True)
+    catalog.rename_table(PATH, ("shop", "away"))
+    table = foreign_table(catalog, PATH)
+    record_property(table, OWNER_PROPERTY, Owner(owner.materialization, owner.state_key).encode())
+    return waiting
+
+
+def recover_as(writer: WriterId, waiting: StagedCommit, catalog: Catalog, committer: Committer) -> Recovered:
+    table = catalog.load_table(PATH)
+    bound = BoundTable(
+        Binding(0, writer.state_key, PATH, (), (), None),
+        writer,
+        str(table.metadata.table_uuid),
+        PLAIN,
+        0,
+        table.location(),
+        Properties(table.properties),
+        Lease(Properties()),
+    )
+    return recover([waiting], committer, lambda: [bound])
+
+
+def test_rows_of_before_a_backfill_are_given_up(
+    catalog: Catalog, committer: Committer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not every runtime gives apply the state, which drops them otherwise."""
+    caplog.set_level(logging.WARNING)
+    waiting = replace_table(catalog, BACKFILLED)
+    assert recover_as(BACKFILLED, waiting, catalog, committer).commits == (waiting,)
+    committer.finish(0.0)  # the end of the input is no error
+    assert "1 rows that were staged before its backfill are not added" in caplog.text
+
+
+def test_rows_stay_staged_while_another_table_than_that_of_the_backfill_has_the_name(
+    catalog: Catalog, committer: Committer
+) -> None:
+    waiting = replace_table(catalog, WRITER)
+    assert recover_as(BACKFILLED, waiting, catalog, committer).commits == ()
+    assert committer.find_error(waiting.chain_id)
