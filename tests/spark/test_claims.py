@@ -129,6 +129,12 @@ def test_who_connects_and_says_nothing_holds_up_nobody(claims: ClaimServer, ledg
             assert task.poll(DEADLINE)
 
 
+def test_a_socket_that_another_program_has_removed_is_no_error(tmp_path: Path, ledger: Ledger) -> None:
+    """Such as one that removes old files from /tmp."""
+    with serving(tmp_path, ledger):
+        (tmp_path / "claims").unlink()
+
+
 def test_files_count_with_the_blocks_that_they_hold(
     claims: ClaimServer, task: "Connection[Any, Any]", ledger: Ledger
 ) -> None:

@@ -123,7 +123,8 @@ class ClaimServer:
     def close(self) -> None:
         """Listen no longer."""
         self._closed.set()
-        self._listener.close()
+        with suppress(FileNotFoundError):  # another program has removed the socket from the temporary directory
+            self._listener.close()
 
     def _accept(self) -> None:
         failures = 0
