@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from connector.spark.jvm.client import SparkContext
 
 MASTER: Final = "spark.master"
+PARALLELISM: Final = "spark.default.parallelism"  # how many tasks a job has
 SPECULATION: Final = "spark.speculation"
 DRIVER_HOST: Final = "spark.driver.host"
 BIND_ADDRESS: Final = "spark.driver.bindAddress"
@@ -78,6 +79,9 @@ def check_master(settings: Mapping[str, str]) -> str:
     Raises UserError if a setting does not fit, and RetryableError if no master of a standalone cluster answers: Spark
     itself would try for a minute without saying so.
     """
+    tasks = settings.get(PARALLELISM, "1")
+    if not re.fullmatch("0*[1-9][0-9]{0,5}", tasks):
+        raise UserError(f"{PARALLELISM} in /advanced/spark is {tasks!r}: it must be a whole number from 1 to 999999.")
     if is_local(settings):
         return "tasks run on this machine"
     if settings.get(SPECULATION, "false").lower() != "false":
