@@ -145,12 +145,12 @@ class TransactionLoads:
             yield from self._answer(indexes)
 
     def close(self) -> None:
-        """Remove the row ids of loaded keys, and the directory. All rows are written."""
+        """Remove the row ids of loaded keys and, as far as possible, the directory. All rows are written."""
         for index, found in self.found.items():
             if found.row_ids:
                 with warn_if_left(ROW_IDS, self._tables[index].binding.table):
                     found.row_ids.remove(self._tables[index].new_layout().io, ROW_IDS)
-        shutil.rmtree(self._directory)
+        shutil.rmtree(self._directory, ignore_errors=True)
 
     @property
     def row_ids(self) -> dict[int, TemporaryFile]:

@@ -1,6 +1,7 @@
 """The spool: whole lines in blocks, in bounded space."""
 
 import resource
+import shutil
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,12 @@ def test_files_are_removed_when_their_blocks_are_freed(spool: Spool, tmp_path: P
     assert list((tmp_path / "spool").iterdir()) == []
     spool.remove()
     assert not (tmp_path / "spool").exists()
+
+
+def test_a_directory_that_another_program_has_removed_is_no_error(spool: Spool, tmp_path: Path) -> None:
+    """The transaction's rows are in their data files by then."""
+    shutil.rmtree(tmp_path / "spool")
+    spool.remove()
 
 
 def test_more_pieces_than_one_write_takes_are_all_written(tmp_path: Path) -> None:

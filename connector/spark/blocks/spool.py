@@ -142,10 +142,10 @@ class Spool:
         self._take(block.size)
 
     def remove(self) -> None:
-        """Remove the spool's directory and all files in it."""
+        """Remove the spool's directory and all files in it, as far as possible: the session removes the rest."""
         for block in self._open.values():
             block.file.close()
-        shutil.rmtree(self._directory)
+        shutil.rmtree(self._directory, ignore_errors=True)
 
     def _take(self, size: int) -> None:
         with self._sizing:
