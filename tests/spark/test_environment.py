@@ -1,11 +1,13 @@
 """Spark's processes inherit what they need, and nothing that signs in or belongs to another Spark."""
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from connector.spark.jvm.jvm_command import make_command, select_inherited
+from connector.spark.jvm.java import find_java
+from connector.spark.jvm.jvm_command import make_command, make_environment, select_inherited
 from support.processes import new_mark
 from support.readers import ledger_table
 from support.runtime import Runtime
@@ -55,6 +57,15 @@ def test_a_user_may_have_no_home_and_no_name(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.delenv("HOME", raising=False)
     monkeypatch.setattr(os, "getuid", lambda: 4711)  # of no user
     assert "-Duser.home=/" in make_command("512m", Path("/tmp"), None)
+
+
+def test_names_of_files_are_utf_8_whatever_the_locale(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """TMPDIR may have any name."""
+    monkeypatch.setenv("LC_ALL", "C")
+    environment = make_environment([], tmp_path / "connection")
+    show = [str(find_java()), "-XshowSettings:properties", "-version"]
+    shown = subprocess.run(show, env=environment, capture_output=True, text=True, check=True).stderr
+    assert "sun.jnu.encoding = UTF-8" in shown
 
 
 @pytest.mark.spark

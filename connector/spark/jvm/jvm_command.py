@@ -22,6 +22,9 @@ WORKER_ALLOCATION: Final = {
 }
 # Hadoop insists on a user name, whatever it is, and a container's user may have none.
 USER: Final = {"HADOOP_USER_NAME": "flow", "SPARK_USER": "flow"}
+# Otherwise Java cannot open a directory whose name the user's locale cannot encode, and the system's messages, by which
+# errors are recognised, are in the user's language.
+LOCALE: Final = {"LC_ALL": "C.UTF-8"}
 OPENED_PACKAGES: Final = (
     "java.base/java.lang",
     "java.base/java.lang.invoke",
@@ -107,6 +110,7 @@ def make_environment(jars: Sequence[Path], connection_file: Path) -> Mapping[str
     return {
         **USER,
         **select_inherited(),
+        **LOCALE,
         "SPARK_HOME": str(find_spark_home()),
         "CLASSPATH": os.pathsep.join(map(str, jars)),
         "SPARK_CONNECT_MODE": "0",
