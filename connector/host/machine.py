@@ -4,6 +4,7 @@ Each function here has a portable way for them. Only `cgroup` and `process_memor
 say nothing elsewhere.
 """
 
+import errno
 import os
 import re
 import resource
@@ -68,11 +69,16 @@ def allow_many_files() -> None:
 
 
 def explain_limit(error: Exception) -> str | None:
-    """Return what to change if the error says that this process gets no more memory, threads or processes."""
+    """Return what to change if the error says that this process gets no more memory, files, threads or processes."""
     if isinstance(error, MemoryError):
         return (
             "A process of the connector got no more memory. Give its machine or container more, run fewer tasks at "
             "once (spark.master in /advanced/spark, such as local[1]), or raise the limit of the process (`ulimit -v`)."
+        )
+    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+        return (
+            "A process of the connector may open no more files. Raise the hard limit (`ulimit -Hn`, or `--ulimit "
+            "nofile` of Docker)."
         )
     has_no_thread = isinstance(error, RuntimeError) and _NO_THREAD in str(error)
     if has_no_thread or (isinstance(error, BlockingIOError) and error.filename is None):  # the latter: no process

@@ -139,6 +139,7 @@ def test_a_process_that_may_start_no_thread_says_what_to_raise() -> None:
         (pa.ArrowMemoryError("malloc of size 64 failed"), "no memory"),
         (RuntimeError("can't start new thread"), "no threads"),
         (BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN)), "no threads"),  # of a process
+        (OSError(errno.EMFILE, os.strerror(errno.EMFILE)), "no files"),
     ],
 )
 def test_a_limit_of_the_process_is_named(error: Exception, name: str) -> None:
