@@ -1,13 +1,14 @@
 """The status of a table, as `inspect` shows it: its size, its last commit, its writers and what is staged for it."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import Table
+from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.sorting import NullOrder, SortDirection, SortField
 from pyiceberg.transforms import Transform
@@ -48,6 +49,16 @@ class LastSnapshot:
 
 
 @dataclass(frozen=True)
+class Reference:
+    """A branch or a tag besides the main branch. It keeps the files of its snapshot. `at` is None if that is gone."""
+
+    name: str
+    kind: str  # branch or tag
+    snapshot_id: int
+    at: datetime | None  # when the snapshot was committed
+
+
+@dataclass(frozen=True)
 class Freshness:
     """What the newest commit of the connector with publication times says about its rows."""
 
@@ -83,6 +94,7 @@ class TableStatus:
     partitions: int  # with data files, of all specs; 0 without partition fields
     size: TableSize
     snapshots: int
+    references: Sequence[Reference]
     last_commit: LastSnapshot | None
     freshness: Freshness | None
     writers: Sequence[RecordedWriter]
@@ -115,6 +127,7 @@ def read_status(
         _count_partitions(table, listed or ()),
         _read_totals(snapshot) if listed is None else _count_size(listed),
         len(table.metadata.snapshots),
+        [*_list_references(table)],
         _describe_commit(snapshot) if snapshot else None,
         _read_freshness(table),
         list_recorded_writers(table),
@@ -154,6 +167,17 @@ def _read_sort_term(table: Table, field: SortField) -> SortTerm:
     return SortTerm(_read_term(table, field.source_id, field.transform), is_descending, nulls_first)
 
 
+def _list_references(table: Table) -> Iterator[Reference]:
+    committed = {each.snapshot_id: _read_time(each) for each in table.metadata.snapshots}
+    for name, ref in sorted(table.metadata.refs.items()):
+        if name != MAIN_BRANCH:
+            yield Reference(name, ref.snapshot_ref_type.value, ref.snapshot_id, committed.get(ref.snapshot_id))
+
+
+def _read_time(snapshot: Snapshot) -> datetime:
+    return datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC)
+
+
 def _read_freshness(table: Table) -> Freshness | None:
     for snapshot in list_newest_first(table.metadata):
         summary = read_summary(snapshot)
@@ -175,5 +199,4 @@ def _describe_commit(snapshot: Snapshot) -> LastSnapshot:
         else None
     )
     operation = snapshot.summary.operation.value if snapshot.summary else ""
-    at = datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC)
-    return LastSnapshot(at, operation, owner, summary.get(ENGINE, ""))
+    return LastSnapshot(_read_time(snapshot), operation, owner, summary.get(ENGINE, ""))

@@ -4,7 +4,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -37,6 +37,7 @@ ORDERS: Final = TableIdentifier("shop", "orders")
 WRITER: Final = WriterId(TASK, "shop%2Forders.v0", "00000000-ffffffff")
 REQUIRED_ID: Final = pa.schema([pa.field("id", pa.int64(), nullable=False)])
 OWNER: Final = Owner(TASK, WRITER.state_key)
+PAGE: Final = (Path(__file__).parents[2] / "docs" / "commands.md").read_text()
 
 
 @dataclass(frozen=True)
@@ -166,6 +167,56 @@ def test_the_partitions_and_the_sort_order_are_shown(lake: Lake) -> None:
     assert table["sortBy"] == ["id desc nulls last"]
     assert "  partitions   bucket(16, id) (2 with files)" in lake.describe()
     assert "  sorted by    id desc nulls last" in lake.describe()
+
+
+def test_branches_and_tags_are_shown(lake: Lake) -> None:
+    lake.commit(1, 2)
+    assert lake.inspect()["tables"][0]["references"] == []
+    assert not any("references" in line for line in lake.describe())
+    table = lake.catalog.load_table(ORDERS)
+    snapshot = table.current_snapshot()
+    assert snapshot
+    table.manage_snapshots().create_tag(snapshot.snapshot_id, "before_backfill").create_branch(
+        snapshot.snapshot_id, "audit"
+    ).commit()
+    branch, tag = lake.inspect()["tables"][0]["references"]
+    assert (branch["name"], branch["type"]) == ("audit", "branch")
+    at = lake.inspect()["tables"][0]["lastCommit"]["at"]
+    assert tag == {"name": "before_backfill", "type": "tag", "snapshotId": str(snapshot.snapshot_id), "at": at}
+    lines = lake.describe()
+    first = lines.index("  references") + 1
+    when = r"the snapshot of \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC \(\d+ (second|minute)s? ago\)"
+    assert re.fullmatch(f"    branch audit: {when}", lines[first])
+    assert re.fullmatch(f"    tag before_backfill: {when}", lines[first + 1])
+
+
+def test_the_page_names_every_property_of_the_json(lake: Lake) -> None:
+    """With what is null or empty in most tables."""
+    staged = lake.commit(1, 2)
+    table = lake.catalog.load_table(ORDERS)
+    table.manage_snapshots().create_tag(table.metadata.snapshots[0].snapshot_id, "kept").commit()
+    value = staged.next
+    for number in range(6):
+        value = lake.commit(number, prev=value).next
+    compact(lake.catalog, ORDERS)
+    times = {"flow.min-published-at": "2026-11-22T12:00:00Z", "flow.max-published-at": "2026-11-22T12:00:00Z"}
+    row = pa.table({"id": pa.array([7], pa.int64())}, schema=REQUIRED_ID)
+    lake.catalog.load_table(ORDERS).append(row, times | {"flow.deleted-rows": "1"})
+    inspected = lake.inspect("shop.orders", "shop.missing", task=TASK, state=lake.write_state(staged))
+    (shown,) = inspected["tables"]
+    assert all((shown["freshness"], shown["references"], shown["staged"], shown["health"]["lastCompaction"]))
+    missing = {name for name in _list_properties(inspected) if f'"{name}"' not in PAGE and f"`{name}`" not in PAGE}
+    assert missing == set()
+
+
+def _list_properties(value: Json) -> Iterator[str]:
+    match value:
+        case dict():
+            for name, inner in value.items():
+                yield name
+                yield from _list_properties(inner)
+        case list():
+            yield from (name for each in value for name in _list_properties(each))
 
 
 def test_commits_of_other_engines_are_shown_as_theirs(lake: Lake) -> None:

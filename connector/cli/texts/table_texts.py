@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 from connector.cli.texts.health_texts import describe_age, describe_health, describe_rows, format_bytes, format_count
@@ -9,7 +10,7 @@ from connector.iceberg.commits.lost_commits import LostCommits
 from connector.iceberg.commits.verdicts import JudgedCommit, Verdict
 from connector.iceberg.commits.writers import RecordedWriter
 from connector.iceberg.maintenance.table_health import TableHealth
-from connector.iceberg.table_status import LastSnapshot, TableStatus
+from connector.iceberg.table_status import LastSnapshot, Reference, TableStatus
 from connector.model.table_identifier import Owner
 from protocol.flow import Json
 
@@ -115,11 +116,12 @@ def describe_status(status: TableStatus, health: TableHealth | None) -> Iterator
     yield f"  partitions   {by}{f' ({status.partitions:,} with files)' if status.partitions else ''}"
     yield f"  sorted by    {', '.join(status.sort_fields) or 'no column'}"
     yield f"  snapshots    {status.snapshots:,}"
+    if status.references:
+        yield from _list("references", map(_describe_reference, status.references))
     yield f"  last commit  {_describe_commit(status.last_commit) if status.last_commit else 'none'}"
     if fresh := status.freshness:
-        until = f"{fresh.last:%Y-%m-%d %H:%M:%S} UTC ({describe_age(fresh.last)})"
         rows = format_count(fresh.upserted, "row")
-        yield f"  freshness    published until {until}: {rows}, {fresh.deleted:,} deleted"
+        yield f"  freshness    published until {_format_time(fresh.last)}: {rows}, {fresh.deleted:,} deleted"
     yield f"  created by   {_name(status.owner) if status.owner else 'another program'}"
     if status.awaits_backfill:
         yield "  backfill     has begun: the first commit replaces all rows"
@@ -144,9 +146,19 @@ def _list(title: str, lines: Iterator[str]) -> Iterator[str]:
         yield f"    {line}"
 
 
+def _describe_reference(reference: Reference) -> str:
+    at = reference.at
+    snapshot = f"the snapshot of {_format_time(at)}" if at else "a snapshot that the table does not have"
+    return f"{reference.kind} {reference.name}: {snapshot}"
+
+
+def _format_time(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC ({describe_age(at)})"
+
+
 def _describe_commit(commit: LastSnapshot) -> str:
     by = _name(commit.owner) if commit.owner else commit.engine or "another program"
-    return f"{commit.at:%Y-%m-%d %H:%M:%S} UTC ({describe_age(commit.at)}): {commit.operation} by {by}"
+    return f"{_format_time(commit.at)}: {commit.operation} by {by}"
 
 
 def _name(owner: Owner) -> str:
@@ -170,6 +182,7 @@ def encode_status(status: TableStatus) -> dict[str, Any]:
         "partitions": status.partitions,
         "sortBy": [*status.sort_fields],
         "snapshots": status.snapshots,
+        "references": [_encode_reference(each) for each in status.references],
         "lastCommit": commit
         and {
             "at": commit.at.isoformat(),
@@ -191,6 +204,15 @@ def encode_status(status: TableStatus) -> dict[str, Any]:
         ],
         "writers": encode_writers(status.writers),
         "staged": None if status.staged is None else encode_staged(status.staged),
+    }
+
+
+def _encode_reference(reference: Reference) -> dict[str, str | None]:
+    return {
+        "name": reference.name,
+        "type": reference.kind,
+        "snapshotId": str(reference.snapshot_id),  # JavaScript cannot hold such numbers
+        "at": reference.at.isoformat() if reference.at else None,
     }
 
 
