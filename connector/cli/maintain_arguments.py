@@ -13,14 +13,13 @@ def add_maintain(maintain: argparse.ArgumentParser) -> None:
     """Add the arguments that only `maintain` has."""
     maintain.add_argument("action", metavar="ACTION", choices=MAINTENANCE, help=f"one of {', '.join(MAINTENANCE)}")
     maintain.add_argument("--dry-run", action="store_true", help="show what would be done, and change nothing")
-    maintain.add_argument("--max-seconds", metavar="N", type=_number, help="begin nothing more after this time")
-    maintain.add_argument(
-        "--max-bytes", metavar="N", type=_whole_number, help="write at most so many bytes of files again"
-    )
+    maintain.add_argument("--max-seconds", metavar="N", type=_number, help="begin nothing more after N seconds")
+    maintain.add_argument("--max-bytes", metavar="N", type=_whole_number, help="write at most N bytes of files again")
     maintain.add_argument(
         "--rearrange",
         action="store_true",
-        help="compact: also rewrite data files that have an older partition spec or another sort order than the table",
+        help="compact, all: first rewrite data files that have an older partition spec or another sort order than the "
+        "table",
     )
     maintain.add_argument(
         "--older-than",
@@ -28,12 +27,13 @@ def add_maintain(maintain: argparse.ArgumentParser) -> None:
         nargs="?",
         type=_number,
         const=DAYS,
-        help="orphans: also delete files that the connector does not know and that are older (default: %(const)g days)",
+        help="orphans, all: also delete files that the connector does not know and that are older "
+        "(default: %(const)g days)",
     )
     maintain.add_argument(
         "--dropped-tables",
         action="store_true",
-        help="orphans: also delete files of dropped tables, such as those of earlier backfills",
+        help="orphans, all: also delete files of dropped tables, such as those of earlier backfills",
     )
     maintain.add_argument("--allow-young-files", action="store_true", help="allow --older-than less than a day")
     maintain.add_argument(
