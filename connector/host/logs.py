@@ -112,8 +112,8 @@ class TextFormatter(logging.Formatter):
     """Formats records as readable lines, without fields: the message says the same."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the local time, the level and the message without secrets."""
-        moment = datetime.fromtimestamp(record.created).astimezone().strftime("%H:%M:%S")
+        """Return the local date and time, the level and the message without secrets."""
+        moment = datetime.fromtimestamp(record.created).astimezone().strftime("%Y-%m-%d %H:%M:%S")
         return f"{moment} {_level(record):5} {_message(record, self)}"
 
 
