@@ -1,5 +1,6 @@
 """The tables of a task that a command works on, and the commits that the task's connector state names."""
 
+import re
 from collections.abc import Sequence
 from itertools import chain
 
@@ -7,7 +8,7 @@ from connector.cli.config_files import read_file
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.resource_config import ResourceConfig
 from connector.config.settings import resource_path
-from connector.host.errors import ArgumentError
+from connector.host.errors import ArgumentError, ConnectorError
 from connector.iceberg.catalogs.opening import OpenedCatalog
 from connector.iceberg.loading import FoundTables, find_own_tables, load_tables
 from connector.model.state import FinishedCommit, StagedCommit
@@ -40,6 +41,11 @@ def find_tables(
         return load_tables(catalog, chosen)
     namespaces = {resource_path(endpoint, each).namespace for each in resources} or {endpoint.own_namespace}
     return chain.from_iterable(find_own_tables(catalog, each, materialization) for each in sorted(namespaces))
+
+
+def describe_error(path: TableIdentifier, error: ConnectorError) -> str:
+    """Return the text of an error without the name of its table, with which the line that shows it begins."""
+    return re.sub(f"^table {re.escape(str(path))}: ", "", str(error), flags=re.IGNORECASE)
 
 
 def read_staged(state: str, materialization: str) -> list[StagedCommit]:

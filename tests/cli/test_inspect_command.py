@@ -361,6 +361,13 @@ def test_a_table_that_cannot_be_read_hides_no_other(lake: Lake) -> None:
     check_text("cli_errors", "a table to inspect that is not there", missing["message"])
 
 
+def test_the_line_of_an_error_names_its_table_once(lake: Lake) -> None:
+    Path(lake.catalog.load_table(ORDERS).metadata_location.removeprefix("file://")).write_text("{")
+    [error] = lake.inspect()["errors"]
+    assert error["table"] == "shop.orders"
+    assert error["message"].startswith("its metadata file is broken.")
+
+
 def test_a_namespace_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UserError) as error:
         Lake(tmp_path, local_catalog(tmp_path / "warehouse")).inspect()

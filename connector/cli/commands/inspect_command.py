@@ -6,7 +6,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from connector.cli.flow.flow_files import ConfigFile, FlowFile
-from connector.cli.task_tables import find_tables, parse_tables, read_staged
+from connector.cli.task_tables import describe_error, find_tables, parse_tables, read_staged
 from connector.cli.texts.health_texts import encode_health
 from connector.cli.texts.table_texts import describe_status, encode_status
 from connector.config.settings import parse
@@ -64,14 +64,14 @@ def _read(found: FoundTables, staged: Sequence[StagedCommit] | None, *, has_chos
     inspected, errors = list[InspectedTable](), list[tuple[TableIdentifier, str]]()
     for path, table in found:
         if isinstance(table, UserError):
-            errors.append((path, str(table)))
+            errors.append((path, describe_error(path, table)))
             continue
         try:
             listed: Sequence[ListedFile] | None = list_files(table)
             health: TableHealth | None = read_health(table, listed or ())
         except (ConnectorError, *BROKEN_METADATA) as error:
             listed = health = None
-            errors.append((path, f"its health is not known: {_explain(error)}"))
+            errors.append((path, f"its health is not known: {_explain(path, error)}"))
         of_table = None if staged is None else [commit for commit in staged if commit.path == path]
         inspected.append(InspectedTable(read_status(path, table, listed, of_table), health))
     seen = {each.status.path for each in inspected} | {path for path, _ in errors}
@@ -81,9 +81,9 @@ def _read(found: FoundTables, staged: Sequence[StagedCommit] | None, *, has_chos
     return InspectedTables(inspected, errors)
 
 
-def _explain(error: Exception) -> str:
+def _explain(path: TableIdentifier, error: Exception) -> str:
     if isinstance(error, ConnectorError):
-        return str(error)
+        return describe_error(path, error)
     return f"a metadata file is broken ({type(error).__name__}: {redact(str(error))})."
 
 

@@ -1,7 +1,6 @@
 """`maintain`: performs maintenance actions on tables, also on those whose task is stopped."""
 
 import logging
-import re
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -13,7 +12,7 @@ from typing import Any, Final
 from pyiceberg.table import Table
 
 from connector.cli.flow.flow_files import ConfigFile, FlowFile
-from connector.cli.task_tables import find_tables, parse_tables
+from connector.cli.task_tables import describe_error, find_tables, parse_tables
 from connector.cli.texts.maintain_texts import describe_failed_groups
 from connector.cli.waiting import WaitingLine
 from connector.config.endpoint_config import EndpointConfig
@@ -136,7 +135,7 @@ class _Run:
     def maintain(self, found: Sequence[tuple[TableIdentifier, Table | UserError]]) -> Iterator[MaintainedTable]:
         for path, table in found:
             if isinstance(table, UserError):
-                self.errors.append((path, str(table)))
+                self.errors.append((path, describe_error(path, table)))
             elif is_in_table_bucket(table.location()):
                 yield MaintainedTable(path, (), is_managed=True)
             elif owner := Owner.of(table.properties):
@@ -152,9 +151,7 @@ class _Run:
                 work = partial(self._maintainer.perform, action, path, owner)
                 outcome = self._perform(f"{action} {path}", table, work)
             except ConnectorError as error:
-                # Most errors name their table, and so does the line that shows them.
-                text = re.sub(f"^table {re.escape(str(path))}: ", "", str(error), flags=re.IGNORECASE)
-                self.errors.append((path, f"{action}: {text}"))
+                self.errors.append((path, f"{action}: {describe_error(path, error)}"))
             except BROKEN_METADATA as error:
                 broken = f"one of its metadata files is broken ({type(error).__name__}: {redact(str(error))})"
                 self.errors.append((path, f"{action}: {broken}. Repair or backfill the table."))
