@@ -38,9 +38,9 @@ def find_tables(
 ) -> FoundTables:
     """Yield the chosen tables, or else those of the task in the namespaces of its bindings."""
     if chosen:
-        return load_tables(catalog, chosen)
+        return load_tables(catalog, endpoint, chosen)
     namespaces = {resource_path(endpoint, each).namespace for each in resources} or {endpoint.own_namespace}
-    return chain.from_iterable(find_own_tables(catalog, each, materialization) for each in sorted(namespaces))
+    return chain.from_iterable(find_own_tables(catalog, endpoint, each, materialization) for each in sorted(namespaces))
 
 
 def describe_error(path: TableIdentifier, error: ConnectorError) -> str:

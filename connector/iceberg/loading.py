@@ -7,16 +7,18 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchIcebergTableError, NoSuchNamespaceError, NoSuchTableError, ValidationError
 from pyiceberg.table import Table
 
+from connector.config.endpoint_config import EndpointConfig
 from connector.config.values import FORMAT_VERSIONS
 from connector.encoding.parquet.file_options import FileOptions
-from connector.host.errors import UserError
+from connector.host.errors import ConnectorError, UserError
 from connector.host.signals import map_in_threads
+from connector.iceberg.catalogs.opening import translate_errors
 from connector.iceberg.metadata.table_properties import check_properties, is_location, name_table_in_errors
 from connector.model.table_identifier import Owner, TableIdentifier
 
 LOOKUPS_AT_ONCE: Final = 8
 
-FoundTables: TypeAlias = Iterator[tuple[TableIdentifier, Table | UserError]]
+FoundTables: TypeAlias = Iterator[tuple[TableIdentifier, Table | ConnectorError]]
 
 
 def load_table(catalog: Catalog, path: TableIdentifier) -> Table | None:
@@ -46,25 +48,26 @@ def load_table(catalog: Catalog, path: TableIdentifier) -> Table | None:
     return table
 
 
-def load_tables(catalog: Catalog, paths: Sequence[TableIdentifier]) -> FoundTables:
-    """Load the tables. A table that cannot be read comes with the error."""
+def load_tables(catalog: Catalog, endpoint: EndpointConfig, paths: Sequence[TableIdentifier]) -> FoundTables:
+    """Load the tables. A table that cannot be read comes with the error: it may be the only one."""
 
-    def load(path: TableIdentifier) -> Table | UserError:
+    def load(path: TableIdentifier) -> Table | ConnectorError:
         try:
-            return load_table(catalog, path) or UserError("the table does not exist.")
-        except UserError as error:
+            with translate_errors(endpoint):
+                return load_table(catalog, path) or UserError("the table does not exist.")
+        except ConnectorError as error:
             return error
 
     return zip(paths, map_in_threads(load, paths, LOOKUPS_AT_ONCE, "lookup"), strict=True)
 
 
-def find_own_tables(catalog: Catalog, namespace: str, materialization: str) -> FoundTables:
+def find_own_tables(catalog: Catalog, endpoint: EndpointConfig, namespace: str, materialization: str) -> FoundTables:
     """Find the tables that the connector has created in a namespace, for one task, or for all if it is "".
 
     A table that cannot be read comes with the error. Raises UserError if the namespace does not exist.
     """
-    for path, table in load_tables(catalog, _list_tables(catalog, namespace)):
-        if isinstance(table, UserError):
+    for path, table in load_tables(catalog, endpoint, _list_tables(catalog, namespace)):
+        if isinstance(table, ConnectorError):
             if not isinstance(table.__cause__, NoSuchIcebergTableError):
                 yield path, table
         elif (owner := Owner.of(table.properties)) and materialization in ("", owner.materialization):

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +29,7 @@ from support.compacting import compact
 from support.endpoint_configs import on_s3, rest
 from support.foreign_deletes import delete_equal, delete_position
 from support.rest_catalog import RestCatalogOnS3
+from support.server_thread import QuietHandler, in_thread
 from support.snapshots import check_text
 from support.staged_files import stage
 from support.tables import foreign_table, local_catalog
@@ -380,6 +382,42 @@ def test_inspecting_changes_nothing(lake: Lake) -> None:
     before = {path: path.read_bytes() for path in lake.directory.rglob("*") if path.is_file()}
     lake.describe(task=TASK, state=state_file)
     assert {path: path.read_bytes() for path in lake.directory.rglob("*") if path.is_file()} == before
+
+
+def test_a_table_that_the_catalog_does_not_show_hides_no_other(lake: Lake) -> None:
+    """In a namespace with tables of other people."""
+    location = lake.catalog.load_table(ORDERS).metadata_location
+    metadata = json.loads(Path(location.removeprefix("file://")).read_text())
+    forbidden = {"error": {"message": "orders of others", "type": "ForbiddenException", "code": 403}}
+    answers = {
+        "/v1/config": (200, {}),
+        "/v1/namespaces/shop/tables": (
+            200,
+            {"identifiers": [{"namespace": ["shop"], "name": name} for name in ("orders", "others")]},
+        ),
+        "/v1/namespaces/shop/tables/orders": (200, {"metadata-location": location, "metadata": metadata}),
+        "/v1/namespaces/shop/tables/others": (403, forbidden),
+    }
+
+    class Handler(QuietHandler):
+        def do_GET(self) -> None:
+            status, body = answers[self.path.partition("?")[0]]
+            self.respond(status, json.dumps(body).encode(), {"Content-Type": "application/json"})
+
+    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    config = {
+        "namespace": "shop",
+        "catalog": rest(f"http://127.0.0.1:{http.server_port}"),
+        "storage": {"storage_type": "Local Files", "directory": str(lake.directory)},
+    }
+    file = lake.directory / "config.json"
+    file.write_text(json.dumps(config))
+    with in_thread(http):
+        inspected = json.loads(encode_tables(inspect_tables(InspectArguments(ConfigFile(str(file))))))
+    assert names(inspected) == ["shop.orders"]
+    [error] = inspected["errors"]
+    assert error["table"] == "shop.others"
+    assert "forbids this: ForbiddenException: orders of others" in error["message"]
 
 
 @pytest.mark.catalog

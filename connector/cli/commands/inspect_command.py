@@ -10,7 +10,7 @@ from connector.cli.task_tables import describe_error, find_tables, parse_tables,
 from connector.cli.texts.health_texts import encode_health
 from connector.cli.texts.table_texts import describe_status, encode_status
 from connector.config.settings import parse
-from connector.host.errors import ConnectorError, UserError
+from connector.host.errors import ConnectorError
 from connector.host.redaction import redact
 from connector.iceberg.catalogs.opening import open_existing_catalog, translate_errors
 from connector.iceberg.commits.commit_errors import BROKEN_METADATA
@@ -63,7 +63,7 @@ def inspect_tables(inspection: InspectArguments) -> InspectedTables:
 def _read(found: FoundTables, staged: Sequence[StagedCommit] | None, *, has_chosen: bool) -> InspectedTables:
     inspected, errors = list[InspectedTable](), list[tuple[TableIdentifier, str]]()
     for path, table in found:
-        if isinstance(table, UserError):
+        if isinstance(table, ConnectorError):
             errors.append((path, describe_error(path, table)))
             continue
         try:

@@ -18,7 +18,7 @@ from connector.cli.waiting import WaitingLine
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.settings import parse
 from connector.encoding.rewriting.file_groups import Compact
-from connector.host.errors import ConnectorError, UserError
+from connector.host.errors import ConnectorError
 from connector.host.redaction import redact
 from connector.iceberg.catalogs.opening import open_existing_catalog, translate_errors
 from connector.iceberg.commits.commit_errors import BROKEN_METADATA
@@ -132,9 +132,9 @@ class _Run:
         self._waiting = waiting
         self.errors: list[tuple[TableIdentifier, str]] = []
 
-    def maintain(self, found: Sequence[tuple[TableIdentifier, Table | UserError]]) -> Iterator[MaintainedTable]:
+    def maintain(self, found: Sequence[tuple[TableIdentifier, Table | ConnectorError]]) -> Iterator[MaintainedTable]:
         for path, table in found:
-            if isinstance(table, UserError):
+            if isinstance(table, ConnectorError):
                 self.errors.append((path, describe_error(path, table)))
             elif is_in_table_bucket(table.location()):
                 yield MaintainedTable(path, (), is_managed=True)
