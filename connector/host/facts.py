@@ -125,6 +125,12 @@ class TableState(msgspec.Struct, frozen=True):
     delete_files: int
 
 
+class HeldTransaction(msgspec.Struct, frozen=True):
+    """The acknowledgement of a transaction is held back. Until it is sent, no further row can arrive."""
+
+    until: float  # when it will be sent at the latest, in seconds since the epoch
+
+
 class AcknowledgedTransaction(msgspec.Struct, frozen=True):
     """A transaction was acknowledged, after it was held back for the upload interval."""
 
@@ -196,6 +202,7 @@ Fact: TypeAlias = (
     | FailedAttempt
     | FailedCommit
     | TableState
+    | HeldTransaction
     | AcknowledgedTransaction
     | SpoolSize
     | FullSpool

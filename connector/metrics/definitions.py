@@ -129,6 +129,12 @@ STAGING_DURATION: Final = _distribute(
     (),
 )
 HELD: Final = _count("held_seconds", "Time for which acknowledgements were held back.", (), "seconds")
+HELD_UNTIL: Final = _measure(
+    "held_until_timestamp_seconds",
+    "When the acknowledgement that is held back will be sent at the latest, or when the last one was sent.",
+    (),
+    "seconds",
+)
 LAST_RECEIPT: Final = _measure("last_receipt_timestamp_seconds", "When the last row arrived.", (), "seconds")
 SPOOL: Final = _measure("spool_bytes", "Bytes of rows on the local disk, not in a data file yet.", (), "bytes")
 SPOOL_LIMIT: Final = _measure("spool_limit_bytes", "The most bytes that the spool takes.", (), "bytes")

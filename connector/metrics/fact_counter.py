@@ -128,9 +128,14 @@ class FactCounter:
             self._counts.set(definitions.TABLE_DATA_FILES, fact.data_files, table)
             self._counts.set(definitions.TABLE_DELETE_FILES, fact.delete_files, table)
 
+    def _count_held(self, fact: facts.HeldTransaction) -> None:
+        self._counts.set(definitions.HELD_UNTIL, fact.until)
+
     def _count_acknowledged(self, fact: facts.AcknowledgedTransaction) -> None:
         self._counts.add(definitions.TRANSACTIONS, fact.has_rows)
         self._counts.add(definitions.HELD, fact.held)
+        if fact.held:
+            self._counts.set(definitions.HELD_UNTIL, self._now())
 
     def _count_spool(self, fact: facts.SpoolSize) -> None:
         self._counts.set(definitions.SPOOL, fact.size)
@@ -172,6 +177,7 @@ COUNTERS: Final[Mapping[type[Fact], Callable[[FactCounter, Any], None]]] = {
     facts.FailedAttempt: FactCounter._count_attempt,
     facts.FailedCommit: FactCounter._count_failed,
     facts.TableState: FactCounter._count_state,
+    facts.HeldTransaction: FactCounter._count_held,
     facts.AcknowledgedTransaction: FactCounter._count_acknowledged,
     facts.SpoolSize: FactCounter._count_spool,
     facts.FullSpool: FactCounter._count_full_spool,

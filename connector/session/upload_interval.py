@@ -9,6 +9,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from connector.config.sync_schedule import SyncSchedule
+from connector.host import facts
+from connector.host.facts import HeldTransaction
 from connector.host.logs import Event, fields
 from connector.host.signals import Stopped
 from protocol import request
@@ -68,12 +70,14 @@ def hold_back(seconds: float, requests: RequestReader, send_answer: Callable[[],
     ended, or the process has to stop. Return for how many seconds it has waited."""
     began = time.monotonic()
     if seconds > 0:
-        until = time.strftime("%H:%M:%S", time.localtime(time.time() + seconds))
+        until = time.time() + seconds
         log.info(
             "acknowledgement is held until %s, so that there are fewer commits",
-            until,
+            time.strftime("%H:%M:%S", time.localtime(until)),
             extra=fields(Event.HELD, seconds=seconds),
         )
+        if facts.observe:
+            facts.observe(HeldTransaction(until))
         try:
             requests.wait_for((request.Flush,), seconds)
         except Stopped:

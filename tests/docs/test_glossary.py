@@ -76,6 +76,7 @@ IRREGULAR: Final = {
     "bind": ("bound",),
     "break": ("broken",),
     "find": ("found",),
+    "hold": ("held",),
     "lose": ("lost",),
     "rewrite": ("rewrote", "rewritten"),
     "write": ("wrote", "written"),

@@ -212,3 +212,12 @@ def test_loads_treated_values_spool_and_acknowledgements_are_counted(counted: Co
     assert seen.value("spool_full_seconds_total") == 2.5
     assert seen.value("held_seconds_total") == 1.5
     assert seen.value("transactions_total") == 1
+
+
+def test_until_when_an_acknowledgement_is_held_is_shown_and_then_when_it_was_sent(counted: Counted) -> None:
+    held = "held_until_timestamp_seconds"
+    assert not counted.tell(facts.AcknowledgedTransaction(0.0, has_rows=True)).values(held)
+    assert counted.tell(facts.HeldTransaction(15400.0)).value(held) == 15400
+    counted.clock.now = 1300.0
+    seen = counted.tell(facts.AcknowledgedTransaction(300.0, has_rows=True))
+    assert seen.value(held) == 1300, "a flush has ended it earlier"

@@ -1,6 +1,7 @@
 """Acknowledgements of small transactions are held for the upload interval, and for no longer than it helps."""
 
 import signal
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from random import Random
@@ -53,9 +54,12 @@ def test_the_rows_are_visible_while_the_acknowledgement_is_held_until_a_flush_or
         stage(session, rows=1)
         check_held(session)
         assert ledger_table(tmp_path).scan().to_arrow().num_rows == ROWS
-        assert not scrape(address).values("oldest_waiting_row_timestamp_seconds")
+        held = scrape(address)
+        assert not held.values("oldest_waiting_row_timestamp_seconds")
+        assert held.value("held_until_timestamp_seconds") > time.time() + 3 * 3600
         session.connector.send(line("flush", {}))
         session.acknowledged()
+        assert wait_until(lambda: scrape(address).value("held_until_timestamp_seconds") <= time.time())
         session.connector.expect("flushed")
 
         session.store({"id": ROWS})
