@@ -183,6 +183,21 @@ class CompactionDebt(msgspec.Struct, frozen=True):
     commits: int  # since its files were looked at before
 
 
+class Delivery(msgspec.Struct, frozen=True):
+    """A message about a table was posted to the webhook."""
+
+    table: str
+    has_failed: bool
+
+
+class WaitingNotifications(msgspec.Struct, frozen=True):
+    """How long messages about a table wait for the webhook. `since` is the time of the commit that the oldest one is
+    about, in seconds since the epoch, or None if no message waits."""
+
+    table: str
+    since: float | None
+
+
 class RefreshedCredentials(msgspec.Struct, frozen=True):
     """Credentials were fetched, or the attempt has failed."""
 
@@ -209,6 +224,8 @@ Fact: TypeAlias = (
     | MaintenanceRun
     | MaintainedFiles
     | CompactionDebt
+    | Delivery
+    | WaitingNotifications
     | RefreshedCredentials
 )
 

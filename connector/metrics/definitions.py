@@ -141,6 +141,13 @@ SPOOL_LIMIT: Final = _measure("spool_limit_bytes", "The most bytes that the spoo
 SPOOL_FULL: Final = _count(
     "spool_full_seconds", "Time for which input was not read because the spool was full.", (), "seconds"
 )
+NOTIFICATIONS: Final = _count("notifications", "Messages that the webhook has accepted.")
+NOTIFICATION_FAILURES: Final = _count("notification_failures", "Attempts to post a message that failed.")
+OLDEST_NOTIFICATION: Final = _measure(
+    "oldest_waiting_notification_timestamp_seconds",
+    "When the oldest commit was made about which the webhook has accepted no message yet. Absent if no message waits.",
+    unit="seconds",
+)
 REFRESHES: Final = _count("credential_refreshes", "Credentials that were fetched or refreshed.", ())
 REFRESH_FAILURES: Final = _count("credential_refresh_failures", "Attempts to fetch credentials that failed.", ())
 MEMORY: Final = _measure("memory_bytes", "Resident memory of the session's processes.", ("process",), "bytes")

@@ -160,6 +160,14 @@ class FactCounter:
         if table != OTHER_TABLES:  # the tables would take turns
             self._counts.set(definitions.COMPACTION_DEBT, fact.size, table)
 
+    def _count_delivery(self, fact: facts.Delivery) -> None:
+        metric = definitions.NOTIFICATION_FAILURES if fact.has_failed else definitions.NOTIFICATIONS
+        self._counts.add(metric, 1, self._label(fact.table))
+
+    def _count_notifications(self, fact: facts.WaitingNotifications) -> None:
+        self._label(fact.table)
+        self._waiting.tell(fact.table, fact.since)
+
     def _count_refreshed(self, fact: facts.RefreshedCredentials) -> None:
         self._counts.add(definitions.REFRESH_FAILURES if fact.has_failed else definitions.REFRESHES, 1)
 
@@ -184,5 +192,7 @@ COUNTERS: Final[Mapping[type[Fact], Callable[[FactCounter, Any], None]]] = {
     facts.MaintenanceRun: FactCounter._count_maintenance,
     facts.MaintainedFiles: FactCounter._count_maintained,
     facts.CompactionDebt: FactCounter._count_debt,
+    facts.Delivery: FactCounter._count_delivery,
+    facts.WaitingNotifications: FactCounter._count_notifications,
     facts.RefreshedCredentials: FactCounter._count_refreshed,
 }

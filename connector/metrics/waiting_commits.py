@@ -1,7 +1,7 @@
-"""What waits for each table: rows of the open transaction, and staged commits that the table does not have yet."""
+"""What waits for each table: rows of the open transaction, staged commits, and messages for the webhook."""
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from connector.host.facts import CommitFailure, StagedRows
@@ -30,6 +30,7 @@ class WaitingCommits:
         self._oldest_open: float | None = None  # the smallest of these
         self._staged: dict[str, _Waiting] = {}  # by commit id
         self._failures: dict[str, CommitFailure] = {}  # by table
+        self._untold: dict[str, float] = {}  # by table: when the oldest commit was made that the webhook is not told of
         self._tables: set[str] = set()
 
     def begin(self, table: str) -> None:
@@ -61,16 +62,29 @@ class WaitingCommits:
             self._staged.pop(commit_id, None)
         self._failures.pop(table, None)
 
+    def tell(self, table: str, since: float | None) -> None:
+        """Note since when a message about a table waits for the webhook, if one does."""
+        if since is None:
+            self._untold.pop(table, None)
+        else:
+            self._untold[table] = since
+
     def show(self) -> None:
         """Set the gauges. This looks at all tables, so it is done when they are read, and not for each fact."""
         labels = {self._find_label(table) for table in self._tables}
         self._show_staged(labels)
         self._show_failures(labels)
+        rows = [*self._open.items(), *((each.table, each.since) for each in self._staged.values())]
+        self._counts.replace(definitions.OLDEST_WAITING, self._find_oldest(rows))
+        self._counts.replace(definitions.OLDEST_NOTIFICATION, self._find_oldest(self._untold.items()))
+
+    def _find_oldest(self, waiting: Iterable[tuple[str, float]]) -> dict[Labels, float]:
+        """Return the smallest time of each label. The times are given by table."""
         oldest: dict[Labels, float] = {}
-        for table, since in [*self._open.items(), *((each.table, each.since) for each in self._staged.values())]:
+        for table, since in waiting:
             label = (self._find_label(table),)
             oldest[label] = min(since, oldest.get(label, since))
-        self._counts.replace(definitions.OLDEST_WAITING, oldest)
+        return oldest
 
     def _show_staged(self, labels: set[str]) -> None:
         nothing: dict[Labels, float] = {(label,): 0.0 for label in labels}

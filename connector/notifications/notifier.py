@@ -17,6 +17,8 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from connector.config.endpoint_config import Notification
+from connector.host import facts
+from connector.host.facts import Delivery, WaitingNotifications
 from connector.host.logs import Event, fields
 from connector.iceberg.commits.outcomes import Committed
 from connector.model.table_identifier import TableIdentifier
@@ -104,6 +106,7 @@ class Notifier:
         with self._changed:
             queue = self._queues.setdefault(metadata.table_uuid, TableQueue(path))
             queue.add(metadata, self._materialization)
+            _report_waiting(queue)
             self._changed.notify_all()
 
     def _wait_for_work(self) -> TableQueue | TableIdentifier | None:
@@ -150,8 +153,10 @@ class Notifier:
         try:
             self._post(event)
         except DeliveryError as error:
+            _report_delivery(queue, has_failed=True)
             self._note_failure(queue, event, error, is_last=is_last)
         else:
+            _report_delivery(queue, has_failed=False)
             self._note_success(queue, event)
 
     def _note_success(self, queue: TableQueue, event: CloudEvent) -> None:
@@ -187,11 +192,22 @@ class Notifier:
 
     def _end(self, queue: TableQueue, event: CloudEvent) -> None:
         queue.end(event)
+        _report_waiting(queue)
         if queue.is_cut and not queue.first:
             self._unread[queue.path] = 0.0
 
     def _is_done(self) -> bool:
         return not self._is_busy and next(self._find_due_times(), None) is None
+
+
+def _report_delivery(queue: TableQueue, *, has_failed: bool) -> None:
+    if facts.observe:
+        facts.observe(Delivery(str(queue.path), has_failed))
+
+
+def _report_waiting(queue: TableQueue) -> None:
+    if facts.observe:
+        facts.observe(WaitingNotifications(str(queue.path), queue.first.committed if queue.first else None))
 
 
 def _pause(failures: int, retry_after: float) -> float:

@@ -221,3 +221,19 @@ def test_until_when_an_acknowledgement_is_held_is_shown_and_then_when_it_was_sen
     counted.clock.now = 1300.0
     seen = counted.tell(facts.AcknowledgedTransaction(300.0, has_rows=True))
     assert seen.value(held) == 1300, "a flush has ended it earlier"
+
+
+def test_messages_are_counted_and_the_oldest_one_waits_since_its_commit(tmp_path: Path) -> None:
+    counted, oldest = Counted(tmp_path, max_tables=1), "oldest_waiting_notification_timestamp_seconds"
+    seen = counted.tell(
+        facts.Delivery(ORDERS, has_failed=False),
+        facts.Delivery(ORDERS, has_failed=True),
+        facts.WaitingNotifications(ORDERS, 900.0),
+        facts.WaitingNotifications("shop.second", 950.0),
+        facts.WaitingNotifications("shop.third", 940.0),
+    )
+    assert (seen.value("notifications_total"), seen.value("notification_failures_total")) == (1, 1)
+    assert (seen.value(oldest, table=ORDERS), seen.value(oldest, table="other")) == (900, 940)
+    seen = counted.tell(facts.WaitingNotifications(ORDERS, None), facts.WaitingNotifications("shop.third", None))
+    assert not seen.values(oldest, table=ORDERS)
+    assert seen.value(oldest, table="other") == 950

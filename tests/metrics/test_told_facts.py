@@ -19,12 +19,14 @@ from connector.host.facts import (
     AttemptFailure,
     CommittedRows,
     CompactionDebt,
+    Delivery,
     Fact,
     FullSpool,
     MaintainedFiles,
     MaintenanceRun,
     RefreshedCredentials,
     TableState,
+    WaitingNotifications,
 )
 from connector.host.refresh import Lease, Refreshed
 from connector.iceberg.commits import commit, commit_errors
@@ -34,14 +36,17 @@ from connector.iceberg.maintenance.background_compaction import run_compaction
 from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.metadata.retention import MAX_AGE
 from connector.model.state import WriterId
+from connector.notifications import notifier
 from connector.session.commit_facts import report_outcomes
 from connector.spark.blocks.ledger import Ledger
 from connector.spark.blocks.spool import Spool
 from protocol.request import Store
 from support.bindings import PATH
+from support.notified_sessions import shard
 from support.processes import wait_until
 from support.staged_files import stage
 from support.tables import foreign_table, local_catalog
+from support.webhook_server import Answer, webhook_server
 
 WRITER: Final = WriterId("acme/task", "orders.v1", "00000000-ffffffff")
 
@@ -170,3 +175,25 @@ def test_compaction_is_told_with_its_debt(told: list[Fact], tmp_path: Path) -> N
         MaintainedFiles("shop.orders", COMPACT_DATA_FILES, 7, 70),
         CompactionDebt("shop.orders", 0, 3),
     ]
+
+
+def test_deliveries_are_told_and_since_when_messages_wait(
+    told: list[Fact], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notifier, "FIRST_PAUSE", 0.01)
+    catalog = local_catalog(tmp_path)
+    foreign_table(catalog, PATH)
+    with webhook_server() as server:
+        server.answers.append(Answer(500))
+        with shard(catalog, server.url) as session:
+            session.commit(1)
+            server.wait_for_accepted(1)
+            session.wait_until_told()
+    committed = catalog.load_table(PATH).metadata.last_updated_ms / 1000
+    assert [fact for fact in told if isinstance(fact, Delivery)] == [
+        Delivery("shop.orders", has_failed=True),
+        Delivery("shop.orders", has_failed=False),
+    ]
+    since = [fact.since for fact in told if isinstance(fact, WaitingNotifications) and fact.table == "shop.orders"]
+    assert committed in since
+    assert since[-1] is None
