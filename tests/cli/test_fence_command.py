@@ -361,7 +361,7 @@ def test_a_commit_that_was_staged_before_a_backfill_is_shown_as_superseded(fence
         transaction.set_properties(begun.encode())
     place = fenced.place(fenced.lost)
     assert [entry["verdict"] for entry in shown(place)["staged"]] == ["superseded"]
-    assert "1 rows in 1 file(s): superseded: a backfill came after it" in show(place, as_json=False)
+    assert "1 row in 1 file: superseded: a backfill came after it" in show(place, as_json=False)
 
 
 def restored(fenced: Fenced, lost: str) -> Place:
@@ -420,7 +420,7 @@ def test_the_error_of_a_fenced_task_names_a_command_that_can_be_run(fenced: Fenc
     completed = subprocess.run(
         [sys.executable, "-m", "connector", *arguments], capture_output=True, text=True, check=True, timeout=60
     )
-    assert f"{fenced.lost.prev} -> {fenced.lost.next}: 1 rows in 1 file(s): fenced" in completed.stdout
+    assert f"{fenced.lost.prev} -> {fenced.lost.next}: 1 row in 1 file: fenced" in completed.stdout
 
 
 def test_the_command_does_what_is_asked_only_with_yes(fenced: Fenced) -> None:

@@ -320,8 +320,9 @@ def test_a_person_reads_a_table_line_by_line(lake: Lake) -> None:
     assert any(re.fullmatch(f"  last commit  {when}: append by acme/lake, state key .*", line) for line in lines)
     assert lines[lines.index("  columns") + 1] == "    id long not null"
     assert lines[lines.index("  writers") + 1] == f"    acme/lake, state key {WRITER.state_key}"
+    assert any(re.fullmatch(f"      last commit  {when}", line) for line in lines), "in the same form"
     staged_at = lines.index("  staged")
-    assert lines[staged_at + 2].endswith(f"{committed.next} -> {staged.next}: 1 rows in 1 file(s): will be committed")
+    assert lines[staged_at + 2].endswith(f"{committed.next} -> {staged.next}: 1 row in 1 file: will be committed")
 
 
 def test_without_a_state_the_staged_commits_are_unknown_and_with_an_empty_one_there_are_none(lake: Lake) -> None:

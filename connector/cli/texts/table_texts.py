@@ -29,7 +29,8 @@ def describe_writers(writers: Sequence[RecordedWriter]) -> Iterator[str]:
         yield f"  key range    {writer.key_range}{' (closed)' if writer.is_closed else ''}"
         yield f"  property     {writer.property_name}"
         yield f"  value        {writer.value}"
-        yield f"  last commit  {writer.last_commit or 'in no snapshot that the table still has'}"
+        last = writer.last_commit
+        yield f"  last commit  {_format_time(last) if last else 'in no snapshot that the table still has'}"
         if writer.last_reset:
             yield f"  last reset   {writer.last_reset}"
 
@@ -39,7 +40,7 @@ def describe_staged(verdicts: Sequence[JudgedCommit]) -> Iterator[str]:
     for verdict in verdicts:
         commit = verdict.staged
         yield f"state key {commit.writer.state_key}, key range {commit.writer.key_range}"
-        staged = f"{commit.rows} rows in {commit.file_count} file(s)"
+        staged = f"{format_count(commit.rows, 'row')} in {format_count(commit.file_count, 'file')}"
         text = VERDICT_TEXTS.get(verdict.verdict, verdict.verdict)
         yield f"  {commit.prev or 'none'} -> {commit.next}: {staged}: {text}"
 
