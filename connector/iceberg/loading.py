@@ -18,6 +18,12 @@ from connector.model.table_identifier import Owner, TableIdentifier
 
 LOOKUPS_AT_ONCE: Final = 8
 
+# Iceberg's own REST server answers so.
+NOT_FOUND: Final = (
+    "the catalog lists the table, but does not find it. If it was not dropped just now, its metadata file may be gone. "
+    "Restore the file, or drop the table in the catalog."
+)
+
 FoundTables: TypeAlias = Iterator[tuple[TableIdentifier, Table | ConnectorError]]
 
 
@@ -48,13 +54,21 @@ def load_table(catalog: Catalog, path: TableIdentifier) -> Table | None:
     return table
 
 
-def load_tables(catalog: Catalog, endpoint: EndpointConfig, paths: Sequence[TableIdentifier]) -> FoundTables:
-    """Load the tables. A table that cannot be read comes with the error: it may be the only one."""
+def load_tables(
+    catalog: Catalog,
+    endpoint: EndpointConfig,
+    paths: Sequence[TableIdentifier],
+    missing: str = "the table does not exist.",
+) -> FoundTables:
+    """Load the tables. A table that cannot be read comes with the error: it may be the only one.
+
+    `missing` is the error of a table that the catalog does not find.
+    """
 
     def load(path: TableIdentifier) -> Table | ConnectorError:
         try:
             with translate_errors(endpoint):
-                return load_table(catalog, path) or UserError("the table does not exist.")
+                return load_table(catalog, path) or UserError(missing)
         except ConnectorError as error:
             return error
 
@@ -66,7 +80,7 @@ def find_own_tables(catalog: Catalog, endpoint: EndpointConfig, namespace: str, 
 
     A table that cannot be read comes with the error. Raises UserError if the namespace does not exist.
     """
-    for path, table in load_tables(catalog, endpoint, _list_tables(catalog, namespace)):
+    for path, table in load_tables(catalog, endpoint, _list_tables(catalog, namespace), NOT_FOUND):
         if isinstance(table, ConnectorError):
             if not isinstance(table.__cause__, NoSuchIcebergTableError):
                 yield path, table

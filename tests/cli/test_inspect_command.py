@@ -390,14 +390,16 @@ def test_a_table_that_the_catalog_does_not_show_hides_no_other(lake: Lake) -> No
     location = lake.catalog.load_table(ORDERS).metadata_location
     metadata = json.loads(Path(location.removeprefix("file://")).read_text())
     forbidden = {"error": {"message": "orders of others", "type": "ForbiddenException", "code": 403}}
+    not_found = {"error": {"message": "no metadata file", "type": "NotFoundException", "code": 404}}
     answers = {
         "/v1/config": (200, {}),
         "/v1/namespaces/shop/tables": (
             200,
-            {"identifiers": [{"namespace": ["shop"], "name": name} for name in ("orders", "others")]},
+            {"identifiers": [{"namespace": ["shop"], "name": name} for name in ("lost", "orders", "others")]},
         ),
         "/v1/namespaces/shop/tables/orders": (200, {"metadata-location": location, "metadata": metadata}),
         "/v1/namespaces/shop/tables/others": (403, forbidden),
+        "/v1/namespaces/shop/tables/lost": (404, not_found),
     }
 
     class Handler(QuietHandler):
@@ -416,9 +418,10 @@ def test_a_table_that_the_catalog_does_not_show_hides_no_other(lake: Lake) -> No
     with in_thread(http):
         inspected = json.loads(encode_tables(inspect_tables(InspectArguments(ConfigFile(str(file))))))
     assert names(inspected) == ["shop.orders"]
-    [error] = inspected["errors"]
-    assert error["table"] == "shop.others"
-    assert "forbids this: ForbiddenException: orders of others" in error["message"]
+    lost, others = inspected["errors"]
+    assert (lost["table"], others["table"]) == ("shop.lost", "shop.others")
+    check_text("cli_errors", "a table that the catalog lists and does not find", lost["message"])
+    assert "forbids this: ForbiddenException: orders of others" in others["message"]
 
 
 @pytest.mark.catalog
