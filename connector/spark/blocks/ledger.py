@@ -133,7 +133,8 @@ class Ledger:
                 counted.runs[table] = counted.runs.get(table, ()) + sorted_runs
             if wrote.treated:
                 counted.treated.setdefault(binding, Tally()).add_all(wrote.treated)
-            counted.existing_keys[binding] = counted.existing_keys.get(binding, KeyDigest()) + wrote.existing_keys
+            if wrote.existing_keys.keys:
+                counted.existing_keys[binding] = counted.existing_keys.get(binding, KeyDigest()) + wrote.existing_keys
             task.encoded = []
 
     def give_back(self, task: TaskAccount) -> None:

@@ -218,7 +218,8 @@ class _BlockWriter:
         decoded = decoder(self.layout.binding).decode(lines)
         self._return_strays(decoded.strays)
         self.treated.add_all(decoded.treated)
-        self.existing_keys += decoded.existing_keys
+        if decoded.existing_keys.keys:
+            self.existing_keys += decoded.existing_keys
         if self.layout.row_ids:
             from connector.spark.blocks.stored_keys import keep_row_ids
 
