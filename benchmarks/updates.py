@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from operator import itemgetter
 from pathlib import Path
 from random import Random
@@ -31,7 +31,8 @@ from support.spark_sql import SparkSql, spark_sql
 
 SEED: Final = 2
 RUNS: Final = 5  # of a scan
-WARM: Final = 2  # rounds of Spark before the one that counts
+WARM: Final = 2  # rounds of random changes before those that count, with the connector and with Spark
+ROUNDS: Final = 3  # that count: their median
 SCAN: Final = "SELECT sum(price), sum(account), max(note), sum(length(flow_document))"
 BATCH: Final = 2000  # lines that are sent at once
 KEPT: Final = replace(rows.COLLECTION, settings={"delta_updates": False})
@@ -185,10 +186,10 @@ def measure(count: int, changes: int, transactions: int) -> Measurement:
             initial = task.insert(path)
             clean, clean_by_spark = scan(directory, "measurements"), scan_with_spark(directory, "measurements")
             join, merge = measure_spark(directory, changes)
-            first = task.change(random.sample(keys, changes))
+            random_changes = typical([task.change(random.sample(keys, changes)) for _ in range(WARM + ROUNDS)])
             recent = task.change(keys[-changes:])
             few = task.change(random.sample(keys, max(1, changes // 20)))
-            later = [task.change(random.sample(keys, changes)) for _ in range(transactions - 1)]
+            later = [task.change(random.sample(keys, changes)) for _ in range(transactions - WARM - ROUNDS)]
         after, after_by_spark = scan(directory, "measurements"), scan_with_spark(directory, "measurements")
         data_files, delete_files = count_files(directory)
         written = measure_deletes(directory)
@@ -197,7 +198,7 @@ def measure(count: int, changes: int, transactions: int) -> Measurement:
         changes=changes,
         append=appended,
         initial=initial,
-        random=first,
+        random=random_changes,
         recent=recent,
         few_random=few,
         later_random_seconds_median=median(each.seconds for each in later),
@@ -205,8 +206,8 @@ def measure(count: int, changes: int, transactions: int) -> Measurement:
         later_random_cpu_most=max(each.cpu for each in later),
         spark_join=join,
         spark_merge=merge,
-        random_cpu_over_spark=first.cpu / (join.cpu + merge.cpu),
-        random_seconds_over_spark=first.seconds / (join.seconds + merge.seconds),
+        random_cpu_over_spark=random_changes.cpu / (join.cpu + merge.cpu),
+        random_seconds_over_spark=random_changes.seconds / (join.seconds + merge.seconds),
         scan_clean=clean,
         scan_after=after,
         scan_after_over_clean=after / clean,
@@ -227,7 +228,8 @@ def measure_version_3(path: Path, keys: Sequence[list[Any]], changes: int, trans
         directory = Path(name)
         with open_task(directory, KEPT_IN_VERSION_3) as task:
             task.insert(path)
-            first, *later = [task.change(random.sample(keys, changes)) for _ in range(transactions)]
+            costs = [task.change(random.sample(keys, changes)) for _ in range(transactions)]
+            first, later = typical(costs[: WARM + ROUNDS]), costs[WARM + ROUNDS :]
         data_files, delete_files = count_files(directory)
         return VersionThree(
             random_seconds=first.seconds,
@@ -296,29 +298,41 @@ def _spark(directory: Path) -> Iterator[SparkSql]:
 
 def measure_spark(directory: Path, changes: int) -> tuple[Cost, Cost]:
     """Return the costs of Spark's join and of its `MERGE INTO`, merge-on-read, on a copy of the table."""
+    joins: list[Cost] = []
+    merges: list[Cost] = []
     with _spark(directory) as spark:
         spark.rows(
             "CREATE TABLE local.shop.copy USING iceberg TBLPROPERTIES ('format-version'='2', "
             "'write.merge.mode'='merge-on-read', 'write.parquet.row-group-size-bytes'='33554432') "
             "AS SELECT * FROM local.shop.measurements"
         )
-        for number in range(WARM + 1):
+        for number in range(WARM + ROUNDS):
             table = f"local.shop.changes_{number}"
             spark.rows(
                 f"CREATE TABLE {table} USING iceberg AS SELECT * FROM local.shop.copy "
                 f"ORDER BY xxhash64(id, {number}) LIMIT {changes}"
             )
-            join = _measure_sql(
-                spark,
-                "SELECT count(*), sum(length(copy.flow_document)) FROM local.shop.copy AS copy "
-                f"JOIN (SELECT id, account FROM {table}) AS keys USING (id, account)",
+            joins.append(
+                _measure_sql(
+                    spark,
+                    "SELECT count(*), sum(length(copy.flow_document)) FROM local.shop.copy AS copy "
+                    f"JOIN (SELECT id, account FROM {table}) AS keys USING (id, account)",
+                )
             )
-            merge = _measure_sql(
-                spark,
-                f"MERGE INTO local.shop.copy AS copy USING {table} AS changes "
-                "ON copy.id = changes.id AND copy.account = changes.account WHEN MATCHED THEN UPDATE SET *",
+            merges.append(
+                _measure_sql(
+                    spark,
+                    f"MERGE INTO local.shop.copy AS copy USING {table} AS changes "
+                    "ON copy.id = changes.id AND copy.account = changes.account WHEN MATCHED THEN UPDATE SET *",
+                )
             )
-    return join, merge
+    return typical(joins), typical(merges)
+
+
+def typical(rounds: Sequence[Cost]) -> Cost:
+    """Return the medians of the rounds that count."""
+    counted = rounds[WARM:]
+    return Cost(*(median(getattr(each, part.name) for each in counted) for part in fields(Cost)))
 
 
 def scan_with_spark(directory: Path, table: str) -> float:
