@@ -89,7 +89,7 @@ def search_names(patch: pytest.MonkeyPatch) -> None:
     for opening in (search_job, stored_keys, table_layout):
         patch.setattr(opening, "open_file_io", lambda _: Actor.present and Actor.present.store)
     patch.setattr(loads, "find_last_changes", find_last_changes)
-    patch.setattr(loads, "shutil", SimpleNamespace(rmtree=lambda _: None))
+    patch.setattr(loads, "shutil", SimpleNamespace(rmtree=lambda _directory, **_: None))
     patch.setattr(search_job, "gc", SimpleNamespace(collect=lambda: None))
     # Another run of the same schedule has the same names, and must read the same objects.
     patch.setattr(deleted_rows, "_deleted_by", deleted_rows._deleted_by.__wrapped__)
