@@ -8,8 +8,7 @@ from typing import Final
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
-from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
-from pyiceberg.table.update import SetSnapshotRefUpdate
+from pyiceberg.table.refs import MAIN_BRANCH
 
 from connector.config.catalog import RestCatalog
 from connector.config.settings import parse
@@ -25,6 +24,7 @@ from protocol.flow import WHOLE_RANGE
 from support.endpoint_configs import on_s3, rest
 from support.fault_proxy import GENUINE, fault_proxy, is_commit
 from support.rest_catalog import RestCatalogOnS3, RestCatalogServer
+from support.snapshot_refs import point
 from support.staged_files import stage
 from support.tables import foreign_table, ids_of
 
@@ -75,18 +75,6 @@ def test_a_bucket_has_only_what_is_referred_to(rest_on_s3: RestCatalogOnS3, path
 def catalog(rest_catalog: RestCatalogServer) -> Iterator[Catalog]:
     with open_rest(RestCatalog(rest_catalog.uri, str(rest_catalog.warehouse)), {}) as opened:
         yield opened
-
-
-def point(catalog: Catalog, path: TableIdentifier, branch: str, snapshot: int) -> None:
-    update = SetSnapshotRefUpdate(
-        ref_name=branch,
-        type=SnapshotRefType.BRANCH,
-        snapshot_id=snapshot,
-        max_ref_age_ms=None,
-        max_snapshot_age_ms=None,
-        min_snapshots_to_keep=None,
-    )
-    catalog.commit_table(catalog.load_table(path), (), (update,))
 
 
 @pytest.mark.parametrize("branch", [MAIN_BRANCH, "audit"])

@@ -11,8 +11,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import DataFileContent
-from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
-from pyiceberg.table.update import SetSnapshotRefUpdate
+from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.types import DoubleType, StringType
 
 from connector.encoding.search.row_search import search
@@ -29,6 +28,7 @@ from connector.model.state import StagedCommit
 from support.altered_tables import append, entries, fit, wanted
 from support.bindings import PATH
 from support.foreign_deletes import delete_position
+from support.snapshot_refs import point
 from support.snapshots import check_text
 from support.staged_rows import WRITER
 from support.tables import local_catalog
@@ -77,15 +77,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, *events: Callable[[], object]) ->
 
 def roll_back(catalog: Catalog, snapshot_id: int) -> None:
     """Another engine makes an older snapshot the current one."""
-    main = SetSnapshotRefUpdate(
-        ref_name=MAIN_BRANCH,
-        type=SnapshotRefType.BRANCH,
-        snapshot_id=snapshot_id,
-        max_ref_age_ms=None,
-        max_snapshot_age_ms=None,
-        min_snapshots_to_keep=None,
-    )
-    catalog.commit_table(catalog.load_table(PATH), (), (main,))
+    point(catalog, PATH, MAIN_BRANCH, snapshot_id)
 
 
 def delete_files(catalog: Catalog) -> int:

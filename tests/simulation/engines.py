@@ -23,7 +23,6 @@ from pyiceberg.table.update import (
     AddSnapshotUpdate,
     RemoveSnapshotsUpdate,
     SetDefaultSpecUpdate,
-    SetSnapshotRefUpdate,
 )
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField
@@ -34,6 +33,7 @@ from simulation.checks import check_readable
 from simulation.lake import Commit, Lake, Path
 from simulation.partitions import COUNT, SPECS, record_of
 from simulation.task import Row
+from support.snapshot_refs import set_ref
 
 SCHEMA: Final = Schema(NestedField(1, "id", LongType(), required=True))
 
@@ -79,7 +79,7 @@ class Engine:
         """Move the metadata while main stands still."""
         if (current := self._lake.table(path).current_snapshot_id) is not None:
             name = f"tag-{next(self._lake.numbers)}"
-            self._lake.commit(Commit(path, (), (_ref(name, SnapshotRefType.TAG, current),)))
+            self._lake.commit(Commit(path, (), (set_ref(name, current, SnapshotRefType.TAG),)))
 
     def repartition(self, path: Path) -> None:
         """Change the spec of new files, while main stands still."""
@@ -156,19 +156,8 @@ class Engine:
             first_row_id=next_row_id,
             added_rows=None if last is None or next_row_id is None else last - next_row_id,
         )
-        updates = (AddSnapshotUpdate(snapshot=snapshot), _ref(MAIN_BRANCH, SnapshotRefType.BRANCH, number))
+        updates = (AddSnapshotUpdate(snapshot=snapshot), set_ref(MAIN_BRANCH, number))
         lake.commit(Commit(path, (), updates))
-
-
-def _ref(name: str, kind: SnapshotRefType, snapshot_id: int) -> SetSnapshotRefUpdate:
-    return SetSnapshotRefUpdate(
-        ref_name=name,
-        type=kind,
-        snapshot_id=snapshot_id,
-        max_ref_age_ms=None,
-        max_snapshot_age_ms=None,
-        min_snapshots_to_keep=None,
-    )
 
 
 def _entry(location: str, content: bytes, age: int | None, spec_id: int, partition: Record) -> ManifestEntry:

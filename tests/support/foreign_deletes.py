@@ -19,11 +19,13 @@ from pyiceberg.manifest import (
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadataV1
-from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
-from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, SetSnapshotRefUpdate
+from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId
 from pyiceberg.typedef import Record, TableVersion
 from pyiceberg.types import IntegerType, ListType, StructType
+
+from support.snapshot_refs import set_ref
 
 # The unpartitioned spec: an equality delete of it applies to every file of the table.
 GLOBAL_SPEC = 0
@@ -124,16 +126,9 @@ def _commit(table: Table, file: DataFile) -> None:
         summary=Summary(Operation.DELETE),
         schema_id=metadata.current_schema_id,
     )
-    main = SetSnapshotRefUpdate(
-        ref_name=MAIN_BRANCH,
-        type=SnapshotRefType.BRANCH,
-        snapshot_id=snapshot_id,
-        max_ref_age_ms=None,
-        max_snapshot_age_ms=None,
-        min_snapshots_to_keep=None,
-    )
     asserted = AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=parent.snapshot_id)
-    table.catalog.commit_table(table, (asserted,), (AddSnapshotUpdate(snapshot=snapshot), main))
+    updates = (AddSnapshotUpdate(snapshot=snapshot), set_ref(MAIN_BRANCH, snapshot_id))
+    table.catalog.commit_table(table, (asserted,), updates)
 
 
 def _manifest(table: Table, snapshot_id: int, file: DataFile) -> ManifestFile:
