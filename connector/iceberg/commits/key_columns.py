@@ -42,8 +42,8 @@ def check_key_columns(table: Table, writer: WriterId, generation: str, binding: 
     recorded = _read(table, _property_name(writer))
     if recorded is None or recorded.generation != generation:
         return
-    parts = binding.updates.parts if binding.updates else ()
-    for column, part in zip(binding.keys, parts, strict=True):
+    assert binding.updates, "a binding with delta updates has no keys to find"
+    for column, part in zip(binding.keys, binding.updates.parts, strict=True):
         before = recorded.columns.get(part.pointer, part.column_id)
         if before != part.column_id and _find_newest(table, before) != part.column_id:
             raise UserError(
