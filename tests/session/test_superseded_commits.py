@@ -43,14 +43,18 @@ def replace_table(catalog: Catalog, owner: WriterId) -> StagedCommit:
     """Rows are staged, another engine renames their table, and a new one gets its name."""
     waiting = replace(staged(catalog, {"id": 1}), is_recovered=True)
     catalog.rename_table(PATH, ("shop", "away"))
-    table = foreign_table(catalog, PATH)
-    record_property(table, OWNER_PROPERTY, Owner(owner.materialization, owner.state_key).encode())
+    foreign_table(catalog, PATH)
+    record_owner(catalog, owner)
     return waiting
 
 
-def recover_as(writer: WriterId, waiting: StagedCommit, catalog: Catalog, committer: Committer) -> Recovered:
+def record_owner(catalog: Catalog, owner: WriterId) -> None:
+    record_property(catalog.load_table(PATH), OWNER_PROPERTY, Owner(owner.materialization, owner.state_key).encode())
+
+
+def bind(writer: WriterId, catalog: Catalog) -> BoundTable:
     table = catalog.load_table(PATH)
-    bound = BoundTable(
+    return BoundTable(
         Binding(0, writer.state_key, PATH, (), (), None),
         writer,
         str(table.metadata.table_uuid),
@@ -60,7 +64,10 @@ def recover_as(writer: WriterId, waiting: StagedCommit, catalog: Catalog, commit
         Properties(table.properties),
         Lease(Properties()),
     )
-    return recover([waiting], committer, lambda: [bound])
+
+
+def recover_as(writer: WriterId, waiting: StagedCommit, catalog: Catalog, committer: Committer) -> Recovered:
+    return recover([waiting], committer, lambda: [bind(writer, catalog)])
 
 
 def test_rows_of_before_a_backfill_are_given_up(
@@ -80,3 +87,10 @@ def test_rows_stay_staged_while_another_table_than_that_of_the_backfill_has_the_
     waiting = replace_table(catalog, WRITER)
     assert recover_as(BACKFILLED, waiting, catalog, committer).commits == ()
     assert committer.find_error(waiting.chain_id)
+
+
+def test_rows_of_the_table_itself_are_not_given_up(catalog: Catalog) -> None:
+    """Their commit decides, when the table can be reached again."""
+    waiting = staged(catalog, {"id": 1})
+    record_owner(catalog, BACKFILLED)
+    assert not bind(BACKFILLED, catalog).has_superseded(waiting)
