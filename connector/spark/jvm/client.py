@@ -6,12 +6,13 @@ imported different ones at the same time, a thread could get a module that is no
 
 from py4j.clientserver import ClientServer
 from py4j.protocol import Py4JError, Py4JJavaError
-from pyspark import SparkConf, SparkContext
+from pyspark import RDD, SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.serializers import UTF8Deserializer, read_int
 
 __all__ = [
+    "RDD",
     "ClientServer",
     "Py4JError",
     "Py4JJavaError",

@@ -1,5 +1,6 @@
 """Spark: starts in the background, and runs jobs."""
 
+import pickle
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
@@ -20,7 +21,7 @@ from connector.spark.jvm.spark_errors import explain_lost_task, translate_errors
 from connector.spark.limits import Limits
 
 if TYPE_CHECKING:
-    from connector.spark.jvm.client import SparkContext
+    from connector.spark.jvm.client import RDD, SparkContext
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -85,6 +86,7 @@ class Spark:
         jars = list_jars(find_spark_home() / "jars", is_local=self.is_local)
         self._jvm = Jvm(directories.files, settings.get(HEAP, DEFAULT_HEAP), jars, environment, class_sharing)
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spark")
+        self._numbers: dict[int, RDD[int]] = {}  # by the number of tasks
         self._lane = lane
         self._maintenance = (
             self._executor if lane is Lane.BETWEEN else ThreadPoolExecutor(THREADS, thread_name_prefix=MAINTENANCE)
@@ -172,12 +174,19 @@ class Spark:
 
     def _run(self, task: Callable[[Iterable[int]], Iterable[T]]) -> list[T]:
         with self._begin_job(TRANSACTIONS) as context:
-            tasks = context.defaultParallelism
-            return context.parallelize(range(tasks), tasks).mapPartitions(task).collect()
+            return _collect(self._number_tasks(context, context.defaultParallelism).mapPartitions(task))
 
     def _run_one(self, task: Callable[[Iterable[int]], Iterable[T]]) -> list[T]:
         with self._begin_job(MAINTENANCE) as context:
-            return context.parallelize([0], 1).mapPartitions(task).collect()
+            return _collect(self._number_tasks(context, 1).mapPartitions(task))
+
+    def _number_tasks(self, context: "SparkContext", tasks: int) -> "RDD[int]":
+        """Return the input of jobs with so many tasks: one number for each. It is made once, which saves each job
+        milliseconds."""
+        if tasks not in self._numbers:
+            # PySpark reads a range itself, and a task must be able to leave its input unread: see `compaction_job`.
+            self._numbers[tasks] = context.parallelize([*range(tasks)], tasks)
+        return self._numbers[tasks]
 
     def _map_shares(self, call: Callable[[Iterable[S]], Iterable[T]], things: Sequence[S]) -> list[T]:
         # Spark would run a further task in the slot beside them, with a worker that the memory is not planned for.
@@ -185,7 +194,7 @@ class Spark:
         with self._begin_job(TRANSACTIONS) as context:
             tasks = min(len(things), tasks_per_core * context.defaultParallelism)
             shares = [things[first::tasks] for first in range(tasks)]  # neighbours are alike, and go to different tasks
-            found = context.parallelize(shares, tasks).map(partial(_call_once, call)).collect()
+            found = _collect(context.parallelize(shares, tasks).map(partial(_call_once, call)))
         return [found[place % tasks][place // tasks] for place in range(len(things))]
 
 
@@ -202,6 +211,16 @@ def start_spark(settings: Mapping[str, str], lane: Lane = Lane.BETWEEN) -> Itera
             yield spark
         finally:
             spark.kill()
+
+
+def _collect(rdd: "RDD[T]") -> list[T]:
+    """Return all elements of an RDD.
+
+    For PySpark's own `collect`, Spark reads the code of two of its largest classes in each job, to check functions of
+    its own: a third of what the JVM does for a job.
+    """
+    batches = rdd._jrdd.collectAsync().get()
+    return [each for number in range(batches.size()) for each in pickle.loads(batches.get(number))]
 
 
 def _call_each(call: Callable[[S], T], things: Iterable[S]) -> Iterator[T]:
