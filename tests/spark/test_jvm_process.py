@@ -62,6 +62,13 @@ def test_a_directory_that_the_jvm_cannot_have_is_an_error_that_names_tmpdir(tmp_
 
 
 @pytest.mark.spark
+def test_a_jvm_does_not_begin_with_a_part_of_the_machine_s_memory(tmp_path: Path) -> None:
+    """It would fill with garbage before any is collected."""
+    with started(tmp_path) as running, closing(connect(running)) as gateway:
+        assert gateway.jvm.java.lang.Runtime.getRuntime().totalMemory() < 64 << 20
+
+
+@pytest.mark.spark
 def test_a_jvm_that_ends_while_it_starts_is_told_with_its_last_words(tmp_path: Path) -> None:
     with started(tmp_path, heap="1k") as running, pytest.raises(RetryableError) as error:
         running.wait()

@@ -76,6 +76,7 @@ def make_command(heap: str, temporary: Path, class_sharing: str | None) -> list[
         "-XX:+UseSerialGC",
         # By default a sixty-fourth of the machine's memory fills with garbage before any is collected.
         f"-Xmn{YOUNG_GENERATION}",
+        "-XX:InitialRAMPercentage=0.01",  # the rest of the heap begins with 6 MB, and grows with what is alive
         "-XX:TieredStopAtLevel=1",
         "-XX:+ExitOnOutOfMemoryError",
         class_sharing or _shared_archive(),
