@@ -3,6 +3,7 @@
 import errno
 import os
 import signal
+import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +18,7 @@ from pyspark.util import local_connect_and_auth
 from connector.host.cgroup import Cgroup
 from connector.host.errors import RetryableError, UserError
 from connector.host.signals import ENDED_BY_SIGTERM
-from connector.spark.jvm import jvm_process, spark_errors
+from connector.spark.jvm import jvm_process, spark_errors, spark_session
 from connector.spark.jvm.class_path import list_jars
 from connector.spark.jvm.jvm_command import find_spark_home
 from connector.spark.jvm.jvm_process import Jvm
@@ -205,6 +206,61 @@ def test_a_killed_jvm_is_told_also_by_what_asks_for_its_cores() -> None:
         with pytest.raises(RetryableError) as error:
             _ = spark.cores
     check_text("spark_errors", "a killed JVM", str(error.value))
+
+
+@pytest.mark.spark
+def test_a_jvm_that_does_not_answer_any_more_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its jobs would never end."""
+    monkeypatch.setattr(jvm_process, "PAUSE", 0.01)
+    monkeypatch.setattr(jvm_process, "ANSWER_TIMEOUT", 5.0)
+    monkeypatch.setattr(jvm_process, "UNANSWERED", 2)
+    with started(tmp_path) as running, closing(connect(running)) as gateway:
+        pid = gateway.jvm.java.lang.ProcessHandle.current().pid()
+        assert not running.ends_within(1.0)  # it has answered many questions meanwhile
+        os.kill(pid, signal.SIGSTOP)
+        with pytest.raises(RetryableError) as error, translate_errors(running, "A Spark job failed"):
+            gateway.jvm.java.lang.System.nanoTime()
+    check_text("spark_errors", "a JVM that does not answer any more", str(error.value))
+
+
+def test_a_jvm_that_has_left_one_question_unanswered_is_not_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as while its container was paused."""
+    answers = iter([False, False, True, False, False, True])
+    asked = threading.Event()
+
+    def answer(*_: object) -> bool:
+        if (answered := next(answers, None)) is None:
+            asked.set()
+        return answered is not False
+
+    monkeypatch.setenv("JAVA_HOME", java_that(tmp_path, "exec sleep 60"))
+    monkeypatch.setattr(jvm_process, "PAUSE", 0.0)
+    monkeypatch.setattr(jvm_process, "UNANSWERED", 3)
+    monkeypatch.setattr(jvm_process, "_answers", answer)
+    with started(tmp_path) as running:
+        threading.Thread(target=running._watch, args=(0, ""), daemon=True).start()
+        assert asked.wait(20.0)
+        assert not running.has_ended
+
+
+def test_a_process_that_may_open_no_more_files_does_not_give_its_jvm_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    assert jvm_process._answers(0, "")
+
+
+@pytest.mark.spark
+def test_a_cluster_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark itself tries for a quarter of an hour, without saying so."""
+    monkeypatch.setattr(spark_session, "CONTEXT_TIMEOUT", 2.0)
+    with start_spark({"spark.master": "yarn"}) as spark, pytest.raises(RetryableError) as error:
+        spark.run(list).result()
+    told, found, _ = str(error.value).partition("Spark's last words:")
+    check_text("spark_errors", "a cluster that does not answer", f"{told}{found} …")
 
 
 @pytest.mark.spark

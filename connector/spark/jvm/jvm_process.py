@@ -9,12 +9,13 @@ import logging
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 START_TIMEOUT: Final = 120.0  # seconds: a cold JVM on a loaded machine
+PAUSE: Final = 20.0  # seconds between two questions to the JVM
+ANSWER_TIMEOUT: Final = 30.0  # seconds
+UNANSWERED: Final = 4  # questions in a row. One alone gets no answer if the whole container was paused.
 LAST_WORDS_TIMEOUT: Final = 5.0  # seconds: a worker that lives on may hold the pipe
 GRACE: Final = 1.0  # seconds: a JVM that lacks threads may end by itself, and a worker's last line comes later
 LESS_MEMORY: Final = "give it more, or run fewer tasks at once (spark.master in /advanced/spark, such as local[1])"
@@ -41,6 +45,10 @@ WORKER_ENDED: Final = (
 WORKER_GOT_SIGTERM: Final = (
     "A Python worker of Spark has ended before its files were complete: something has ended it with SIGTERM (exit "
     "status 143). Find out what sends this signal to it: only Spark should end it."
+)
+NO_ANSWER: Final = (
+    "it did not answer any more, so the connector has killed it. Either something has stopped it (SIGSTOP), or its "
+    "machine or container is overloaded: give it more memory or processors."
 )
 _ENVIRONMENT: Final = threading.Lock()  # held while this process's environment names a gateway
 _HEAP_RAN_OUT: Final = "java.lang.OutOfMemoryError"
@@ -73,6 +81,8 @@ class Jvm:
             self._connection_file = Path(tempfile.mkdtemp(prefix="jvm-", dir=local_directory)) / "connection"
         self._output: deque[str] = deque(maxlen=5)
         self._worker_got_sigterm = threading.Event()
+        self._ended = threading.Event()  # by the connector
+        self._reason = ""  # why the connector has given it up
         self._control_group = Cgroup()
         self._killed_before = self._control_group.killed_for_memory
         self._process = subprocess.Popen(
@@ -93,6 +103,7 @@ class Jvm:
         with self._connection_file.open("rb") as info:
             port, secret = read_int(info), UTF8Deserializer().loads(info)
         shutil.rmtree(self._connection_file.parent)
+        threading.Thread(target=self._watch, args=(port, secret), name="jvm-watch", daemon=True).start()
         # PySpark takes a gateway of ours only from the environment; the JVM already runs and never sees it. Another
         # thread may still connect to a JVM that was killed.
         with _ENVIRONMENT:
@@ -129,6 +140,8 @@ class Jvm:
 
     def explain_end(self) -> str:
         """Return why the JVM has ended, or does not answer, and what to change. Ends in a full stop."""
+        if self._reason:
+            return self._reason
         status = self._process.poll()
         if status == -signal.SIGKILL and not self._has_no_thread:
             return (
@@ -167,15 +180,28 @@ class Jvm:
     def stop(self) -> None:
         """Let the JVM exit, and wait for that."""
         assert self._process.stdin is not None
+        self._ended.set()
         self._process.stdin.close()
         self._process.wait()
 
     def kill(self) -> None:
         """Kill the JVM. Its Python daemon and workers watch a pipe from it, and end too."""
         assert self._process.stdin is not None
+        self._ended.set()
         self._process.kill()
         self._process.wait()
         self._process.stdin.close()
+
+    @contextlib.contextmanager
+    def limit_time(self, seconds: float, reason: str) -> Iterator[None]:
+        """Give the JVM up if the block takes longer. `explain_end` then has the reason and the JVM's last words."""
+        timer = threading.Timer(seconds, lambda: self._give_up(f"{reason}: {self.read_last_words().rstrip('.')}."))
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     def wait(self) -> None:
         """Wait until the JVM has started. Raises RetryableError if it does not start."""
@@ -191,6 +217,19 @@ class Jvm:
                     f"Spark's JVM did not answer within {START_TIMEOUT:.0f} s: {self.explain_end()} If the machine is "
                     "overloaded, give it more processors or memory."
                 )
+
+    def _watch(self, port: int, secret: str) -> None:
+        """Give the JVM up if it does not answer any more: its jobs would never end."""
+        unanswered = 0
+        while not (self._ended.wait(PAUSE) or self.has_ended):
+            unanswered = 0 if _answers(port, secret) else unanswered + 1
+            if unanswered == UNANSWERED:
+                self._give_up(NO_ANSWER)
+
+    def _give_up(self, reason: str) -> None:
+        if not self.has_ended:
+            self._reason = reason
+            self._process.kill()
 
     def _explain_failed_start(self, how: str) -> RetryableError:
         return RetryableError(
@@ -215,3 +254,15 @@ class Jvm:
     @property
     def _has_no_thread(self) -> bool:
         return any(_NO_THREAD in line for line in self._output)
+
+
+def _answers(port: int, secret: str) -> bool:
+    """Return whether the JVM answers, as it does when Py4J signs in."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), ANSWER_TIMEOUT) as connection:
+            connection.sendall(f"A\n{secret}\n".encode())
+            return bool(connection.recv(1))
+    except (TimeoutError, ConnectionError):
+        return False
+    except OSError:  # of this process, such as when it may open no more files
+        return True

@@ -13,7 +13,7 @@ from connector.host.cgroup import Cgroup
 from connector.host.errors import RetryableError
 from connector.host.tempdirs import TemporaryDirectories, make_directories
 from connector.spark.jvm.class_path import list_jars
-from connector.spark.jvm.cluster import PYTHON, check_master, is_local, make_cluster_settings, wait_for_executor
+from connector.spark.jvm.cluster import MASTER, PYTHON, check_master, is_local, make_cluster_settings, wait_for_executor
 from connector.spark.jvm.jvm_command import find_spark_home
 from connector.spark.jvm.jvm_process import Jvm
 from connector.spark.jvm.lanes import MAINTENANCE, POOL, THREADS, TRANSACTIONS, Lane, write_pools
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 S = TypeVar("S")
 T = TypeVar("T")
 
+CONTEXT_TIMEOUT: Final = 300.0  # seconds: a cluster may let the application wait in a queue
 TASKS_PER_CORE: Final = 4  # few enough to start cheaply, enough that a long last one holds up little
 
 DEFAULT_SETTINGS: Final = {
@@ -241,6 +242,13 @@ def _make_conf(settings: Mapping[str, str], directories: TemporaryDirectories) -
     }
 
 
+def _explain_silence(master: str) -> str:
+    return (
+        f"the connector has killed it, because Spark has not started on {master} within {CONTEXT_TIMEOUT:.0f} s. Check "
+        "that this cluster can be reached from here, and that it accepts the application. Spark's last words"
+    )
+
+
 def _connect(
     jvm: Jvm, client_is_loaded: Future[None], settings: Mapping[str, str], directories: TemporaryDirectories
 ) -> "SparkContext":
@@ -254,7 +262,8 @@ def _connect(
         # PySpark would use the gateway and the context of an earlier JVM of this process, which has ended.
         SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
         conf = SparkConf(loadDefaults=False).setAll([*_make_conf(settings, directories).items()])
-        context = SparkContext(gateway=gateway, conf=conf)
+        with jvm.limit_time(CONTEXT_TIMEOUT, _explain_silence(settings.get(MASTER, "local"))):
+            context = SparkContext(gateway=gateway, conf=conf)
         if not is_local(settings):
             wait_for_executor(context, jvm)
     context.pythonExec = settings.get(PYTHON, sys.executable)
