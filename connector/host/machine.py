@@ -68,6 +68,12 @@ def allow_many_files() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
+def count_files() -> int | None:
+    """Return how many files a process may open at the same time if it raises its limit. None: without a limit."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return None if hard == resource.RLIM_INFINITY else hard
+
+
 def explain_limit(error: Exception) -> str | None:
     """Return what to change if the error says that this process gets no more memory, files, threads or processes."""
     if isinstance(error, MemoryError):

@@ -38,6 +38,8 @@ def advise(error: OSError, room: str = "Make room, or set TMPDIR to a directory 
     """Return what to change after a temporary file could not be written. `room` is the advice for a full disk."""
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return "Raise the hard limit of open files (`ulimit -Hn`, or `--ulimit nofile` of Docker)."
+    if error.errno == errno.EFBIG:
+        return "Raise the limit of the size of a file (`ulimit -f`)."
     if error.errno in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):  # of file systems of a network
         return "Its file system has no locks. Set TMPDIR to a directory on a local disk."
     return room

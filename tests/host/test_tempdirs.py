@@ -118,6 +118,12 @@ def test_a_file_system_without_locks_is_an_error_that_names_tmpdir(
     assert [*temporary.iterdir()] == []
 
 
+def test_a_limit_of_the_size_of_files_is_not_told_as_a_full_disk() -> None:
+    with pytest.raises(UserError) as error, translate_disk_errors("file"):
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+    check_text("machine_errors", "temporary files that may not grow", str(error.value))
+
+
 def test_what_goes_wrong_with_a_disk_later_is_not_said_of_its_temporary_directory() -> None:
     with pytest.raises(OSError, match="disk full"), make_directories():
         raise OSError("disk full")

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import resource
 import signal
 import socket
 import threading
@@ -60,6 +61,14 @@ def connect(running: Jvm) -> "ClientServer":
 def test_a_directory_that_the_jvm_cannot_have_is_an_error_that_names_tmpdir(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=rf"no temporary directory in {tmp_path}/missing can be made: .* set TMPDIR"):
         Jvm(tmp_path / "missing", HEAP, JARS, {})
+
+
+def test_a_jvm_that_may_open_too_few_files_is_not_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would say that it lacks a class, or a library."""
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (20, 60))
+    with pytest.raises(UserError) as error:
+        Jvm(tmp_path, HEAP, JARS, {})
+    check_text("spark_errors", "a JVM that may open too few files", str(error.value))
 
 
 @pytest.mark.spark

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from connector.host.cgroup import Cgroup
-from connector.host.errors import RetryableError
+from connector.host.errors import RetryableError, UserError
+from connector.host.machine import count_files
 from connector.host.signals import ENDED_BY_SIGTERM
 from connector.host.tempdirs import translate_disk_errors
 from connector.spark.jvm import jvm_command
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 START_TIMEOUT: Final = 120.0  # seconds: a cold JVM on a loaded machine
+LEAST_FILES: Final = 256  # that the JVM may open: it has about 200, its jars and Spark's sockets
 PAUSE: Final = 20.0  # seconds between two questions to the JVM
 ANSWER_TIMEOUT: Final = 30.0  # seconds
 UNANSWERED: Final = 4  # questions in a row. One alone gets no answer if the whole container was paused.
@@ -76,7 +78,8 @@ class Jvm:
         class_sharing: str | None = None,
     ) -> None:
         """The connector's own variables replace those of `environment`. See `jvm_command.make_command` for `heap`,
-        `class_sharing` and errors."""
+        `class_sharing` and errors. Raises UserError if the JVM may not open enough files."""
+        _check_files(count_files())
         with translate_disk_errors(f"directory in {local_directory}"):
             self._connection_file = Path(tempfile.mkdtemp(prefix="jvm-", dir=local_directory)) / "connection"
         self._output: deque[str] = deque(maxlen=5)
@@ -254,6 +257,15 @@ class Jvm:
     @property
     def _has_no_thread(self) -> bool:
         return any(_NO_THREAD in line for line in self._output)
+
+
+def _check_files(most: int | None) -> None:
+    """Raise UserError if a process may open too few files. The JVM would fail with an error that does not say so."""
+    if most is not None and most < LEAST_FILES:
+        raise UserError(
+            f"a process of the connector may open only {most} files at the same time, and Spark's JVM needs "
+            f"{LEAST_FILES}. Raise the hard limit (`ulimit -Hn`, or `--ulimit nofile` of Docker) to 1024 or more."
+        )
 
 
 def _answers(port: int, secret: str) -> bool:
