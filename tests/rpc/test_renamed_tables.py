@@ -9,6 +9,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 from connector.config.settings import parse
+from connector.config.values import RETAIN_EXISTING_DATA
 from connector.host.errors import UserError
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.renamed_tables import WrittenTable, find_renamed_tables
@@ -36,6 +37,7 @@ class Shop:
     """A task with two tables of the same columns. Each has rows of its binding."""
 
     def __init__(self, warehouse: Path) -> None:
+        self.warehouse = warehouse
         self.config = local_config(warehouse)
         self.last = materialization(self.config, *BEFORE)
         apply(request.Apply(self.last))
@@ -57,12 +59,21 @@ class Shop:
         self.rename(AWAY, RETURNS)
 
     def open(self) -> None:
-        config, resources = parse(self.config, [each.resource_config for each in BEFORE])
+        config, resources = parse(self.config, [each.resource_config for each in self.last.bindings])
         with open_tables(request.Open(self.last), config, resources, cast(Engine, None)):
             pass
 
     def apply(self, *bindings: MaterializationBinding) -> None:
         apply(request.Apply(materialization(self.config, *bindings), last_materialization=self.last))
+
+    def begin_anew(self) -> None:
+        """Both bindings are backfilled, and keep their rows."""
+        self.config = local_config(self.warehouse, RETAIN_EXISTING_DATA)
+        bindings = [
+            binding(COLLECTION, document="flow_document", table=path.name, backfill=1) for path in (ORDERS, RETURNS)
+        ]
+        self.apply(*bindings)
+        self.last = materialization(self.config, *bindings)
 
     def validate(self, *bindings: MaterializationBinding) -> None:
         proposed = (ValidateBinding(each.resource_config, each.collection, backfill=each.backfill) for each in bindings)
@@ -94,6 +105,19 @@ def test_two_tables_that_have_exchanged_their_names_are_refused(tmp_path: Path, 
     assert len(str(error.value).splitlines()) == 2, "a line for each table"
     check_text("apply_errors", "tables have exchanged their names", str(error.value).splitlines()[0])
     assert read(shop.catalog) == [[2], [1]]
+    shop.exchange()
+    do(shop)
+
+
+@pytest.mark.parametrize("do", [Shop.open, lambda shop: shop.apply(*shop.last.bindings)], ids=["open", "publish"])
+def test_tables_that_have_kept_their_rows_in_a_backfill_are_known_by_their_owners(
+    tmp_path: Path, do: Callable[[Shop], None]
+) -> None:
+    shop = Shop(tmp_path)
+    shop.begin_anew()
+    shop.exchange()
+    with pytest.raises(UserError, match=r"rows that the task has stored for table shop\.returns"):
+        do(shop)
     shop.exchange()
     do(shop)
 

@@ -3,7 +3,8 @@ the name of one to the other.
 
 Rows of one binding would get into the table of the other, and with standard updates they would replace rows there. A
 backfill of one would replace the rows of the other. A table has the fence values of the bindings that have written it.
-So it is renamed if it has those of another binding of the task, and none of its own.
+So it is renamed if it has those of another binding of the task, and none of its own. A backfill that keeps the rows
+begins without a fence value. So its apply names the binding as the table's owner.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +12,8 @@ from dataclasses import dataclass
 
 from connector.iceberg.commits import fence
 from connector.model.state import WriterId
-from connector.model.table_identifier import TableIdentifier
+from connector.model.table_identifier import Owner, TableIdentifier
+from protocol.flow import WHOLE_RANGE
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ def find_renamed_tables(tables: Sequence[WrittenTable]) -> Iterator[str]:
     for table in tables:
         by_writer.setdefault(fence.writer_hash(table.writer), table.path)
     for table in tables:
-        written = fence.find_writer_hashes(table.properties)
+        written = _find_bindings(table.properties)
         if fence.writer_hash(table.writer) in written:
             continue
         others = sorted({by_writer[writer] for writer in written & by_writer.keys()} - {table.path})
@@ -40,3 +42,11 @@ def find_renamed_tables(tables: Sequence[WrittenTable]) -> Iterator[str]:
                 "another program has renamed tables. Nothing was added or changed. Give the tables their names back. "
                 "Then start or publish the task again."
             )
+
+
+def _find_bindings(properties: Mapping[str, str]) -> set[str]:
+    """Return the hashes of the bindings that have written a table, and of one that has begun with its rows."""
+    written, owner = fence.find_writer_hashes(properties), Owner.of(properties)
+    if owner and owner.has_older_rows:
+        written.add(fence.writer_hash(WriterId(owner.materialization, owner.state_key, WHOLE_RANGE.key_range)))
+    return written
