@@ -10,7 +10,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.manifest import DataFileContent
+from pyiceberg.manifest import DataFileContent, ManifestEntry
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.types import DoubleType, StringType
 
@@ -22,7 +22,7 @@ from connector.iceberg.commits.reset import Decision, perform_reset, plan_reset
 from connector.iceberg.commits.row_deletes import RowDeletes
 from connector.iceberg.metadata import listed_files
 from connector.iceberg.metadata.listed_files import ManifestReader
-from connector.iceberg.metadata.manifests import manifests_of
+from connector.iceberg.metadata.manifests import ManifestWriter, manifests_of
 from connector.model.binding import KeyPart, Updates
 from connector.model.state import StagedCommit
 from support.altered_tables import append, entries, fit, wanted
@@ -216,6 +216,32 @@ def test_a_row_of_the_same_key_that_another_engine_has_added_is_replaced_too(cat
     append(catalog, row(1, "foreign"))
     commit_all_or_raise(catalog, [staged])
     assert values_of(catalog) == {1: "b"}
+
+
+def test_rows_that_moved_are_found_in_files_of_which_it_is_not_known_when_they_were_added(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    merges = {"commit.manifest.min-count-to-merge": "2"}
+    land(catalog, {1: "a"})
+    staged = stage_updates(catalog, {1: "b"})
+    compact(catalog)
+    write_existing = ManifestWriter.existing
+
+    def write_as_an_old_writer(self: ManifestWriter, entry: ManifestEntry) -> Any:
+        entry.file_sequence_number = None
+        return write_existing(self, entry)
+
+    with catalog.load_table(PATH).transaction() as transaction:
+        transaction.set_properties(merges)
+    with monkeypatch.context() as patch:
+        patch.setattr(ManifestWriter, "existing", write_as_an_old_writer)
+        append(catalog, row(2, "a"))
+        land(catalog, {3: "a"}, writer=replace(WRITER, materialization="acme/other"))
+    assert None in {entry.file_sequence_number for entry in entries(catalog)}
+    commit_all_or_raise(catalog, [staged])
+    assert values_of(catalog) == {1: "b", 2: "a", 3: "a"}
+    land(catalog, {2: "b", 3: "b"})
+    assert values_of(catalog) == {1: "b", 2: "b", 3: "b"}
 
 
 def test_rows_that_another_engine_has_deleted_are_none_to_delete(catalog: Catalog) -> None:

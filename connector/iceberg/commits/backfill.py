@@ -127,7 +127,7 @@ def remove_rows(table: Table, writer: WriterId, snapshots: SnapshotWriter) -> Re
             log.warning("table %s: some of its rows were not readable: %s", ".".join(table.name()), error)
             continue
         if entries:
-            gone = [ListedFile.of(manifest.manifest_path, entry) for entry in entries]
+            gone = [ListedFile.of(manifest, entry) for entry in entries]
             ids = {file.id for file in gone}
             manifests.append(factory.write_existing(manifest.partition_spec_id, entries, manifest.content, ids))
             removed += gone

@@ -46,20 +46,21 @@ class ListedFile:
     row_groups: int  # 0: the manifest does not say
     partition: Partition
     sequence_number: int  # of its rows: deletes with a lower one do not apply to them
-    file_sequence_number: int  # of the snapshot that added the file
+    file_sequence_number: int  # of the snapshot that added the file, or of a later one if the manifest does not say
     bounds: tuple[bytes, bytes] | None  # of a position delete file: the paths that it may name, both included
     vector: DeletionVector | None = None
     first_row_id: int | None = None  # None: its rows have no ids
     sort_order_id: int | None = None  # of its rows; None: not known
 
     @classmethod
-    def of(cls, manifest: str, entry: ManifestEntry) -> "ListedFile":
+    def of(cls, manifest: ManifestFile, entry: ManifestEntry) -> "ListedFile":
         file, vector = entry.data_file, find_vector(entry.data_file)
         assert entry.sequence_number is not None, "the manifest's reader fills it in"
-        assert entry.file_sequence_number is not None, "the manifest's reader fills it in"
+        # Old writers leave it out of entries that they write to another manifest. The file is not newer than that.
+        added = manifest.sequence_number if entry.file_sequence_number is None else entry.file_sequence_number
         return cls(
             file.file_path,
-            manifest,
+            manifest.manifest_path,
             file.content,
             file.file_format,
             file.record_count,
@@ -67,7 +68,7 @@ class ListedFile:
             len(file.split_offsets or ()),
             Partition.of(int(file.spec_id), file.partition),
             entry.sequence_number,
-            entry.file_sequence_number,
+            added,
             _path_bounds(file) if file.content is DataFileContent.POSITION_DELETES else None,
             vector,
             first_row_id_of(file),
@@ -142,7 +143,7 @@ class ManifestReader:
 def _parse(io: FileIO, manifests: Iterable[ManifestFile]) -> _Parsed:
     def parse(manifest: ManifestFile) -> tuple[ManifestKey, tuple[ListedFile, ...]]:
         entries = read_entries(io, manifest)
-        return find_manifest_key(manifest), tuple(ListedFile.of(manifest.manifest_path, entry) for entry in entries)
+        return find_manifest_key(manifest), tuple(ListedFile.of(manifest, entry) for entry in entries)
 
     return dict(map_in_threads(parse, manifests, _READS_AT_ONCE, "view"))
 

@@ -34,7 +34,7 @@ def find_live_files(table: Table, is_wanted: Callable[[DataFile], bool]) -> Live
     data, position_deletes, equality_deletes = [], [], []
     for manifest in manifests_of(table.io, table.current_snapshot()):
         for entry in read_entries(table.io, manifest):
-            listed = ListedFile.of(manifest.manifest_path, entry)
+            listed = ListedFile.of(manifest, entry)
             match listed.content:
                 case DataFileContent.DATA if is_wanted(entry.data_file):
                     data.append(listed)
