@@ -33,17 +33,15 @@ _SAMPLE: Final = 10_000  # rows
 _FIRST_SAMPLE: Final = 1_000  # rows
 _NEARLY_ALL: Final = 950  # of the first sample
 # The types whose values Parquet orders and represents as Iceberg does.
-_COMPARABLE: Final = frozenset(
-    {
-        BooleanType(),
-        IntegerType(),
-        LongType(),
-        FloatType(),
-        DoubleType(),
-        DateType(),
-        TimestamptzType(),
-        TimestamptzNanoType(),
-    }
+_COMPARABLE: Final = (
+    BooleanType,
+    IntegerType,
+    LongType,
+    FloatType,
+    DoubleType,
+    DateType,
+    TimestamptzType,
+    TimestamptzNanoType,
 )
 
 
@@ -95,11 +93,11 @@ def _bounds(column_type: PrimitiveType, statistics: Sequence[pq.Statistics]) -> 
         return _decimal_bound(column_type, min(numbers)), _decimal_bound(column_type, max(numbers))
     lowest = min(chunk.min_raw for chunk in of_values)
     highest = max(chunk.max_raw for chunk in of_values)
-    if column_type == StringType():
+    if isinstance(column_type, StringType):
         return _text_bounds(lowest, highest)
-    if column_type == BinaryType():
+    if isinstance(column_type, BinaryType):
         return lowest[:_BOUND_LENGTH], upper_bound_of_bytes(highest)
-    if column_type not in _COMPARABLE:
+    if not isinstance(column_type, _COMPARABLE):
         return None, None
     return to_bytes(column_type, lowest), to_bytes(column_type, highest)
 
