@@ -11,7 +11,7 @@ from connector.encoding.lines.decoder import Decoded, RowDecoder
 from connector.encoding.lines.row_lines import Lines
 from connector.model.binding import Binding, Column
 from connector.model.table_identifier import TableIdentifier
-from encoding.packed_encoder import pack
+from fixtures.packed import pack
 
 INDEX = 3
 # Of the table of rejected rows.
@@ -45,7 +45,7 @@ def plain(key: Any, *values: Any, **other: Any) -> bytes:
 
 
 def packed(key: Any, *values: Any, **other: Any) -> bytes:
-    return _line(keyPacked=_base64(pack(key)), valuesPacked=_base64(pack(*values)), **other)
+    return _line(keyPacked=_base64(pack([key])), valuesPacked=_base64(pack(values)), **other)
 
 
 def json_line(values: str, key: str = "1") -> bytes:

@@ -13,8 +13,8 @@ from pyiceberg.types import DoubleType, LongType, PrimitiveType, StringType
 
 from connector.encoding.lines.load_lines import key_table, parse_loads
 from connector.model.binding import Binding, Column, KeyPart, Updates
-from encoding.packed_encoder import pack
 from encoding.store_lines import INDEX, binding, json_line, numbered, plain
+from fixtures.packed import pack
 from protocol.protocol_error import ProtocolError
 from support.snapshots import check_text
 
@@ -33,7 +33,7 @@ def load(*key: Any, index: int = INDEX) -> bytes:
 
 
 def packed_load(*key: Any) -> bytes:
-    return orjson.dumps({"load": {"binding": INDEX, "keyPacked": base64.b64encode(pack(*key)).decode()}}) + b"\n"
+    return orjson.dumps({"load": {"binding": INDEX, "keyPacked": base64.b64encode(pack(key)).decode()}}) + b"\n"
 
 
 def keys(of: Binding, *lines: bytes) -> list[tuple[Any, ...]]:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from pyiceberg.types import BooleanType, DoubleType, LongType, StringType
 
 from connector.host.errors import InvalidValueError
-from encoding.packed_encoder import pack
 from encoding.store_lines import binding, column, decode, packed, packed_line
+from fixtures.packed import pack
 from protocol.protocol_error import ProtocolError
 from support.snapshots import check_text
 
@@ -70,17 +70,17 @@ def test_zeros_in_a_string_are_part_of_it(text: str) -> None:
 
 BROKEN: dict[str, bytes] = {
     "empty": b"",
-    "too short": pack("a"),
-    "too long": pack("a", 1, None),
+    "too short": pack(["a"]),
+    "too long": pack(["a", 1, None]),
     "unknown code": b"\x02a\x00\x30",
     "string without end": b"\x15\x01\x02abc",
     "string that ends in an escape": b"\x15\x01\x02abc\x00\xff",
-    "integer cut off": pack("a") + b"\x1c\x01\x02",
-    "double cut off": pack("a") + b"\x21\x80",
-    "large integer without length": pack("a") + b"\x1d",
-    "large integer cut off": pack("a") + b"\x1d\x09\x01",
-    "large negative integer cut off": pack("a") + b"\x0b\xf6\x01",
-    "escape after the end": pack("a") + b"\xff",
+    "integer cut off": pack(["a"]) + b"\x1c\x01\x02",
+    "double cut off": pack(["a"]) + b"\x21\x80",
+    "large integer without length": pack(["a"]) + b"\x1d",
+    "large integer cut off": pack(["a"]) + b"\x1d\x09\x01",
+    "large negative integer cut off": pack(["a"]) + b"\x0b\xf6\x01",
+    "escape after the end": pack(["a"]) + b"\xff",
 }
 
 
@@ -101,7 +101,7 @@ def test_a_string_without_end_does_not_go_on_in_the_next_tuple(following: bytes)
 
 def test_a_broken_key_is_told_from_broken_values() -> None:
     with pytest.raises(ProtocolError, match=r"^line 1: keyPacked: the tuple has more elements than the 1 columns"):
-        decode(binding(StringType()), [packed_line(pack("a"), key=pack(1, 2))])
+        decode(binding(StringType()), [packed_line(pack(["a"]), key=pack([1, 2]))])
 
 
 def test_a_string_that_is_not_utf8_is_an_error() -> None:
@@ -112,7 +112,7 @@ def test_a_string_that_is_not_utf8_is_an_error() -> None:
 
 def test_a_key_of_any_kind_is_shown_in_an_error() -> None:
     keys: list[Any] = ["a\0b", 2**80, None, 1.5, True]
-    lines = [packed_line(pack(0.5), key=pack(key)) for key in keys]
+    lines = [packed_line(pack([0.5]), key=pack([key])) for key in keys]
     shown = []
     for line in lines:
         with pytest.raises(InvalidValueError) as raised:

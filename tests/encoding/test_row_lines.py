@@ -11,8 +11,8 @@ from connector.encoding.lines.decoder import RowDecoder, Stray
 from connector.encoding.lines.row_lines import Lines
 from connector.host.errors import InvalidValueError
 from connector.model.binding import Column
-from encoding.packed_encoder import pack
 from encoding.store_lines import binding, column, decode, json_line, numbered, packed, plain
+from fixtures.packed import pack
 from protocol.protocol_error import ProtocolError
 from support.snapshots import check_text
 
@@ -139,7 +139,7 @@ def test_members_that_are_no_message_are_ignored() -> None:
 
 
 def test_the_key_in_one_form_and_the_values_in_the_other_are_read() -> None:
-    values = base64.b64encode(pack("a"))
+    values = base64.b64encode(pack(["a"]))
     line = b'{"store":{"binding":3,"key":[1],"valuesPacked":"%b"}}\n' % values
 
     assert decode(TEXT, [line]).batch.to_pylist() == [{"id": 1, "value0": "a"}]

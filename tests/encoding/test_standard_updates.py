@@ -25,8 +25,8 @@ from connector.encoding.lines.decoder import RowDecoder
 from connector.encoding.lines.key_digest import KeyDigest, digest_keys_table, hash_keys, sum_digests
 from connector.encoding.lines.load_lines import key_table, parse_loads
 from connector.model.binding import Binding, Column, KeyPart, Updates
-from encoding.packed_encoder import pack
 from encoding.store_lines import INDEX, binding, column, decode, json_line, numbered, packed, plain
+from fixtures.packed import pack
 from protocol.protocol_error import ProtocolError
 
 
@@ -154,7 +154,7 @@ def test_different_keys_have_different_digests_and_equal_keys_equal_ones(column_
         line = (
             json.dumps({"store": {"binding": INDEX, "key": [value], "values": ["a"], "exists": True}}).encode() + b"\n"
         )
-        key = base64.b64encode(pack(value)).decode()
+        key = base64.b64encode(pack([value])).decode()
         packed_line = line.replace(json.dumps({"key": [value]}).encode()[1:-1], f'"keyPacked":"{key}"'.encode())
         if value is not None:
             assert b"keyPacked" in packed_line
