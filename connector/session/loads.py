@@ -30,7 +30,6 @@ from connector.encoding.search.located_rows import write_located
 from connector.encoding.search.rows_of_keys import RowsOfKeys, choose_newest
 from connector.encoding.values.arrays import Mask
 from connector.host import facts
-from connector.host.errors import ConnectorError
 from connector.host.facts import AnsweredLoads
 from connector.host.signals import map_in_threads
 from connector.host.tempdirs import translate_disk_errors
@@ -205,13 +204,11 @@ class TransactionLoads:
             return
         access = {of_table.index: of_table.layout.access.value for of_table in searches}
         # Only the function goes to the tasks through a connection. Spark writes the groups to a file on its way.
-        outcomes = self._spark.map_shares(partial(search_groups, access), groups).result()
-        for of_table in searches:
-            of_table.keys_file.remove(of_table.layout.io, RESULTS)
-        for outcome in outcomes:
-            if isinstance(outcome, ConnectorError):
-                raise outcome
-        found = iter([outcome for outcome in outcomes if not isinstance(outcome, ConnectorError)])
+        try:
+            found = iter(self._spark.map_shares(partial(search_groups, access), groups).result())
+        finally:
+            for of_table in searches:
+                of_table.keys_file.remove(of_table.layout.io, RESULTS)
         for of_table in searches:
             io = of_table.layout.io
             rows = [fetch_rows(of_group, io) for of_group in islice(found, len(of_table.groups))]

@@ -145,16 +145,15 @@ def test_a_key_column_that_comes_again_under_its_name_is_an_error(tmp_path: Path
         [found] = search_groups({3: Properties({})}, [replace(group, binding=binding)])
         return found
 
-    error = search("code")
-    assert isinstance(error, LostColumnError)
-    check_text("update_errors", "a key column was dropped and added again", str(error), {path: "<file>"})
+    with pytest.raises(LostColumnError) as raised:
+        search("code")
+    check_text("update_errors", "a key column was dropped and added again", str(raised.value), {path: "<file>"})
     assert isinstance(search("added"), RowsOfKeys), "a column that was not there before is no reason"
 
 
 def test_documents_that_do_not_fit_on_the_disk_are_an_error(tmp_path: Path) -> None:
     table = SearchedTable(tmp_path, [LongType()])
     path = table.write(["[1]"], flow_document=pa.array([json.dumps({"0": 1, "text": "x" * 2 * SIZE})]))
-    with small_disk(tmp_path / "disk") as disk:
-        error = run(table, path, ["[1]"], disk.directory / "loaded")
-    assert isinstance(error, RetryableError)
-    check_text("machine_errors", "a disk that takes no documents", str(error), {str(tmp_path): "…"})
+    with small_disk(tmp_path / "disk") as disk, pytest.raises(RetryableError) as raised:
+        run(table, path, ["[1]"], disk.directory / "loaded")
+    check_text("machine_errors", "a disk that takes no documents", str(raised.value), {str(tmp_path): "…"})

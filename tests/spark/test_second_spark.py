@@ -1,4 +1,7 @@
-"""A process may start Spark again after it ended: a request to apply may need it, and then the session does."""
+"""A process may start Spark again after it ended: a request to apply may need it, and then the session does.
+
+The error of a task keeps its type on the way to the driver.
+"""
 
 import subprocess
 import sys
@@ -9,12 +12,19 @@ import pytest
 from support.jars import REPOSITORY
 
 TWICE: Final = """
+from connector.host.errors import UserError
 from connector.spark.engine import start_engine
+
+def fail(number):
+    raise UserError(f"task {number}")
 
 for number in range(2):
     with start_engine({"spark.master": "local[1]"}) as engine:
         assert engine.spark.run(list).result() == [0]
-        print(number)
+        try:
+            engine.spark.map(fail, [number]).result()
+        except UserError as error:
+            print(error)
 """
 
 
@@ -23,4 +33,4 @@ def test_spark_starts_again_after_it_was_killed() -> None:
     outcome = subprocess.run(
         [sys.executable, "-c", TWICE], cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=120
     )
-    assert outcome.stdout.split() == ["0", "1"], outcome.stderr
+    assert outcome.stdout.splitlines() == ["task 0", "task 1"], outcome.stderr

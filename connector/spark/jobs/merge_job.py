@@ -1,13 +1,12 @@
 """The Spark job that merges the sorted runs of all tasks of a transaction into data files."""
 
-import gc
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from connector.encoding.runs.merge_plan import group_ranges, plan_merge
 from connector.encoding.runs.run_merging import MergeRange
-from connector.host.errors import ConnectorError, RetryableError
+from connector.host.errors import RetryableError
 from connector.model.state import DataFile
 from connector.spark.blocks.block_transfer import StoredRun, remove_objects
 from connector.spark.blocks.table_layout import NewLayout, TableLayout
@@ -33,12 +32,10 @@ def merge_runs(
     current = {table: new_layouts[table]() for table in runs}
     units = [unit for table, of_table in runs.items() for unit in _plan(current[table], table, of_table, jobs.cores)]
     # Only the function goes to the tasks through a connection. Spark writes the units to a file on its way.
-    outcomes = jobs.map(partial(_merge, current), units).result()
+    merged = jobs.map(partial(_merge, current), units).result()
     files: dict[int, tuple[DataFile, ...]] = {}
-    for unit, outcome in zip(units, outcomes, strict=True):
-        if isinstance(outcome, ConnectorError):
-            raise outcome
-        files[unit.table] = files.get(unit.table, ()) + outcome
+    for unit, of_unit in zip(units, merged, strict=True):
+        files[unit.table] = files.get(unit.table, ()) + of_unit
     return files
 
 
@@ -57,13 +54,8 @@ def _plan(layout: TableLayout, table: int, runs: Sequence[StoredRun], tasks: int
         yield MergeUnit(table, group, files)
 
 
-def _merge(layouts: Mapping[int, TableLayout], unit: MergeUnit) -> tuple[DataFile, ...] | ConnectorError:
-    """Merge one unit. An error is returned, since Spark would hide its type."""
-    gc.collect()  # the daemon has turned the automatic collection off
-    layout = layouts[unit.table]
+def _merge(layouts: Mapping[int, TableLayout], unit: MergeUnit) -> tuple[DataFile, ...]:
     try:
-        return tuple(write_merged(layout, unit.ranges, unit.run_files))
-    except ConnectorError as error:
-        return error
+        return tuple(write_merged(layouts[unit.table], unit.ranges, unit.run_files))
     except OSError as error:
-        return RetryableError(WRITING_FAILED.format(error))
+        raise RetryableError(WRITING_FAILED.format(error)) from error

@@ -1,6 +1,5 @@
 """Spark jobs that rewrite data files: a task takes one file after another."""
 
-import gc
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache, partial
@@ -13,7 +12,6 @@ from pyiceberg.utils.bin_packing import PackingIterator
 from connector.encoding.live_rows.source_rows import SourceFile
 from connector.encoding.rewriting.converted_files import Rewrite, Rewriting
 from connector.encoding.rewriting.rewritten_schemas import UnconvertibleError
-from connector.host.errors import ConnectorError
 from connector.host.refresh import Refreshed
 from connector.model.properties import Properties
 from connector.model.state import DataFile
@@ -24,8 +22,8 @@ from connector.storage.file_io import open_file_io
 JOB_SIZE: Final = 4 << 30  # bytes of data files
 
 
-# What `Rewriting.rewrite` returns, or its error, since Spark would hide its type.
-Outcome: TypeAlias = tuple[DataFile, ...] | UnconvertibleError | ConnectorError | None
+# What `Rewriting.rewrite` returns, or its error: the errors of all files are raised together.
+Outcome: TypeAlias = tuple[DataFile, ...] | UnconvertibleError | None
 
 
 @contextmanager
@@ -55,18 +53,14 @@ def rewrite_jobs(settings: Mapping[str, str]) -> Iterator[Rewrite]:
 
 
 def _rewrite(rewriting: Rewriting, file_properties: Properties, source: SourceFile) -> Outcome:
-    gc.collect()  # the daemon has turned the automatic collection off
     try:
         return rewriting.rewrite(open_file_io(file_properties), source)
-    except (UnconvertibleError, ConnectorError) as error:
+    except UnconvertibleError as error:
         return error
 
 
 def _check(outcomes: Sequence[Outcome]) -> list[tuple[DataFile, ...] | None]:
-    errors = [outcome for outcome in outcomes if isinstance(outcome, ConnectorError)]
-    if errors:
-        raise errors[0]
     unconvertible = [outcome.column_ids for outcome in outcomes if isinstance(outcome, UnconvertibleError)]
     if unconvertible:
         raise UnconvertibleError(*frozenset.union(*unconvertible))
-    return [outcome for outcome in outcomes if outcome is None or isinstance(outcome, tuple)]
+    return [outcome for outcome in outcomes if not isinstance(outcome, UnconvertibleError)]

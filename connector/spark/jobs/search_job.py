@@ -18,7 +18,7 @@ from connector.encoding.live_rows.lineage_columns import NO_ROW_ID
 from connector.encoding.search.row_search import FoundRows, SearchedFile, search
 from connector.encoding.search.rows_of_keys import RowsOfKeys
 from connector.encoding.search.searched_keys import Keys
-from connector.host.errors import ConnectorError, RetryableError
+from connector.host.errors import RetryableError
 from connector.host.tempdirs import advise
 from connector.model.binding import Binding
 from connector.model.properties import Properties
@@ -52,7 +52,7 @@ class Group:
 FoundInGroup: TypeAlias = RowsOfKeys | TemporaryFile
 
 
-def search_groups(access: Mapping[int, Properties], groups: Iterable[Group]) -> Iterator[FoundInGroup | ConnectorError]:
+def search_groups(access: Mapping[int, Properties], groups: Iterable[Group]) -> Iterator[FoundInGroup]:
     """Search one group after the other. `access` has the storage settings of each table, by its binding's index."""
     gc.collect()  # the daemon has turned the automatic collection off
     for (binding, keys_file), groups_of_table in groupby(groups, attrgetter("binding", "keys_file")):
@@ -61,7 +61,7 @@ def search_groups(access: Mapping[int, Properties], groups: Iterable[Group]) -> 
 
 def _search_table(
     binding: Binding, keys_file: TemporaryFile, access: Properties, groups: Iterable[Group]
-) -> Iterator[FoundInGroup | ConnectorError]:
+) -> Iterator[FoundInGroup]:
     """Search the groups of one table. The index of its keys is dropped with the last one."""
     assert binding.updates, "only bindings that update rows are searched"
     names = [column.name for column in binding.keys]
@@ -70,8 +70,7 @@ def _search_table(
         yield _search_group(group, keys, io)
 
 
-def _search_group(group: Group, keys: Keys, io: FileIO) -> FoundInGroup | ConnectorError:
-    """Search the files of a group. An error is returned, since Spark would hide its type."""
+def _search_group(group: Group, keys: Keys, io: FileIO) -> FoundInGroup:
     found: list[RowsOfKeys] = []
     try:
         with _Lines(group.documents, io, group.binding.index) as lines:
@@ -80,13 +79,11 @@ def _search_group(group: Group, keys: Keys, io: FileIO) -> FoundInGroup | Connec
                     lines.write(rows.documents)
                     found.append(_describe(place, file, rows))
         return _return_rows(RowsOfKeys.join(found), group, io)
-    except ConnectorError as error:
-        return error
     except OSError as error:
-        return RetryableError(
+        raise RetryableError(
             f"the documents that were found for Loads could not be written to the disk ({error.strerror}). Nothing "
             f"of this transaction has become visible. {advise(error)}"
-        )
+        ) from error
 
 
 def _return_rows(rows: RowsOfKeys, group: Group, io: FileIO) -> FoundInGroup:

@@ -1,5 +1,6 @@
 """Spark: starts in the background, and runs jobs."""
 
+import gc
 import pickle
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from connector.config.values import SECRET_SETTING
 from connector.host.cgroup import Cgroup
-from connector.host.errors import RetryableError
+from connector.host.errors import ConnectorError, RetryableError
 from connector.host.tempdirs import TemporaryDirectories, make_directories
 from connector.spark.jvm.class_path import list_jars
 from connector.spark.jvm.cluster import MASTER, PYTHON, check_master, is_local, make_cluster_settings, wait_for_executor
@@ -67,7 +68,8 @@ class Jobs(Protocol):
         """Submit a job of one task per core."""
 
     def map(self, call: Callable[[S], T], things: Sequence[S]) -> Future[list[T]]:
-        """Submit a job that calls `call` for each thing. Return the results in order."""
+        """Submit a job that calls `call` for each thing. Return the results in order, or raise the ConnectorError
+        of a call."""
 
 
 class Spark:
@@ -125,13 +127,16 @@ class Spark:
         return self._executor.submit(self._run, task)
 
     def map(self, call: Callable[[S], T], things: Sequence[S]) -> "Future[list[T]]":
-        """Submit a job that calls `call` for each thing, with several things per task. Return the results in order."""
+        """Submit a job that calls `call` for each thing, with several things per task. Return the results in order.
+
+        Raises the ConnectorError of a call, as it was raised in the task.
+        """
         return self.map_shares(partial(_call_each, call), things)
 
     def map_shares(self, call: Callable[[Iterable[S]], Iterable[T]], things: Sequence[S]) -> "Future[list[T]]":
         """Submit a job that calls `call` once in each task, for the things of its share. Return the results in order.
 
-        `call` yields one result for each thing, in order.
+        `call` yields one result for each thing, in order. Raises the ConnectorError of a call.
         """
         self.load_client()
         return self._executor.submit(self._map_shares, call, things)
@@ -195,7 +200,8 @@ class Spark:
         with self._begin_job(TRANSACTIONS) as context:
             tasks = min(len(things), tasks_per_core * context.defaultParallelism)
             shares = [things[first::tasks] for first in range(tasks)]  # neighbours are alike, and go to different tasks
-            found = _collect(context.parallelize(shares, tasks).map(partial(_call_once, call)))
+            outcomes = _collect(context.parallelize(shares, tasks).map(partial(_call_once, call)))
+        found = [*map(_get_results, outcomes)]
         return [found[place % tasks][place // tasks] for place in range(len(things))]
 
 
@@ -225,11 +231,23 @@ def _collect(rdd: "RDD[T]") -> list[T]:
 
 
 def _call_each(call: Callable[[S], T], things: Iterable[S]) -> Iterator[T]:
-    return map(call, things)
+    for thing in things:
+        gc.collect()  # the daemon has turned the automatic collection off
+        yield call(thing)
 
 
-def _call_once(call: Callable[[Iterable[S]], Iterable[T]], things: Iterable[S]) -> list[T]:
-    return list(call(things))
+def _call_once(call: Callable[[Iterable[S]], Iterable[T]], things: Iterable[S]) -> list[T] | ConnectorError:
+    """Call in a worker. An error is returned, since Spark would hide its type."""
+    try:
+        return list(call(things))
+    except ConnectorError as error:
+        return error
+
+
+def _get_results(outcome: list[T] | ConnectorError) -> list[T]:
+    if isinstance(outcome, ConnectorError):
+        raise outcome
+    return outcome
 
 
 def _make_conf(settings: Mapping[str, str], directories: TemporaryDirectories) -> dict[str, str]:
