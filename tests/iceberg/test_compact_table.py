@@ -443,13 +443,22 @@ def test_files_of_a_commit_that_may_still_arrive_are_kept(catalog: Catalog, monk
     assert any(name.startswith("compact-") for name in stored(catalog))
 
 
+def count_in(attempts: list[int]) -> Iterator[int]:
+    for number in range(3):
+        attempts.append(number)
+        yield number
+
+
 def test_an_old_compaction_is_not_committed(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its files may be taken for orphans soon."""
+    """Its files may be taken for orphans soon. No further attempt is made: they get no younger."""
+    attempts: list[int] = []
+    monkeypatch.setattr(compaction_commit, "count_attempts", lambda _: count_in(attempts))
     for number in range(3):
         land(catalog, {number: "a"})
     with pytest.raises(RetryableError) as caught:
         compact(catalog, PATH, lambda: monkeypatch.setattr(compaction_commit, "time", IN_AN_HOUR))
     check_text("compaction_errors", "too old", str(caught.value))
+    assert attempts == [0]
     assert len(files(catalog)) == 3
 
 

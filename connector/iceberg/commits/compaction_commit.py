@@ -92,6 +92,10 @@ class CommittedCompaction:
     attempts: int = 0
 
 
+class _TooOldError(RetryableError):
+    """The new files may be taken for orphans soon. Another attempt would find them older."""
+
+
 class CompactionCommit:
     """Commits the groups of one compaction. `locks` keep the commits of this process from making each other fail."""
 
@@ -133,7 +137,7 @@ class CompactionCommit:
                 last = error
                 if self._sent and is_unanswered(error):
                     unanswered = error
-                if is_final(error):
+                if is_final(error) or (isinstance(error, _TooOldError) and not unanswered):
                     break
         assert last is not None
         raise explain_failure(self._base.path, _TEXTS, last, unanswered) from last
@@ -168,17 +172,17 @@ class CompactionCommit:
         return next((each for number, each in self._sent.items() if table.metadata.snapshot_by_id(number)), None)
 
     def _check_age(self, table: Table) -> None:
-        """Raise RetryableError if the new files may be taken for orphans soon: by any of two clocks, or by the date of
+        """Raise _TooOldError if the new files may be taken for orphans soon: by any of two clocks, or by the date of
         the table's newest snapshot, which another clock has given."""
         created = self._base.origin.created_ms
         if max(time.time_ns() // 1_000_000 - created, 1000 * (time.monotonic() - self._began)) > MAX_AGE:
-            raise RetryableError(
+            raise _TooOldError(
                 f"table {self._base.path}: a compaction was not committed, because it took more than "
                 f"{MAX_AGE // 60_000} minutes. The table keeps its old files, and a later compaction begins anew."
             )
         newest = table.current_snapshot()
         if newest and newest.timestamp_ms - created > MAX_AGE:
-            raise RetryableError(
+            raise _TooOldError(
                 f"table {self._base.path}: a compaction was not committed, because a newer snapshot is dated more than "
                 f"{MAX_AGE // 60_000} minutes after the compaction's beginning. So the clocks of the machines that "
                 "write to the table differ: set them. The table keeps its old files, and a later compaction begins "
