@@ -5,7 +5,6 @@ Validate reports these values, and apply performs the same values: so the two ca
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import chain, count
 from typing import Final
 
@@ -15,8 +14,6 @@ from pyiceberg.types import DecimalType, NestedField
 from connector.evolution.altered_schema import alter_schema
 from connector.evolution.arrangement_changes import ArrangementChange, plan_arrangement
 from connector.evolution.arrangement_terms import ResolvedTerms, Source
-from connector.evolution.binding_settings import DEFAULT_SETTINGS, BindingSettings
-from connector.evolution.existing_table import ExistingTable
 from connector.evolution.field_config import MAX_NAME, fold_case, match_columns
 from connector.evolution.refusals import Limits
 from connector.evolution.table_change import (
@@ -94,32 +91,20 @@ class Fit:
         return {type(change) for change in self.changes}
 
 
-@dataclass(frozen=True)
-class Evolution:
-    """An existing table, and how a binding may change it."""
-
-    table: ExistingTable
-    materialization: str
-    settings: BindingSettings = DEFAULT_SETTINGS
-
-    @cached_property
-    def limits(self) -> Limits:
-        """The limits that refuse changes of this table."""
-        return Limits(self.table, self.materialization, self.settings)
+class Evolution(Limits):
+    """How an existing table is changed for a binding, within the limits."""
 
     def fit_columns(self, wanted: Sequence[NewColumn]) -> dict[str, Fit]:
         """Find a fit for every wanted column. Keys are fields."""
         renamed = plan_renames(self.table.schema, wanted)
         # A column that may not be renamed keeps its name, so that no other field gets the name.
-        schema = alter_schema(
-            self.table.schema, renamed.changes.values() if self.limits.allows(RenameColumn) else (), 0
-        )
+        schema = alter_schema(self.table.schema, renamed.changes.values() if self.allows(RenameColumn) else (), 0)
         existing = match_columns(schema, (column.name for column in wanted))
         former = match_columns(self.table.schema, renamed.changes)
         existing = {**{c.name: former[c.former] for c in wanted if c.former in former}, **existing}
         taken = {fold_case(name) for name in (*(c.name for c in schema.fields), *(c.name for c in wanted))}
         refusals = {
-            **{column.field: self.limits.refuse_move(column) for column in self._list_moved(wanted, existing)},
+            **{column.field: self.refuse_move(column) for column in self._list_moved(wanted, existing)},
             **{column.field: _refuse_exchange(column) for column in wanted if column.former in renamed.circle},
         }
         return {
@@ -150,11 +135,11 @@ class Evolution:
 
     def refuse_deselecting(self, column: NestedField) -> str:
         """Say why the field of a required column must stay selected; "" if the column may become optional."""
-        return self.limits.refuse_null(column, "and cannot go without values: select its field")
+        return self.refuse_null(column, "and cannot go without values: select its field")
 
     def plan_identifier(self, wanted: Iterable[NewColumn], fits: Mapping[str, Fit]) -> list[SetIdentifierFields]:
         """Plan the identifier fields, where they follow the binding and are not the table's current ones already."""
-        if not self.limits.sets_identifier_fields:
+        if not self.sets_identifier_fields:
             return []
         names = name_identifiers((fits[each.field].predict(each) for each in wanted), self.settings.identifier_fields)
         ids = {fit.column.field_id for fit in fits.values() if fit.column and fit.column.name in names}
@@ -164,16 +149,12 @@ class Evolution:
         """Plan the partition spec and the sort order, where they are not the table's current ones already."""
         return list(plan_arrangement(self.table.arrangement, resolved))
 
-    def refuse_arrangement(self, changes: Iterable[ArrangementChange]) -> list[str]:
-        """Say why these changes are refused, a sentence each."""
-        return [refusal for change in changes if (refusal := self.limits.refuse_arrangement(change))]
-
     def _fit(self, wanted: NewColumn, column: NestedField | None, rename: RenameColumn | None, taken: set[str]) -> Fit:
         if column is None:
             changes: tuple[ColumnChange, ...] = (AddColumn(replace(wanted, required=False)),)
         else:
             changes = tuple(self._plan_alterations(wanted, column, rename, taken))
-        refusals = (self.limits.refuse(change, wanted, column) for change in changes)
+        refusals = (self.refuse(change, wanted, column) for change in changes)
         return Fit(column, changes, next(filter(None, refusals), ""))
 
     def _plan_alterations(
@@ -183,7 +164,7 @@ class Evolution:
         if rename:
             yield rename
         match find_type_change(column.field_type, wanted.type):
-            case TypeChange.WIDEN if self.limits.allows(WidenColumn) or not can_hold(column.field_type, wanted.type):
+            case TypeChange.WIDEN if self.allows(WidenColumn) or not can_hold(column.field_type, wanted.type):
                 yield WidenColumn(column.name, column.field_type, wanted.type)
             case TypeChange.CONVERT if column.field_id not in self.table.unconvertible:
                 yield ConvertColumn(column.name, column.field_type, new)

@@ -1,6 +1,6 @@
 """Which changes of a table are refused, and why. Each refusal also says what to do instead."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias, get_args
 
@@ -9,7 +9,7 @@ from pyiceberg.types import DecimalType, DoubleType, LongType, NestedField, Stri
 from connector.config.values import SchemaEvolution
 from connector.evolution.arrangement_changes import ArrangementChange, SetPartitionSpec, SetSortOrder
 from connector.evolution.arrangement_terms import PARTITION_BY, SORT_BY
-from connector.evolution.binding_settings import BindingSettings, IdentifierFields
+from connector.evolution.binding_settings import DEFAULT_SETTINGS, BindingSettings, IdentifierFields
 from connector.evolution.existing_table import ExistingTable
 from connector.evolution.field_config import COLUMN_SETTING, DECIMAL_SETTING
 from connector.evolution.property_changes import SetTableProperties
@@ -60,7 +60,7 @@ class Limits:
 
     table: ExistingTable
     materialization: str
-    settings: BindingSettings
+    settings: BindingSettings = DEFAULT_SETTINGS
 
     @property
     def _mode(self) -> SchemaEvolution:
@@ -135,16 +135,15 @@ class Limits:
             )
         return ""
 
-    def refuse_arrangement(self, change: ArrangementChange) -> str:
-        """Say why the partition spec or the sort order may not change; "" if it may."""
-        if self.allows(type(change)):
-            return ""
-        setting, kept = _KEPT[type(change)]
-        return (
+    def refuse_arrangement(self, changes: Iterable[ArrangementChange]) -> list[str]:
+        """Say why the partition spec or the sort order may not change, a sentence for each change that is refused."""
+        refused = [_KEPT[type(change)] for change in changes if not self.allows(type(change))]
+        return [
             f"{setting} differs from the table's {kept}, and schema_evolution is {self._mode}: set it to "
             f"{SchemaEvolution.FULL}, which changes the {kept} for new rows, or remove {setting}, so that the table "
             "keeps its own."
-        )
+            for setting, kept in refused
+        ]
 
     def _refuse_type_change(self, change: _TypeChange, wanted: NewColumn, column: NestedField) -> str:
         obstacle, remedies = self._find_obstacle(change, wanted, column)
