@@ -1,6 +1,5 @@
 """A rewritten file has the partition spec, the partition and the sort order of the file whose rows it has."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from support.altered_tables import ID, entries, filled_table, fit, rows, wanted
 from support.bindings import PATH
 from support.foreign_deletes import delete_position
 from support.staged_rows import staged
-from support.tables import local_catalog
 
 QTY = NestedField(2, "qty", LongType())
 PART = NestedField(3, "part", StringType())
@@ -24,8 +22,7 @@ AS_TEXT = (wanted("id", LongType()), wanted("qty", StringType()), wanted("part",
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    catalog = local_catalog(tmp_path)
+def catalog(catalog: Catalog) -> Catalog:
     filled_table(catalog, ID, QTY, PART, spec=PartitionSpec(PartitionField(3, 1000, IdentityTransform(), "part")))
     return catalog
 

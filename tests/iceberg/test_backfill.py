@@ -75,9 +75,8 @@ def land(catalog: Catalog, *commits: StagedCommit) -> None:
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
+def catalog(catalog: Catalog) -> Catalog:
     """A catalog with a table that has two rows of one transaction, and one of another engine."""
-    catalog = local_catalog(tmp_path)
     table = filled_table(catalog, ID, QTY)
     with table.transaction() as transaction:
         transaction.set_properties({"flow.owner": owner(0).encode(), "color": "red"})

@@ -41,8 +41,7 @@ NOTHING_OLD: Final = {
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    catalog = local_catalog(tmp_path)
+def catalog(catalog: Catalog) -> Catalog:
     foreign_table(catalog, PATH, properties=DEFAULT_PROPERTIES | NOTHING_OLD)
     return catalog
 

@@ -5,7 +5,6 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -37,7 +36,6 @@ from support.altered_tables import entries
 from support.bindings import PATH
 from support.compacting import EAGER, compact_here
 from support.processes import wait_until
-from support.tables import local_catalog
 from support.updated_rows import make_table, stage_updates, values_of
 
 OTHER: Final = TableIdentifier("shop", "others")
@@ -199,8 +197,7 @@ def test_a_debt_that_grows_is_a_warning_once(running: Running, caplog: pytest.Lo
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    catalog = local_catalog(tmp_path)
+def catalog(catalog: Catalog) -> Catalog:
     make_table(catalog)
     with catalog.load_table(PATH).transaction() as transaction:
         transaction.set_properties(DEFAULT_PROPERTIES | EAGER)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -27,7 +26,7 @@ from support.altered_tables import ID, QTY, filled_table, wanted
 from support.bindings import PATH
 from support.compacting import EAGER, compact
 from support.staged_rows import WRITER, staged
-from support.tables import alterer, local_catalog
+from support.tables import alterer
 
 OWNER: Final = Owner(WRITER.materialization, WRITER.state_key)
 NEXT: Final = Owner(WRITER.materialization, "shop%2Forders.v9")
@@ -56,8 +55,7 @@ COMMITS: Final[dict[str, Callable[[Catalog], object]]] = {
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    catalog = local_catalog(tmp_path)
+def catalog(catalog: Catalog) -> Catalog:
     with filled_table(catalog, ID, QTY).transaction() as transaction:
         transaction.set_properties({"flow.owner": OWNER.encode(), **EAGER})
     for _ in range(3):

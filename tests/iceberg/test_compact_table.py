@@ -50,7 +50,7 @@ from support.compacting import EAGER, compact, compact_here
 from support.foreign_deletes import delete_equal, delete_position
 from support.snapshots import check_text
 from support.staged_rows import WRITER
-from support.tables import local_catalog, record_property, upgrade_to_version_3
+from support.tables import record_property, upgrade_to_version_3
 from support.updated_rows import BY_PART, land, make_table, row, stage_updates, values_of
 
 pytestmark = pytest.mark.long
@@ -60,8 +60,7 @@ IN_AN_HOUR: Final = SimpleNamespace(time_ns=lambda: time.time_ns() + 3_601 * 10*
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    catalog = local_catalog(tmp_path)
+def catalog(catalog: Catalog) -> Catalog:
     make_eager(catalog)
     return catalog
 

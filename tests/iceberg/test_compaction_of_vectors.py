@@ -21,8 +21,7 @@ from support.vectors import Listed, check_totals
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    catalog = local_catalog(tmp_path)
+def catalog(catalog: Catalog) -> Catalog:
     make_table(catalog, None, **EAGER)
     upgrade_to_version_3(catalog, PATH)
     return catalog

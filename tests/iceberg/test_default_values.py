@@ -52,9 +52,8 @@ VALUES: Final = {name: DEFAULTS[type_][1] for name, type_ in TYPES.items()}
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
+def catalog(catalog: Catalog) -> Catalog:
     """A table with columns that are newer than its rows."""
-    catalog = local_catalog(tmp_path)
     filled_table(catalog, ID, rows=[[{"id": number}] for number in range(4)])
     with catalog.load_table(PATH).transaction() as transaction:
         transaction.set_properties(EAGER)

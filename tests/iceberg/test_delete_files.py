@@ -17,16 +17,15 @@ from support.foreign_deletes import delete_equal, delete_position
 from support.readers import duckdb_connection
 from support.snapshots import check_text
 from support.staged_rows import WRITER
-from support.tables import local_catalog, upgrade_to_version_3
+from support.tables import upgrade_to_version_3
 from support.updated_rows import land, make_table, row, stage_updates, values_of
 
 MOST = 4
 
 
 @pytest.fixture
-def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Catalog:
+def catalog(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> Catalog:
     monkeypatch.setattr(delete_files, "MAX_PARTITION_SCOPED", MOST)
-    catalog = local_catalog(tmp_path)
     make_table(catalog)
     return catalog
 

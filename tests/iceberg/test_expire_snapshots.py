@@ -50,7 +50,7 @@ from support.rest_catalog import rest_catalog_server
 from support.snapshots import check_text
 from support.staged_files import land, leave_behind, place_of, stage
 from support.staged_rows import WRITER
-from support.tables import ID_ONLY, foreign_table, ids_of, local_catalog, record_property, table_of
+from support.tables import ID_ONLY, foreign_table, ids_of, record_property, table_of
 
 Send: TypeAlias = Callable[[], Any]
 
@@ -58,8 +58,7 @@ NOTHING_OLD: Final = {MAX_AGE: "0", "commit.manifest.min-count-to-merge": "3"}
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    catalog = local_catalog(tmp_path)
+def catalog(catalog: Catalog) -> Catalog:
     foreign_table(catalog, PATH, properties=NOTHING_OLD)
     return catalog
 

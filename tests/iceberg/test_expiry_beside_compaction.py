@@ -21,16 +21,15 @@ from support.altered_tables import entries
 from support.bindings import PATH
 from support.compacting import EAGER, compact_here
 from support.staged_files import place_of
-from support.tables import local_catalog, upgrade_to_version_3
+from support.tables import upgrade_to_version_3
 from support.updated_rows import land, make_table, values_of
 
 pytestmark = pytest.mark.long
 
 
 @pytest.fixture(params=[2, 3], ids="version {}".format)
-def catalog(tmp_path: Path, request: pytest.FixtureRequest) -> Catalog:
+def catalog(catalog: Catalog, request: pytest.FixtureRequest) -> Catalog:
     """Ten rows in a file, one of which is deleted by a delete file or a vector, and single rows in other files."""
-    catalog = local_catalog(tmp_path)
     make_table(catalog, None, **EAGER, **{MAX_AGE: "0"})
     if request.param == 3:
         upgrade_to_version_3(catalog, PATH)

@@ -34,7 +34,7 @@ from support.bindings import PATH
 from support.snapshots import check_text
 from support.staged_files import land, leave_behind, place_of, stage, write_file
 from support.staged_rows import WRITER
-from support.tables import foreign_table, ids_of, local_catalog, table_of
+from support.tables import foreign_table, ids_of, table_of
 
 OWNED: Final = {OWNER_PROPERTY: Owner(WRITER.materialization, WRITER.state_key).encode()}
 NOW: Final = datetime.now(UTC)
@@ -44,8 +44,7 @@ UNKNOWN: Final = OrphanOptions(LATER, has_unknown=True)
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    catalog = local_catalog(tmp_path)
+def catalog(catalog: Catalog) -> Catalog:
     foreign_table(catalog, PATH, properties=OWNED)
     return catalog
 

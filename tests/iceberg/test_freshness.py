@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -32,7 +31,6 @@ from protocol.flow import (
 )
 from support.bindings import PATH, collection, projection
 from support.staged_rows import WRITER, staged
-from support.tables import local_catalog
 
 PUBLISHED: Final = 2
 SCHEMA: Final = Schema(
@@ -46,8 +44,7 @@ OFFSETS: Final = '{"acmeCo/orders/pivot=00":7}'
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    catalog = local_catalog(tmp_path)
+def catalog(catalog: Catalog) -> Catalog:
     catalog.create_namespace(PATH.namespace)
     spec = PartitionSpec(PartitionField(1, 1000, BucketTransform(2), "bucket"))
     catalog.create_table(PATH, SCHEMA, partition_spec=spec)

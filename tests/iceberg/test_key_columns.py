@@ -1,7 +1,6 @@
 """A session does not open where Loads would look for keys in other columns than those that older rows have them in."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -20,7 +19,6 @@ from support.altered_tables import fit, wanted
 from support.bindings import MATERIALIZATION, PATH, collection, projection
 from support.snapshots import check_text
 from support.staged_rows import WRITER
-from support.tables import local_catalog
 from support.updated_rows import land, make_table, stage_updates, values_of
 
 ORDERS: Final = collection(projection("id", "integer"), projection("doc", "object", ptr=""))
@@ -28,9 +26,8 @@ GENERATION: Final = "00000000-0000-4000-8000-000000000001"
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
+def catalog(catalog: Catalog) -> Catalog:
     """A table with a row, which a session with standard updates has stored."""
-    catalog = local_catalog(tmp_path)
     make_table(catalog)
     store(catalog, 1, "a")
     return catalog

@@ -24,7 +24,6 @@ from support.compacting import EAGER, compact
 from support.snapshots import check_text
 from support.staged_files import write_file
 from support.staged_rows import WRITER
-from support.tables import local_catalog
 from support.updated_rows import make_table, stage_updates, values_of
 
 HOUR: Final = 3_600_000  # milliseconds
@@ -32,8 +31,7 @@ NOW: Final = time.time_ns() // 1_000_000
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    catalog = local_catalog(tmp_path)
+def catalog(catalog: Catalog) -> Catalog:
     make_table(catalog)
     with catalog.load_table(PATH).transaction() as transaction:
         transaction.set_properties(EAGER)

@@ -21,7 +21,6 @@ from support.delete_partitions import find_misplaced
 from support.foreign_deletes import delete_position
 from support.readers import duckdb_rows
 from support.spark_sql import SparkSql, spark_rows
-from support.tables import local_catalog
 from support.updated_rows import BY_PART, land, make_table, row, stage_updates, values_of
 
 MOST = 4
@@ -30,10 +29,9 @@ EQUAL: Any = EqualTo  # its constructor has no types
 
 
 @pytest.fixture
-def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Catalog:
+def catalog(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> Catalog:
     monkeypatch.setattr(delete_files, "MAX_PARTITION_SCOPED", MOST)
     monkeypatch.setattr(delete_files, "FILE_SCOPED_UP_TO", FEW)
-    catalog = local_catalog(tmp_path)
     make_table(catalog, BY_PART)
     return catalog
 

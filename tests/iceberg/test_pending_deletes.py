@@ -1,7 +1,6 @@
 """A Load does not find the rows that pending commits delete, whatever happens to their files and to the commits."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -16,13 +15,11 @@ from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.table_view import TableView, TableViews
 from connector.model.state import StagedCommit
 from support.bindings import PATH
-from support.tables import local_catalog
 from support.updated_rows import UPDATES, make_table, stage_updates, values_of
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    catalog = local_catalog(tmp_path)
+def catalog(catalog: Catalog) -> Catalog:
     make_table(catalog)
     commit_all_or_raise(catalog, [stage_updates(catalog, {1: "a", 2: "b", 3: "c"})])
     return catalog

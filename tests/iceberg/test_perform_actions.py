@@ -35,7 +35,7 @@ from connector.model.table_identifier import OWNER_PROPERTY, Owner
 from support.bindings import PATH
 from support.compacting import EAGER, compact_here
 from support.staged_rows import WRITER
-from support.tables import local_catalog, record_property
+from support.tables import record_property
 from support.updated_rows import land, make_table, stage_updates, values_of
 
 OWNER: Final = Owner(WRITER.materialization, WRITER.state_key)
@@ -43,8 +43,7 @@ UNLIMITED: Final = Budget(None, None)
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    catalog = local_catalog(tmp_path)
+def catalog(catalog: Catalog) -> Catalog:
     make_table(catalog)
     with catalog.load_table(PATH).transaction() as transaction:
         transaction.set_properties({**EAGER, MAX_AGE: "0", OWNER_PROPERTY: OWNER.encode()})

@@ -47,9 +47,8 @@ rearrange = partial(compacting.compact, plan=plan_rearrangement)
 
 
 @pytest.fixture(params=[2, 3], ids=["version 2", "version 3"])
-def catalog(tmp_path: Path, request: pytest.FixtureRequest) -> Catalog:
+def catalog(catalog: Catalog, request: pytest.FixtureRequest) -> Catalog:
     """A table of both format versions, without partitions, that has a row in each partition of the later spec."""
-    catalog = local_catalog(tmp_path)
     table = filled_table(catalog, ID, DOCUMENT, PART)
     with table.transaction() as transaction:
         transaction.set_properties(EAGER)

@@ -1,7 +1,6 @@
 """Small manifests become one without a change of rows, beside other writers, and whatever the catalog answers."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
@@ -23,7 +22,7 @@ from support.rest_catalog import RestCatalogServer
 from support.snapshots import check_text
 from support.staged_files import land
 from support.staged_rows import WRITER
-from support.tables import foreign_table, ids_of, local_catalog
+from support.tables import foreign_table, ids_of
 
 Send: TypeAlias = Callable[[], Any]
 
@@ -32,8 +31,7 @@ OWNER: Final = Owner(WRITER.materialization, WRITER.state_key)
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    catalog = local_catalog(tmp_path)
+def catalog(catalog: Catalog) -> Catalog:
     foreign_table(catalog, PATH, properties={OWNER_PROPERTY: OWNER.encode()})
     return catalog
 

@@ -38,8 +38,7 @@ LEFT, RIGHT = (replace(WRITER, key_range=key_range) for key_range in ("00000000-
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    catalog = local_catalog(tmp_path)
+def catalog(catalog: Catalog) -> Catalog:
     make_table(catalog)
     return catalog
 

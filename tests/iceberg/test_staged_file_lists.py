@@ -13,7 +13,7 @@ from support.bindings import PATH
 from support.snapshots import check_text
 from support.staged_files import listed, place_of, stage
 from support.staged_rows import WRITER
-from support.tables import foreign_table, ids_of, local_catalog
+from support.tables import foreign_table, ids_of
 
 
 @pytest.fixture(autouse=True)
@@ -22,8 +22,7 @@ def one_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    catalog = local_catalog(tmp_path)
+def catalog(catalog: Catalog) -> Catalog:
     foreign_table(catalog, PATH)
     return catalog
 

@@ -29,7 +29,7 @@ from connector.session.committer import Committer
 from protocol.flow import FieldSelection, Materialization, MaterializationBinding
 from support.snapshots import check_text
 from support.staged_files import listed, place_of, removed, stage
-from support.tables import foreign_table, ids_of, local_catalog
+from support.tables import foreign_table, ids_of
 
 ORDERS, ITEMS = ("shop", "orders"), ("shop", "items")
 WHOLE, LEFT = "00000000-ffffffff", "00000000-7fffffff"
@@ -48,8 +48,7 @@ def one_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    catalog = local_catalog(tmp_path)
+def catalog(catalog: Catalog) -> Catalog:
     for path in ORDERS, ITEMS:
         foreign_table(catalog, path)
     return catalog

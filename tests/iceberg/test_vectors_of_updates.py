@@ -35,8 +35,7 @@ OTHER = WriterId("acme/other", "orders.v0", WRITER.key_range)
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    catalog = local_catalog(tmp_path)
+def catalog(catalog: Catalog) -> Catalog:
     make_table(catalog)
     upgrade_to_version_3(catalog, PATH)
     return catalog

@@ -18,12 +18,11 @@ from connector.iceberg.metadata.snapshot_manifests import KEPT_BYTES
 from support.bindings import PATH
 from support.staged_files import stage
 from support.staged_rows import WRITER
-from support.tables import foreign_table, ids_of, local_catalog, upgrade_to_version_3
+from support.tables import foreign_table, ids_of, upgrade_to_version_3
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    catalog = local_catalog(tmp_path)
+def catalog(catalog: Catalog) -> Catalog:
     foreign_table(catalog, PATH)
     return catalog
 

@@ -40,8 +40,7 @@ RIGHT: Final = replace(LEFT, key_range="80000000-ffffffff")
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    catalog = local_catalog(tmp_path)
+def catalog(catalog: Catalog) -> Catalog:
     foreign_table(catalog, PATH)
     return catalog
 

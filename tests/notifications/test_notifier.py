@@ -3,7 +3,6 @@
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from pyiceberg.catalog import Catalog
@@ -20,13 +19,12 @@ from connector.notifications import notifier, table_queue
 from connector.notifications.notifier import run_notifier
 from support.notified_sessions import LEFT, ORDERS, RIGHT, TASK, VISITS, crash, killed_shard, shard
 from support.server_process import free_address
-from support.tables import foreign_table, local_catalog
+from support.tables import foreign_table
 from support.webhook_server import LONG, Answer, WebhookServer, webhook_server
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    catalog = local_catalog(tmp_path)
+def catalog(catalog: Catalog) -> Catalog:
     for path in (ORDERS, VISITS):
         foreign_table(catalog, path)
     return catalog

@@ -15,7 +15,6 @@ from support.bindings import PATH
 from support.foreign_deletes import delete_equal, delete_position
 from support.readers import duckdb_rows
 from support.spark_sql import SparkSql, spark_rows
-from support.tables import local_catalog
 
 AT = "2024-01-02T03:04:05Z"
 ROWS = [(1, 10, 0.5, AT), (2, 20, None, None), (3, None, -1.5, AT), (4, 40, 2.0, AT)]
@@ -34,9 +33,8 @@ def row(number: int, qty: Any, price: Any, at: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
+def catalog(catalog: Catalog) -> Catalog:
     """A table of two files, with a row of each deleted by another engine before its columns were altered."""
-    catalog = local_catalog(tmp_path)
     price, at = NestedField(3, "price", DoubleType()), NestedField(4, "at", StringType())
     fee, tax = (NestedField(number, name, DecimalType(9, 2)) for number, name in ((6, "fee"), (7, "tax")))
     day, total = (NestedField(number, name, LongType()) for number, name in ((5, "day"), (8, "total")))

@@ -11,15 +11,14 @@ from support.foreign_deletes import delete_equal, delete_position
 from support.readers import duckdb_rows
 from support.spark_sql import SparkSql, spark_rows
 from support.staged_files import land
-from support.tables import foreign_table, local_catalog
+from support.tables import foreign_table
 
 COUNT = "commit.manifest.min-count-to-merge"
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
+def catalog(catalog: Catalog) -> Catalog:
     """A table that was folded more than once while other engines deleted rows of it."""
-    catalog = local_catalog(tmp_path)
     foreign_table(catalog, PATH, properties={COUNT: "3"})
     land(catalog, 1, 2)
     second = land(catalog, 3, 4)

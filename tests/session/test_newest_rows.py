@@ -35,15 +35,14 @@ from support.bindings import PATH
 from support.compacting import EAGER, compact
 from support.recording_spark import RecordingSpark
 from support.staged_rows import staged
-from support.tables import local_catalog, upgrade_to_version_3
+from support.tables import upgrade_to_version_3
 from support.updated_rows import UPDATES, land, make_table, row, stage_updates
 
 OTHER = WriterId("acme/other", "orders.v1", WHOLE_RANGE.key_range)
 
 
 @pytest.fixture(params=[2, 3], ids="format version {}".format)
-def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Catalog:
-    catalog = local_catalog(tmp_path)
+def catalog(request: pytest.FixtureRequest, catalog: Catalog) -> Catalog:
     make_table(catalog)
     with catalog.load_table(PATH).transaction() as transaction:
         transaction.set_properties(EAGER)

@@ -3,7 +3,6 @@
 import logging
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -21,14 +20,13 @@ from connector.session.committer import Committer
 from connector.session.recovery import Recovered, recover
 from support.bindings import PATH
 from support.staged_rows import WRITER, staged
-from support.tables import foreign_table, local_catalog, record_property
+from support.tables import foreign_table, record_property
 
 BACKFILLED: Final = replace(WRITER, state_key="shop%2Forders.v1")
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    catalog = local_catalog(tmp_path)
+def catalog(catalog: Catalog) -> Catalog:
     foreign_table(catalog, PATH)
     return catalog
 
