@@ -5,9 +5,9 @@ what reads tables; what writes and searches them is imported after it, while the
 module of `session/`, and none of them imports the next one when it is imported itself:
 
 1. `open_tables` opens the catalog and binds the tables. If earlier sessions have staged commits, it first starts
-   `committing`, and `recovery` commits them.
+   `session_threads`, and `recovery` commits them.
 2. Open is answered.
-3. `open_session` starts `committing`, if that is not done yet, and makes the session: its jobs and `transactions`.
+3. `open_session` starts `session_threads`, if that is not done yet, and makes the session: its jobs and `transactions`.
 """
 
 import os

@@ -23,13 +23,13 @@ def open_session(opened: OpenedTables) -> Iterator[Session]:
     config, catalog, engine, tables = opened.config, opened.catalog, opened.engine, opened.tables
     socket = engine.directories.sockets / "claims"
     with closing(open_claim_server(config.advanced.spark, socket)) as claims:
-        committing = opened.start_committing()
+        threads = opened.start_threads()
 
         @cache
         def open_views() -> "SessionViews":
             from connector.iceberg.table_view import SessionViews, TableViews  # only for standard updates
 
-            return SessionViews(catalog, TableViews(committing.manifests), committing.committer.find_pending)
+            return SessionViews(catalog, TableViews(threads.manifests), threads.committer.find_pending)
 
         access = [keep_access_fresh(catalog, config, table.binding.path, table.access) for table in tables]
         jobs = TransactionJobs(engine, claims, tables, access, opened.binding_count, open_views)
@@ -39,9 +39,7 @@ def open_session(opened: OpenedTables) -> Iterator[Session]:
             [table.binding.table for table in tables if table.awaits_backfill],
         )
         if opened.staged:
-            committing.committer.log_running()
-        session = Session(
-            tables, opened.recovered.commits, committing.committer, jobs.start_writing, jobs.start_loading
-        )
-        committing.continue_earlier_work(tables, opened.staged)
+            threads.committer.log_running()
+        session = Session(tables, opened.recovered.commits, threads.committer, jobs.start_writing, jobs.start_loading)
+        threads.continue_earlier_work(tables, opened.staged)
         yield session

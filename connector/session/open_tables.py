@@ -26,7 +26,7 @@ from protocol.flow import KEY_END, WHOLE_RANGE, Materialization
 from protocol.protocol_error import ProtocolError
 
 if TYPE_CHECKING:
-    from connector.session.committing import Committing
+    from connector.session.session_threads import SessionThreads
 
 V2_LABEL: Final = "estuary.dev/flag/enable-runtime-v2"
 
@@ -41,7 +41,7 @@ class OpenedTables:
     staged: Sequence[StagedCommit]  # by earlier sessions
     recovered: Recovered
     binding_count: int
-    start_committing: "Callable[[], Committing]"  # returns the same each time
+    start_threads: "Callable[[], SessionThreads]"  # returns the same each time
 
     @property
     def tables(self) -> Sequence[BoundTable]:
@@ -69,17 +69,17 @@ def open_tables(
     with ExitStack() as resources:
 
         @cache
-        def start_committing() -> "Committing":
+        def start_threads() -> "SessionThreads":
             with pause_garbage_collection():
-                from connector.session.committing import run_committing
+                from connector.session.session_threads import run_threads
 
-            return resources.enter_context(run_committing(catalog, task.name, key_range, config, engine))
+            return resources.enter_context(run_threads(catalog, task.name, key_range, config, engine))
 
         with translate_errors(config):
-            recovered = start_committing().recover(staged, bind) if staged else Recovered((), bind())
+            recovered = start_threads().recover(staged, bind) if staged else Recovered((), bind())
         check_names(recovered.tables)
         check_finished(recovered.tables, read_finished(task.name, message.state), staged)
-        yield OpenedTables(config, engine, catalog, staged, recovered, len(task.bindings), start_committing)
+        yield OpenedTables(config, engine, catalog, staged, recovered, len(task.bindings), start_threads)
 
 
 def _make_policy(resource: ResourceConfig, config: EndpointConfig) -> Policy:

@@ -189,7 +189,7 @@ def test_a_check_leaves_nothing_behind(tmp_path: Path) -> None:
 def test_a_session_without_metrics_does_not_load_the_client_of_prometheus() -> None:
     code = (
         "import sys, connector.driver, connector.rpc.open\n"
-        "import connector.session.open_session, connector.session.committing\n"
+        "import connector.session.open_session, connector.session.session_threads\n"
         "sys.exit('prometheus_client' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], env={**os.environ}, check=False).returncode == 0

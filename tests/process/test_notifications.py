@@ -57,7 +57,7 @@ def test_a_successor_tells_what_a_killed_process_did_not(tmp_path: Path, server:
 def test_nothing_of_notifications_is_loaded_without_a_webhook() -> None:
     program = (
         "import sys; import connector.driver, connector.rpc.open, connector.rpc.apply, connector.session.open_session;"
-        "import connector.session.committing;"
+        "import connector.session.session_threads;"
         "print(*(name for name in sys.modules if name.startswith('connector.notifications')))"
     )
     loaded = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, cwd=REPOSITORY)

@@ -20,7 +20,7 @@ def test_spark_starts_before_what_takes_as_long_to_import_is_imported() -> None:
 def test_a_catalog_that_is_no_database_does_without_the_client_of_databases() -> None:
     catalogs = "connector.iceberg.catalogs"
     clients = (f"{catalogs}.rest", f"{catalogs}.glue", f"{catalogs}.hive")
-    modules = imported("connector.session.open_session", "connector.session.committing", *clients)
+    modules = imported("connector.session.open_session", "connector.session.session_threads", *clients)
     assert "connector.iceberg.commits.commit" in modules
     assert "sqlalchemy" not in modules
 
@@ -33,7 +33,7 @@ def test_open_is_answered_before_what_writes_and_searches_is_loaded(tmp_path: Pa
     traced = Runtime(tmp_path, environment={"PYTHONPATH": path}, module=("support.imported_at_opened",))
     loaded = {*traced.open_and_fail().log.split()}
     assert "connector.session.open_tables" in loaded
-    later = {"connector.iceberg.commits.commit", "connector.session.committing", "connector.session.transactions"}
+    later = {"connector.iceberg.commits.commit", "connector.session.session_threads", "connector.session.transactions"}
     assert not loaded & {"botocore", "numpy", "pyarrow", "pyspark", *later}
 
 
@@ -110,7 +110,7 @@ def test_what_only_some_sessions_or_only_workers_need_is_loaded_later() -> None:
         "connector.session.loads",
         "connector.spark.jobs.search_job",
     }
-    loaded = imported("connector.session.open_session", "connector.session.committing")
+    loaded = imported("connector.session.open_session", "connector.session.session_threads")
     assert "connector.spark.jobs.compaction_job" in loaded
     assert not loaded & later
 

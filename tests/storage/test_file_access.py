@@ -108,7 +108,7 @@ def test_access_shows_no_secret() -> None:
 OPENED_WITH_KEYS: Final = """
 import sys
 from connector.config.settings import parse
-from connector.session import committing, open_session
+from connector.session import open_session, session_threads
 from connector.iceberg.catalogs import rest, rest_errors
 from connector.storage.file_stores import data_file_properties
 keys = {"auth_type": "AWSAccessKey", "awsAccessKeyId": "an-access-key", "awsSecretAccessKey": "a-secret-access-key"}

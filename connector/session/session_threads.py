@@ -1,4 +1,4 @@
-"""What commits to the tables of a session, and the threads that maintain tables and post messages after commits."""
+"""The committer of a session, and the threads that maintain tables and post messages after its commits."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Committing:
-    """The committer of a session, and what follows its commits."""
+class SessionThreads:
+    """The committer of a session, and the threads that follow its commits."""
 
     committer: Committer
     manifests: ManifestReader
@@ -50,9 +50,9 @@ class Committing:
 
 
 @contextmanager
-def run_committing(
+def run_threads(
     catalog: OpenedCatalog, materialization: str, key_range: str, config: EndpointConfig, engine: Engine
-) -> Iterator[Committing]:
+) -> Iterator[SessionThreads]:
     """Run the threads until the session ends. The engine may still be starting."""
     manifests, locks = ManifestReader(), TableLocks()
     new_writer = partial(SnapshotWriter, manifests)
@@ -68,7 +68,7 @@ def run_committing(
             maintenance.after_commit,
             notifier.note_committed if notifier else None,
         )
-        yield Committing(committer, manifests, maintenance, notifier)
+        yield SessionThreads(committer, manifests, maintenance, notifier)
 
 
 def _run_notifier(
