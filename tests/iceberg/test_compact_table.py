@@ -490,6 +490,7 @@ OF_ANOTHER_CLOCK: Final = (
         ("refused", RetryableError, [CommitFailedException("409")]),
         ("no answer", CommitUnknownError, [CommitStateUnknownException("504")]),
         ("no answer", CommitUnknownError, [CommitStateUnknownException("504"), CommitFailedException("409")]),
+        ("no answer", CommitUnknownError, [CommitStateUnknownException("504"), RetryableError("no space is left")]),
         ("forbidden", UserError, [ForbiddenError("403")]),
         ("bad request", UserError, [BadRequestError("400")]),
         ("another clock", UserError, [BadRequestError(OF_ANOTHER_CLOCK)]),

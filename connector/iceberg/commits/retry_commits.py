@@ -89,10 +89,10 @@ def explain_failure(
 ) -> ConnectorError:
     """Return the error of a commit after its last attempt. `unanswered` is the error of an attempt, perhaps of the last
     one, that may have been committed."""
-    if isinstance(last, ConnectorError):
-        return last
     if is_final(last):
         return explain_refusal(path, last, texts.name, _MAY_BE_DONE if unanswered else texts.left, _START_OR_REPEAT)
     if unanswered:
         return CommitUnknownError(f"table {path}: {texts.unknown.format(answer=quote(unanswered))}")
+    if isinstance(last, ConnectorError):
+        return last
     return RetryableError(f"table {path}: {texts.conflict.format(answer=quote(last))}")
