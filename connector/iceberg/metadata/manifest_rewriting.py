@@ -115,7 +115,7 @@ class ManifestMerger:
         if first is None:
             return []
         spec_id, content = chosen[0].partition_spec_id, chosen[0].content
-        return [factory.write_existing(spec_id, chain([first], entries), content)]
+        return [factory.write(spec_id, content, chain([first], entries))]
 
 
 def _file_count(manifest: ManifestFile) -> int:
@@ -201,4 +201,4 @@ def _write(
     spec_id, content = manifests[0].partition_spec_id, manifests[0].content
     added = new.pop(spec_id, ()) if content is ManifestContent.DATA else ()
     entries = chain.from_iterable(read_entries(factory.table.io, manifest) for manifest in manifests)
-    return factory.write_existing(spec_id, entries, content, gone, added)
+    return factory.write(spec_id, content, entries, gone, added)

@@ -51,32 +51,29 @@ class ManifestFactory:
         content: ManifestContent = ManifestContent.DATA,
     ) -> ManifestFile:
         """Write a manifest of new files. `schema_id` is the schema of their columns, by default the current one."""
-        file = self._new_file()
-        with self._open(file, spec_id, content, schema_id) as manifest:
-            for entry in entries:
-                manifest.add_entry(entry)
-        self._keep_if_small(file)
-        return manifest.to_manifest_file()
+        return self.write(spec_id, content, added=entries, schema_id=schema_id)
 
-    def write_existing(
+    def write(
         self,
         spec_id: int,
-        entries: Iterable[ManifestEntry],
         content: ManifestContent,
+        existing: Iterable[ManifestEntry] = (),
         gone: Collection[FileId] = (),
         added: Iterable[ManifestEntry] = (),
+        schema_id: int | None = None,
     ) -> ManifestFile:
         """Write a manifest of files that the table has already, and of new ones. Those in `gone` are named as deleted.
 
-        Each keeps its snapshot and its sequence numbers. They decide which deletes apply to it.
+        Each existing file keeps its snapshot and its sequence numbers. They decide which deletes apply to it.
         """
-        file = self._new_file()
-        with self._open(file, spec_id, content) as manifest:
-            for entry in entries:
+        file = WrittenFile(self.table.io, metadata_location(self.table, f"{self.prefix}-{uuid.uuid4()}-m0.avro"))
+        with self._open(file, spec_id, content, schema_id) as manifest:
+            for entry in existing:
                 (manifest.delete if find_id(entry.data_file) in gone else manifest.existing)(entry)
             for entry in added:
                 manifest.add_entry(entry)
-        self._keep_if_small(file)
+        if len(file) <= KEPT_BYTES:
+            self._small[file.location] = file
         return manifest.to_manifest_file()
 
     def write_deletes(self, added: Iterable[tuple[Partition, WrittenDeletes]]) -> list[ManifestFile]:
@@ -88,12 +85,7 @@ class ManifestFactory:
             self.write_added(spec_id, entries, content=ManifestContent.DELETES) for spec_id, entries in by_spec.items()
         ]
 
-    def _new_file(self) -> WrittenFile:
-        return WrittenFile(self.table.io, metadata_location(self.table, f"{self.prefix}-{uuid.uuid4()}-m0.avro"))
-
-    def _open(
-        self, file: WrittenFile, spec_id: int, content: ManifestContent, schema_id: int | None = None
-    ) -> ManifestWriter:
+    def _open(self, file: WrittenFile, spec_id: int, content: ManifestContent, schema_id: int | None) -> ManifestWriter:
         table = self.table
         spec, schema = table.specs()[spec_id], table.schema()
         if schema_id is not None:
@@ -107,10 +99,6 @@ class ManifestFactory:
             avro_compression=AVRO_COMPRESSION,
             version=table.metadata.format_version,
         )
-
-    def _keep_if_small(self, file: WrittenFile) -> None:
-        if len(file) <= KEPT_BYTES:
-            self._small[file.location] = file
 
 
 def _make_delete_entry(file: WrittenDeletes, partition: Partition) -> ManifestEntry:
