@@ -47,11 +47,11 @@ from connector.model.properties import Properties
 
 S3_EXPIRES_AT_MS: Final = "s3.session-token-expires-at-ms"  # PyIceberg has no name for it
 ADLS_EXPIRES_AT_MS: Final = "adls.sas-token-expires-at-ms"  # nor for this
+S3_PATH_STYLE: Final = "s3.path-style-access"  # nor for this
 # Ours: PyArrow finds the credentials. The value is the path of the file with a workload identity's token, or empty. It
 # comes from the config only, not from servers.
 ADLS_MACHINE_CREDENTIALS: Final = "adls.machine-credentials"
 AZURE_TOKEN_FILE: Final = "AZURE_FEDERATED_TOKEN_FILE"  # the variable that Azure's own clients read
-S3_PATH_STYLE: Final = "s3.path-style-access"  # nor for this
 
 # PyIceberg's property `py-io-impl` has it.
 STORE_FILE_IO: Final = "connector.storage.file_io.StoreFileIO"

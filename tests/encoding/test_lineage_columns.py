@@ -26,7 +26,6 @@ from connector.model.properties import Properties
 IO = PyArrowFileIO()
 ROW_ID, CHANGED = 2147483540, 2147483539  # Iceberg's table of reserved field ids
 ROWS = 10
-NO_COLUMNS: list[int | None] = []
 
 
 @pytest.fixture(autouse=True)

@@ -45,7 +45,6 @@ pytestmark = pytest.mark.long
 ORDERS = replace(binding(LongType(), StringType(), index=0), on_invalid=OnInvalid.QUARANTINE)
 BY_VALUE = (PartitionField(2, "truncate[10]"),)
 SORTED = (SortField(3, "identity", is_descending=True, nulls_first=False), SortField(1, "identity", False, True))
-SORT_KEY = 3
 
 
 @dataclass
