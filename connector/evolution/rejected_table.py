@@ -5,6 +5,7 @@ from typing import Final
 
 from pyiceberg.types import PrimitiveType, StringType, TimestamptzType
 
+from connector.config.catalog import LONGEST_NAME
 from connector.evolution.existing_table import CatalogEntry, ExistingTable
 from connector.evolution.target import NewColumn
 from connector.host.errors import UserError
@@ -15,7 +16,6 @@ HINT: Final = (
     " If `on_invalid` is quarantine, a binding's rejected rows go to a table with the name of its table and "
     f"{REJECTED_SUFFIX}."
 )
-LONGEST_NAME: Final = 255  # characters; Glue has no longer names
 
 
 def _column(name: str, type_: PrimitiveType, doc: str) -> NewColumn:

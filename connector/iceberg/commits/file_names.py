@@ -8,19 +8,18 @@ from pyiceberg.table import Table
 
 from connector.iceberg.commits import fence
 from connector.iceberg.metadata.table_properties import find_generation
-from connector.model.state import WriterId
+from connector.model.state import UUID, WriterId
 from connector.model.table_identifier import Owner
 from protocol.flow import WHOLE_RANGE
 
-_UUID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 FILE_NAME: Final = re.compile(
     "(?:snap-[0-9]+-)?(?P<writer>[0-9a-f]{20})-(?P<range>[0-9a-f]{8}-[0-9a-f]{8})-"
-    rf"(?P<table>{_UUID})-(?P<value>{fence.FIRST}|(?:closed-(?:[0-9a-f]{{8}}-)?)?[0-9a-f]{{32}}|closed-(?:[0-9a-f]{{8}}-)?)-"
-    rf"{_UUID}(?:\.parquet|-deletes\.(?:parquet|puffin)|-located\.parquet|\.jsonl|\.run|-m0\.avro|\.avro|-files\.json)"
+    rf"(?P<table>{UUID})-(?P<value>{fence.FIRST}|(?:closed-(?:[0-9a-f]{{8}}-)?)?[0-9a-f]{{32}}|closed-(?:[0-9a-f]{{8}}-)?)-"
+    rf"{UUID}(?:\.parquet|-deletes\.(?:parquet|puffin)|-located\.parquet|\.jsonl|\.run|-m0\.avro|\.avro|-files\.json)"
 )
 _COMPACTION: Final = "compact"
 _COMPACTION_FILE: Final = re.compile(
-    rf"(?:snap-[0-9]+-)?{_COMPACTION}-(?P<created>[0-9]{{13}})-(?P<table>{_UUID})-{_UUID}"
+    rf"(?:snap-[0-9]+-)?{_COMPACTION}-(?P<created>[0-9]{{13}})-(?P<table>{UUID})-{UUID}"
     r"(?:\.parquet|-deletes\.(?:parquet|puffin)|-order\.parquet|-m0\.avro|\.avro)"
 )
 
