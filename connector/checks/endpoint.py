@@ -109,6 +109,6 @@ def survey(config: EndpointConfig, paths: Sequence[TableIdentifier]) -> tuple[Ta
         return (attempt("storage", partial(try_storage, config, opened.found)),)
 
     with closing(opened.found.catalog) if opened.found else nullcontext():
-        of_storage, of_catalog = map_in_threads(lambda ask: ask(), (ask_storage, ask_catalog), 2, "survey")
+        of_storage, of_catalog = map_in_threads(lambda ask: ask(), (ask_storage, ask_catalog), "survey")
     errors = [step.error for step in (*of_storage, opened, *of_catalog) if step.error]
     return of_catalog[-1].found or [NOT_SEEN] * len(paths), errors

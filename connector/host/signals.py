@@ -19,6 +19,7 @@ STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, UNREAD)
 # nohup ignores one of them, and a shell that runs something in the background the other: they stay ignored.
 _MAY_BE_IGNORED: Final = (signal.SIGINT, signal.SIGHUP)
 ENDED_BY_SIGTERM: Final = "a process of the connector ends, because it got SIGTERM"
+AT_ONCE: Final = 8  # calls in threads; each waits for a catalog or a store most of the time
 _PAUSE: Final = 0.05  # seconds
 
 _taken: Final[list[int]] = []  # the signal for which Stopped was raised
@@ -121,8 +122,8 @@ def _wait_for_reason(wire: int | None, woken: int) -> int:
             watch.unregister(descriptor)  # macOS cannot watch a device, such as /dev/null
 
 
-def map_in_threads(call: Callable[[T], R], things: Iterable[T], at_once: int, name: str) -> list[R]:
-    """Return the result of each call, in order, or raise the first exception.
+def map_in_threads(call: Callable[[T], R], things: Iterable[T], name: str, at_once: int = AT_ONCE) -> list[R]:
+    """Return the result of each call, in order, or raise the first exception. `name` is that of the threads.
 
     If a signal interrupts this, it does not wait for running calls: they may hang on a network for longer than the
     process may take to end.

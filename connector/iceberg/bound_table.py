@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
@@ -24,8 +23,6 @@ from connector.model.state import StagedCommit, TableId, WriterId
 from connector.model.table_identifier import Generation, Owner, TableIdentifier
 from connector.storage.file_access import FileAccess, access_to
 from protocol.flow import Collection, FieldSelection, Materialization, MaterializationBinding, find_collection
-
-TABLES_AT_ONCE: Final = 8  # each waits for its catalog most of the time
 
 
 @dataclass(frozen=True)
@@ -123,7 +120,7 @@ def bind_all(catalog: Catalog, task: Materialization, key_range: str, policies: 
         writer = WriterId(task.name, requested[index].binding.state_key, key_range)
         return replace(_bind(catalog, index, requested[index], writer), quarantine=quarantines.get(index))
 
-    return map_in_threads(bind_one, range(len(requested)), TABLES_AT_ONCE, "open")
+    return map_in_threads(bind_one, range(len(requested)), "open")
 
 
 @dataclass(frozen=True)

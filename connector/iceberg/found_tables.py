@@ -12,7 +12,7 @@ from connector.host.errors import UserError
 from connector.host.signals import map_in_threads
 from connector.iceberg.catalogs.opening import translate_errors
 from connector.iceberg.catalogs.registered_tables import FixedColumns
-from connector.iceberg.loading import LOOKUPS_AT_ONCE, check_table_properties, load_table
+from connector.iceberg.loading import check_table_properties, load_table
 from connector.iceberg.metadata.row_lineage import can_keep_lineage
 from connector.iceberg.metadata.table_arrangement import check_partition_spec, read_arrangement
 from connector.iceberg.metadata.table_properties import find_generation, restrict_to_generation
@@ -41,7 +41,7 @@ def find_all(
         except UserError as error:
             return error
 
-    return map_in_threads(look_up, paths, LOOKUPS_AT_ONCE, "lookup")
+    return map_in_threads(look_up, paths, "lookup")
 
 
 def describe_found(

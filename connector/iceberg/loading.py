@@ -16,8 +16,6 @@ from connector.iceberg.catalogs.opening import translate_errors
 from connector.iceberg.metadata.table_properties import check_properties, is_location, name_table_in_errors
 from connector.model.table_identifier import Owner, TableIdentifier
 
-LOOKUPS_AT_ONCE: Final = 8
-
 # Iceberg's own REST server answers so.
 NOT_FOUND: Final = (
     "the catalog lists the table, but does not find it. If it was not dropped just now, its metadata file may be gone. "
@@ -72,7 +70,7 @@ def load_tables(
         except ConnectorError as error:
             return error
 
-    return zip(paths, map_in_threads(load, paths, LOOKUPS_AT_ONCE, "lookup"), strict=True)
+    return zip(paths, map_in_threads(load, paths, "lookup"), strict=True)
 
 
 def find_own_tables(catalog: Catalog, endpoint: EndpointConfig, namespace: str, materialization: str) -> FoundTables:

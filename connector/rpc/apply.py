@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import chain
-from typing import Final
 
 from connector.checks.endpoint import OpenedEndpoint
 from connector.config.endpoint_config import EndpointConfig
@@ -26,8 +25,6 @@ from connector.spark.jobs.rewrite_job import rewrite_jobs
 from protocol import request, response
 from protocol.flow import ConnectorState
 
-TABLES_AT_ONCE: Final = 8
-
 
 def apply(message: request.Apply) -> response.Applied:
     """Make every table fit its binding. All tables are planned first: if one cannot be changed, none is."""
@@ -43,7 +40,7 @@ def apply(message: request.Apply) -> response.Applied:
 def perform(planned: Sequence[Plan], endpoint: OpenedEndpoint, rewrite: Rewrite) -> response.Applied:
     """Perform the plans. After a crash or an error, the next apply plans what is left."""
     expected = list_actions(planned)
-    performed = map_in_threads(partial(_perform, endpoint, rewrite), planned, TABLES_AT_ONCE, "apply")
+    performed = map_in_threads(partial(_perform, endpoint, rewrite), planned, "apply")
     settled = [commit for plan in planned for commit in plan.settled]
     return response.Applied(
         "\n".join(_sort_actions(chain.from_iterable(performed), expected)),

@@ -54,7 +54,6 @@ from protocol.request import Load
 
 FindView: TypeAlias = Callable[[], TableView]
 
-TABLES_AT_ONCE: Final = 8  # whose metadata is read, and whose located rows are staged
 GATHERED: Final = 8 << 20  # bytes of keys of all tables that are in memory while Loads come
 GATHERED_OF_TABLE: Final = 64 << 10  # for each of very many tables: less would be many small writes
 ROW_IDS: Final = "row ids of loaded keys"
@@ -170,12 +169,12 @@ class TransactionLoads:
 
     def _answer(self, indexes: Sequence[int]) -> Iterator[bytes]:
         gathered = {index: self._keys.pop(index) for index in indexes}
-        prepared = map_in_threads(self._prepare, gathered.items(), TABLES_AT_ONCE, "loads")
+        prepared = map_in_threads(self._prepare, gathered.items(), "loads")
         found = [of_table for of_table in self._search([*filter(None, prepared)]) if any(map(len, of_table.newest))]
         for of_table in found:
             for group, are_newest in zip(of_table.search.groups, of_table.newest, strict=True):
                 yield from _read_answers(group.documents, are_newest, of_table.search.layout.io)
-        located = map_in_threads(self._locate, found, TABLES_AT_ONCE, "loads")
+        located = map_in_threads(self._locate, found, "loads")
         self.found.update(zip((of_table.search.index for of_table in found), located, strict=True))
         if facts.observe:
             for index, keys in gathered.items():

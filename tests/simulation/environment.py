@@ -79,7 +79,7 @@ class _Random:
         return _actor().stage.uuid()
 
 
-def _one_by_one(call: Callable[[T], R], things: Iterable[T], _at_once: int, _name: str) -> list[R]:
+def _one_by_one(call: Callable[[T], R], things: Iterable[T], _name: str, _at_once: int = 0) -> list[R]:
     return [call(thing) for thing in things]
 
 

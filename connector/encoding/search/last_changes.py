@@ -21,7 +21,6 @@ from connector.host.signals import map_in_threads
 from connector.storage.storage_errors import translate_errors
 
 PENDING: Final = np.iinfo(np.int64).max  # higher than the number of any commit of the table
-_FILES_AT_ONCE: Final = 8
 
 
 def find_last_changes(io: FileIO, files: Sequence[SearchedFile], rows: RowsOfKeys) -> Numbers:
@@ -36,7 +35,7 @@ def find_last_changes(io: FileIO, files: Sequence[SearchedFile], rows: RowsOfKey
         return _read(io, files[int(rows.files[places[0]])], rows.positions[places])
 
     changes = np.empty(len(rows), np.int64)
-    changes[order] = np.concatenate(map_in_threads(read, np.split(order, ends), _FILES_AT_ONCE, "newest"))
+    changes[order] = np.concatenate(map_in_threads(read, np.split(order, ends), "newest"))
     return changes
 
 

@@ -50,7 +50,6 @@ from connector.storage import storage_errors
 if TYPE_CHECKING:
     from connector.iceberg.commits.row_deletes import RowDeletes
 
-COMMITS_AT_ONCE: Final = 8  # tables; each waits for its catalog most of the time
 RETRY_FOR: Final = 30.0  # seconds after the first attempt; an acknowledgement waits as long
 FIRST_PAUSE: Final = 0.1  # seconds, doubled up to LONGEST_PAUSE; each lasts a random part of it, at least half
 LONGEST_PAUSE: Final = 10.0
@@ -99,9 +98,7 @@ def try_commits(
         with (locks or TableLocks()).of(commits[0].path):
             return _try_table(catalog, commits, without_retry, new_writer)
 
-    return [
-        outcome for outcomes in map_in_threads(try_table, tables, COMMITS_AT_ONCE, "commit") for outcome in outcomes
-    ]
+    return [outcome for outcomes in map_in_threads(try_table, tables, "commit") for outcome in outcomes]
 
 
 def _try_table(

@@ -42,7 +42,6 @@ FILE_SCOPED_UP_TO: Final = 8  # data files: if a commit touches up to so many, e
 MERGED_FILES: Final = 4  # data files that share a merged delete file
 MOST_MERGED: Final = 256  # merged delete files that a commit writes; instead of more of them, one for each partition
 LARGEST_MANIFEST: Final = 1_000  # files; a larger one is not written again only to drop a data file without rows
-_FILES_AT_ONCE: Final = 8
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,7 @@ class DeleteFiles:
             [file] = self._write(table, prefix, _POSITIONS, {path: positions[path] for path in paths})
             return file
 
-        written = map_in_threads(write, [paths for _, paths in files], _FILES_AT_ONCE, "delete")
+        written = map_in_threads(write, [paths for _, paths in files], "delete")
         return tuple((partition, file) for (partition, _), file in zip(files, written, strict=True))
 
     def _write_vectors(
@@ -227,7 +226,7 @@ class _Merge:
             return [(path, positions) for path, positions in rows if self._applies(file, path)]
 
         found: dict[str, list[Positions]] = {}
-        for rows in map_in_threads(read, files, _FILES_AT_ONCE, "merge"):
+        for rows in map_in_threads(read, files, "merge"):
             for path, positions in rows:
                 found.setdefault(path, []).append(positions)
         return found

@@ -55,13 +55,13 @@ def find_missing_files(table: Table, staged: Sequence[StagedCommit]) -> list[Mis
     def named(commit: StagedCommit) -> list[_Named]:
         return [(commit, file.path) for file in files_of(table.io, commit.files)]
 
-    lists = map_in_threads(named, listed, CHECKS_AT_ONCE, "check")
+    lists = map_in_threads(named, listed, "check", CHECKS_AT_ONCE)
     return missing + _find_missing(table, [one for files in lists for one in files])
 
 
 def _find_missing(table: Table, named: Sequence[_Named]) -> list[MissingFile]:
     locations = [location for _, location in named]
-    answers = map_in_threads(lambda location: _is_missing(table.io, location), locations, CHECKS_AT_ONCE, "check")
+    answers = map_in_threads(lambda location: _is_missing(table.io, location), locations, "check", CHECKS_AT_ONCE)
     gone = dict(zip(locations, answers, strict=True))
     # Users who may not ask for a single file that does not exist may list its directory.
     listed: set[str] = set()

@@ -25,7 +25,6 @@ from connector.iceberg.metadata.stored_files import NO_UUID, StoredFile, read_me
 from connector.model.table_identifier import Generation
 
 METADATA_SUFFIXES: Final = (".metadata.json", ".metadata.json.gz", "version-hint.text")
-_AT_ONCE: Final = 8
 
 
 class DroppedTables:
@@ -50,7 +49,7 @@ class DroppedTables:
             for namespace in _list_namespaces(self._catalog)
             for identifier in self._catalog.list_tables(namespace)
         ]
-        return {uuid for found in map_in_threads(self._load, identifiers, _AT_ONCE, "lookup") for uuid in found}
+        return {uuid for found in map_in_threads(self._load, identifiers, "lookup") for uuid in found}
 
     def _load(self, identifier: Identifier) -> set[str]:
         try:
@@ -105,7 +104,7 @@ def _read_metadata(io: FileIO, files: Iterable[StoredFile]) -> Iterator[tuple[st
     """Yield the metadata files with the UUIDs of their tables. A file that is cut short does not name its table."""
     metadata = [file for file in files if basename(file.location).endswith(METADATA_SUFFIXES[:2])]
     locations = [file.location for file in metadata]
-    uuids = map_in_threads(partial(read_metadata_uuid, io), locations, _AT_ONCE, "lookup")
+    uuids = map_in_threads(partial(read_metadata_uuid, io), locations, "lookup")
     for uuid, file in zip(uuids, metadata, strict=True):
         if uuid:
             yield uuid, file

@@ -4,7 +4,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Final, TypeAlias
+from typing import TypeAlias
 from uuid import UUID
 
 from pyiceberg.io import FileIO
@@ -27,8 +27,6 @@ from connector.iceberg.metadata.partitions import Partition
 from connector.iceberg.metadata.row_lineage import ManifestKey, find_manifest_key, first_row_id_of
 from connector.iceberg.metadata.snapshot_manifests import WrittenSnapshots
 from connector.iceberg.metadata.vector_entries import find_vector
-
-_READS_AT_ONCE: Final = 8
 
 _Parsed: TypeAlias = Mapping[ManifestKey, tuple["ListedFile", ...]]
 
@@ -145,7 +143,7 @@ def _parse(io: FileIO, manifests: Iterable[ManifestFile]) -> _Parsed:
         entries = read_entries(io, manifest)
         return find_manifest_key(manifest), tuple(ListedFile.of(manifest, entry) for entry in entries)
 
-    return dict(map_in_threads(parse, manifests, _READS_AT_ONCE, "view"))
+    return dict(map_in_threads(parse, manifests, "view"))
 
 
 class PositionDeletes:

@@ -21,7 +21,7 @@ from pyiceberg.table import Table
 from pyiceberg.utils.bin_packing import PackingIterator
 
 from connector.encoding.live_rows.deletion_vectors import FileId
-from connector.host.signals import map_in_threads
+from connector.host.signals import AT_ONCE, map_in_threads
 from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.manifests import copy_manifest, read_entries
 from connector.iceberg.metadata.row_lineage import ManifestKey, find_manifest_key
@@ -30,7 +30,6 @@ from connector.iceberg.metadata.table_properties import read_number, read_switch
 
 log = logging.getLogger(__name__)
 
-READS_AT_ONCE: Final = 8
 _FEW_FILES: Final = 32  # that are listed again in some milliseconds
 
 
@@ -124,9 +123,9 @@ def _file_count(manifest: ManifestFile) -> int:
 
 
 def _live_entries(io: FileIO, manifests: Sequence[ManifestFile]) -> Iterator[ManifestEntry]:
-    for first in range(0, len(manifests), READS_AT_ONCE):
-        some = manifests[first : first + READS_AT_ONCE]
-        yield from chain.from_iterable(map_in_threads(partial(read_entries, io), some, READS_AT_ONCE, "merge"))
+    for first in range(0, len(manifests), AT_ONCE):
+        some = manifests[first : first + AT_ONCE]
+        yield from chain.from_iterable(map_in_threads(partial(read_entries, io), some, "merge"))
 
 
 def remove_files(

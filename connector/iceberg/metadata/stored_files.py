@@ -33,7 +33,6 @@ from connector.storage.file_io import open_file_io
 
 log = logging.getLogger(__name__)
 
-DELETIONS_AT_ONCE: Final = 8
 BUCKET_SUFFIX: Final = "--table-s3"  # only table buckets have such names
 DELETE_OLD_METADATA: Final = "write.metadata.delete-after-commit.enabled"
 NO_UUID: Final = "none"  # instead of the UUID that a metadata file should name
@@ -93,7 +92,7 @@ def delete_all(io: FileIO, locations: Iterable[str], is_interrupted: Callable[[]
         with suppress(FileNotFoundError):
             io.delete(location)
 
-    map_in_threads(delete, sorted(locations), DELETIONS_AT_ONCE, "delete")
+    map_in_threads(delete, sorted(locations), "delete")
 
 
 def is_in_table_bucket(location: str) -> bool:
@@ -175,4 +174,4 @@ def measure_files(io: FileIO, locations: Iterable[str]) -> list[StoredFile]:
         except FileNotFoundError:
             return None
 
-    return [file for file in map_in_threads(measure, sorted(locations), DELETIONS_AT_ONCE, "measure") if file]
+    return [file for file in map_in_threads(measure, sorted(locations), "measure") if file]

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 COPIED_AT_ONCE: Final = 4 << 20  # bytes
-DELETIONS_AT_ONCE: Final = 8
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ def remove_objects(new_layout: NewLayout, locations: Sequence[str], contents: st
     """
     if locations:
         with warn_if_left(contents, locations[0]):
-            map_in_threads(new_layout().io.delete, locations, DELETIONS_AT_ONCE, "removal")
+            map_in_threads(new_layout().io.delete, locations, "removal")
 
 
 class BlockTransfer(Protocol):

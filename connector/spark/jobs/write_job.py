@@ -26,7 +26,6 @@ from protocol.protocol_error import ProtocolError
 from protocol.request import Store
 
 LONGEST_REMOVAL: Final = 5.0  # seconds
-LISTS_AT_ONCE: Final = 8  # of files, which are written to the object store
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,7 @@ class WriteJob:
             # A layout with fresh credentials is asked for only where something is written with them.
             return self._new_layouts[table]().write_file_list(files[table])
 
-        return {**files, **dict(zip(tables, map_in_threads(write, tables, LISTS_AT_ONCE, "lists"), strict=True))}
+        return {**files, **dict(zip(tables, map_in_threads(write, tables, "lists"), strict=True))}
 
     def _wait_for_files(self) -> Counted:
         self._ledger.complete()
