@@ -12,6 +12,7 @@ from pyiceberg.avro.resolver import resolve_reader
 from pyiceberg.exceptions import ValidationError as InvalidMetadataError
 from pyiceberg.io import FileIO, InputFile
 from pyiceberg.manifest import (
+    DATA_FILE_TYPE,
     MANIFEST_ENTRY_SCHEMAS,
     MANIFEST_LIST_FILE_SCHEMAS,
     DataFileContent,
@@ -41,6 +42,9 @@ from connector.model.state import ColumnStatistics, DataFile
 
 SCHEMAS: Final = 64  # one serves all unpartitioned tables, and one the manifest lists of each engine
 
+# Where manifest lists and manifests have the content. Those of version 1 leave it out, and PyIceberg reads a plain 0.
+_OF_MANIFEST: Final = [field.name for field in MANIFEST_LIST_FILE_SCHEMAS[NEWEST_VERSION].fields].index("content")
+_OF_FILE: Final = [field.name for field in DATA_FILE_TYPE[NEWEST_VERSION].fields].index("content")
 _EQUALITY_IDS: Final = ListType(136, IntegerType(), element_required=True)
 
 
@@ -66,7 +70,9 @@ def _count_data_files(snapshot: Snapshot) -> int:
 
 def read_manifest_list(file: InputFile) -> Iterator[ManifestFile]:
     """Read the manifests that a list names, in the form of the newest version."""
-    return read_records(file, _find_list_reader)
+    for manifest in read_records(file, _find_list_reader):
+        manifest[_OF_MANIFEST] = ManifestContent(manifest.content)
+        yield manifest
 
 
 def read_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
@@ -254,7 +260,7 @@ def _find_list_reader(avro_schema: str) -> Reader:
 
 
 def _inherit(entry: ManifestEntry, manifest: ManifestFile) -> ManifestEntry:
-    """Fill in what an entry has from its manifest."""
+    """Fill in what an entry has from its manifest, or from its format version."""
     # Files of version 1 have no numbers: they are as old as the table.
     if manifest.sequence_number == 0 or entry.status is ManifestEntryStatus.ADDED:
         if entry.sequence_number is None:
@@ -263,5 +269,6 @@ def _inherit(entry: ManifestEntry, manifest: ManifestFile) -> ManifestEntry:
             entry.file_sequence_number = manifest.sequence_number
     if entry.snapshot_id is None and manifest.added_snapshot_id is not None:
         entry.snapshot_id = manifest.added_snapshot_id
+    entry.data_file[_OF_FILE] = DataFileContent(entry.data_file.content)
     entry.data_file.spec_id = manifest.partition_spec_id
     return entry
