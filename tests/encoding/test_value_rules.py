@@ -89,11 +89,16 @@ CLAMPED: list[tuple[PrimitiveType, str, Any]] = [
     (DateType(), "0000-12-31", date.min),
     (DateType(), "-0044-03-15", date.min),
     (DateType(), "10000-01-01", date.max),
+    (DateType(), "5874897-12-31", date.max),  # PostgreSQL's last one
+    (DateType(), f"{'9' * 30}-12-31", date.max),
+    (DateType(), f"-{'9' * 30}-12-31", date.min),
     (TimestamptzType(), "0000-06-01T00:00:00Z", datetime(1, 1, 1, tzinfo=UTC)),
     (TimestamptzType(), "0001-01-01T00:00:00+00:01", datetime(1, 1, 1, tzinfo=UTC)),
     (TimestamptzType(), "9999-12-31T23:59:59-00:01", LAST_INSTANT),
     (TimestamptzType(), "9999-12-31T23:59:60Z", LAST_INSTANT),
     (TimestamptzType(), "+999999-01-01T00:00:00Z", LAST_INSTANT),
+    (TimestamptzType(), "292277026596-12-04T15:30:08Z", LAST_INSTANT),
+    (TimestamptzType(), f"-{'9' * 30}-01-01T00:00:00Z", datetime(1, 1, 1, tzinfo=UTC)),
 ]
 
 

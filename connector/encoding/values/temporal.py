@@ -23,7 +23,7 @@ NANOSECONDS: Final = pa.timestamp("ns", "UTC")
 _YEARS_IN_CYCLE: Final = 400  # after which the calendar repeats
 _DAYS_IN_CYCLE: Final = 146_097
 
-_YEAR_MONTH_DAY: Final = r"([+-]?[0-9]{4,6})-([0-9]{2})-([0-9]{2})"
+_YEAR_MONTH_DAY: Final = r"([+-]?[0-9]{4,})-([0-9]{2})-([0-9]{2})"
 _DATE: Final = re.compile(_YEAR_MONTH_DAY)
 _INSTANT: Final = re.compile(
     _YEAR_MONTH_DAY + r"[T ]([01][0-9]|2[0-3])(?::([0-5][0-9])(?::([0-5][0-9]|60)(?:\.([0-9]+))?)?)?"
@@ -88,7 +88,8 @@ def _days(text: str) -> int:
     if not found:
         raise ValueError(text)
     year, month, day = found.groups()
-    return _day_number(int(year), int(month), int(day))
+    # A day may be too far outside for 32 bits: just outside is enough for it to be clamped.
+    return min(max(_day_number(int(year), int(month), int(day)), _FIRST_DAY - 1), _LAST_DAY + 1)
 
 
 def _micros(text: str) -> int:
