@@ -95,8 +95,8 @@ def tells_keys_apart(projection: Projection, column_type: PrimitiveType) -> bool
 
 
 def list_types_besides_null(inference: Inference) -> frozenset[str]:
-    """The JSON types of the values."""
-    return frozenset(inference.types) - {"null"}
+    """The JSON types of the values. Flow calls numbers of which none is an integer `fractional`."""
+    return frozenset("number" if each == "fractional" else each for each in inference.types) - {"null"}
 
 
 def is_numeric_string(inference: Inference) -> bool:

@@ -39,6 +39,7 @@ def type_of(
         ("boolean", StringInference(), BooleanType()),
         ("integer", StringInference(), LongType()),
         ("number", StringInference(), DoubleType()),
+        ("fractional", StringInference(), DoubleType()),  # the runtime's word for numbers that are never integers
         ("array", StringInference(), StringType()),
         ("object", StringInference(), StringType()),
         ("string", StringInference(), StringType()),
