@@ -163,6 +163,7 @@ class Candidate:
         each location of the key, and always the same one. Before it has selected any, each may be the one."""
         if self.group_by:
             return projection.field in self.group_by
+        if projection.ptr not in self.collection.key:
+            return False
         siblings = {each.field for each in self.collection.projections if each.ptr == projection.ptr}
-        may_be_chosen = projection.field in self.former_keys or siblings.isdisjoint(self.former_keys)
-        return projection.ptr in self.collection.key and may_be_chosen
+        return projection.field in self.former_keys or siblings.isdisjoint(self.former_keys)
