@@ -51,6 +51,7 @@ class RestCatalog(Definition, frozen=True, tag_field=CATALOG_TYPE, tag=REST):
             "URI",
             "The address of the catalog, such as https://yourserver.com/catalog.",
             pattern=HTTP_ADDRESS,
+            min_length=1,
             parse=parse_http_address,
         ),
     ]

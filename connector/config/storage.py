@@ -40,7 +40,7 @@ class S3Storage(Definition, frozen=True, tag_field=STORAGE_TYPE, tag=S3):
     """A bucket of Amazon S3, or of a compatible store. Without credentials, it has those of the catalog."""
 
     title: ClassVar[str] = "Amazon S3"
-    description: ClassVar[str] = "A bucket of Amazon S3 that other credentials open than the catalog."
+    description: ClassVar[str] = "A bucket of Amazon S3 with other credentials than those of the catalog."
 
     bucket: Annotated[
         str, Setting("Bucket", "The bucket for data files.", pattern=WITHOUT_SLASHES, min_length=1, parse=parse_bucket)

@@ -35,11 +35,11 @@ WITHOUT_CONTROL: Final = "must not contain line breaks, tabs or other control ch
 SIGNING_SECRET_PREFIX: Final = "whsec_"
 SHORTEST_KEY, LONGEST_KEY = 24, 64  # bytes
 
-# Patterns for texts.
+# Patterns for texts. Those of optional settings accept an empty text: Flow's form has one where nothing was entered.
 WITHOUT_DOTS: Final = "^[^.]*$"
 WITHOUT_SLASHES: Final = "^[^/]*$"
 WITHOUT_URI_SIGNS: Final = "^[^#?]*$"
-HTTP_ADDRESS: Final = "^https?://"
+HTTP_ADDRESS: Final = "^(https?://|$)"
 WEBHOOK_ADDRESS: Final = "^https?://[^/?#@\\s]+([/?][^#\\s]*)?$"
 POSTGRESQL: Final = "^postgresql://([^:@/?]*@)?[^@/?]+/(?!.*[?&](ssl)?password=)[^/?]+([?].*)?$"
 METASTORES: Final = "^thrift://[^/?#@,]+(,thrift://[^/?#@,]+)*$"
@@ -49,7 +49,7 @@ AZURE_ACCOUNT: Final = "^[a-z0-9]{3,24}$"
 AZURE_CONTAINER: Final = "^(?=.{3,63}$)[a-z0-9](-?[a-z0-9])*$"
 ROLE_ARN: Final = "^arn:aws[-a-z]*:iam::[0-9]+:role/.+$"
 SPARK_SETTING: Final = r"^spark\."
-TIME_OF_DAY: Final = "^(0?[0-9]|1[0-9]|2[0-3]):[0-5][0-9]$"
+TIME_OF_DAY: Final = "^((0?[0-9]|1[0-9]|2[0-3]):[0-5][0-9])?$"
 
 
 def _in_any_case(expression: str) -> str:

@@ -379,6 +379,15 @@ def test_nulls_are_as_good_as_absent(endpoint: Json) -> None:
     assert parse(endpoint, [{**resource_nulls, "table": "t"}]) == parse(endpoint, [{"table": "t"}])
 
 
+def test_an_optional_setting_that_is_empty_in_a_form_is_as_good_as_absent() -> None:
+    empty: Json = {**REST["catalog"], "credential": "", "oauth2_server_uri": "", "properties": {}}
+    assert parse({**REST, "catalog": empty}, []) == parse(REST, [])
+    frequency = {"syncFrequency": "5m"}
+    schedule = {**frequency, "timezone": "", "fastSyncStartTime": "", "fastSyncStopTime": ""}
+    assert parse({**LOCAL, "syncSchedule": schedule}, []) == parse({**LOCAL, "syncSchedule": frequency}, [])
+    assert complaints({**REST, "catalog": {**empty, "uri": ""}}) == ["/catalog/uri: must not be empty"]
+
+
 def test_a_required_null_is_as_bad_as_absent() -> None:
     assert complaints({**LOCAL, "namespace": None}, {"table": None}) == [
         "/namespace: is required",
