@@ -23,6 +23,7 @@ FIELDS: Final = "fields"  # the attribute of a record that holds its fields
 class Event(StrEnum):
     """What happened, for programs that read logs. docs/operating.md lists each event with its fields."""
 
+    OPENING = "opening"
     OPENED = "opened"
     RECEIVING = "receiving"
     LOADING = "loading"
@@ -58,6 +59,15 @@ def name_some(names: Sequence[str]) -> str:
     """Return the first names of a list, and how many more there are."""
     more = len(names) - MOST_NAMES
     return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+def format_bytes(size: float) -> str:
+    """Return a number of bytes with the fitting unit."""
+    number, units = float(size), iter(("bytes", "kB", "MB", "GB", "TB"))
+    unit = next(units)
+    while number >= 1000 and (larger := next(units, None)):
+        number, unit = number / 1000, larger
+    return f"{number:.0f} {unit}" if unit == "bytes" else f"{number:.1f} {unit}"
 
 
 def configure() -> None:

@@ -10,13 +10,16 @@ module of `session/`, and none of them imports the next one when it is imported 
 3. `open_session` starts `session_threads`, if that is not done yet, and makes the session: its jobs and `transactions`.
 """
 
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Final
 
+from connector import REVISION_VARIABLE, VERSION
 from connector.config.settings import parse
 from connector.host.garbage import pause_garbage_collection
+from connector.host.logs import Event, fields
 from connector.spark import engine
 from protocol import request
 from protocol.flow import WHOLE_RANGE
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
     from connector.config.endpoint_config import EndpointConfig
     from connector.session.open_tables import OpenedTables
     from connector.session.transactions import Session
+
+log = logging.getLogger(__name__)
 
 # Set before the libraries are imported, also by Spark's workers, which inherit it.
 ENVIRONMENT: Final = {
@@ -37,6 +42,7 @@ ENVIRONMENT: Final = {
 def handle_open(message: request.Open) -> Iterator["OpenedTables"]:
     """Start Spark and open the tables. The answer can be given then."""
     task = message.materialization
+    _log_opening(message)
     os.environ.update(ENVIRONMENT)
     with ExitStack() as resources:
         with pause_garbage_collection():
@@ -55,6 +61,27 @@ def start_session(tables: "OpenedTables") -> AbstractContextManager["Session"]:
         from connector.session.open_session import open_session
 
     return open_session(tables)
+
+
+def _log_opening(message: request.Open) -> None:
+    """Log which connector opens which task: what comes next, errors too, may be all that is left of a session."""
+    task, key_range = message.materialization, (message.range or WHOLE_RANGE).key_range
+    revision = os.environ.get(REVISION_VARIABLE, "")
+    log.info(
+        "materialize-iceberg %s opens the task %s%s, with %d binding(s)",
+        f"{VERSION} (revision {revision})" if revision else VERSION,
+        task.name,
+        "" if key_range == WHOLE_RANGE.key_range else f" for the key range {key_range}",
+        len(task.bindings),
+        extra=fields(
+            Event.OPENING,
+            version=VERSION,
+            revision=revision,
+            task=task.name,
+            keyRange=key_range,
+            bindings=len(task.bindings),
+        ),
+    )
 
 
 def _publish_metrics(config: "EndpointConfig", message: request.Open) -> AbstractContextManager[None]:

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from connector.host.errors import ConnectorError, UserError
+from connector.host.logs import format_bytes
 from connector.model.state import ChainId, StagedCommit, TableId, encode_added
 
 FIRST_PAUSE: Final = 5.0  # seconds, doubled with every attempt up to LONGEST_PAUSE
@@ -43,7 +44,7 @@ class WaitingTable:
 
     def __str__(self) -> str:
         return (
-            f"table {self.table}: {self.transactions} transaction(s), {self.rows} rows, {self.size / 1e6:,.1f} MB "
+            f"table {self.table}: {self.transactions} transaction(s), {self.rows} rows, {format_bytes(self.size)} "
             f"staged and waiting: {self.error or 'the catalog has not answered yet.'}"
         )
 
@@ -140,7 +141,7 @@ class Backlog:
             commits, size = len(chain.commits), sum(commit.size for commit in chain.commits)
             if chain.error and (commits > self._limit.commits or size > self._limit.size):
                 raise UserError(
-                    f"{chain.error} By now {commits} transactions ({size / 1e6:,.0f} MB) wait for this table, more "
+                    f"{chain.error} By now {commits} transactions ({format_bytes(size)}) wait for this table, more "
                     "than advanced.max_waiting_commits or advanced.max_waiting_bytes allow. They stay in the task's "
                     "state and are committed when the table accepts commits again."
                 ) from chain.error
@@ -151,7 +152,7 @@ class Backlog:
         if size > self._limit.state:
             raise UserError(
                 f"{failing[0].error} By now {sum(len(chain.commits) for chain in failing)} commits wait for "
-                f"{len(failing)} table(s) and take {size / 1e6:,.0f} MB of the task's state, which would soon be too "
+                f"{len(failing)} table(s) and take {format_bytes(size)} of the task's state, which would soon be too "
                 "large for a message of the runtime. They are committed when the tables accept commits again."
             ) from failing[0].error
 

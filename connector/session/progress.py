@@ -12,7 +12,7 @@ from typing import Final
 
 from connector.host import facts
 from connector.host.facts import EndedTransaction, LoadedTransaction, ReceivedRows
-from connector.host.logs import Event, fields, name_some
+from connector.host.logs import Event, fields, format_bytes, name_some
 from connector.model.invalid_values import Tally, Treatment
 from connector.model.state import StagedCommit
 from protocol.request import BackfillComplete, Store
@@ -125,7 +125,7 @@ class TransactionProgress:
             "transaction %d: %s; staged %s in %d data file(s) of %d table(s)%s",
             self._number,
             self._describe(now),
-            _format_megabytes(sum(commit.size for commit in staged)),
+            format_bytes(sum(commit.size for commit in staged)),
             sum(commit.file_count for commit in staged),
             len(staged),
             "".join(f"; {total} {treatment}" for treatment, total in totals.items() if total),
@@ -150,8 +150,8 @@ class TransactionProgress:
 
     def _describe(self, now: float) -> str:
         assert self._began is not None
-        rate = _format_megabytes(self._size / max(now - self._began, 0.001))
-        return f"{self._rows:,} rows, {_format_megabytes(self._size)} received, {rate}/s"
+        rate = format_bytes(self._size / max(now - self._began, 0.001))
+        return f"{self._rows:,} rows, {format_bytes(self._size)} received, {rate}/s"
 
     def _clear_line(self) -> None:
         if self._terminal:
@@ -204,8 +204,3 @@ def log_opened(tables: Sequence[str], backfilled: Sequence[str]) -> None:
 def _sum_treatments(treated: Iterable[Tally]) -> dict[str, int]:
     tallies = list(treated)
     return {treatment.value: sum(tally.total(treatment) for tally in tallies) for treatment in Treatment}
-
-
-def _format_megabytes(size: float) -> str:
-    """Return a size in bytes as text in MB."""
-    return f"{size / 1e6:,.1f} MB"

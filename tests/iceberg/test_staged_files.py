@@ -15,6 +15,7 @@ from pyiceberg.io.pyarrow import PyArrowFile
 from connector.cli.commands.fence_command import Place, reset, show
 from connector.cli.flow.flow_files import ConfigFile
 from connector.host.errors import RetryableError, UserError
+from connector.host.logs import format_bytes
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.commits import commit
 from connector.iceberg.commits.outcomes import Failed
@@ -141,7 +142,8 @@ def test_what_was_staged_for_a_binding_that_is_gone_waits_and_is_told(
     staged = stage_old(catalog, 1, path=path)
     with removed(*staged.locations):
         assert start(catalog, staged) == []
-    assert "table shop.returns: 1 transaction(s), 1 rows, 0.0 MB staged and waiting: " in caplog.text
+    size = format_bytes(staged.size)
+    assert f"table shop.returns: 1 transaction(s), 1 rows, {size} staged and waiting: " in caplog.text
     assert "are gone" in caplog.text
 
 

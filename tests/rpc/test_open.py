@@ -1,5 +1,6 @@
 """What opening a session does first."""
 
+import logging
 import os
 import subprocess
 import sys
@@ -7,8 +8,50 @@ from pathlib import Path
 
 import pytest
 
+from connector import REVISION_VARIABLE, VERSION
+from connector.host.errors import InvalidConfigError
+from connector.host.logs import FIELDS
+from connector.rpc import open
+from protocol import request
+from protocol.flow import KEY_END, Materialization, Range
 from support.jars import REPOSITORY
 from support.runtime import Runtime
+
+
+@pytest.mark.parametrize(
+    ("revision", "part", "text"),
+    [
+        ("", None, f"materialize-iceberg {VERSION} opens the task acmeCo/task, with 0 binding(s)"),
+        (
+            "0123abc",
+            Range(key_begin=1 << 31, key_end=KEY_END),
+            f"materialize-iceberg {VERSION} (revision 0123abc) opens the task acmeCo/task for the key range "
+            "80000000-ffffffff, with 0 binding(s)",
+        ),
+    ],
+)
+def test_the_first_record_of_a_session_names_the_connector_and_the_task(
+    revision: str,
+    part: Range | None,
+    text: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also of a session that does not open."""
+    monkeypatch.setenv(REVISION_VARIABLE, revision)
+    monkeypatch.setattr(open, "ENVIRONMENT", {})
+    message = request.Open(Materialization("acmeCo/task", config={}), range=part)
+    with caplog.at_level(logging.INFO), pytest.raises(InvalidConfigError), open.handle_open(message):
+        pass
+    assert caplog.records[0].getMessage() == text
+    assert getattr(caplog.records[0], FIELDS) == {
+        "event": "opening",
+        "version": VERSION,
+        "revision": revision,
+        "task": "acmeCo/task",
+        "keyRange": "80000000-ffffffff" if part else "00000000-ffffffff",
+        "bindings": 0,
+    }
 
 
 def test_spark_starts_before_what_takes_as_long_to_import_is_imported() -> None:

@@ -337,8 +337,8 @@ def test_every_progress_report_tells_what_waits_and_why(tables: Tables, caplog: 
         committer.commit([staged("bad", "b1")])
         committer.commit([staged("bad", "b2", prev="b1")])
     assert [record.getMessage() for record in caplog.records] == [
-        "table shop.bad: 1 transaction(s), 10 rows, 0.0 MB staged and waiting: table shop.bad: no.",
-        "table shop.bad: 2 transaction(s), 20 rows, 0.0 MB staged and waiting: table shop.bad: no.",
+        "table shop.bad: 1 transaction(s), 10 rows, 1.0 kB staged and waiting: table shop.bad: no.",
+        "table shop.bad: 2 transaction(s), 20 rows, 2.0 kB staged and waiting: table shop.bad: no.",
     ]
     waiting = {"event": "waiting", "table": "shop.bad", "transactions": 2, "rows": 20, "bytes": 2000}
     assert getattr(caplog.records[-1], FIELDS) == waiting

@@ -2,6 +2,7 @@
 
 import logging
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -110,6 +111,17 @@ def test_a_staged_transaction_is_told_to_the_metrics(monkeypatch: pytest.MonkeyP
     [ended] = [fact for fact in told if isinstance(fact, facts.EndedTransaction)]
     assert ended.rows == 6
     assert 0 < ended.seconds < 20
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(999, "999 bytes"), (12_345, "12.3 kB"), (2_500_000, "2.5 MB"), (7_654_000_000, "7.7 GB")]
+)
+def test_a_small_transaction_has_a_size_too(caplog: pytest.LogCaptureFixture, size: int, text: str) -> None:
+    told = TransactionProgress(7)
+    with caplog.at_level(logging.INFO):
+        told.report_received(ROWS)
+        told.report_staged([replace(STAGED, files=(DataFile("file:///a.parquet", 6, size, (4,), ()),))])
+    assert f"staged {text} in 1 data file(s)" in caplog.text
 
 
 def test_a_long_transaction_is_told_of_meanwhile(

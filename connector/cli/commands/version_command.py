@@ -8,11 +8,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-from connector import VERSION
+from connector import REVISION_VARIABLE, VERSION
 from connector.checks.spark_installation import find_installation
 from connector.host.errors import UserError
 
-REVISION: Final = "MATERIALIZE_ICEBERG_REVISION"  # the image's environment has it
 ROOT: Final = Path(__file__).parents[3]
 UNKNOWN: Final = "unknown"
 TIME_LIMIT: Final = 10  # seconds
@@ -22,7 +21,7 @@ def describe_version(*, as_json: bool) -> str:
     """Return the versions, a line for each part, or as JSON."""
     parts = {
         "version": VERSION,
-        "revision": os.environ.get(REVISION) or _find_revision(),
+        "revision": os.environ.get(REVISION_VARIABLE) or _find_revision(),
         "python": platform.python_version(),
         "pyiceberg": version("pyiceberg"),
         "spark": version("pyspark"),

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from connector.host.logs import format_bytes
 from connector.iceberg.maintenance.table_health import LastCompaction, TableHealth
 
 UNITS: Final = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
@@ -76,12 +77,3 @@ def describe_age(at: datetime) -> str:
 def format_count(number: int, name: str) -> str:
     """Return a number of things, such as `1 row` or `2 rows`."""
     return f"{number:,} {name}{'' if number == 1 else 's'}"
-
-
-def format_bytes(size: int) -> str:
-    """Return a number of bytes with the fitting unit."""
-    number, units = float(size), iter(("bytes", "kB", "MB", "GB", "TB"))
-    unit = next(units)
-    while number >= 1000 and (larger := next(units, None)):
-        number, unit = number / 1000, larger
-    return f"{number:.0f} {unit}" if unit == "bytes" else f"{number:.1f} {unit}"

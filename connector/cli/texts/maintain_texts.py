@@ -4,7 +4,8 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from connector.cli.texts.health_texts import format_bytes, format_count
+from connector.cli.texts.health_texts import format_count
+from connector.host.logs import format_bytes
 from connector.iceberg.maintenance.action_outcomes import (
     Action,
     ActionOutcome,

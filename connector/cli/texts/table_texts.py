@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from connector.cli.texts.health_texts import describe_age, describe_health, describe_rows, format_bytes, format_count
+from connector.cli.texts.health_texts import describe_age, describe_health, describe_rows, format_count
+from connector.host.logs import format_bytes
 from connector.iceberg.commits.lost_commits import LostCommits
 from connector.iceberg.commits.verdicts import JudgedCommit, Verdict
 from connector.iceberg.commits.writers import RecordedWriter

@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 
 from connector.host import facts
 from connector.host.facts import COMPACT_DATA_FILES, CompactionDebt, MaintainedFiles, MaintenanceRun
+from connector.host.logs import format_bytes
 from connector.iceberg.commits.outcomes import TableCommit
 from connector.iceberg.maintenance.compact_table import CompactionBudget
 from connector.iceberg.maintenance.compaction_result import CompactionResult
@@ -155,10 +156,10 @@ class BackgroundCompaction:
             account.is_warned = account.growing > 0 and (account.is_warned or is_due)
         if is_due:
             log.warning(
-                "table %s: %.1f MB of its data files wait for compaction, and more come than are compacted. Reads get "
+                "table %s: %s of its data files wait for compaction, and more come than are compacted. Reads get "
                 "slower. Let the task upload less often, or run `materialize-iceberg maintain compact`.",
                 path,
-                result.debt / 1e6,
+                format_bytes(result.debt),
             )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pyiceberg.manifest import DataFileContent
 
 from connector.encoding.rewriting.file_groups import FailedGroup, FileGroup
-from connector.host.logs import Event, fields
+from connector.host.logs import Event, fields, format_bytes
 from connector.iceberg.commits.compaction_changes import REPLACED
 from connector.iceberg.commits.compaction_commit import CommittedCompaction
 from connector.iceberg.maintenance.compaction_plan import GroupPlan
@@ -94,12 +94,12 @@ def log_groups(path: TableIdentifier, done: PerformedGroups, seconds: float) -> 
         return
     result = done.add_to(CompactionResult())
     log.info(
-        "table %s: compacted %d data file(s) with %.1f MB into %d with %.1f MB, and removed %d delete file(s), %.1f s",
+        "table %s: compacted %d data file(s) with %s into %d with %s, and removed %d delete file(s), %.1f s",
         path,
         result.files_before,
-        result.bytes_before / 1e6,
+        format_bytes(result.bytes_before),
         result.files_after,
-        result.bytes_after / 1e6,
+        format_bytes(result.bytes_after),
         result.delete_files,
         seconds,
         extra=fields(
