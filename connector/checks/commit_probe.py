@@ -29,7 +29,6 @@ from pyiceberg.table.update import (
 
 from connector.checks.endpoint import PROBE_TABLE_PREFIX, SCHEMA, Namespace, new_table_name
 from connector.checks.s3_probe import open_bucket
-from connector.checks.steps import Skipped
 from connector.checks.storage_probe import LONGEST_PROBE
 from connector.config.endpoint_config import EndpointConfig
 from connector.host.errors import ConnectorError, UserError
@@ -63,11 +62,14 @@ class _FalseAssertion:
     requirements: tuple[TableRequirement, ...]
 
 
-def try_commits(namespace: Namespace) -> int | Skipped:
+def try_commits(namespace: Namespace) -> int:
     """Commit to a new table, and return how many commits with false assertions were refused. UserError if one was
-    accepted. The table is dropped."""
+    accepted, or if there is no namespace for the table. The table is dropped."""
     if not namespace.exists:
-        return Skipped("the namespace does not exist yet")
+        raise UserError(
+            f"the namespace {namespace.name} does not exist yet, and the probe table needs it. Create it in the "
+            "catalog, or publish the task, and repeat the check."
+        )
     config, catalog = namespace.endpoint.config, namespace.endpoint.catalog
     with suppress(ConnectorError), translate_errors(config):  # credentials that may not list may still commit
         _drop_abandoned(config, catalog, namespace.name)

@@ -18,7 +18,6 @@ from pyiceberg.catalog import Catalog
 from connector.checks import commit_probe
 from connector.checks.commit_probe import try_commits
 from connector.checks.endpoint import SCHEMA, Namespace, OpenedEndpoint, new_table_name
-from connector.checks.steps import Skipped
 from connector.config.catalog import LOCAL
 from connector.config.settings import parse
 from connector.host.errors import UserError
@@ -108,8 +107,10 @@ def test_a_local_catalog_passes_and_no_table_is_left(tmp_path: Path) -> None:
 def test_a_namespace_that_does_not_exist_is_not_created(tmp_path: Path) -> None:
     endpoint, _ = parse(local(tmp_path), [])
     with open_catalog(endpoint) as catalog:
-        assert isinstance(try_commits(Namespace(OpenedEndpoint(endpoint, catalog), "shop", exists=False)), Skipped)
+        with pytest.raises(UserError) as raised:
+            try_commits(Namespace(OpenedEndpoint(endpoint, catalog), "shop", exists=False))
         assert catalog.list_namespaces() == []
+    check_text("catalog_errors", "a probe table in a namespace that does not exist", str(raised.value))
 
 
 # A catalog that does not check

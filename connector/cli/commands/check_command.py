@@ -120,7 +120,7 @@ def _validate(parsed: Step[ParsedTask]) -> list[str]:
     return [".".join(binding.resource_path) for binding in answers.bindings]
 
 
-def _try_commits(namespace: Namespace) -> int | Skipped:
+def _try_commits(namespace: Namespace) -> int:
     from connector.checks.commit_probe import try_commits  # commits are slow to import
 
     return try_commits(namespace)
