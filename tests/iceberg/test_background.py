@@ -16,15 +16,18 @@ from pyiceberg.exceptions import CommitFailedException, ServiceUnavailableError
 from pyiceberg.table.update import SetPropertiesUpdate
 
 from connector.evolution.plan_changes import DEFAULT_PROPERTIES
+from connector.host import facts
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.commits import commit, snapshot
 from connector.iceberg.commits.outcomes import Committed
 from connector.iceberg.maintenance import background, expire_snapshots
 from connector.iceberg.maintenance.background import Maintenance, run_maintenance
+from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from connector.iceberg.metadata.retention import GC_ENABLED, MAX_AGE
 from connector.model.binding import Policy
 from protocol.flow import FieldSelection, Materialization, MaterializationBinding
 from support.bindings import PATH
+from support.processes import wait_until
 from support.staged_files import leave_behind, stage
 from support.staged_rows import WRITER
 from support.tables import foreign_table, ids_of, local_catalog, table_of
@@ -234,6 +237,33 @@ def test_a_failure_is_a_warning_and_keeps_nothing_else_from_being_done(
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert [("shop.orders" in warning, "503" in warning) for warning in warnings] == [(True, True)]
     assert len(table_of(catalog).snapshots()) == 1
+
+
+def test_orphans_that_could_not_be_removed_are_tried_again_by_the_same_session(
+    catalog: Catalog, in_background: Maintenance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session may last for weeks, and each failure counts for the alarm."""
+    ended = list[bool]()
+    answers = iter([ServiceUnavailableError("503"), ServiceUnavailableError("503"), None])
+
+    def fail_twice(*arguments: Any) -> int:
+        if error := next(answers):
+            raise error
+        return remove_task_orphans(*arguments)
+
+    def note(fact: facts.Fact) -> None:
+        if isinstance(fact, facts.MaintenanceRun) and fact.action == facts.REMOVE_ORPHAN_FILES:
+            ended.append(fact.has_failed)
+
+    monkeypatch.setattr(background, "remove_task_orphans", fail_twice)
+    monkeypatch.setattr(background, "PAUSE", 0.0)
+    monkeypatch.setattr(facts, "observe", note)
+    left = leave_behind(table_of(catalog), WRITER)
+    land(Maintenance(catalog), catalog, 1)
+    land(Maintenance(catalog), catalog, 2)
+    in_background.finish_earlier_work(bound(catalog), [])
+    assert wait_until(lambda: ended == [True, True, False])
+    assert not table_of(catalog).io.new_input(left).exists()
 
 
 def test_a_property_that_makes_no_sense_is_a_warning_and_the_commit_lands(

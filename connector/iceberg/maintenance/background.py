@@ -3,12 +3,13 @@
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from queue import SimpleQueue
-from typing import TypeAlias
+from queue import Empty, SimpleQueue
+from typing import Final, TypeAlias
 from uuid import UUID
 
 from pyiceberg.catalog import Catalog
@@ -33,6 +34,8 @@ from connector.model.table_identifier import TableIdentifier
 
 log = logging.getLogger(__name__)
 
+PAUSE: Final = 3600.0  # seconds, before a failed task is repeated that no commit would bring again
+
 IsInterrupted: TypeAlias = Callable[[], bool]
 NoteCommit: TypeAlias = Callable[[TableCommit, int], object]
 
@@ -43,6 +46,7 @@ class _Task:
     consequence: str  # of a failure, for the warning
     perform: Callable[[IsInterrupted], object]
     action: str  # the label of its metrics; "" for a task that only finds out what is due
+    is_repeated: bool = False  # after a failure, because no commit brings it again
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,7 @@ class Maintenance:
         self._recent: dict[UUID, _Recent] = {}  # by table; a table with an entry has a task in the queue
         self._noting = threading.Lock()
         self._ended = threading.Event()
+        self._failed: deque[tuple[float, _Task]] = deque()  # with the time at which each is repeated
 
     def after_commit(self, commit: TableCommit) -> None:
         """Queue what is due after a commit: to delete located rows and old metadata files, and to expire snapshots.
@@ -153,6 +158,7 @@ class Maintenance:
                     "orphan files of earlier sessions were not deleted",
                     partial(remove_task_orphans, self._catalog, path, table.writer, staged),
                     REMOVE_ORPHAN_FILES,
+                    is_repeated=True,
                 )
             )
             self._tasks.put(self._expiry(path))
@@ -164,8 +170,19 @@ class Maintenance:
     def run(self) -> None:
         """Perform the tasks until `finish` or `end` was called."""
         with suppress(InterruptedMaintenanceError):
-            while (task := self._tasks.get()) and not self._ended.is_set():
+            while (task := self._take()) and not self._ended.is_set():
                 self._perform(task)
+
+    def _take(self) -> _Task | None:
+        """Wait for the next task. Failed ones come again when nothing else is to do."""
+        if not self._failed:
+            return self._tasks.get()
+        due, failed = self._failed[0]
+        try:
+            return self._tasks.get(timeout=max(0.0, due - time.monotonic()))
+        except Empty:
+            self._failed.popleft()
+            return failed
 
     def _perform(self, task: _Task) -> None:
         began = time.monotonic()
@@ -176,6 +193,8 @@ class Maintenance:
             raise
         except Exception as error:  # noqa: BLE001 - maintenance must not end the session
             _report(task, began, has_failed=True)
+            if task.is_repeated:
+                self._failed.append((time.monotonic() + PAUSE, task))
             if not self._ended.is_set():
                 log.warning("table %s: %s: %s: %s", task.path, task.consequence, type(error).__name__, error)
 
