@@ -16,6 +16,7 @@ HIDDEN: Final = "***"
 # Characters. A shorter secret is a part of many words, and hiding it there would reveal it. Passwords have to be longer
 # anyway (NIST SP 800-63B).
 SHORTEST: Final = 8
+LONGEST_QUOTE: Final = 1000  # characters: Polaris lists all locations that it allows at the end of a long answer
 MOST_OBTAINED: Final = 10_000  # a catalog may vend new credentials each time a table is loaded
 
 # Line breaks, also in the form of JSON: texts quote private keys line by line.
@@ -110,7 +111,8 @@ hide_obtained: Final = _KNOWN.hide_obtained
 redact: Final = _KNOWN.redact
 
 
-def redact_and_cut(text: str, characters: int) -> str:
-    """Return the beginning of a text from another program. It is redacted before it is cut, since half of a secret
-    would not be recognised."""
-    return redact(text)[:characters].rstrip(".")
+def redact_and_shorten(text: str) -> str:
+    """Return a text of another program for a sentence: redacted, in one line, without a full stop, and shortened if it
+    is very long. It is redacted before it is shortened, since half of a secret would not be recognised."""
+    words = " ".join(redact(text).split()).rstrip(".")
+    return words if len(words) <= LONGEST_QUOTE else f"{words[:LONGEST_QUOTE].rstrip()} …"

@@ -20,7 +20,7 @@ from botocore.exceptions import (
 )
 
 from connector.host.errors import Entry, ErrorTable, Matcher, RetryableError, UserError, is_a, translate
-from connector.host.redaction import redact_and_cut
+from connector.host.redaction import redact_and_shorten
 
 TRANSIENT: Final = frozenset(
     {
@@ -42,7 +42,6 @@ BAD_CREDENTIALS: Final = (
     *("ExpiredToken", "InvalidClientTokenId", "InvalidSignature", "SignatureDoesNotMatch", "UnrecognizedClient"),
     *("request signature", "security token included in the request"),
 )
-QUOTED_CHARACTERS: Final = 300
 # For the tables of services. botocore finds these variables in the environment.
 ENVIRONMENT_ERRORS: Final[ErrorTable] = (
     Entry(
@@ -143,7 +142,7 @@ def translate_s3_errors(bucket: Bucket, permission: str) -> AbstractContextManag
             "region": _region_of_bucket(error),
             "permission": permission,
             "objects": f"arn:aws:s3:::{bucket.path}/*",
-            "answer": redact_and_cut(read_answer(error), QUOTED_CHARACTERS),
+            "answer": redact_and_shorten(read_answer(error)),
         }
 
     return translate(S3_ERRORS, read_facts)

@@ -15,9 +15,7 @@ from connector.host.errors import (
     is_of_full_disk,
     translate,
 )
-from connector.host.redaction import redact_and_cut
-
-QUOTED_CHARACTERS: Final = 400
+from connector.host.redaction import redact_and_shorten
 
 
 def translate_errors(location: str) -> AbstractContextManager[None]:
@@ -44,7 +42,7 @@ ANSWERS: Final = (
 
 def _read_answer(text: str) -> str:
     answer = next((found[1] for pattern in ANSWERS if (found := pattern.search(text))), text)
-    return redact_and_cut(" ".join(answer.split()), QUOTED_CHARACTERS)
+    return redact_and_shorten(answer)
 
 
 def is_of_content(error: Exception) -> bool:

@@ -6,7 +6,7 @@ from urllib.parse import quote, urlencode
 
 import pytest
 
-from connector.host.redaction import HIDDEN, SHORTEST, Redaction, hide_obtained, redact_and_cut
+from connector.host.redaction import HIDDEN, LONGEST_QUOTE, SHORTEST, Redaction, hide_obtained, redact_and_shorten
 
 SECRET = 'p/lan+ted "se=cret" Ü\\'
 LINES = ("MIIEvQIBADANBgkqhkiG9w0BAQEFAASC", "u7q2yK1x0hVqXc8o5bGmZtR3wEpLsNdf")
@@ -101,5 +101,10 @@ def test_what_is_obtained_again_counts_as_new() -> None:
 
 def test_a_secret_is_hidden_before_a_text_is_cut_in_the_middle_of_it() -> None:
     hide_obtained("planted-where-texts-are-cut")
-    assert redact_and_cut("refused: planted-where-texts-are-cut, sorry", 20) == f"refused: {HIDDEN}, sorry"
-    assert redact_and_cut("refused.", 300) == "refused"
+    before = "x" * (LONGEST_QUOTE - len(HIDDEN) - 1)
+    assert redact_and_shorten(f"{before} planted-where-texts-are-cut.") == f"{before} {HIDDEN}"
+    assert redact_and_shorten(f"{before} planted-where-texts-are-cut, sorry") == f"{before} {HIDDEN} …"
+
+
+def test_the_answer_of_a_server_is_quoted_in_one_line_and_without_a_full_stop() -> None:
+    assert redact_and_shorten("refused:\n  not allowed.\n") == "refused: not allowed"

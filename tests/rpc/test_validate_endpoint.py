@@ -147,8 +147,10 @@ REST_ANSWERS: Final[Mapping[str, tuple[int, str, type[ConnectorError]]]] = {
         403,
         rest_error(
             "ForbiddenException",
-            "Invalid locations '[s3://lake/b/orders]' for identifier 'shop.orders': s3://lake/b/orders is not in the "
-            "list of allowed locations: [s3://lake/a]",
+            "Invalid locations '[s3://acme-lake-eu-central-1/flow/shop/orders_0123456789abcdef]' for identifier "
+            "'shop.orders': s3://acme-lake-eu-central-1/flow/shop/orders_0123456789abcdef is not in the list of "
+            "allowed locations: [s3://acme-lake-eu-central-1/warehouses/production/analytics, "
+            "s3://acme-lake-eu-central-1/warehouses/production/finance, s3://acme-lake-eu-central-1/warehouses/staging]",
         ),
         UserError,
     ),

@@ -7,14 +7,13 @@ from typing import Final
 import pyarrow as pa
 
 from connector.host.errors import UnreadableFileError
-from connector.host.redaction import redact_and_cut
+from connector.host.redaction import redact_and_shorten
 from connector.storage.storage_errors import is_of_content
 
 DAMAGED: Final = (
     "{path} is damaged, or of a form that cannot be read ({answer}). Restore it, or remove it from the table. Or "
     "backfill the binding, which replaces all rows."
 )
-_QUOTED_CHARACTERS: Final = 200
 
 
 @contextmanager
@@ -40,4 +39,4 @@ def read_batches(path: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Re
 
 def quote_error(error: Exception) -> str:
     """Return what PyArrow says of a file, in one line."""
-    return redact_and_cut(" ".join(str(error).split()), _QUOTED_CHARACTERS)
+    return redact_and_shorten(str(error))

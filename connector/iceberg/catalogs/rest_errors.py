@@ -36,12 +36,10 @@ from requests.exceptions import (
 from connector.config.catalog import RestCatalog
 from connector.config.catalog_properties import is_signed
 from connector.host.errors import Entry, ErrorTable, Matcher, RetryableError, UserError, is_a, translate
-from connector.host.redaction import redact_and_cut
+from connector.host.redaction import redact_and_shorten
 from connector.iceberg.catalog_messages import read_address, read_message
 from connector.iceberg.catalogs.sign_in import BrokenTokenServerError, TokenServerError
 from connector.storage.aws_errors import NEW_SESSION
-
-QUOTED_CHARACTERS: Final = 300
 
 
 class RedirectError(RequestException):
@@ -92,7 +90,7 @@ def translate_errors(uri: str, words: Mapping[str, str] = REST_WORDS) -> Abstrac
     """Translate the errors of requests to a REST catalog, but not those of a commit that may have been done."""
 
     def read_facts(error: Exception) -> dict[str, str]:
-        answer = redact_and_cut(read_message(error).text, QUOTED_CHARACTERS)
+        answer = redact_and_shorten(read_message(error).text)
         return {**words, "place": f"{words['catalog']} at {read_address(uri)}", "answer": answer}
 
     return translate((*SIGNATURE_ERRORS, *REST_ERRORS) if "signing" in words else REST_ERRORS, read_facts)

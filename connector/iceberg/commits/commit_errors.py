@@ -4,7 +4,6 @@ import logging
 import sys
 import zlib
 from collections.abc import Sequence
-from textwrap import shorten
 from types import ModuleType
 from typing import Final
 
@@ -26,7 +25,7 @@ from connector.host import facts
 from connector.host.errors import CommitUnknownError, ConnectorError, RetryableError, SignInError, UserError
 from connector.host.facts import AttemptFailure, FailedAttempt
 from connector.host.logs import Event, fields
-from connector.host.redaction import redact
+from connector.host.redaction import redact_and_shorten
 from connector.iceberg.catalog_messages import TableLockError, read_message
 from connector.model.state import StagedCommit
 from connector.model.table_identifier import TableIdentifier
@@ -34,7 +33,6 @@ from connector.storage.aws_errors import has_code, is_refusal, refuses_credentia
 
 log = logging.getLogger(__name__)
 
-QUOTED_CHARACTERS: Final = 300  # of a catalog's answer
 _ADDED_LATER: Final = "the task adds those that the table does not have yet"
 _STILL_STAGED: Final = "Its files stay staged in the task's state."
 _PUBLISH: Final = " and publish the task again. Otherwise start the task again."
@@ -162,7 +160,7 @@ def explain_last_attempt(path: TableIdentifier, last: Exception, seconds: float)
 def quote(error: Exception) -> str:
     """Return the catalog's own words, redacted and shortened."""
     words, _ = read_message(_unwrap(error))
-    return shorten(redact(words), QUOTED_CHARACTERS, placeholder=" …").rstrip(".")
+    return redact_and_shorten(words)
 
 
 def explain_missing_table(staged: Sequence[StagedCommit]) -> UserError:

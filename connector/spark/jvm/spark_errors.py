@@ -11,10 +11,9 @@ from contextlib import contextmanager
 from typing import Final
 
 from connector.host.errors import ConnectorError, RetryableError
-from connector.host.redaction import redact
+from connector.host.redaction import redact_and_shorten
 from connector.spark.jvm.jvm_process import Jvm
 
-QUOTED_CHARACTERS: Final = 500
 ENDING_TIMEOUT: Final = 3.0  # seconds: the sockets of a killed JVM are closed before the system says that it has ended
 
 NO_LOOPBACK: Final = (
@@ -91,8 +90,8 @@ def _told_by_java(error: Exception) -> str | None:
 def _cause(text: str) -> str:
     """Return the line of Spark's long error message that says what happened."""
     if in_python := _PYTHON_ERROR.search(text):
-        return redact(in_python[1])[:QUOTED_CHARACTERS]
+        return redact_and_shorten(in_python[1])
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     told = [line for line in lines if line.startswith(("org.apache.spark", "Caused by", "pyspark.errors"))]
     thrown = [line.removeprefix(": ") for line in lines if line.startswith(": ")]  # as Py4J puts it
-    return redact((told or thrown or lines or [text])[0])[:QUOTED_CHARACTERS]
+    return redact_and_shorten((told or thrown or lines or [text])[0])
