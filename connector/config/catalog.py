@@ -26,6 +26,7 @@ from connector.config.values import (
     POSTGRESQL,
     TABLE_BUCKET_ARN,
     parse_directory,
+    parse_secret,
     parse_service_account,
     parse_token,
 )
@@ -64,6 +65,7 @@ class RestCatalog(Definition, frozen=True, tag_field=CATALOG_TYPE, tag=REST):
         Setting(
             "Credential",
             "The credential of an OAuth2 client, as client_id:client_secret, or only the secret if it has no ID.",
+            parse=parse_secret,
         ),
     ] = None
     token: Annotated[

@@ -6,7 +6,7 @@ import msgspec
 
 from connector.config.definition import Definition, Setting
 from connector.config.secret import Secret
-from connector.config.values import ROLE_ARN, parse_token, parse_word
+from connector.config.values import ROLE_ARN, parse_secret, parse_token, parse_word
 
 AUTH_TYPE: Final = "auth_type"
 AWS_ACCESS_KEY: Final = "AWSAccessKey"
@@ -28,7 +28,7 @@ class AwsCredentials(Definition, frozen=True, tag_field=AUTH_TYPE, tag=AWS_ACCES
         Setting("AWS Access Key ID", "The ID of an access key.", min_length=1, parse=parse_word),
     ] = msgspec.field(name="awsAccessKeyId")
     secret_access_key: Annotated[
-        Secret, Setting("AWS Secret Access Key", "The secret of the access key.", min_length=1)
+        Secret, Setting("AWS Secret Access Key", "The secret of the access key.", min_length=1, parse=parse_secret)
     ] = msgspec.field(name="awsSecretAccessKey")
     session_token: Annotated[
         Secret | None,
@@ -93,9 +93,9 @@ class AwsRole(Definition, frozen=True, tag_field=AUTH_TYPE, tag=AWS_ROLE):
     access_key_id: Annotated[
         str, Setting("AWS Access Key ID", "The ID of an access key that can assume the role.", parse=parse_word)
     ] = msgspec.field(name="awsAccessKeyId", default="")
-    secret_access_key: Annotated[Secret | None, Setting("AWS Secret Access Key", "The secret of the access key.")] = (
-        msgspec.field(name="awsSecretAccessKey", default=None)
-    )
+    secret_access_key: Annotated[
+        Secret | None, Setting("AWS Secret Access Key", "The secret of the access key.", parse=parse_secret)
+    ] = msgspec.field(name="awsSecretAccessKey", default=None)
 
     @property
     def own(self) -> AwsCredentials | MachineCredentials:
@@ -128,6 +128,7 @@ class OlderKeys(Definition, frozen=True):
             "The older form of `credentials`. It is used only without `credentials`.",
             is_hidden=True,
             keywords=_MAY_BE_NULL,
+            parse=parse_secret,
         ),
     ] = msgspec.field(name="aws_secret_access_key", default=None)
 

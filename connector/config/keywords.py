@@ -91,15 +91,22 @@ def _unknown_property(name: str, known: Mapping[str, Json]) -> str:
     settings = settings_instead(known)
     if name in settings:
         return f"cannot be set here: use {settings[name]}"
+    plain = {_simplify(candidate): candidate for candidate in known}
+    if _simplify(name) in plain:
+        return f"is not a known property; did you mean {plain[_simplify(name)]}?"
     unknown = "is not a property that PyIceberg reads here" if settings else "is not a known property"
     if name in PLACES and not settings:
         return f"{unknown} here; set {PLACES[name]}"
-    lowered = {candidate.lower(): candidate for candidate in known}
-    match get_close_matches(name.lower(), lowered, n=1, cutoff=0.5):
+    match get_close_matches(_simplify(name), plain, n=1, cutoff=0.5):
         case [nearest]:
-            return f"{unknown}; did you mean {lowered[nearest]}?"
+            return f"{unknown}; did you mean {plain[nearest]}?"
         case _:
             return f"{unknown}; the known properties are {', '.join(known)}"
+
+
+def _simplify(name: str) -> str:
+    """Return a name as it is compared: connectors differ in how they write the words of a name."""
+    return name.lower().replace("_", "").replace("-", "")
 
 
 def _one_of(validator: Any, branches: Json, instance: Json, schema: Json) -> Iterator[ValidationError]:

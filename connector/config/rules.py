@@ -56,6 +56,7 @@ def broken_rules(config: Json) -> Iterator[Problem]:
     yield from _needs_of_signed_requests(config)
     yield from _needs_of_google_sign_in(config)
     yield from _needs_of_storage(config)
+    yield from _needs_of_endpoints(config)
     yield from _needs_of_schedule(config)
     yield from _needs_of_names(config)
 
@@ -181,6 +182,17 @@ def _needs_of_storage(config: Json) -> Iterator[Problem]:
             yield Problem(("storage", name), f"is required unless the feature flag {MACHINE_CREDENTIALS} is on")
         case storage.AZURE:
             yield from _needs_of_azure(config["storage"], is_needed=is_needed)
+
+
+def _needs_of_endpoints(config: Json) -> Iterator[Problem]:
+    """Some consoles show the address of a bucket, such as that of Cloudflare R2."""
+    for path, bucket in (
+        (("s3_endpoint",), at(config, "bucket")),
+        (("storage", "endpoint"), at(config, "storage", "bucket")),
+    ):
+        _, _, directory = str(at(config, *path) or "").rpartition("://")[2].strip("/").partition("/")
+        if bucket and directory.rpartition("/")[2] == bucket:
+            yield Problem(path, "must not end with the bucket, which the connector appends to it")
 
 
 def _needs_of_azure(storage: Json, *, is_needed: bool) -> Iterator[Problem]:

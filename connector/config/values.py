@@ -147,6 +147,10 @@ def parse_prefix(text: str) -> str:
     """Return the prefix without empty parts, . and .., which clients of stores refuse in names."""
     if re.search(CONTROL_CHARACTER, text):
         raise ValueError(WITHOUT_CONTROL)
+    if "://" in text:
+        raise ValueError(
+            "must be the beginning of names in the bucket or the container, such as lake/flow, and no address"
+        )
     return posixpath.normpath(f"/{text.strip('/')}").removeprefix("/")
 
 
@@ -200,6 +204,12 @@ def parse_word(text: str) -> str:
 def parse_token(text: str) -> Secret:
     """Like `parse_word`, for a secret."""
     return Secret(parse_word(text))
+
+
+def parse_secret(text: str) -> Secret:
+    """Return a secret without the white space around it, which no server would accept: a copied text often ends with a
+    line break."""
+    return Secret(text.strip())
 
 
 def parse_account_key(text: str) -> Secret:

@@ -87,12 +87,16 @@ def refuses_credentials(error: Exception) -> bool:
 
 
 def read_answer(error: Exception) -> str:
-    """Return the code and the message of a service's answer, or what botocore says if there is no answer."""
+    """Return the code and the message of a service's answer, or what botocore says if there is no answer, redacted."""
     if not isinstance(error, ClientError):
-        return str(error).rstrip(".")
+        return redact_and_shorten(str(error))
     answer = error.response["Error"]
-    code = answer["Code"] or f"HTTP status {error.response['ResponseMetadata']['HTTPStatusCode']}"
-    return ": ".join(filter(None, (code, answer.get("Message", "").rstrip("."))))
+    code = str(answer["Code"])
+    if not code or code.isdecimal():  # as botocore calls the status of an answer without a code
+        code = f"HTTP status {error.response['ResponseMetadata']['HTTPStatusCode']}"
+    message = answer.get("Message", "")
+    is_page = message.lstrip().startswith("<")  # of a web server, perhaps a proxy. It says no more than the code.
+    return redact_and_shorten(f"{code}: {message}" if message and not is_page else code)
 
 
 def _code(error: ClientError) -> str:
@@ -142,7 +146,7 @@ def translate_s3_errors(bucket: Bucket, permission: str) -> AbstractContextManag
             "region": _region_of_bucket(error),
             "permission": permission,
             "objects": f"arn:aws:s3:::{bucket.path}/*",
-            "answer": redact_and_shorten(read_answer(error)),
+            "answer": read_answer(error),
         }
 
     return translate(S3_ERRORS, read_facts)

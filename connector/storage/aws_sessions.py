@@ -101,7 +101,7 @@ def _assume(role: AwsRole, region: str, of: str) -> Lease[AwsCredentials]:
             "place": place,
             "region": region,
             "role": role.arn,
-            "answer": " ".join(read_answer(error).split()),
+            "answer": read_answer(error),
         }
 
     with translate(STS_ERRORS, read_facts):

@@ -388,6 +388,21 @@ def test_an_optional_setting_that_is_empty_in_a_form_is_as_good_as_absent() -> N
     assert complaints({**REST, "catalog": {**empty, "uri": ""}}) == ["/catalog/uri: must not be empty"]
 
 
+def test_white_space_around_a_copied_secret_does_not_count() -> None:
+    copied = {**ACCESS_KEY, "awsSecretAccessKey": "secret\n"}
+    assert parse({**GLUE, "credentials": copied}, []) == parse(GLUE, [])
+    endpoint, _ = parse({**REST, "catalog": {**REST["catalog"], "credential": " client:pass\n"}}, [])
+    assert (
+        endpoint.catalog == parse({**REST, "catalog": {**REST["catalog"], "credential": "client:pass"}}, [])[0].catalog
+    )
+
+
+def test_an_endpoint_may_have_the_name_of_the_bucket_or_a_path() -> None:
+    for address in ("http://b:9000", "b:9000", "https://store/storage/v1/s3"):
+        endpoint, _ = parse({**GLUE, "s3_endpoint": address}, [])
+        assert endpoint.s3_endpoint == address
+
+
 def test_a_required_null_is_as_bad_as_absent() -> None:
     assert complaints({**LOCAL, "namespace": None}, {"table": None}) == [
         "/namespace: is required",

@@ -77,6 +77,18 @@ ENDPOINTS: Final[Mapping[str, Json]] = {
     "an unknown store": stored_in({"storage_type": "FTP"}),
     "an unknown way to sign in": {**ON_S3, "credentials": {"auth_type": "password"}},
     "nothing of what each catalog needs": {"namespace": "shop", "catalog": {"catalog_type": GLUE}},
+    "a prefix that is an address": {**ON_S3, "prefix": "s3://lake/flow"},
+    "an endpoint with the bucket": {**ON_S3, "s3_endpoint": "https://store.example.com/lake/"},
+    "a store whose endpoint has the bucket": stored_in(
+        {"storage_type": "Amazon S3", "bucket": "lake", "region": "auto", "endpoint": "https://store.example.com/lake"},
+        credentials=KEYS,
+    ),
+    "names as other connectors write them": {
+        **ON_S3,
+        "credentials": {"auth_type": "AWSAccessKey", "aws_access_key_id": "id", "aws_secret_access_key": "planted"},
+        "upload-interval": "PT1M",
+        "UploadInterval": "PT1M",
+    },
     "a token of two lines": {"namespace": "shop", "catalog": {**REST_CATALOG, "token": "planted\nplanted"}},
     "a REST catalog that is nowhere": {"namespace": "shop", "catalog": {"catalog_type": REST}},
     "a SQL catalog without a store": {"namespace": "shop", "catalog": SQL_CATALOG},

@@ -68,6 +68,7 @@ CASES: Final[Mapping[str, Case]] = {
     "a state without a task": lambda _: read_staged("state.json", ""),
     "a container with little memory": in_little_memory,
     "a master that is none": lambda _: check_master({"spark.master": "spark://host"}),
+    "a master that Spark does not know": lambda _: check_master({"spark.master": "loca[2]"}),
     "tasks that are none": lambda _: check_master({"spark.default.parallelism": "0"}),
     "a master that does not answer": lambda _: check_master(MASTER),
     "a port that is none": lambda _: parse_claims_address({**MASTER, "spark.materialize.claims.port": "70000"}),

@@ -282,6 +282,7 @@ GLUE_ANSWERS: Final[Mapping[str, tuple[int, str, type[ConnectorError]]]] = {
     "forbidden": (400, aws_error("AccessDeniedException", "Not authorized to perform: glue:GetDatabase"), UserError),
     "any other refusal": (400, aws_error("InvalidInputException", "Catalog id is not an account"), UserError),
     "busy": (400, aws_error("ThrottlingException", "Rate exceeded"), RetryableError),
+    "a page": (500, "<!doctype html>\n<title>500 Internal Server Error</title>", RetryableError),
 }
 
 

@@ -51,7 +51,7 @@ class RedirectError(RequestException):
 REST_WORDS: Final[Mapping[str, str]] = {
     "catalog": "the REST catalog",
     "uri": "/catalog/uri",
-    "warehouse": "/catalog/uri and /catalog/warehouse",
+    "warehouse": "/catalog/warehouse, and /catalog/uri, which must end before /v1",
     "sign_in": "/catalog/credential, /catalog/token and /catalog/scope",
     "principal": "the credential's principal",
     "outage": "If this repeats, see the catalog's own log: for example, its database may be down, or the server may "

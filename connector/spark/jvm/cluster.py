@@ -27,6 +27,8 @@ MAX_PORT: Final = 65_535
 MASTER_TIMEOUT: Final = 10.0  # seconds for each of the masters
 EXECUTOR_TIMEOUT: Final = 120.0  # seconds: a worker may have to load its image first
 
+# As Spark accepts them.
+_MASTER: Final = re.compile(r"local(\[(\*|[0-9]+)(\s*,\s*[0-9]+)?\])?|local-cluster\[.+\]|(spark|k8s)://.+|yarn")
 _STANDALONE: Final = "spark://"
 _HOST_AND_PORT: Final = re.compile(r"(?P<host>[^/:\[\]]+|\[[^\]]+\]):(?P<port>[0-9]+)")
 
@@ -82,6 +84,11 @@ def check_master(settings: Mapping[str, str]) -> str:
     tasks = settings.get(PARALLELISM, "1")
     if not re.fullmatch("0*[1-9][0-9]{0,5}", tasks):
         raise UserError(f"{PARALLELISM} in /advanced/spark is {tasks!r}: it must be a whole number from 1 to 999999.")
+    if not _MASTER.fullmatch(master := settings.get(MASTER, "local")):
+        raise UserError(
+            f"{MASTER} in /advanced/spark is {master!r}, which is no master of Spark: write it as local[2] for two "
+            "tasks on this machine, spark://host:port, k8s://https://host:port or yarn."
+        )
     if is_local(settings):
         return "tasks run on this machine"
     if settings.get(SPECULATION, "false").lower() != "false":
