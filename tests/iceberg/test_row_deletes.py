@@ -227,7 +227,7 @@ def test_rows_that_moved_are_found_in_files_of_which_it_is_not_known_when_they_w
     write_existing = ManifestWriter.existing
 
     def write_as_an_old_writer(self: ManifestWriter, entry: ManifestEntry) -> Any:
-        entry.file_sequence_number = None
+        entry.file_sequence_number = None  # type: ignore[assignment]
         return write_existing(self, entry)
 
     with catalog.load_table(PATH).transaction() as transaction:

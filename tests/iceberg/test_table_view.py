@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.manifest import FileFormat, ManifestEntry
+from pyiceberg.manifest import FileFormat, ManifestEntry, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, StringType
 
@@ -170,10 +170,10 @@ def test_a_large_file_is_divided_between_its_row_groups(catalog: Catalog) -> Non
 
 def test_a_manifest_is_read_once(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     filled_table(catalog, ID, rows=[[{"id": 1}], [{"id": 2}]])
-    parsed: list[str] = []
+    parsed: list[ManifestFile] = []
     of = listed_files.ListedFile.of
 
-    def noted(manifest: str, entry: ManifestEntry) -> listed_files.ListedFile:
+    def noted(manifest: ManifestFile, entry: ManifestEntry) -> listed_files.ListedFile:
         parsed.append(manifest)
         return of(manifest, entry)
 
