@@ -82,7 +82,7 @@ def disk_full(task: Task) -> None:
     task.run_to(Event.FLUSHED, 2)
     task.memo_size = 128 << 10
     task.limit_file_size(1 << 20)
-    task.fails("disk")
+    task.fails("File too large")
     task.noted()
     task.memo_size = 0
 
