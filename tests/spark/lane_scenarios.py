@@ -26,7 +26,7 @@ from connector.host.tempdirs import make_directories
 from connector.model.binding import PLAIN
 from connector.model.properties import Properties
 from connector.spark.jobs.compaction_job import compact_in, compaction_jobs
-from connector.spark.jvm.lanes import Lane
+from connector.spark.jvm.lanes import POOL, Lane
 from connector.spark.jvm.spark_session import Spark
 
 ACCESS: Final = Properties({})
@@ -56,6 +56,12 @@ def transact_beside_a_compaction(spark: Spark, directory: Path) -> Any:
 def divide_among_tasks(spark: Spark, _: Path) -> Any:
     """The things of a job of transactions, with the numbers of their tasks: there is none for the slot beside them."""
     return spark.map(find_task, [*range(5)]).result(LONGEST)
+
+
+def find_pools(spark: Spark, _: Path) -> Any:
+    """The scheduler pools of the tasks of each kind of job."""
+    jobs = (spark.run(find_pool), spark.map_shares(find_pool, [0]), spark.maintain(find_pool))
+    return [[*set(job.result(LONGEST))] for job in jobs]
 
 
 def find_policies(spark: Spark, place: Path) -> Any:
@@ -91,6 +97,7 @@ SCENARIOS: Final[tuple[Callable[[Spark, Path], Any], ...]] = (
     compact_beside_a_transaction,
     transact_beside_a_compaction,
     divide_among_tasks,
+    find_pools,
     find_policies,
     fail_some,
     end_early,
@@ -141,6 +148,12 @@ def find_task(number: int) -> tuple[int, int]:
     task = TaskContext.get()
     assert task
     return number, task.partitionId()
+
+
+def find_pool(items: Iterable[int]) -> list[str | None]:
+    task = TaskContext.get()
+    assert task
+    return [task.getLocalProperty(POOL) for _ in items]
 
 
 def find_policy(_: object = None) -> int:

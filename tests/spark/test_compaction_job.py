@@ -22,7 +22,7 @@ from connector.host.refresh import Lease, Refreshed
 from connector.model.binding import PLAIN
 from connector.model.properties import Properties
 from connector.spark.jobs.compaction_job import compact_in
-from connector.spark.jvm.lanes import Lane, choose_lane
+from connector.spark.jvm.lanes import MAINTENANCE, TRANSACTIONS, Lane, choose_lane
 from support.jars import REPOSITORY
 from support.snapshots import check_text
 
@@ -56,6 +56,12 @@ def test_a_job_of_a_transaction_never_has_more_tasks_than_its_share(found: Any) 
     """A third one would start a third worker, which stays. Neighbours go to different tasks, and results are in
     order."""
     assert found["divide_among_tasks"] == [[0, 0], [1, 1], [2, 0], [3, 1], [4, 0]]
+
+
+@pytest.mark.spark
+def test_each_kind_of_job_has_its_pool(found: Any) -> None:
+    """On a cluster, a pool says which tasks get a free core first."""
+    assert found["find_pools"] == [[TRANSACTIONS], [TRANSACTIONS], [MAINTENANCE]]
 
 
 @pytest.mark.spark
