@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 import pyarrow as pa
 import pytest
@@ -13,12 +14,16 @@ from connector.iceberg.commits import commit
 from connector.iceberg.commits.outcomes import Committed, Failed, Outcome
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.metadata import snapshot_manifests
+from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
+from connector.iceberg.metadata.manifests import ManifestListWriter, manifests_of
 from connector.iceberg.metadata.snapshot_manifests import KEPT_BYTES
 from support.bindings import PATH
 from support.staged_files import stage
 from support.staged_rows import WRITER
 from support.tables import foreign_table, ids_of, upgrade_to_version_3
+
+PARTITIONS: Final = 13  # position in a manifest list
 
 
 @pytest.fixture
@@ -166,3 +171,21 @@ def test_a_session_keeps_a_limited_number_of_bytes_of_a_table(catalog: Catalog) 
     [kept] = session.manifests.written._newest.values()
     assert len(kept) == 2, "the manifest list and the manifest of one snapshot"
     assert sum(map(len, kept.values())) <= KEPT_BYTES
+
+
+def test_manifests_of_others_without_partition_summaries_get_empty_ones(catalog: Catalog) -> None:
+    """Redshift does not read lists that leave the summaries out."""
+    append(catalog, 100)
+    table = catalog.load_table(PATH)
+    snapshot = table.current_snapshot()
+    assert snapshot
+    manifests = manifests_of(table.io, snapshot)
+    for manifest in manifests:
+        manifest[PARTITIONS] = None
+    with ManifestListWriter(table.io.new_output(snapshot.manifest_list), 1, None, 1, AVRO_COMPRESSION) as writer:
+        writer.add_manifests(manifests)
+    assert [each.partitions for each in manifests_of(table.io, snapshot)] == [None]
+    Session(catalog).land(1)
+    table = catalog.load_table(PATH)
+    assert [each.partitions for each in manifests_of(table.io, table.current_snapshot())] == [[], []]
+    assert ids_of(catalog, PATH) == [1, 100]

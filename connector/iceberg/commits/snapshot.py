@@ -29,7 +29,13 @@ from connector.iceberg.commits.summaries import (
 from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION
 from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.metadata.manifest_rewriting import ManifestMerger, lists_files, remove_files
-from connector.iceberg.metadata.manifests import ManifestListWriter, copy_manifest, make_added_entry, manifests_of
+from connector.iceberg.metadata.manifests import (
+    ManifestListWriter,
+    complete_summaries,
+    copy_manifest,
+    make_added_entry,
+    manifests_of,
+)
 from connector.iceberg.metadata.partitions import Partition, PartitionReader
 from connector.iceberg.metadata.snapshot_manifests import ManifestFactory, metadata_location
 from connector.iceberg.metadata.table_properties import find_generation
@@ -156,6 +162,7 @@ class SnapshotWriter:
         sequence_number = metadata.last_sequence_number + transactions
         location = metadata_location(table, f"snap-{self._id}-{prefix}-{uuid.uuid4()}.avro")
         written = WrittenFile(table.io, location)
+        complete_summaries(manifests, table.specs())
         with ManifestListWriter(
             output_file=written,
             snapshot_id=self._id,

@@ -1,7 +1,7 @@
 """Reads and writes manifests and manifest lists."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from types import TracebackType
 from typing import Any, Final, Self
@@ -43,8 +43,10 @@ from connector.model.state import ColumnStatistics, DataFile
 SCHEMAS: Final = 64  # one serves all unpartitioned tables, and one the manifest lists of each engine
 
 # Where manifest lists and manifests have the content. Those of version 1 leave it out, and PyIceberg reads a plain 0.
-_OF_MANIFEST: Final = [field.name for field in MANIFEST_LIST_FILE_SCHEMAS[NEWEST_VERSION].fields].index("content")
+_LIST_FIELDS: Final = [field.name for field in MANIFEST_LIST_FILE_SCHEMAS[NEWEST_VERSION].fields]
+_OF_MANIFEST: Final = _LIST_FIELDS.index("content")
 _OF_FILE: Final = [field.name for field in DATA_FILE_TYPE[NEWEST_VERSION].fields].index("content")
+_OF_SUMMARIES: Final = _LIST_FIELDS.index("partitions")
 _EQUALITY_IDS: Final = ListType(136, IntegerType(), element_required=True)
 
 
@@ -212,6 +214,17 @@ def _statistics(columns: Sequence[ColumnStatistics]) -> dict[str, Any]:
 def copy_manifest(manifest: ManifestFile) -> ManifestFile:
     """Return a copy for a manifest list. Its writer sets sequence numbers and row ids in the objects that it gets."""
     return ManifestFile(*(manifest[index] for index in range(len(manifest))))
+
+
+def complete_summaries(manifests: Sequence[ManifestFile], specs: Mapping[int, PartitionSpec]) -> None:
+    """Give manifests without partition fields an empty list of their summaries, in place.
+
+    Some engines leave it out, as the specification allows, and Redshift does not read such a manifest list.
+    """
+    for manifest in manifests:
+        spec = specs.get(manifest.partition_spec_id)
+        if manifest.partitions is None and spec is not None and not spec.fields:
+            manifest[_OF_SUMMARIES] = []
 
 
 def _partition_type(spec: PartitionSpec, schema: Schema) -> StructType:
