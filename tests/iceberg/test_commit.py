@@ -150,20 +150,20 @@ def test_an_answer_without_the_snapshot_is_no_commit(catalog: FaultyCatalog) -> 
 
 
 @pytest.mark.parametrize("total", ["1.0", "", "many", "-1"])
-def test_a_total_of_another_writer_that_is_no_number_is_left_out(catalog: FaultyCatalog, total: str) -> None:
+def test_a_total_of_another_writer_that_is_no_number_is_counted_or_left_out(catalog: FaultyCatalog, total: str) -> None:
     foreign_append(catalog, 9)
     table = catalog.load_table(PATH)
     path = Path(table.metadata_location.removeprefix("file://"))
     metadata = json.loads(path.read_text())
-    metadata["snapshots"][-1]["summary"]["total-records"] = total
+    metadata["snapshots"][-1]["summary"] |= {"total-records": total, "total-files-size": total}
     path.write_text(json.dumps(metadata))
     finish(catalog, stage(catalog, [1]))
     assert ids(catalog) == [1, 9]
     snapshot = catalog.load_table(PATH).current_snapshot()
     assert snapshot
     assert snapshot.summary
-    assert snapshot.summary["total-records"] is None
-    assert snapshot.summary["total-data-files"] == "2"
+    assert snapshot.summary["total-records"] == "2"
+    assert snapshot.summary["total-files-size"] is None
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,8 @@ from connector.iceberg.commits.summaries import (
     SUMMARY_MATERIALIZATION,
     SUMMARY_OFFSETS,
     SUMMARY_STATE_KEY,
+    add_totals,
+    count_live,
 )
 from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION
 from connector.iceberg.metadata.listed_files import ManifestReader
@@ -88,14 +90,14 @@ class SnapshotWriter:
         if rows is None:
             existing = [each for each in existing if lists_files(each)]
             existing = self._merger.merge(factory, existing, added)
-            totals = _add_totals(Operation.APPEND, summary, table)
+            totals = add_totals(Operation.APPEND, summary, table)
             return self._snapshot(table, prefix, [*added, *existing], totals, transactions=len(staged))
         changes = self._delete_files.write(table, prefix, rows)
         added += factory.write_deletes(changes.added)
         existing, shortened = remove_files(factory, existing, changes.removed)
         existing = self._merger.merge(factory, existing, added)
         operation = Operation.OVERWRITE if changes.added or changes.removed else Operation.APPEND
-        totals = _add_totals(operation, summary | changes.summarize(sum(commit.size for commit in staged)), table)
+        totals = add_totals(operation, summary | changes.summarize(sum(commit.size for commit in staged)), table)
         return self._snapshot(table, prefix, [*added, *shortened, *existing], totals, transactions=len(staged))
 
     def replace_rows(
@@ -117,7 +119,7 @@ class SnapshotWriter:
             changes = self._delete_files.write(task_table, prefix, rows)
             added += factory.write_deletes(changes.added)
             summary |= changes.summarize(sum(commit.size for commit in staged))
-        totals = _add_totals(Operation.OVERWRITE, summary, task_table).additional_properties
+        totals = add_totals(Operation.OVERWRITE, summary, task_table).additional_properties
         counted = Summary(Operation.OVERWRITE, **totals, **removed.summary)
         manifests, schema_id = [*added, *removed.manifests], task_table.metadata.current_schema_id
         return self._snapshot(table, prefix, manifests, counted, schema_id, transactions=len(staged))
@@ -136,14 +138,14 @@ class SnapshotWriter:
     def keep_files(self, table: Table, writer: WriterId, summary: Mapping[str, str]) -> Snapshot:
         """Write a snapshot of the current files. It moves the main branch, and says why in its summary."""
         existing = manifests_of(table.io, table.current_snapshot())
-        totals = _add_totals(Operation.APPEND, summary, table)
+        totals = add_totals(Operation.APPEND, summary, table)
         return self._snapshot(table, find_current_prefix(table, writer), existing, totals)
 
     def replace(
         self, table: Table, prefix: str, manifests: Sequence[ManifestFile], schema_id: int, summary: Mapping[str, str]
     ) -> Snapshot:
         """Write a snapshot of the same rows in other files. `manifests` are all of its manifests."""
-        return self._snapshot(table, prefix, manifests, _add_totals(Operation.REPLACE, summary, table), schema_id)
+        return self._snapshot(table, prefix, manifests, add_totals(Operation.REPLACE, summary, table), schema_id)
 
     def _snapshot(
         self,
@@ -183,7 +185,7 @@ class SnapshotWriter:
             # PyIceberg takes the metadata for unchanged, and dates it by this machine's clock, which may be behind.
             timestamp_ms=max(time.time_ns() // 1_000_000, metadata.last_updated_ms + 1),
             manifest_list=location,
-            summary=summary,
+            summary=count_live(summary, manifests),
             schema_id=metadata.current_schema_id if schema_id is None else schema_id,
             first_row_id=first_row_id,
             added_rows=None if first_row_id is None or next_row_id is None else next_row_id - first_row_id,
@@ -282,19 +284,3 @@ def summarize_writer(writer: WriterId) -> dict[str, str]:
         SUMMARY_STATE_KEY: writer.state_key,
         SUMMARY_KEY_RANGE: writer.key_range,
     }
-
-
-def _read_totals(summary: Summary) -> dict[str, str]:
-    """Return a summary without the totals that are no numbers, as Java treats those of another writer."""
-    entries = {"operation": summary.operation.value, **summary.additional_properties}
-    return {name: text for name, text in entries.items() if not name.startswith("total-") or text.isdecimal()}
-
-
-def _add_totals(operation: Operation, summary: Mapping[str, str], table: Table) -> Summary:
-    """Return the summary of a new snapshot, with the totals of the table after it."""
-    parent = table.metadata.current_snapshot()
-    before = _read_totals(parent.summary) if parent and parent.summary else None
-    # PyIceberg computes totals for all operations but this one.
-    counted = Operation.OVERWRITE if operation is Operation.REPLACE else operation
-    totals = update_snapshot_summaries(Summary(counted, **summary), before)
-    return Summary(operation, **totals.additional_properties)
