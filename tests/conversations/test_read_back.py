@@ -4,9 +4,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.expressions import EqualTo
@@ -14,6 +16,7 @@ from pyiceberg.expressions import EqualTo
 from fixtures import all_types, evil_names, group_by, orders, updates
 from fixtures.collection import NAMESPACE
 from support.canonical_rows import (
+    canonical_rows,
     column_types,
     count_in_duckdb,
     in_duckdb,
@@ -24,6 +27,7 @@ from support.canonical_rows import (
 )
 from support.conversations import Conversation
 from support.expected_rows import ExpectedTable, Row, expected_tables
+from support.other_readers import ENGINES, read_with
 from support.spark_sql import SparkSql
 
 pytestmark = [
@@ -143,6 +147,17 @@ def test_spark_with_icebergs_own_runtime_reads_every_row(
 ) -> None:
     for read, wanted in zip(spark_reads[name], expected[name].values(), strict=True):
         assert difference(read, wanted.rows) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ENGINES)
+def test_clickhouse_and_daft_read_every_row(
+    engine: str, fixture_conversations: dict[str, Conversation], expected: Expected, tmp_path: Path
+) -> None:
+    tables = [fixture_conversations[name].table(NAMESPACE, table_name) for name, table_name in TABLES]
+    for table, (name, table_name), read in zip(tables, TABLES, read_with(engine, tables, tmp_path), strict=True):
+        assert isinstance(read, pa.Table), read
+        assert difference(canonical_rows(table, read), expected[name][NAMESPACE, table_name].rows) == {}
 
 
 @each_table

@@ -18,6 +18,8 @@ PINNED: Final = {
         r"iceberg-spark-runtime[^/]*</artifactId><version>([\d.]+)",
     ),
     "DuckDB": ("requirements-dev.txt", r"^duckdb==([\d.]+)"),
+    "ClickHouse": ("requirements-readers.txt", r"^chdb-core==([\d.]+)"),
+    "Daft": ("requirements-readers.txt", r"^daft==([\d.]+)"),
     "polars": ("requirements-dev.txt", r"^polars==([\d.]+)"),
     "moto": ("requirements-moto.txt", r"^moto==([\d.]+)"),
     "own server": ("tests/jars/rest-catalog.pom.xml", r"iceberg-open-api</artifactId><version>([\d.]+)"),

@@ -12,6 +12,7 @@ FILES = (
     "requirements-dev.txt",
     "requirements-java.txt",
     "requirements-moto.txt",
+    "requirements-readers.txt",
     "requirements-seaweedfs.txt",
     "requirements-trino.txt",
 )

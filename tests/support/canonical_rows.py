@@ -40,14 +40,15 @@ def read_by_spark(spark: SparkSql, warehouse: Path, tables: list[Table]) -> list
 
 
 def read_by_pyiceberg(table: Table) -> list[Row]:
-    return _rows(table, table.scan().to_arrow())
+    return canonical_rows(table, table.scan().to_arrow())
 
 
 def read_by_polars(table: Table) -> list[Row]:
-    return _rows(table, polars_table(table.metadata_location, {}))
+    return canonical_rows(table, polars_table(table.metadata_location, {}))
 
 
-def _rows(table: Table, scanned: pa.Table) -> list[Row]:
+def canonical_rows(table: Table, scanned: pa.Table) -> list[Row]:
+    """A table's rows, from the Arrow table that an engine has made of them."""
     types = column_types(table)
     columns = [_arrow_texts(scanned[name], type_) for name, type_ in types.items()]
     return [_row(types, values) for values in zip(*columns, strict=True)]
