@@ -87,7 +87,7 @@ def new_files_have_only_what_the_plan_knew_of_deletes(patch: pytest.MonkeyPatch)
 
 def deletes_are_carried_over_to_the_partition_of_the_sources(patch: pytest.MonkeyPatch) -> None:
     """A rearrangement moves rows to other partitions. Deletes of another partition do not apply to them."""
-    decide, list_added = compaction_changes.decide_changes, CompactionCommit._list_added
+    decide, make_entries = compaction_changes.decide_changes, CompactionCommit._make_entries
     new: dict[str, Partition] = {}
 
     def keep_partitions(
@@ -104,7 +104,7 @@ def deletes_are_carried_over_to_the_partition_of_the_sources(patch: pytest.Monke
 
     patch.setattr(compaction_commit, "decide_changes", keep_partitions)
     patch.setattr(
-        CompactionCommit, "_list_added", lambda self, changes: list_added(self, replace(changes, partitions=new))
+        CompactionCommit, "_make_entries", lambda self, changes: make_entries(self, replace(changes, partitions=new))
     )
 
 

@@ -10,7 +10,7 @@ by the date of the newest snapshot, so wrong clocks of machines cannot make them
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -208,21 +208,17 @@ class CompactionCommit:
         carried = self._deletes.add(table, prefix, changes.positions, changes.partitions)
         deletes = factory.write_deletes(carried)
         existing = manifests_of(table.io, table.current_snapshot())
-        merged, added = find_small(table, existing), self._list_added(changes)
-        existing, changed = remove_files(factory, existing, changes.removed, merged, added)
+        merged, entries = find_small(table, existing), self._make_entries(changes)
+        existing, changed = remove_files(factory, existing, changes.removed, merged, entries)
         counts = summarize_rewrite(changes.new_files, (file for _, file in carried), changes.removed)
         summary = {SUMMARY_COMPACTION: str(len(changes.groups)), **counts}
         return snapshots.replace(
             table, prefix, [*deletes, *changed, *existing], table.metadata.current_schema_id, summary
         )
 
-    def _list_added(self, changes: CompactionChanges) -> dict[int, list[ManifestEntry]]:
-        """Return the entries of the new data files, by their partition spec."""
-        by_spec: dict[int, list[ManifestEntry]] = {}
+    def _make_entries(self, changes: CompactionChanges) -> Iterator[ManifestEntry]:
+        """Yield the entries of the new data files."""
         for file in changes.new_files:
-            partition = changes.partitions[file.path]
             # They are as old as the snapshot that they were made from: later deletes of other engines apply to them.
             number, sort_order_id = self._base.sequence_number, self._base.sort_order_id
-            entry = make_added_entry(file, partition, number, sort_order_id=sort_order_id)
-            by_spec.setdefault(partition.spec_id, []).append(entry)
-        return by_spec
+            yield make_added_entry(file, changes.partitions[file.path], number, sort_order_id=sort_order_id)

@@ -4,7 +4,7 @@ A plan names the files and the columns of the new ones. A `Rewrite`, such as Spa
 exchanges the files. Only the plan depends on why files are rewritten.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyiceberg.catalog import Catalog
@@ -131,20 +131,17 @@ def _new_snapshot(rewritten: RewrittenFiles) -> tuple[TableUpdate, ...]:
         factory, existing = snapshots.make_factory(table, prefix), manifests_of(table.io, table.current_snapshot())
         # The deletion vectors of the old files go with them, as Iceberg demands.
         removed = [file for each in replacements for file in (each.old, each.vector) if file]
-        kept, changed = remove_files(factory, existing, removed, added=_list_added(replacements))
+        kept, changed = remove_files(factory, existing, removed, added=_make_entries(replacements))
         added = [file for each in replacements for file in each.files]
         summary = {**plan.summary, **summarize_rewrite(added, (), removed)}
         snapshot = snapshots.replace(table, prefix, [*changed, *kept], plan.schema_id, summary)
         return new_snapshot(table, snapshot)
 
 
-def _list_added(replacements: Sequence[Replacement]) -> dict[int, list[ManifestEntry]]:
-    """Return the entries of the new files, by the partition spec of the old files, which they keep."""
-    by_spec: dict[int, list[ManifestEntry]] = {}
+def _make_entries(replacements: Sequence[Replacement]) -> Iterator[ManifestEntry]:
+    """Yield the entries of the new files, which keep the partitions of the old ones."""
     for each in replacements:
         for file in each.files:
             # With the old file's sequence number: equality deletes of other engines apply to it as before.
-            partition, number = each.old.partition, each.old.sequence_number
-            entry = make_added_entry(file, partition, number, sort_order_id=each.sort_order_id)
-            by_spec.setdefault(partition.spec_id, []).append(entry)
-    return by_spec
+            number = each.old.sequence_number
+            yield make_added_entry(file, each.old.partition, number, sort_order_id=each.sort_order_id)

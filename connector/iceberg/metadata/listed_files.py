@@ -3,11 +3,11 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from operator import attrgetter
 from typing import TypeAlias
 from uuid import UUID
 
-from pyiceberg.io import FileIO
 from pyiceberg.manifest import (
     DataFile,
     DataFileContent,
@@ -118,32 +118,27 @@ class ManifestReader:
 
     def list_files(self, table: Table) -> list[ListedFile]:
         """Return all live files of the current snapshot, in the order of its manifests."""
-        table = self.written.with_memory(table)
-        manifests = manifests_of(table.io, table.current_snapshot())
-        before = self._parsed.get(table.metadata.table_uuid, {})
-        new = [manifest for manifest in manifests if find_manifest_key(manifest) not in before]
-        parsed = {**before, **_parse(table.io, new)}
+        parsed = self._read(self.written.with_memory(table), table.current_snapshot())
         # Replaced as a whole: another thread may list the files of the same table.
-        self._parsed[table.metadata.table_uuid] = {key: parsed[key] for key in map(find_manifest_key, manifests)}
-        return [file for manifest in manifests for file in parsed[find_manifest_key(manifest)]]
+        self._parsed[table.metadata.table_uuid] = parsed
+        return [*chain.from_iterable(parsed.values())]
 
     def list_paths(self, table: Table, snapshot: Snapshot) -> set[str]:
         """Return the paths of the files that an older snapshot lists."""
-        manifests = manifests_of(table.io, snapshot)
-        parsed = self._parsed.get(table.metadata.table_uuid, {})
-        found = {
-            **parsed,
-            **_parse(table.io, [manifest for manifest in manifests if find_manifest_key(manifest) not in parsed]),
-        }
-        return {file.path for manifest in manifests for file in found[find_manifest_key(manifest)]}
+        return {file.path for file in chain.from_iterable(self._read(table, snapshot).values())}
 
+    def _read(self, table: Table, snapshot: Snapshot | None) -> _Parsed:
+        """Return the files of each manifest of a snapshot, in order. Remembered manifests are not read again."""
+        known = self._parsed.get(table.metadata.table_uuid, {})
+        manifests = {find_manifest_key(manifest): manifest for manifest in manifests_of(table.io, snapshot)}
 
-def _parse(io: FileIO, manifests: Iterable[ManifestFile]) -> _Parsed:
-    def parse(manifest: ManifestFile) -> tuple[ManifestKey, tuple[ListedFile, ...]]:
-        entries = read_entries(io, manifest)
-        return find_manifest_key(manifest), tuple(ListedFile.of(manifest, entry) for entry in entries)
+        def parse(manifest: ManifestFile) -> tuple[ListedFile, ...]:
+            return tuple(ListedFile.of(manifest, entry) for entry in read_entries(table.io, manifest))
 
-    return dict(map_in_threads(parse, manifests, "view"))
+        new = [key for key in manifests if key not in known]
+        parsed = zip(new, map_in_threads(parse, [manifests[key] for key in new], "view"), strict=True)
+        files = {**known, **dict(parsed)}
+        return {key: files[key] for key in manifests}
 
 
 class PositionDeletes:

@@ -25,7 +25,7 @@ from connector.host.signals import AT_ONCE, map_in_threads
 from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.manifests import copy_manifest, read_entries
 from connector.iceberg.metadata.row_lineage import ManifestKey, find_manifest_key
-from connector.iceberg.metadata.snapshot_manifests import ManifestFactory
+from connector.iceberg.metadata.snapshot_manifests import ManifestFactory, group_by_spec
 from connector.iceberg.metadata.table_properties import read_number, read_switch
 
 log = logging.getLogger(__name__)
@@ -133,14 +133,14 @@ def remove_files(
     existing: Sequence[ManifestFile],
     removed: Collection[ListedFile],
     merged: Iterable[ManifestFile] = (),
-    added: Mapping[int, Sequence[ManifestEntry]] | None = None,
+    added: Iterable[ManifestEntry] = (),
 ) -> tuple[list[ManifestFile], list[ManifestFile]]:
     """Return the manifests that stay, and new ones in place of those that list removed files or are to be merged.
 
-    The new ones name the removed files as deleted, and `added` data files, by their partition spec. Manifests that list
-    no files any more are left out.
+    The new ones name the removed files as deleted, and `added` data files. Manifests that list no files any more are
+    left out.
     """
-    new = dict(added or {})
+    new = group_by_spec(added)
     gone = {file.id for file in removed}
     changed = {*(file.manifest for file in removed), *(each.manifest_path for each in merged if lists_files(each))}
     written = [
@@ -194,7 +194,7 @@ def _write(
     factory: ManifestFactory,
     manifests: Sequence[ManifestFile],
     gone: Collection[FileId],
-    new: dict[int, Sequence[ManifestEntry]],
+    new: dict[int, list[ManifestEntry]],
 ) -> ManifestFile:
     """Write the manifests as one. If they list data files, take the new files of their spec from `new`."""
     spec_id, content = manifests[0].partition_spec_id, manifests[0].content

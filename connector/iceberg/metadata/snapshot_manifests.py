@@ -78,9 +78,7 @@ class ManifestFactory:
 
     def write_deletes(self, added: Iterable[tuple[Partition, WrittenDeletes]]) -> list[ManifestFile]:
         """Write a manifest of new delete files for each partition spec."""
-        by_spec: dict[int, list[ManifestEntry]] = {}
-        for partition, file in added:
-            by_spec.setdefault(partition.spec_id, []).append(_make_delete_entry(file, partition))
+        by_spec = group_by_spec(_make_delete_entry(file, partition) for partition, file in added)
         return [
             self.write_added(spec_id, entries, content=ManifestContent.DELETES) for spec_id, entries in by_spec.items()
         ]
@@ -99,6 +97,14 @@ class ManifestFactory:
             avro_compression=AVRO_COMPRESSION,
             version=table.metadata.format_version,
         )
+
+
+def group_by_spec(entries: Iterable[ManifestEntry]) -> dict[int, list[ManifestEntry]]:
+    """Return the entries by their partition specs: each manifest has one."""
+    by_spec: dict[int, list[ManifestEntry]] = {}
+    for entry in entries:
+        by_spec.setdefault(entry.data_file.spec_id, []).append(entry)
+    return by_spec
 
 
 def _make_delete_entry(file: WrittenDeletes, partition: Partition) -> ManifestEntry:
