@@ -50,48 +50,61 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class VersionThree:
-    """The same random changes of a table of format version 3, which has deletion vectors."""
+class RandomChanges:
+    """Random changes, and what readers pay after them. Seconds, but where the name says another unit."""
 
-    random_seconds: float
-    random_cpu: float
-    later_random_seconds_median: float
-    later_random_cpu_median: float
+    seconds: float
+    cpu: float
+    megabytes: float
+    later_seconds_median: float
+    later_cpu_median: float
+    later_cpu_most: float
     scan_after: float
     spark_scan_after: float
     data_files: int
     delete_files: int
     delete_megabytes_written: float
 
+    @classmethod
+    def of(cls, directory: Path, first: Sequence[Cost], later: Sequence[Cost]) -> "RandomChanges":
+        """Measure what readers pay when these transactions are done."""
+        counted = typical(first)
+        data_files, delete_files = count_files(directory)
+        return cls(
+            counted.seconds,
+            counted.cpu,
+            counted.megabytes,
+            later_seconds_median=median(each.seconds for each in later),
+            later_cpu_median=median(each.cpu for each in later),
+            later_cpu_most=max(each.cpu for each in later),
+            scan_after=scan(directory),
+            spark_scan_after=scan_with_spark(directory),
+            data_files=data_files,
+            delete_files=delete_files,
+            delete_megabytes_written=measure_deletes(directory),
+        )
+
 
 @dataclass(frozen=True)
 class Measurement:
-    """Seconds, but where the name says another unit."""
+    """Seconds, but where the name says another unit. Version 3 of the table's format has deletion vectors."""
 
     rows: int
     changes: int
     append: Cost
     initial: Cost
-    random: Cost
     recent: Cost
     few_random: Cost
-    later_random_seconds_median: float
-    later_random_cpu_median: float
-    later_random_cpu_most: float
     spark_join: Cost
     spark_merge: Cost
+    scan_clean: float
+    spark_scan_clean: float
+    random: RandomChanges
+    random_in_version_3: RandomChanges
     random_cpu_over_spark: float
     random_seconds_over_spark: float
-    scan_clean: float
-    scan_after: float
     scan_after_over_clean: float
-    spark_scan_clean: float
-    spark_scan_after: float
     spark_scan_after_over_clean: float
-    data_files: int
-    delete_files: int
-    delete_megabytes_written: float
-    version_3: VersionThree
 
 
 class Task:
@@ -184,44 +197,34 @@ def measure(count: int, changes: int, transactions: int) -> Measurement:
             appended = task.insert(path)
         with open_task(directory, KEPT) as task:
             initial = task.insert(path)
-            clean, clean_by_spark = scan(directory, "measurements"), scan_with_spark(directory, "measurements")
+            clean, clean_by_spark = scan(directory), scan_with_spark(directory)
             join, merge = measure_spark(directory, changes)
-            random_changes = typical([task.change(random.sample(keys, changes)) for _ in range(WARM + ROUNDS)])
+            first = [task.change(random.sample(keys, changes)) for _ in range(WARM + ROUNDS)]
             recent = task.change(keys[-changes:])
             few = task.change(random.sample(keys, max(1, changes // 20)))
             later = [task.change(random.sample(keys, changes)) for _ in range(transactions - WARM - ROUNDS)]
-        after, after_by_spark = scan(directory, "measurements"), scan_with_spark(directory, "measurements")
-        data_files, delete_files = count_files(directory)
-        written = measure_deletes(directory)
+        changed = RandomChanges.of(directory, first, later)
     return Measurement(
         rows=count,
         changes=changes,
         append=appended,
         initial=initial,
-        random=random_changes,
         recent=recent,
         few_random=few,
-        later_random_seconds_median=median(each.seconds for each in later),
-        later_random_cpu_median=median(each.cpu for each in later),
-        later_random_cpu_most=max(each.cpu for each in later),
         spark_join=join,
         spark_merge=merge,
-        random_cpu_over_spark=random_changes.cpu / (join.cpu + merge.cpu),
-        random_seconds_over_spark=random_changes.seconds / (join.seconds + merge.seconds),
         scan_clean=clean,
-        scan_after=after,
-        scan_after_over_clean=after / clean,
         spark_scan_clean=clean_by_spark,
-        spark_scan_after=after_by_spark,
-        spark_scan_after_over_clean=after_by_spark / clean_by_spark,
-        data_files=data_files,
-        delete_files=delete_files,
-        delete_megabytes_written=written,
-        version_3=measure_version_3(path, keys, changes, transactions),
+        random=changed,
+        random_in_version_3=measure_version_3(path, keys, changes, transactions),
+        random_cpu_over_spark=changed.cpu / (join.cpu + merge.cpu),
+        random_seconds_over_spark=changed.seconds / (join.seconds + merge.seconds),
+        scan_after_over_clean=changed.scan_after / clean,
+        spark_scan_after_over_clean=changed.spark_scan_after / clean_by_spark,
     )
 
 
-def measure_version_3(path: Path, keys: Sequence[list[Any]], changes: int, transactions: int) -> VersionThree:
+def measure_version_3(path: Path, keys: Sequence[list[Any]], changes: int, transactions: int) -> RandomChanges:
     """Measure as many random changes of a table of format version 3."""
     random = Random(SEED)
     with tempfile.TemporaryDirectory(dir=CACHE, prefix="run-") as name:
@@ -229,19 +232,7 @@ def measure_version_3(path: Path, keys: Sequence[list[Any]], changes: int, trans
         with open_task(directory, KEPT_IN_VERSION_3) as task:
             task.insert(path)
             costs = [task.change(random.sample(keys, changes)) for _ in range(transactions)]
-            first, later = typical(costs[: WARM + ROUNDS]), costs[WARM + ROUNDS :]
-        data_files, delete_files = count_files(directory)
-        return VersionThree(
-            random_seconds=first.seconds,
-            random_cpu=first.cpu,
-            later_random_seconds_median=median(each.seconds for each in later),
-            later_random_cpu_median=median(each.cpu for each in later),
-            scan_after=scan(directory, "measurements"),
-            spark_scan_after=scan_with_spark(directory, "measurements"),
-            data_files=data_files,
-            delete_files=delete_files,
-            delete_megabytes_written=measure_deletes(directory),
-        )
+        return RandomChanges.of(directory, costs[: WARM + ROUNDS], costs[WARM + ROUNDS :])
 
 
 def count_files(directory: Path) -> tuple[int, int]:
@@ -277,9 +268,9 @@ def open_task(directory: Path, collection: Collection) -> Iterator[Task]:
         connector.end()
 
 
-def scan(directory: Path, table: str) -> float:
+def scan(directory: Path) -> float:
     """Seconds that DuckDB needs for a scan of some columns, the least of some runs. Each has read nothing before."""
-    location = readers_catalog(directory / "warehouse").load_table(f"shop.{table}").metadata_location
+    location = readers_catalog(directory / "warehouse").load_table("shop.measurements").metadata_location
     seconds = []
     for _ in range(RUNS):
         with duckdb_connection(directory / "extensions") as database:
@@ -335,10 +326,10 @@ def typical(rounds: Sequence[Cost]) -> Cost:
     return Cost(*(median(getattr(each, part.name) for each in counted) for part in fields(Cost)))
 
 
-def scan_with_spark(directory: Path, table: str) -> float:
+def scan_with_spark(directory: Path) -> float:
     """Seconds that a warm Spark needs for the same, the least of some runs."""
     with _spark(directory) as spark:
-        query = f"{SCAN} FROM local.shop.{table}"
+        query = f"{SCAN} FROM local.shop.measurements"
         return min(_measure_sql(spark, query).seconds for _ in range(RUNS))
 
 

@@ -47,54 +47,6 @@ MAINTENANCE_SECONDS: Final = "maintenance_duration_seconds_sum"
 
 
 @dataclass(frozen=True)
-class TableMeasurement:
-    """One table after so many transactions. Ratios are to the table that was written once.
-
-    Files in flight are those that the table had directly after the last transaction, while compaction still had work.
-    """
-
-    table: str
-    transactions: int
-    rows: int
-    data_files: int
-    delete_files: int
-    manifests: int
-    data_files_in_flight: int
-    delete_files_in_flight: int
-    manifests_in_flight: int
-    snapshots: int
-    metadata_json_kilobytes: float
-    scan_ratio: float
-    lookup_ratio: float
-    spark_scan_ratio: float | None  # at the end only
-    compacted_over_written_bytes: float
-
-
-@dataclass(frozen=True)
-class SessionMeasurement:
-    """The whole session. Early transactions are the 50th to 100th, late ones the last 50. The yardstick divides the
-    machine's load out."""
-
-    transactions: int
-    commits: int
-    load_ms_early: float
-    load_ms_late: float
-    load_ratio: float
-    load_ratio_with_the_load_divided_out: float
-    acknowledge_ms_early: float
-    acknowledge_ms_late: float
-    acknowledge_ratio: float
-    acknowledge_ratio_with_the_load_divided_out: float
-    seconds: float
-    cpu_seconds: float
-    maintenance_seconds: float
-    compaction_seconds: float
-    compaction_cpu_seconds: float  # of the workers that rewrite files, without plans and commits
-    compaction_share_of_cpu: float
-    compacted_over_written_bytes: float
-
-
-@dataclass(frozen=True)
 class Files:
     """How many files the current snapshot of a table has."""
 
@@ -110,6 +62,62 @@ class Files:
         totals = snapshot.summary.additional_properties
         manifests = len(snapshot.manifests(table.io))
         return cls(int(totals["total-data-files"]), int(totals["total-delete-files"]), manifests)
+
+
+@dataclass(frozen=True)
+class TableMeasurement:
+    """One table after so many transactions. Ratios are to the table that was written once.
+
+    Files in flight are those that the table had directly after the last transaction, while compaction still had work.
+    """
+
+    table: str
+    transactions: int
+    rows: int
+    files: Files
+    files_in_flight: Files
+    snapshots: int
+    metadata_json_kilobytes: float
+    scan_ratio: float
+    lookup_ratio: float
+    spark_scan_ratio: float | None  # at the end only
+    compacted_over_written_bytes: float
+
+
+@dataclass(frozen=True)
+class Drift:
+    """Medians of early transactions, the 50th to 100th, and of the last 50. The yardstick divides the machine's load
+    out."""
+
+    ms_early: float
+    ms_late: float
+    ratio: float
+    ratio_with_the_load_divided_out: float
+
+    @classmethod
+    def of(cls, part: str, transactions: "Sequence[Transaction]") -> "Drift":
+        """Compare a part of the transactions."""
+        windows = transactions[EARLY], transactions[LATE]
+        early, late = (median(getattr(each, part) for each in window) for window in windows)
+        before, after = (median(each.yardstick for each in window) for window in windows)
+        return cls(early * 1000, late * 1000, late / early, late / early * before / after)
+
+
+@dataclass(frozen=True)
+class SessionMeasurement:
+    """The whole session."""
+
+    transactions: int
+    commits: int
+    load: Drift
+    acknowledge: Drift
+    seconds: float
+    cpu_seconds: float
+    maintenance_seconds: float
+    compaction_seconds: float
+    compaction_cpu_seconds: float  # of the workers that rewrite files, without plans and commits
+    compaction_share_of_cpu: float
+    compacted_over_written_bytes: float
 
 
 @dataclass(frozen=True)
@@ -219,18 +227,13 @@ class Year:
         name = source.collection.table
         source.check(self._directory)
         table = self._load_table(name)
-        files, in_flight = Files.of(table), self._in_flight[name]
         ratio = copies.compare(name, Random(SEED))
         return TableMeasurement(
             table=name,
             transactions=len(self.transactions),
             rows=len(source.prices),
-            data_files=files.data,
-            delete_files=files.deletes,
-            manifests=files.manifests,
-            data_files_in_flight=in_flight.data,
-            delete_files_in_flight=in_flight.deletes,
-            manifests_in_flight=in_flight.manifests,
+            files=Files.of(table),
+            files_in_flight=self._in_flight[name],
             snapshots=len(table.snapshots()),
             metadata_json_kilobytes=len(table.io.new_input(table.metadata_location)) / 1e3,
             scan_ratio=ratio.scan,
@@ -244,21 +247,11 @@ class Year:
         cpu, seconds = self._used.seconds - self._cpu, time.perf_counter() - self._began
         metrics = self._scrape()
         maintenance = self._count(metrics, MAINTENANCE_SECONDS)
-        early, late = self.transactions[EARLY], self.transactions[LATE]
-        yardstick = median(each.yardstick for each in early) / median(each.yardstick for each in late)
-        load = [median(each.load for each in window) * 1000 for window in (early, late)]
-        acknowledge = [median(each.acknowledge for each in window) * 1000 for window in (early, late)]
         return SessionMeasurement(
             transactions=len(self.transactions),
             commits=len(self.transactions) * len(self._sources),
-            load_ms_early=load[0],
-            load_ms_late=load[1],
-            load_ratio=load[1] / load[0],
-            load_ratio_with_the_load_divided_out=load[1] / load[0] * yardstick,
-            acknowledge_ms_early=acknowledge[0],
-            acknowledge_ms_late=acknowledge[1],
-            acknowledge_ratio=acknowledge[1] / acknowledge[0],
-            acknowledge_ratio_with_the_load_divided_out=acknowledge[1] / acknowledge[0] * yardstick,
+            load=Drift.of("load", self.transactions),
+            acknowledge=Drift.of("acknowledge", self.transactions),
             seconds=seconds,
             cpu_seconds=cpu,
             maintenance_seconds=maintenance,
