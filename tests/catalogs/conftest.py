@@ -5,8 +5,15 @@ import uuid
 import pytest
 from pyiceberg.catalog import Catalog
 
+from connector.iceberg.commits import commit
 from connector.model.table_identifier import TableIdentifier
 from support.tables import foreign_table
+
+
+@pytest.fixture
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a commit be attempted again at once."""
+    monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
 
 
 @pytest.fixture

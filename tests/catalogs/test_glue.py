@@ -42,7 +42,7 @@ from support.snapshots import check_text
 from support.staged_files import stage
 from support.tables import alterer, ids_of
 
-pytestmark = pytest.mark.catalog
+pytestmark = [pytest.mark.catalog, pytest.mark.usefixtures("no_pauses")]
 
 KEY_RANGE: Final = WHOLE_RANGE.key_range
 WRITER: Final = WriterId("acme/warehouse", "orders.v1", KEY_RANGE)
@@ -91,11 +91,6 @@ def table(catalog: Catalog, endpoint: EndpointConfig, path: TableIdentifier) -> 
     """There already, when the test begins."""
     fit(catalog, endpoint, path, ID)
     return catalog.load_table(path)
-
-
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
 
 
 def fit(

@@ -40,7 +40,7 @@ from support.snapshots import check_text
 from support.staged_files import stage
 from support.tables import foreign_table, ids_of
 
-pytestmark = [pytest.mark.catalog, IN_ONE_WORKER]
+pytestmark = [pytest.mark.catalog, pytest.mark.usefixtures("no_pauses"), IN_ONE_WORKER]
 
 WRITER: Final = WriterId("acme/warehouse", "orders.v1", WHOLE_RANGE.key_range)
 FAULTS: Final = {
@@ -62,11 +62,6 @@ def metastore(
     """A server of each version, one after the other."""
     with hive_metastore(tmp_path_factory.mktemp("hive"), s3_server, request.param) as server:
         yield server
-
-
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import random
 import uuid
 from dataclasses import replace
-from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
@@ -12,7 +11,7 @@ import pytest
 from connector.config.settings import parse
 from connector.iceberg.catalogs.opening import open_catalog
 from support.endpoint_configs import on_s3, rest
-from support.fault_proxy import GENUINE, Answer, Fault, Request, fault_proxy, is_commit, is_load
+from support.fault_proxy import GENUINE, STATUSES, Answer, Fault, Request, fault_proxy, is_commit, is_load
 from support.rest_catalog import RestCatalogOnS3
 from support.runtime import LEDGER, Runtime
 from support.tables import ids_of, list_changes
@@ -21,13 +20,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.catalog]
 
 SEED: Final = 4
 TRANSACTIONS: Final = 5  # in each of two sessions
-STATUSES: Final = (
-    HTTPStatus.INTERNAL_SERVER_ERROR,
-    HTTPStatus.BAD_GATEWAY,
-    HTTPStatus.SERVICE_UNAVAILABLE,
-    HTTPStatus.GATEWAY_TIMEOUT,
-    HTTPStatus.TOO_MANY_REQUESTS,
-)
 ANSWERS: Final = (Answer.NONE, Answer.TRUNCATED, Answer.SHORTENED, *STATUSES)
 # Silence is left out: the shipped time limit is a minute.
 FAULTS: Final = [Fault(forwarded, answer) for forwarded in (0, 1, 2) for answer in ANSWERS] + [Fault(2, Answer.GENUINE)]

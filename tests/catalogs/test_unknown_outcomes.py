@@ -18,23 +18,16 @@ from connector.iceberg.commits import commit, fence
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
-from support.fault_proxy import GENUINE, Answer, Fault, FaultProxy, fault_proxy, is_commit, is_load
+from support.fault_proxy import GENUINE, STATUSES, Answer, Fault, FaultProxy, fault_proxy, is_commit, is_load
 from support.rest_catalog import RestCatalogServer
 from support.snapshots import check_text
 from support.staged_files import stage
 from support.tables import ids_of
 
-pytestmark = pytest.mark.catalog
+pytestmark = [pytest.mark.catalog, pytest.mark.usefixtures("no_pauses")]
 
 KEY_RANGE: Final = WHOLE_RANGE.key_range
 WRITER: Final = WriterId("acme/warehouse", "orders.v1", KEY_RANGE)
-STATUSES: Final = (
-    HTTPStatus.INTERNAL_SERVER_ERROR,
-    HTTPStatus.BAD_GATEWAY,
-    HTTPStatus.SERVICE_UNAVAILABLE,
-    HTTPStatus.GATEWAY_TIMEOUT,
-    HTTPStatus.TOO_MANY_REQUESTS,
-)
 NOT_LANDED: Final = {f"{status:d}": Fault(0, status) for status in STATUSES} | {
     "dropped": Fault(0, Answer.NONE),
     "silent": Fault(0, Answer.SILENCE),
@@ -50,11 +43,6 @@ LANDED: Final = {f"{status:d} for what landed": Fault(1, status) for status in S
 }
 FAULTS: Final = NOT_LANDED | LANDED
 IMPATIENT: Final = TimeLimits(connect=10, read=0.5)  # where the proxy is silent on purpose
-
-
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
 
 
 @pytest.fixture

@@ -17,11 +17,11 @@ class StoreIO(FileIO):
         super().__init__({})
         self._objects, self._boundary = objects, boundary
 
-    def new_input(self, location: str) -> "_Input":
-        return _Input(location, self._objects, self._boundary)
+    def new_input(self, location: str) -> "_Object":
+        return _Object(location, self._objects, self._boundary)
 
-    def new_output(self, location: str) -> "_Output":
-        return _Output(location, self._objects, self._boundary)
+    def new_output(self, location: str) -> "_Object":
+        return _Object(location, self._objects, self._boundary)
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
         name = location if isinstance(location, str) else location.location
@@ -32,7 +32,9 @@ class StoreIO(FileIO):
         return iter([location for location in self._objects if location.startswith(directory)])
 
 
-class _Input(InputFile):
+class _Object(InputFile, OutputFile):
+    """An object, to be read or to be written as a whole."""
+
     def __init__(self, location: str, objects: dict[str, bytes], boundary: Boundary) -> None:
         super().__init__(location)
         self._objects, self._boundary = objects, boundary
@@ -49,23 +51,11 @@ class _Input(InputFile):
             raise FileNotFoundError(self.location)
         return Download(self._objects[self.location])
 
-
-class _Output(OutputFile):
-    def __init__(self, location: str, objects: dict[str, bytes], boundary: Boundary) -> None:
-        super().__init__(location)
-        self._objects, self._boundary = objects, boundary
-
-    def __len__(self) -> int:
-        return len(self._objects[self.location])
-
-    def exists(self) -> bool:
-        return self.location in self._objects
-
     def create(self, overwrite: bool = False) -> Any:  # noqa: ARG002 - PyIceberg's signature
         return _Upload(self.location, self._objects, self._boundary)
 
-    def to_input_file(self) -> _Input:
-        return _Input(self.location, self._objects, self._boundary)
+    def to_input_file(self) -> "_Object":
+        return self
 
 
 class Download(io.BytesIO):

@@ -20,6 +20,14 @@ from support.server_thread import QuietHandler, in_thread
 # What the two connections settle each for itself; and answers are cut where they can be read. The host is passed on: an
 # object store's client has signed it.
 OF_THE_CONNECTION: Final = {"accept-encoding", "connection", "content-length", "expect", "transfer-encoding"}
+# Of servers that may have done what they were asked for.
+STATUSES: Final = (
+    HTTPStatus.INTERNAL_SERVER_ERROR,
+    HTTPStatus.BAD_GATEWAY,
+    HTTPStatus.SERVICE_UNAVAILABLE,
+    HTTPStatus.GATEWAY_TIMEOUT,
+    HTTPStatus.TOO_MANY_REQUESTS,
+)
 
 
 class Answer(Enum):
