@@ -20,7 +20,8 @@ from protocol.json_values import DEEPEST, is_nested_deeply
 def parse(config: Json, resources: Sequence[Json]) -> tuple[EndpointConfig, list[ResourceConfig]]:
     """Check and parse an endpoint config and the resource configs of its bindings.
 
-    Raises InvalidConfigError, which names all problems."""
+    Raises InvalidConfigError, which names all problems.
+    """
     endpoint, parsed = parse_each(config, resources)
     if wrong := [resource for resource in parsed if isinstance(resource, InvalidConfigError)]:
         raise InvalidConfigError("\n".join(map(str, wrong)))

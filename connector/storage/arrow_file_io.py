@@ -22,9 +22,9 @@ class ArrowFileIO(PyArrowFileIO):
     """Reads and writes files in any store.
 
     S3: a small file takes one request, not the three of a multipart upload, and the environment's proxy and
-    certificates are used. Google: a failed request is not
-    repeated for 15 minutes, and the machine's own credentials are never used. Azure: the account's host is not taken
-    for a part of the container's name, and a machine's workload identity can sign in.
+    certificates are used. Google: a failed request is not repeated for 15 minutes, and the machine's own credentials
+    are never used. Azure: the account's host is not taken for a part of the container's name, and a machine's workload
+    identity can sign in.
     """
 
     @staticmethod
