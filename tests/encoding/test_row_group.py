@@ -39,6 +39,25 @@ def test_it_holds_what_there_is_room_for_and_as_much_again_once_it_is_taken() ->
     assert group.take() == []
 
 
+def test_it_gathers_further_rows_after_its_memory_was_released() -> None:
+    group = RowGroup(3 * NUMBERS.nbytes)
+    group.add(NUMBERS)
+    taken = group.take()
+    group.release()
+
+    assert [group.add(NUMBERS.slice(500)) for _ in range(2)] == [True, True]
+    assert taken == [NUMBERS]
+    assert group.take() == [NUMBERS.slice(500)] * 2
+
+
+def test_its_memory_is_not_released_while_it_has_rows() -> None:
+    group = RowGroup(3 * NUMBERS.nbytes)
+    group.add(NUMBERS)
+
+    with pytest.raises(AssertionError):
+        group.release()
+
+
 def test_what_is_gathered_is_a_copy() -> None:
     values = bytearray(8)
     group = RowGroup(1 << 20)

@@ -28,11 +28,14 @@ class RowGroup:
 
     Decoding frees its memory after each batch. If the batches themselves were kept until a row group is full, they
     would lie scattered among freed memory, and a worker would grow by another half of a row group.
+
+    Each page of new memory costs the kernel time when it is first written to. So one table after the other is gathered
+    in the same memory.
     """
 
     def __init__(self, capacity: int) -> None:
         """`capacity` is in bytes. They take no memory before they are written to."""
-        self._memory = memoryview(mmap.mmap(-1, capacity, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+        self._memory = _map_memory(capacity)
         self._batches: list[pa.RecordBatch] = []
         self._size = 0
 
@@ -51,6 +54,11 @@ class RowGroup:
         """Remove and return all batches. They are valid until the next one is added."""
         batches, self._batches, self._size = self._batches, [], 0
         return batches
+
+    def release(self) -> None:
+        """Give all memory back to the system, when all batches are taken and written."""
+        assert not self._batches, "the batches are in this memory"
+        self._memory = _map_memory(len(self._memory))
 
 
 class GatheredRowGroup:
@@ -237,6 +245,10 @@ class _OpenParquetFile:
     def abort(self) -> None:
         """End writing."""
         self.close()
+
+
+def _map_memory(size: int) -> memoryview:
+    return memoryview(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
 
 
 def _size_of(batch: pa.RecordBatch) -> int:

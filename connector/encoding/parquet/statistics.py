@@ -164,9 +164,13 @@ def _repeats(column: pa.ChunkedArray) -> bool:
     """Return whether every value occurs twice or more on average."""
     # Counting takes memory for every distinct value: a column whose first values nearly all differ is not counted
     # further.
-    if pc.count_distinct(column.slice(0, _FIRST_SAMPLE)).as_py() > _NEARLY_ALL:
+    first = column.slice(0, _FIRST_SAMPLE)
+    distinct = pc.count_distinct(first).as_py()
+    if distinct > _NEARLY_ALL:
         return False
-    return bool(2 * pc.count_distinct(column).as_py() <= len(column))
+    if len(first) < len(column):
+        distinct = pc.count_distinct(column).as_py()
+    return bool(2 * distinct <= len(column))
 
 
 def _never_worth_a_dictionary(arrow_type: pa.DataType) -> bool:

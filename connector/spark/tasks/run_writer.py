@@ -25,12 +25,11 @@ class RunWriter:
     if the table's distribution mode is `none`: then no task waits for the rows of others.
     """
 
-    def __init__(self, layout: TableLayout, run_size: int, new_file: Callable[[], TemporaryFile]) -> None:
-        """`run_size` is in bytes of Arrow data. `new_file` returns a new file for a run."""
+    def __init__(self, layout: TableLayout, rows: RowGroup, new_file: Callable[[], TemporaryFile]) -> None:
+        """`rows` gathers the rows of a run. `new_file` returns a new file for a run."""
         self.runs: list[StoredRun] = []
-        self._layout, self._run_size, self._new_file = layout, run_size, new_file
+        self._layout, self._rows, self._new_file = layout, rows, new_file
         self._arrangement = RowArrangement(layout.binding.columns, layout.arrangement, layout.destination.options)
-        self._rows = RowGroup(run_size)
         self._first_line = 0
         self._files: list[DataFile] = []
 
@@ -79,7 +78,7 @@ class RunWriter:
             self._merge()
 
     def _merge(self) -> None:
-        self._rows = RowGroup(self._run_size)  # the old one's memory is for the merge
+        self._rows.release()  # for the merge
         ranges = plan_merge([each.run for each in self.runs], self._arrangement.sort_columns, 1)
         self._files += write_merged(self._layout, ranges, [each.file for each in self.runs])
         self._remove_runs()

@@ -88,9 +88,10 @@ def _write_claims(driver: ToDriver, unfinished: ExitStack) -> None:
     """
     driver.send(Next(None))
     claim = _receive(driver)
+    row_group = RowGroup(ROW_GROUP_SIZE)
     while claim:
         layout = claim.layout
-        files = TableFiles(layout, claim.source)
+        files = TableFiles(layout, claim.source, row_group)
         unfinished.callback(files.abort)
         blocks = _BlockWriter(driver, layout, files)
         while claim and claim.block.binding == layout.binding.index and claim.layout.leases == layout.leases:
@@ -134,12 +135,12 @@ class TableFiles:
     Rows go to data files, or to sorted runs if their table has partitions or a sort order.
     """
 
-    def __init__(self, layout: TableLayout, block: TemporaryFile) -> None:
-        """Runs go where the block is: to the same disk, or to the object store."""
+    def __init__(self, layout: TableLayout, block: TemporaryFile, row_group: RowGroup) -> None:
+        """Runs go where the block is: to the same disk, or to the object store. `row_group` gathers the rows."""
         self._layout, self._block = layout, block
         self._first_line = 0
         self._run_writers: dict[int, RunWriter] = {}  # by table: its binding's index
-        self._rows = self._open_writer(layout, ROW_GROUP_SIZE)
+        self._rows = self._open_writer(layout, row_group)
         self._rejected: RowWriter | None = None
 
     def begin_block(self, first_line: int) -> None:
@@ -154,7 +155,7 @@ class TableFiles:
         if decoded.rejected:
             rejected = self._layout.rejected
             assert rejected, "rows are rejected only where there is a table for them"
-            self._rejected = self._rejected or self._open_writer(rejected, _REJECTED_ROW_GROUP_SIZE)
+            self._rejected = self._rejected or self._open_writer(rejected, RowGroup(_REJECTED_ROW_GROUP_SIZE))
             self._rejected.write(make_batch(decoded.rejected, datetime.now(UTC), arrow_schema(rejected.binding)))
 
     def close(self) -> None:
@@ -181,12 +182,12 @@ class TableFiles:
         if self._rejected:
             self._rejected.abort()
 
-    def _open_writer(self, layout: TableLayout, row_group_size: int) -> RowWriter:
+    def _open_writer(self, layout: TableLayout, row_group: RowGroup) -> RowWriter:
         if layout.arrangement.is_plain:
-            return DataFileWriter(layout.new_files, RowGroup(row_group_size))
+            return DataFileWriter(layout.new_files, row_group)
         from connector.spark.tasks.run_writer import RunWriter  # only for arranged tables
 
-        writer = RunWriter(layout, row_group_size, lambda: self._block.new_run(layout.new_run_location))
+        writer = RunWriter(layout, row_group, lambda: self._block.new_run(layout.new_run_location))
         writer.begin_block(self._first_line)
         self._run_writers[layout.binding.index] = writer
         return writer
@@ -207,7 +208,7 @@ class _BlockWriter:
         row = 0
         self.files.begin_block(claim.block.line_of(0))
         with claim.source.open(self.layout.io) as stream:
-            for content in _batches(stream):
+            for content in _batches(stream, claim.block.size):
                 lines = Lines(content, _numbers_from(claim.block, row))
                 row += lines.count
                 self._write_lines(lines)
@@ -239,9 +240,11 @@ def _numbers_from(block: Block, first: int) -> Callable[[int], int]:
     return lambda place: block.line_of(first + place)
 
 
-def _batches(block: Any) -> Iterator[bytes]:
-    """Yield the lines of a block, about DECODING_BATCH bytes at a time, without splitting a line."""
-    buffer = bytearray(DECODING_BATCH)
+def _batches(block: Any, size: int) -> Iterator[bytes]:
+    """Yield the lines of a block, about DECODING_BATCH bytes at a time, without splitting a line. `size` is that of the
+    block, in bytes."""
+    assert size, "a block has lines"
+    buffer = bytearray(min(size, DECODING_BATCH))  # to clear more than a small block needs empties the cache
     held = 0
     while read := _read_into(block, buffer, held):
         held += read
