@@ -50,9 +50,8 @@ from pyiceberg.types import (
 from connector.host.errors import UserError
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.metadata.listed_files import ManifestReader
-from connector.iceberg.metadata.manifests import make_added_entry
 from connector.iceberg.metadata.partitions import PartitionReader
-from connector.iceberg.metadata.snapshot_manifests import ManifestFactory
+from connector.iceberg.metadata.snapshot_manifests import ManifestFactory, make_added_entry
 from connector.model.state import DataFile, StagedCommit
 from support.altered_tables import ID, entries, filled_table, rows
 from support.bindings import PATH

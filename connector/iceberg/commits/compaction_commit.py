@@ -33,8 +33,9 @@ from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.commits.summaries import summarize_rewrite
 from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.manifest_rewriting import find_small, remove_files
-from connector.iceberg.metadata.manifests import make_added_entry, manifests_of
+from connector.iceberg.metadata.manifests import manifests_of
 from connector.iceberg.metadata.partitions import PartitionReader
+from connector.iceberg.metadata.snapshot_manifests import make_added_entry
 from connector.iceberg.metadata.stored_files import delete_all
 from connector.iceberg.metadata.table_properties import check_properties, name_table_in_errors
 from connector.iceberg.metadata.table_updates import new_snapshot, require_unchanged

@@ -21,7 +21,8 @@ from connector.iceberg.commits.summaries import summarize_rewrite
 from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.live_files import LiveFile
 from connector.iceberg.metadata.manifest_rewriting import remove_files
-from connector.iceberg.metadata.manifests import make_added_entry, manifests_of
+from connector.iceberg.metadata.manifests import manifests_of
+from connector.iceberg.metadata.snapshot_manifests import make_added_entry
 from connector.iceberg.metadata.table_arrangement import keep_sort_order
 from connector.iceberg.metadata.table_updates import new_snapshot, require_unchanged
 from connector.model.properties import Properties

@@ -35,11 +35,10 @@ from connector.iceberg.metadata.manifests import (
     ManifestListWriter,
     complete_summaries,
     copy_manifest,
-    make_added_entry,
     manifests_of,
 )
 from connector.iceberg.metadata.partitions import Partition, PartitionReader
-from connector.iceberg.metadata.snapshot_manifests import ManifestFactory, metadata_location
+from connector.iceberg.metadata.snapshot_manifests import ManifestFactory, make_added_entry, metadata_location
 from connector.iceberg.metadata.table_properties import find_generation
 from connector.iceberg.metadata.table_updates import find_next_row_id
 from connector.model.state import DataFile, PublishedTimes, StagedCommit, WriterId, find_published

@@ -36,9 +36,8 @@ from pyiceberg.types import IntegerType, ListType, NestedField, StructType
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from connector.iceberg.metadata.avro_files import AvroFileWriter, AvroSchema, read_records
-from connector.iceberg.metadata.partitions import Partition, name_in_avro
+from connector.iceberg.metadata.partitions import name_in_avro
 from connector.iceberg.metadata.row_lineage import NEWEST_VERSION, assign_row_ids, number_rows
-from connector.model.state import ColumnStatistics, DataFile
 
 SCHEMAS: Final = 64  # one serves all unpartitioned tables, and one the manifest lists of each engine
 
@@ -165,50 +164,6 @@ class ManifestListWriter(ManifestListWriterV2):
     ) -> None:
         if exc_type is None:
             super().__exit__(exc_type, exc_value, traceback)
-
-
-def make_added_entry(
-    file: DataFile,
-    partition: Partition,
-    sequence_number: int | None = None,
-    content: DataFileContent = DataFileContent.DATA,
-    sort_order_id: int = 0,
-) -> ManifestEntry:
-    """Return an ADDED entry. Without a sequence number it inherits one from the manifest list. Sort order 0 means no
-    order."""
-    data_file = ManifestDataFile.from_args(
-        NEWEST_VERSION,
-        content=content,
-        file_path=file.path,
-        file_format=FileFormat.PARQUET,
-        partition=partition.record,
-        record_count=file.rows,
-        file_size_in_bytes=file.size,
-        split_offsets=list(file.splits),
-        sort_order_id=sort_order_id or None,
-        equality_ids=None,
-        key_metadata=None,
-        **_statistics(file.columns),
-    )
-    data_file.spec_id = partition.spec_id
-    return ManifestEntry.from_args(
-        status=ManifestEntryStatus.ADDED,
-        snapshot_id=None,
-        sequence_number=sequence_number,
-        file_sequence_number=None,
-        data_file=data_file,
-    )
-
-
-def _statistics(columns: Sequence[ColumnStatistics]) -> dict[str, Any]:
-    return {
-        "column_sizes": {column.field_id: column.size for column in columns},
-        "value_counts": {column.field_id: column.values for column in columns},
-        "null_value_counts": {column.field_id: column.nulls for column in columns if column.nulls is not None},
-        "nan_value_counts": {},
-        "lower_bounds": {column.field_id: column.lower for column in columns if column.lower is not None},
-        "upper_bounds": {column.field_id: column.upper for column in columns if column.upper is not None},
-    }
 
 
 def copy_manifest(manifest: ManifestFile) -> ManifestFile:

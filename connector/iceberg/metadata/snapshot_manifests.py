@@ -3,14 +3,17 @@
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import accumulate
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 from pyiceberg.io import FileIO, InputFile, OutputFile
+from pyiceberg.manifest import DataFile as ManifestDataFile
 from pyiceberg.manifest import (
     DataFileContent,
+    FileFormat,
     ManifestContent,
     ManifestEntry,
+    ManifestEntryStatus,
     ManifestFile,
 )
 from pyiceberg.table import Table
@@ -21,11 +24,11 @@ from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION
 from connector.iceberg.metadata.manifests import (
     DeleteManifestWriter,
     ManifestWriter,
-    make_added_entry,
 )
 from connector.iceberg.metadata.partitions import Partition, find_source_schema
-from connector.iceberg.metadata.vector_entries import find_id, make_vector_entry
-from connector.model.state import DataFile
+from connector.iceberg.metadata.row_lineage import NEWEST_VERSION
+from connector.iceberg.metadata.vector_entries import find_id
+from connector.model.state import ColumnStatistics, DataFile
 from connector.storage.file_io import RememberedFile, WrittenFile
 
 WrittenDeletes: TypeAlias = DataFile | WrittenVector  # a position delete file, or a deletion vector
@@ -109,8 +112,72 @@ def group_by_spec(entries: Iterable[ManifestEntry]) -> dict[int, list[ManifestEn
 
 def _make_delete_entry(file: WrittenDeletes, partition: Partition) -> ManifestEntry:
     if isinstance(file, WrittenVector):
-        return make_vector_entry(file, partition)
+        return _make_vector_entry(file, partition)
     return make_added_entry(file, partition, content=DataFileContent.POSITION_DELETES)
+
+
+def make_added_entry(
+    file: DataFile,
+    partition: Partition,
+    sequence_number: int | None = None,
+    content: DataFileContent = DataFileContent.DATA,
+    sort_order_id: int = 0,
+) -> ManifestEntry:
+    """Return an ADDED entry of a Parquet file. Without a sequence number it inherits one from the manifest list. Sort
+    order 0 means no order."""
+    return _make_entry(
+        partition,
+        sequence_number,
+        content=content,
+        file_path=file.path,
+        file_format=FileFormat.PARQUET,
+        record_count=file.rows,
+        file_size_in_bytes=file.size,
+        split_offsets=list(file.splits),
+        sort_order_id=sort_order_id or None,
+        equality_ids=None,
+        key_metadata=None,
+        **_statistics(file.columns),
+    )
+
+
+def _make_vector_entry(written: WrittenVector, partition: Partition) -> ManifestEntry:
+    """Return an ADDED entry. It inherits its sequence numbers from the manifest list. `partition` is that of the data
+    file."""
+    return _make_entry(
+        partition,
+        content=DataFileContent.POSITION_DELETES,
+        file_path=written.path,
+        file_format=FileFormat.PUFFIN,
+        record_count=written.rows,
+        file_size_in_bytes=written.file_size,
+        referenced_data_file=written.vector.data_path,
+        content_offset=written.vector.offset,
+        content_size_in_bytes=written.size,
+    )
+
+
+def _make_entry(partition: Partition, sequence_number: int | None = None, **described: Any) -> ManifestEntry:
+    file = ManifestDataFile.from_args(NEWEST_VERSION, partition=partition.record, **described)
+    file.spec_id = partition.spec_id
+    return ManifestEntry.from_args(
+        status=ManifestEntryStatus.ADDED,
+        snapshot_id=None,
+        sequence_number=sequence_number,
+        file_sequence_number=None,
+        data_file=file,
+    )
+
+
+def _statistics(columns: Sequence[ColumnStatistics]) -> dict[str, Any]:
+    return {
+        "column_sizes": {column.field_id: column.size for column in columns},
+        "value_counts": {column.field_id: column.values for column in columns},
+        "null_value_counts": {column.field_id: column.nulls for column in columns if column.nulls is not None},
+        "nan_value_counts": {},
+        "lower_bounds": {column.field_id: column.lower for column in columns if column.lower is not None},
+        "upper_bounds": {column.field_id: column.upper for column in columns if column.upper is not None},
+    }
 
 
 def metadata_location(table: Table, name: str) -> str:

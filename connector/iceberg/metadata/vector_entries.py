@@ -5,17 +5,9 @@ PyIceberg's class of an entry's file has no names for these fields, which are ne
 
 from typing import Final
 
-from pyiceberg.manifest import (
-    DATA_FILE_TYPE,
-    DataFile,
-    DataFileContent,
-    FileFormat,
-    ManifestEntry,
-    ManifestEntryStatus,
-)
+from pyiceberg.manifest import DATA_FILE_TYPE, DataFile, FileFormat
 
-from connector.encoding.live_rows.deletion_vectors import DeletionVector, FileId, WrittenVector
-from connector.iceberg.metadata.partitions import Partition
+from connector.encoding.live_rows.deletion_vectors import DeletionVector, FileId
 from connector.iceberg.metadata.row_lineage import NEWEST_VERSION
 
 _NAMES: Final = [field.name for field in DATA_FILE_TYPE[NEWEST_VERSION].fields]
@@ -32,28 +24,3 @@ def find_vector(file: DataFile) -> DeletionVector | None:
 def find_id(file: DataFile) -> FileId:
     """Return what tells the file of an entry from other files of the table."""
     return find_vector(file) or file.file_path
-
-
-def make_vector_entry(written: WrittenVector, partition: Partition) -> ManifestEntry:
-    """Return an ADDED entry. It inherits its sequence numbers from the manifest list. `partition` is that of the data
-    file."""
-    file = DataFile.from_args(
-        NEWEST_VERSION,
-        content=DataFileContent.POSITION_DELETES,
-        file_path=written.path,
-        file_format=FileFormat.PUFFIN,
-        partition=partition.record,
-        record_count=written.rows,
-        file_size_in_bytes=written.file_size,
-        referenced_data_file=written.vector.data_path,
-        content_offset=written.vector.offset,
-        content_size_in_bytes=written.size,
-    )
-    file.spec_id = partition.spec_id
-    return ManifestEntry.from_args(
-        status=ManifestEntryStatus.ADDED,
-        snapshot_id=None,
-        sequence_number=None,
-        file_sequence_number=None,
-        data_file=file,
-    )
