@@ -102,15 +102,13 @@ def count_live(summary: Summary, manifests: Iterable[ManifestFile]) -> Summary:
     """Return a summary with the totals of files and rows that a snapshot's manifests tell.
 
     Those of the summary go by the parent's, which other engines leave out or count wrong, as DuckDB 1.5.5 does.
-    Redshift needs them. Manifests of format version 1 may have no counts: then the summary stays as it is.
+    Redshift needs them.
     """
     totals = Counter(dict.fromkeys((TOTAL_DATA_FILES, TOTAL_DELETE_FILES, TOTAL_RECORDS), 0))
     for manifest in manifests:
-        files = _sum_known(manifest.added_files_count, manifest.existing_files_count)
-        rows = _sum_known(manifest.added_rows_count, manifest.existing_rows_count)
-        if files is None or rows is None:
-            return summary
+        files = (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
         if manifest.content is ManifestContent.DATA:
+            rows = (manifest.added_rows_count or 0) + (manifest.existing_rows_count or 0)
             totals.update({TOTAL_DATA_FILES: files, TOTAL_RECORDS: rows})
         else:
             totals.update({TOTAL_DELETE_FILES: files})
@@ -122,10 +120,6 @@ def _read_totals(summary: Summary) -> dict[str, str]:
     """Return a summary without the totals that are no numbers, as Java treats those of another writer."""
     entries = {"operation": summary.operation.value, **summary.additional_properties}
     return {name: text for name, text in entries.items() if not name.startswith("total-") or text.isdecimal()}
-
-
-def _sum_known(*counts: int | None) -> int | None:
-    return None if None in counts else sum(count or 0 for count in counts)
 
 
 def _format(counts: Mapping[str, int]) -> dict[str, str]:

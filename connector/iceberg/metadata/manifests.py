@@ -46,6 +46,11 @@ _LIST_FIELDS: Final = [field.name for field in MANIFEST_LIST_FILE_SCHEMAS[NEWEST
 _OF_MANIFEST: Final = _LIST_FIELDS.index("content")
 _OF_FILE: Final = [field.name for field in DATA_FILE_TYPE[NEWEST_VERSION].fields].index("content")
 _OF_SUMMARIES: Final = _LIST_FIELDS.index("partitions")
+# Where manifest lists have the numbers of files and of rows. Those of version 1 may leave them out.
+_COUNTS: Final = {
+    status: [_LIST_FIELDS.index(f"{status.name.lower()}_{what}_count") for what in ("files", "rows")]
+    for status in ManifestEntryStatus
+}
 _EQUALITY_IDS: Final = ListType(136, IntegerType(), element_required=True)
 
 
@@ -57,10 +62,20 @@ def manifests_of(io: FileIO, snapshot: Snapshot | None) -> list[ManifestFile]:
     """
     if snapshot is None:
         return []
-    manifests = list(read_manifest_list(io.new_input(snapshot.manifest_list)))
+    manifests = [_count(io, manifest) for manifest in read_manifest_list(io.new_input(snapshot.manifest_list))]
     if not manifests and (files := _count_data_files(snapshot)):
         raise InvalidMetadataError(f"{snapshot.manifest_list} is damaged: it lists none of {files} data files")
     return manifests
+
+
+def _count(io: FileIO, manifest: ManifestFile) -> ManifestFile:
+    """Fill in the numbers of files and rows that the manifest list has left out."""
+    if any(manifest[place] is None for places in _COUNTS.values() for place in places):
+        entries = read_all_entries(io, manifest)
+        for status, (files, rows) in _COUNTS.items():
+            counted = [entry.data_file.record_count for entry in entries if entry.status is status]
+            manifest[files], manifest[rows] = len(counted), sum(counted)
+    return manifest
 
 
 def _count_data_files(snapshot: Snapshot) -> int:
