@@ -54,6 +54,7 @@ PARTS: Final = {
     "pyiceberg.catalog.rest.RestCatalog._refresh_token": "df1776b86056",
     "pyiceberg.catalog.rest.RestCatalog._resolve_storage_credentials": "45692b035f69",
     "pyiceberg.catalog.rest.RestCatalog._response_to_table": "e491db0cf116",
+    "pyiceberg.catalog.rest.RestCatalog.commit_table": "c61f75e70035",
     "pyiceberg.catalog.rest.RestCatalog.drop_table": "f8e1ef0d9791",
     "pyiceberg.catalog.rest.RestCatalog.create_table": "f21fd6353552",
     "pyiceberg.catalog.rest.RestCatalog.view_exists": "5efa0ebe25ad",

@@ -6,10 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http import HTTPStatus
 from threading import Barrier
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.catalog import rest as pyiceberg_rest
+from pyiceberg.exceptions import BadRequestError, CommitFailedException
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 from pyiceberg.view.metadata import SQLViewRepresentation, ViewRepresentation, ViewVersion
@@ -25,6 +28,7 @@ from connector.evolution.table_change import AddColumn, Alteration, StartBackfil
 from connector.evolution.target import NewColumn, Target
 from connector.host.errors import UserError
 from connector.iceberg.catalogs.rest import open_rest
+from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.found_tables import find
 from connector.iceberg.perform_changes import evolve
 from connector.model.table_identifier import Owner, TableIdentifier
@@ -32,7 +36,9 @@ from support.arranged_tables import AT, check_arrangements, publish
 from support.bindings import MATERIALIZATION
 from support.fault_proxy import GENUINE, Fault, Request, fault_proxy
 from support.rest_catalog import RestCatalogServer
-from support.tables import alterer
+from support.snapshot_refs import point
+from support.staged_rows import staged
+from support.tables import alterer, ids_of
 
 pytestmark = pytest.mark.catalog
 
@@ -167,3 +173,37 @@ def test_a_view_of_that_name_is_refused_before_anything_is_created(
     catalog.create_view(path, Schema(NestedField(1, "id", LongType())), version)
     with pytest.raises(UserError, match=rf"{path[0]}\.orders is a view\. Choose another table name"):
         find(catalog, path)
+
+
+# Apache Polaris and older servers of Iceberg answer 400 to such a commit, newer ones 409.
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,
+        "ValidationException: Cannot add snapshot with sequence number 2 older than last sequence number 2",
+        "ValidationException: Cannot add a snapshot, first-row-id is behind table next-row-id: 1 < 2",
+    ],
+)
+def test_a_commit_is_made_again_if_one_to_another_branch_was_faster(
+    rest_catalog: RestCatalogServer, path: TableIdentifier, answer: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog, other = connect(rest_catalog), connect(rest_catalog)
+    fit(catalog, Target(path, V0, (ID,), {}, replaces=False))
+    commit_all_or_raise(catalog, [staged(catalog, {"id": 1}, path=path)])
+    table = other.load_table(path)
+    assert table.metadata.current_snapshot_id
+    point(other, path, "audit", table.metadata.current_snapshot_id)
+    send = pyiceberg_rest.RestCatalog.commit_table
+
+    def send_later(*request: Any) -> Any:
+        monkeypatch.undo()
+        table = other.load_table(path)
+        table.append(pa.table({"id": [3]}, schema=table.schema().as_arrow()), branch="audit")
+        if answer:
+            raise BadRequestError(answer)
+        return send(*request)
+
+    transaction = staged(catalog, {"id": 2}, path=path)
+    monkeypatch.setattr(pyiceberg_rest.RestCatalog, "commit_table", send_later)
+    commit_all_or_raise(catalog, [transaction])
+    assert ids_of(other, path) == [1, 2]

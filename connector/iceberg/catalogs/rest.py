@@ -6,8 +6,8 @@ from typing import Any, Final
 from urllib.parse import urljoin
 
 from pyiceberg.catalog.rest import SNAPSHOT_LOADING_MODE, RestCatalog, TableResponse
-from pyiceberg.exceptions import RESTError
-from pyiceberg.table import Table
+from pyiceberg.exceptions import BadRequestError, CommitFailedException, RESTError
+from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.typedef import Identifier
 from requests import Response, Session, codes
 
@@ -23,6 +23,9 @@ from connector.storage.file_io import hide_credentials, open_file_io
 
 SIGN_INS: Final = frozenset({"token", "credential"})  # which a server may send, for requests about a table
 _IS_NESSIE: Final = "nessie.is-nessie-catalog"  # in what the server answers to a request for its config
+# Servers answer 400 with these words if a snapshot's numbers are taken. Another engine has committed to another branch
+# since the table was loaded, which moves no branch that the commit asserts, or it has upgraded the table.
+_OVERTAKEN: Final = ("older than last sequence number", "first-row-id")
 _BECOME_READS: Final = frozenset({codes.moved_permanently, codes.found, codes.see_other})
 
 
@@ -64,6 +67,16 @@ class RestTables(RestCatalog):
         properties = file_properties(self._credentials(), self.properties, add_expiry(vended))
         io = open_file_io(properties)
         return Table(identifier_tuple, table_response.metadata, location, io, self, table_response.config)
+
+    def commit_table(self, *args: Any, **kwargs: Any) -> CommitTableResponse:
+        """Commit to a table. CommitFailedException also if another commit has taken the numbers of a snapshot."""
+        try:
+            response: CommitTableResponse = super().commit_table(*args, **kwargs)
+        except BadRequestError as error:
+            if any(words in str(error) for words in _OVERTAKEN):
+                raise CommitFailedException(str(error)) from error
+            raise
+        return response
 
     def create_table(self, identifier: str | Identifier, *args: Any, **kwargs: Any) -> Table:
         table: Table = super().create_table(identifier, *args, **kwargs)

@@ -50,8 +50,6 @@ BROKEN_METADATA: Final = (InvalidMetadataError, EOFError, KeyError, zlib.error)
 _SIGN_IN_REFUSED: Final = (AuthorizationExpiredError, OAuthError, UnauthorizedError)
 _FINAL: Final = (BadRequestError, ForbiddenError, *_SIGN_IN_REFUSED)  # the catalog would answer the same again
 
-# A REST server says this of a snapshot of version 2, if another engine has upgraded the table since it was loaded.
-_UPGRADED: Final = "first-row-id"
 # Servers in Java and Rust say this if the table's newest snapshot is dated more than a minute after now.
 _OTHER_CLOCK: Final = "Invalid update timestamp"
 
@@ -68,8 +66,6 @@ def list_retried_errors() -> tuple[type[Exception], ...]:
 
 def is_final(error: Exception) -> bool:
     """Whether the catalog would answer the same again."""
-    if isinstance(error, BadRequestError) and _UPGRADED in str(error):
-        return False
     return is_refusal(error) if isinstance(error, ClientError) else isinstance(error, _FINAL)
 
 
