@@ -1,10 +1,13 @@
 """Loads tables from the catalog, and says why the connector cannot write to one."""
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Final, TypeAlias
 
+from pydantic import ValidationError as UnreadableAnswerError
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NoSuchIcebergTableError, NoSuchNamespaceError, NoSuchTableError, ValidationError
+from pyiceberg.exceptions import NoSuchIcebergTableError, NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.exceptions import ValidationError as InvalidMetadataError
 from pyiceberg.table import Table
 
 from connector.config.endpoint_config import EndpointConfig
@@ -21,6 +24,8 @@ NOT_FOUND: Final = (
     "the catalog lists the table, but does not find it. If it was not dropped just now, its metadata file may be gone. "
     "Restore the file, or drop the table in the catalog."
 )
+# PyIceberg's words.
+_UNKNOWN_TYPE: Final = re.compile("(?:Unsupported field type: '|Type not recognized: )([^' ]{1,100})")
 
 FoundTables: TypeAlias = Iterator[tuple[TableIdentifier, Table | ConnectorError]]
 
@@ -33,7 +38,16 @@ def load_table(catalog: Catalog, path: TableIdentifier) -> Table | None:
         raise UserError(f"{path} exists, but is no Iceberg table. Choose another table name, or drop it.") from error
     except (NoSuchTableError, NoSuchNamespaceError):
         return None
-    except ValidationError as error:
+    except (InvalidMetadataError, UnreadableAnswerError) as error:
+        if unknown := _UNKNOWN_TYPE.search(str(error)):
+            raise UserError(
+                f"Table {path} has, or had, a column of type {unknown[1]}, so PyIceberg, which the connector uses, "
+                "cannot read its metadata. Another engine has added the column. Drop it, and expire all snapshots and "
+                "schemas that have it (in Spark: CALL system.expire_snapshots with clean_expired_metadata => true). "
+                "Nothing else is wrong with the table."
+            ) from error
+        if isinstance(error, UnreadableAnswerError):
+            raise
         raise UserError(
             f"Table {path}: its metadata file is broken. Restore the file, or drop the table in its catalog "
             "and publish the task again with the binding's backfill incremented."

@@ -1,3 +1,4 @@
+import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -6,6 +7,7 @@ from threading import Barrier
 
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.rest import TableResponse
 from pyiceberg.types import LongType, StringType
 
 from connector.evolution.existing_table import CatalogEntry
@@ -200,6 +202,29 @@ def test_a_table_whose_metadata_file_is_broken_is_named_with_the_way_out(catalog
     check_text("catalog_errors", "a metadata file that is broken", str(error.value))
     catalog.drop_table(PATH)
     assert find(catalog, PATH).table is None
+
+
+@pytest.mark.parametrize(
+    "unknown", ['"variant"', '{"type":"list","element-id":9,"element":"variant","element-required":false}']
+)
+def test_a_table_with_a_type_that_pyiceberg_does_not_know_is_not_told_to_be_broken(
+    catalog: Catalog, unknown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = foreign_table(catalog, PATH)
+    file = Path(table.metadata_location.removeprefix("file://"))
+    variant = file.read_text().replace('"type":"long"', f'"type":{unknown}')
+    file.write_text(variant)
+    with pytest.raises(UserError) as error:
+        find(catalog, PATH)
+    check_text("catalog_errors", "a column of an unknown type", str(error.value))
+
+    def load(*_: object) -> object:
+        return TableResponse.model_validate({"metadata": json.loads(variant), "config": {}})
+
+    monkeypatch.setattr(type(catalog), "load_table", load)  # as the client of a REST catalog
+    with pytest.raises(UserError) as error_of_rest:
+        find(catalog, PATH)
+    assert str(error_of_rest.value) == str(error.value)
 
 
 def test_a_version_1_table_is_refused_with_the_way_out(catalog: Catalog) -> None:
