@@ -168,6 +168,19 @@ def test_a_large_file_is_divided_between_its_row_groups(catalog: Catalog) -> Non
     assert [unit.row_groups for unit in view(catalog, large, unit_size=100)] == [None]
 
 
+def test_a_file_may_have_less_row_groups_than_its_manifest_says(catalog: Catalog) -> None:
+    make_table(catalog)
+    written = staged(catalog, *(row(number, "a") for number in range(3)))
+    [file] = written.files if isinstance(written.files, tuple) else ()
+    changed = msgspec.structs.replace(file, splits=(4, 5, 6, 7), size=1000)
+    commit.commit_all_or_raise(catalog, [replace(written, files=(changed,))])
+    units = view(catalog, unit_size=250)
+    assert [(unit.first_row_group, unit.row_groups) for unit in units] == [(0, 1), (1, 1), (2, 1), (3, None)]
+    keys = Keys(keys_of_texts(pa.array(["[1]"]), UPDATES.parts, [LongType()]), UPDATES)
+    found = [rows for unit in units for rows in search(catalog.load_table(PATH).io, unit, keys, with_documents=True)]
+    assert [rows.positions.tolist() for rows in found] == [[1]]
+
+
 def test_a_manifest_is_read_once(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     filled_table(catalog, ID, rows=[[{"id": 1}], [{"id": 2}]])
     parsed: list[ManifestFile] = []

@@ -63,8 +63,9 @@ def search(io: FileIO, file: SearchedFile, keys: Keys, *, with_documents: bool) 
     """
     columns = FileColumns(file.path, read_footer(io, file.path))
     _check_key_columns(columns, keys, file.path)
-    last = columns.row_groups if file.row_groups is None else file.first_row_group + file.row_groups
-    groups = [group for group in range(file.first_row_group, last) if _may_have_keys(columns, group, keys)]
+    # Another engine may have named more places to split the file than it has row groups.
+    in_range = range(columns.row_groups)[file.first_row_group :][: file.row_groups]
+    groups = [group for group in in_range if _may_have_keys(columns, group, keys)]
     if not groups:
         return
     with translate_errors(file.path), io.new_input(file.path).open() as stream:
