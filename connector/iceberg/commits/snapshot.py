@@ -25,8 +25,6 @@ from connector.iceberg.commits.summaries import (
     SUMMARY_MATERIALIZATION,
     SUMMARY_OFFSETS,
     SUMMARY_STATE_KEY,
-    add_totals,
-    count_live,
 )
 from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION
 from connector.iceberg.metadata.listed_files import ManifestReader
@@ -38,7 +36,13 @@ from connector.iceberg.metadata.manifests import (
     manifests_of,
 )
 from connector.iceberg.metadata.partitions import Partition, PartitionReader
-from connector.iceberg.metadata.snapshot_manifests import ManifestFactory, make_added_entry, metadata_location
+from connector.iceberg.metadata.snapshot_manifests import (
+    ManifestFactory,
+    add_totals,
+    count_live,
+    make_added_entry,
+    metadata_location,
+)
 from connector.iceberg.metadata.table_properties import find_generation
 from connector.iceberg.metadata.table_updates import find_next_row_id
 from connector.model.state import DataFile, PublishedTimes, StagedCommit, WriterId, find_published

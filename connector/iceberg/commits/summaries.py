@@ -7,18 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestFile
-from pyiceberg.table import Table
+from pyiceberg.manifest import DataFileContent
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.snapshots import (
-    TOTAL_DATA_FILES,
-    TOTAL_DELETE_FILES,
-    TOTAL_RECORDS,
-    Operation,
-    Snapshot,
-    Summary,
-    update_snapshot_summaries,
-)
+from pyiceberg.table.snapshots import Snapshot
 
 from connector.encoding.live_rows.deletion_vectors import WrittenVector
 from connector.iceberg.metadata.listed_files import ListedFile
@@ -86,40 +77,6 @@ def summarize_rewrite(
     """Count new data files that take the place of others, and everything else that the same commit changes."""
     counts = {"added-data-files": len(new), "added-records": sum(file.rows for file in new)}
     return _format(counts) | summarize_changes(deletes, removed, sum(file.size for file in new))
-
-
-def add_totals(operation: Operation, summary: Mapping[str, str], table: Table) -> Summary:
-    """Return the summary of a new snapshot, with the totals of the table after it."""
-    parent = table.metadata.current_snapshot()
-    before = _read_totals(parent.summary) if parent and parent.summary else None
-    # PyIceberg computes totals for all operations but this one.
-    counted = Operation.OVERWRITE if operation is Operation.REPLACE else operation
-    totals = update_snapshot_summaries(Summary(counted, **summary), before)
-    return Summary(operation, **totals.additional_properties)
-
-
-def count_live(summary: Summary, manifests: Iterable[ManifestFile]) -> Summary:
-    """Return a summary with the totals of files and rows that a snapshot's manifests tell.
-
-    Those of the summary go by the parent's, which other engines leave out or count wrong, as DuckDB 1.5.5 does.
-    Redshift needs them.
-    """
-    totals = Counter(dict.fromkeys((TOTAL_DATA_FILES, TOTAL_DELETE_FILES, TOTAL_RECORDS), 0))
-    for manifest in manifests:
-        files = (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
-        if manifest.content is ManifestContent.DATA:
-            rows = (manifest.added_rows_count or 0) + (manifest.existing_rows_count or 0)
-            totals.update({TOTAL_DATA_FILES: files, TOTAL_RECORDS: rows})
-        else:
-            totals.update({TOTAL_DELETE_FILES: files})
-    found = {name: str(total) for name, total in totals.items()}
-    return Summary(summary.operation, **summary.additional_properties | found)
-
-
-def _read_totals(summary: Summary) -> dict[str, str]:
-    """Return a summary without the totals that are no numbers, as Java treats those of another writer."""
-    entries = {"operation": summary.operation.value, **summary.additional_properties}
-    return {name: text for name, text in entries.items() if not name.startswith("total-") or text.isdecimal()}
 
 
 def _format(counts: Mapping[str, int]) -> dict[str, str]:
