@@ -63,6 +63,16 @@ def test_it_lands_with_its_values_whatever_the_order_of_schemas_in_the_metadata(
     assert rows(catalog) == [row(2, str(2**40))]
 
 
+def test_it_lands_without_its_values_if_the_new_column_was_dropped(catalog: Catalog) -> None:
+    filled_table(catalog, ID, QTY, NOTE)
+    late = staged(catalog, row(2, 20))
+    fit(catalog, *AS_TEXT)
+    with catalog.load_table(PATH).update_schema() as update:
+        update.delete_column("qty")
+    commit_all_or_raise(catalog, [late])
+    assert rows(catalog) == [{"id": 2, "note": "n2"}]
+
+
 @pytest.mark.parametrize("history", [[], [row(1, 10)]])
 def test_a_conversion_in_the_middle_of_a_commit_is_noticed(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, history: list[Any]

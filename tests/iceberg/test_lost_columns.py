@@ -81,6 +81,7 @@ def test_values_that_could_not_be_read_are_never_added(catalog: Catalog, is_reco
     [
         (IntegerType(), LongType(), True),
         (LongType(), IntegerType(), False),
+        (DecimalType(9, 2), DecimalType(9, 2), True),
         (DecimalType(9, 2), DecimalType(12, 2), True),
         (DecimalType(12, 2), DecimalType(9, 2), False),
         (DecimalType(9, 2), DecimalType(9, 3), False),
