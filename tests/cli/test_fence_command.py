@@ -364,10 +364,10 @@ def test_a_commit_that_was_staged_before_a_backfill_is_shown_as_superseded(fence
     assert "1 row in 1 file: superseded: a backfill came after it" in show(place, as_json=False)
 
 
-def restored(fenced: Fenced, lost: str) -> Place:
+def restored(fenced: Fenced, lost: str, uuid_of_table: str | None = None) -> Place:
     """The table's last value is that of its third transaction; the state has a later one."""
-    uuid_of_table = str(fenced.catalog.load_table(PATH).metadata.table_uuid)
-    kept = {"finished": {WHOLE.state_key: {WHOLE.key_range: {uuid_of_table: lost}}}}
+    of_table = uuid_of_table or str(fenced.catalog.load_table(PATH).metadata.table_uuid)
+    kept = {"finished": {WHOLE.state_key: {WHOLE.key_range: {of_table: lost}}}}
     (fenced.directory / "restored.json").write_text(json.dumps(kept))
     return replace(fenced.place(), state=str(fenced.directory / "restored.json"))
 
@@ -384,6 +384,11 @@ def test_transactions_that_a_restored_table_lacks_are_shown(fenced: Fenced) -> N
         f"    2 transaction(s), up to {lost}",
     ]
     assert shown(restored(fenced, recorded(fenced.catalog)))["lost"] == []
+
+
+def test_transactions_of_another_table_or_of_before_a_backfill_are_not_called_lost(fenced: Fenced) -> None:
+    place = restored(fenced, f"{5:08x}{'b' * 24}", "00000000-0000-4000-8000-000000000000")
+    assert shown(place)["lost"] == []
 
 
 def test_lost_transactions_cannot_be_added(fenced: Fenced) -> None:

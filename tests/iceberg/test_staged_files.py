@@ -258,6 +258,18 @@ def test_a_reset_gives_up_the_rows_whose_files_are_gone_and_no_later_ones(catalo
     assert ids_of(catalog, ORDERS) == [1, 3, 4]
 
 
+def test_a_file_that_is_gone_stops_all_transactions_before_it(catalog: Catalog, tmp_path: Path) -> None:
+    chain = [stage_old(catalog, 1)]
+    for number in (2, 3, 4):
+        chain.append(stage_old(catalog, number, prev=chain[-1].next))
+    for lost in (chain[0], chain[2]):
+        place_of(lost.locations[0]).unlink()
+    assert verdicts(tmp_path, *chain) == [
+        *["cannot be committed: staged files are gone"] * 3,
+        "will be committed",
+    ]
+
+
 def test_a_reset_gives_up_rows_whose_list_of_files_is_gone(catalog: Catalog, tmp_path: Path) -> None:
     staged = listed(catalog.load_table(ORDERS), stage_old(catalog, 1))
     place_of(staged.locations[0]).unlink()

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack, closing, contextmanager
-from multiprocessing.connection import Client, Connection, answer_challenge, deliver_challenge
+from multiprocessing.connection import Client, Connection, Pipe, answer_challenge, deliver_challenge
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from connector.model.properties import Properties
 from connector.model.state import DataFile
 from connector.spark.blocks import claims as claims_module
 from connector.spark.blocks.block_transfer import OnThisMachine
-from connector.spark.blocks.claims import ClaimServer, Failed, Next
+from connector.spark.blocks.claims import ClaimServer, Failed, Next, TaskClaims
 from connector.spark.blocks.ledger import Ledger, Wrote
 from connector.spark.blocks.spool import Spool
 from connector.spark.blocks.table_layout import TableLayout
@@ -118,6 +118,21 @@ def test_a_task_that_ends_after_its_last_block_ends_well(
     task.close()
     claims.finish()
     ledger.check()
+
+
+def test_an_error_that_nobody_has_foreseen_fails_the_transaction(ledger: Ledger) -> None:
+    def new_layout() -> TableLayout:
+        raise LookupError("no such layout")
+
+    ours, of_task = Pipe()
+    add_a_row(ledger)
+    of_task.send(Next(None))
+    with closing(ours), closing(of_task):
+        claims = TaskClaims(ledger, [new_layout], OnThisMachine(lambda: RetryableError(WORKER_ENDED)))
+        with pytest.raises(LookupError, match="no such layout"):
+            claims.answer(ours)
+    with pytest.raises(LookupError, match="no such layout"):
+        ledger.check()
 
 
 def test_who_connects_and_says_nothing_holds_up_nobody(claims: ClaimServer, ledger: Ledger) -> None:
