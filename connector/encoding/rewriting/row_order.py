@@ -34,7 +34,6 @@ class RowOrderWriter:
 
     def __init__(self, io: FileIO, location: str) -> None:
         self.location = location
-        self._io = io
         self._batches: list[pa.RecordBatch] = []
         self._rows = 0
         with translate_errors(location):

@@ -12,7 +12,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.utils.properties import property_as_bool
 
 from connector.host.errors import UserError
-from connector.model.table_identifier import GENERATION_PROPERTY, Generation
+from connector.model.table_identifier import Generation
 
 PROVIDER: Final = TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL
 ENCRYPTION: Final = "encryption.key-id"  # PyIceberg has no name for it
@@ -31,8 +31,6 @@ _LOCATION: Final = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:)?/[^#?]*", re.DOTALL
 
 def find_generation(table: Table, materialization: str) -> Generation:
     """Read the generation that a task's rows of the table belong to. UserError if its property was changed by hand."""
-    if GENERATION_PROPERTY not in table.properties:
-        return Generation(str(table.metadata.table_uuid))
     with name_table_in_errors(table):
         return Generation.of(str(table.metadata.table_uuid), table.properties, materialization)
 
