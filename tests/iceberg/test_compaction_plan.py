@@ -178,9 +178,10 @@ def test_only_the_vector_counts_for_a_file_that_has_one() -> None:
 
 def test_a_group_names_the_deletes_that_apply_to_each_source() -> None:
     shared, old = deletes(10, "f000001", "f000003"), deletes(10, "f000004", number=3)
-    [planned] = plan_groups([*many(5), deletes(10, "f000000"), shared, old], THRESHOLDS)
-    assert [len(source.position_deletes) for source in planned.group.sources] == [1, 1, 1, 1, 0]
-    assert planned.delete_files == 2
+    of_the_same_commit = deletes(10, "f000002", number=2)
+    [planned] = plan_groups([*many(5), deletes(10, "f000000"), shared, old, of_the_same_commit], THRESHOLDS)
+    assert [len(source.position_deletes) for source in planned.group.sources] == [1, 1, 2, 1, 0]
+    assert planned.delete_files == 3
 
 
 def test_the_best_gain_comes_first() -> None:
