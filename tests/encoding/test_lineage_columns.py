@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -12,6 +13,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.types import IcebergType, LongType, StringType
 
 from connector.encoding.live_rows import source_rows
+from connector.encoding.live_rows.lineage_columns import fill_lineage
 from connector.encoding.live_rows.position_deletes import write_position_deletes
 from connector.encoding.live_rows.source_rows import RowLineage, SourceFile
 from connector.encoding.live_rows.target_columns import TargetColumn
@@ -109,6 +111,15 @@ def compact(directory: Path, sources: Sequence[Source], *order: SortField) -> li
     )
     group = FileGroup(tuple(source.write(directory) for source in sources))
     return [pq.read_table(file.path[7:]) for file in compact_group(IO, compaction, group).files]
+
+
+def test_a_column_of_the_table_keeps_its_nulls() -> None:
+    names = [_field("qty", pa.int64(), 1), _field("_row_id", pa.int64(), ROW_ID), _field("no", pa.int64(), CHANGED)]
+    columns = [pa.array(values, pa.int64()) for values in ([None, 5], [None, 77], [None, 6])]
+    rows = pa.RecordBatch.from_arrays(columns, schema=pa.schema(names))
+    filled = fill_lineage(rows, RowLineage(100, 9), np.array([3, 4]))
+    assert filled.to_pydict() == {"qty": [None, 5], "_row_id": [103, 77], "no": [9, 6]}
+
 
 
 def lineage_of(tables: Sequence[pa.Table]) -> dict[int, tuple[int, int]]:

@@ -362,11 +362,12 @@ def test_a_transaction_that_only_deletes_may_have_landed_or_not_as_far_as_a_rese
     first = stage_updates(catalog, {}, removed=[1])
     second = stage_updates(catalog, {2: "b"}, after=[first])
     third = stage_updates(catalog, {}, removed=[3], after=[first, second])
-    chain = [first, second, third]
+    fourth = stage_updates(catalog, {}, removed=[2], after=[first, second, third])
+    chain = [first, second, third, fourth]
     commit_all_or_raise(catalog, chain)
     land(catalog, {4: "a"})
     said = plan_reset(catalog.load_table(PATH), chain, Decision.SKIP).consequences[0]
-    assert said.startswith("0 row(s) of 1 staged transaction(s) may be in the table or not")
+    assert said.startswith("0 row(s) of 2 staged transaction(s) may be in the table or not")
 
 
 def test_a_reset_says_that_newer_rows_may_be_replaced(catalog: Catalog) -> None:

@@ -162,6 +162,22 @@ def test_a_store_that_is_down_is_not_taken_for_files_that_are_gone(
     assert ids_of(catalog, ORDERS) == [1]
 
 
+def test_files_are_looked_for_in_their_directory_if_the_store_does_not_tell_of_each(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forbid(_: object) -> bool:
+        raise PermissionError("ACCESS_DENIED during HeadObject operation")
+
+    first = stage_old(catalog, 1)
+    second = stage_old(catalog, 2, prev=first.next)
+    with monkeypatch.context() as patch:
+        patch.setattr(PyArrowFile, "exists", forbid)
+        with removed(*first.locations):
+            assert "1 staged file(s) are gone" in refused(catalog, first, second)
+        start(catalog, first, second)
+    assert ids_of(catalog, ORDERS) == [1, 2]
+
+
 # When files are looked for
 
 
