@@ -121,7 +121,6 @@ def test_a_column_of_the_table_keeps_its_nulls() -> None:
     assert filled.to_pydict() == {"qty": [None, 5], "_row_id": [103, 77], "no": [9, 6]}
 
 
-
 def lineage_of(tables: Sequence[pa.Table]) -> dict[int, tuple[int, int]]:
     names = ["id", "_row_id", "_last_updated_sequence_number"]
     rows = [row for table in tables for row in zip(*(table[name].to_pylist() for name in names), strict=True)]
@@ -147,8 +146,9 @@ def test_rows_without_ids_get_the_numbers_of_their_last_changes(tmp_path: Path) 
     assert table["_last_updated_sequence_number"].to_pylist() == [*[4] * 10, 9, *[9, 3] * 3, 9]
 
 
-def test_sources_with_and_without_ids_become_different_files(tmp_path: Path) -> None:
-    without, with_ids = compact(tmp_path, [Source(0, None), DECODED])
+@pytest.mark.parametrize("order", [(), (BY_TEXT,)], ids=["in the order of the sources", "sorted"])
+def test_sources_with_and_without_ids_become_different_files(tmp_path: Path, order: tuple[SortField, ...]) -> None:
+    without, with_ids = compact(tmp_path, [Source(0, None), DECODED], *order)
     assert without.column_names == ["id", "text"]
     assert lineage_of([with_ids]) == DECODED.expected
 
