@@ -341,11 +341,15 @@ def test_a_commit_on_its_way_when_the_backfill_begins_is_refused(tmp_path: Path,
     assert rows(catalog) == OLD_ROWS
 
 
-def test_what_the_state_still_names_of_before_is_given_up(catalog: Catalog, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("backfills", [1, 2])
+def test_what_the_state_still_names_of_before_is_given_up(
+    catalog: Catalog, caplog: pytest.LogCaptureFixture, backfills: int
+) -> None:
     """Not every runtime gives apply the state."""
     caplog.set_level(logging.WARNING)
     waiting = replace(staged(catalog, {"id": 66, "qty": 6}, writer=writer(0)), is_recovered=True)
-    backfill(catalog)
+    for number in range(backfills):
+        backfill(catalog, number + 1)
     assert try_commits(catalog, [waiting]) == [Superseded((waiting,))]
     assert rows(catalog) == OLD_ROWS
     assert "table shop.orders: 1 rows that were staged before its backfill are not added" in caplog.text

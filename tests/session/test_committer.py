@@ -13,12 +13,13 @@ from queue import SimpleQueue
 
 import msgspec
 import pytest
+from pyiceberg.catalog import Catalog
 
 from connector.host.errors import ConnectorError, FencedError, LostColumnError, RetryableError, UserError
 from connector.host.logs import FIELDS
 from connector.host.signals import Stopped
 from connector.iceberg.commits.commit import try_commits
-from connector.iceberg.commits.outcomes import Committed, Failed
+from connector.iceberg.commits.outcomes import Committed, Failed, TableCommit
 from connector.model.state import ChainId, DataFile, StagedCommit, WriterId, encode_added
 from connector.model.table_identifier import TableIdentifier
 from connector.session import backlog
@@ -108,6 +109,20 @@ def test_what_waits_is_retried_between_transactions_and_reported_with_the_next(t
     assert tables.taken == ["b1"]
     assert committer.commit([]) == [bad]
     assert committer.commit([]) == []
+
+
+def test_each_commit_that_a_table_takes_is_handed_on_but_not_what_it_had_already(catalog: Catalog) -> None:
+    table = foreign_table(catalog, PATH)
+    made: list[TableCommit] = []
+    noted: list[Committed] = []
+    committer = Committer(partial(try_commits, catalog), GENEROUS, made.append, noted.append)
+    first = stage(catalog, PATH, WRITER, 1)
+    for _ in range(2):
+        assert committer.commit([first]) == [first]
+    [commit] = made
+    before = table.metadata.current_snapshot_id, catalog.load_table(PATH).metadata.current_snapshot_id
+    assert (commit.before.metadata.current_snapshot_id, commit.after.current_snapshot_id) == before
+    assert [each.staged for each in noted] == [(first,), (first,)]
 
 
 def test_a_retry_that_succeeds_is_the_new_status(tables: Tables, caplog: pytest.LogCaptureFixture) -> None:
