@@ -145,7 +145,6 @@ class Ledger:
                 self._strays_spooled.add(block)
             self._let_claim(task.blocks)
             self._tasks.remove(task)
-            self._changed.notify_all()
 
     def fail(self, error: BaseException) -> None:
         """Fail the transaction: every thread that waits here raises this error. The first error is kept."""
