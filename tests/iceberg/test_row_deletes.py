@@ -359,11 +359,9 @@ def test_a_skipped_transaction_does_not_leave_the_rows_that_it_would_have_delete
 
 def test_a_transaction_that_only_deletes_may_have_landed_or_not_as_far_as_a_reset_can_tell(catalog: Catalog) -> None:
     land(catalog, {1: "a", 2: "a", 3: "a"})
-    first = stage_updates(catalog, {}, removed=[1])
-    second = stage_updates(catalog, {2: "b"}, after=[first])
-    third = stage_updates(catalog, {}, removed=[3], after=[first, second])
-    fourth = stage_updates(catalog, {}, removed=[2], after=[first, second, third])
-    chain = [first, second, third, fourth]
+    chain = [stage_updates(catalog, {5: "a"})]
+    for values, removed in (({}, [1]), ({2: "b"}, []), ({}, [3]), ({}, [2])):
+        chain.append(stage_updates(catalog, values, removed, after=chain))
     commit_all_or_raise(catalog, chain)
     land(catalog, {4: "a"})
     said = plan_reset(catalog.load_table(PATH), chain, Decision.SKIP).consequences[0]
