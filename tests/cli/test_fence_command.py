@@ -275,6 +275,15 @@ def test_a_reset_whose_answer_is_lost_is_looked_up(
     assert recorded(fenced.catalog) == planned.value
 
 
+def test_the_fence_of_a_table_that_cannot_be_written_is_not_reset(fenced: Fenced) -> None:
+    before = recorded(fenced.catalog)
+    with fenced.catalog.load_table(PATH).transaction() as changes:
+        changes.set_properties({"encryption.key-id": "key-1"})
+    with pytest.raises(UserError, match=r"encryption\.key-id is set"):
+        confirmed(fenced.place(fenced.lost), Decision.SKIP)
+    assert recorded(fenced.catalog) == before
+
+
 # What is recorded, and shown
 
 

@@ -288,6 +288,18 @@ def test_a_table_that_failed_is_left_alone_in_its_pause(tables: Tables, monkeypa
     assert tables.tried[1] == ["g1"]
 
 
+def test_the_table_whose_pause_ends_first_is_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backlog, "FIRST_PAUSE", 5.0)
+    waiting, commits = Backlog(GENEROUS), [staged("bad", "b1"), staged("worse", "w1")]
+    waiting.add(commits)
+    assert waiting.take(0.0) == commits
+    for commit, now in zip(commits, (0.0, 100.0), strict=True):
+        waiting.record_failure(commit.chain_id, RetryableError("no."), now)
+    due = waiting.next_due
+    assert due is not None
+    assert waiting.take(due) == commits[:1]
+
+
 def test_the_pause_of_a_table_grows_while_it_goes_on_failing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backlog, "FIRST_PAUSE", 5.0)
     waiting, bad, now = Backlog(GENEROUS), staged("bad", "b1"), 0.0

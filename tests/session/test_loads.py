@@ -81,6 +81,14 @@ def test_rows_without_ids_need_no_table_of_them(tmp_path: Path) -> None:
     assert search(tmp_path, searched, view, "one").row_ids == {}
 
 
+def test_a_key_is_answered_that_only_one_of_several_groups_of_files_has(tmp_path: Path) -> None:
+    searched = searched_tables.SearchedTable(tmp_path, [StringType()])
+    large = 1 << 40  # bytes
+    files = tuple(SearchedFile(searched.write([f'["{key}"]']), large) for key in ("one", "two"))
+    loads = search(tmp_path, searched, TableView(None, files), "one")
+    assert loads.found[0].answered.keys == 1
+
+
 def open_transaction(directory: Path) -> OpenTransaction:
     """A transaction that may load the key "one", and stores nothing."""
     searched = searched_tables.SearchedTable(directory, [StringType()])
