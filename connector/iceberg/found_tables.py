@@ -1,6 +1,8 @@
 """Finds what the catalog has under the name of a table: plans of changes start from it."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import TypeVar
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
@@ -18,30 +20,59 @@ from connector.iceberg.metadata.table_arrangement import check_partition_spec, r
 from connector.iceberg.metadata.table_properties import find_generation, restrict_to_generation
 from connector.model.table_identifier import Generation, Owner, TableIdentifier
 
-
-def find(catalog: Catalog, path: TableIdentifier) -> CatalogEntry:
-    """Return what a plan of changes starts from. UserError if what has the name can be neither used nor replaced."""
-    table = load_table(catalog, path)
-    if table:
-        check_partition_spec(table)
-    elif catalog.view_exists(path):
-        raise UserError(f"{path} is a view. Choose another table name, or drop the view.")
-    return describe_found(catalog, path, table)
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 def find_all(
     catalog: Catalog, endpoint: EndpointConfig, paths: Sequence[TableIdentifier]
 ) -> list[CatalogEntry | UserError]:
-    """Return what the catalog has at each path, or the UserError why it cannot be used. Other errors are raised."""
+    """Return what the catalog has at each path, or the UserError why it can be neither used nor replaced. Other errors
+    are raised.
 
-    def look_up(path: TableIdentifier) -> CatalogEntry | UserError:
+    The catalog is asked at most once for each namespace, and only if none of the tables in it exists.
+    """
+    ask_all = partial(_ask_all, endpoint)
+    found = dict(zip(paths, ask_all(partial(_find_table, catalog), paths), strict=True))
+    absent = [path for path, entry in found.items() if entry is None]
+    namespaces: dict[str, bool | UserError] = {
+        path.namespace: True for path, entry in found.items() if isinstance(entry, CatalogEntry)
+    }
+    asked = [*dict.fromkeys(path.namespace for path in absent if path.namespace not in namespaces)]
+    namespaces |= zip(asked, ask_all(catalog.namespace_exists, asked), strict=True)
+    described = ask_all(lambda path: _describe_absent(catalog, path, namespaces[path.namespace]), absent)
+    found |= zip(absent, described, strict=True)
+    return [entry for path in paths if (entry := found[path])]
+
+
+def _ask_all(endpoint: EndpointConfig, ask: Callable[[T], R], things: Sequence[T]) -> list[R | UserError]:
+    """Return the answer for each thing, or its UserError. Other errors are raised."""
+
+    def ask_for(thing: T) -> R | UserError:
         try:
             with translate_errors(endpoint):
-                return find(catalog, path)
+                return ask(thing)
         except UserError as error:
             return error
 
-    return map_in_threads(look_up, paths, "lookup")
+    return map_in_threads(ask_for, things, "lookup")
+
+
+def _find_table(catalog: Catalog, path: TableIdentifier) -> CatalogEntry | None:
+    table = load_table(catalog, path)
+    if table is None:
+        return None
+    check_partition_spec(table)
+    return describe_found(catalog, path, table)
+
+
+def _describe_absent(catalog: Catalog, path: TableIdentifier, namespace_exists: bool | UserError) -> CatalogEntry:
+    """Return what a plan starts from that creates the table. UserError if a view has the name."""
+    if isinstance(namespace_exists, UserError):
+        raise namespace_exists
+    if namespace_exists and catalog.view_exists(path):
+        raise UserError(f"{path} is a view. Choose another table name, or drop the view.")
+    return CatalogEntry(namespace_exists, None)
 
 
 def describe_found(

@@ -33,7 +33,7 @@ from connector.iceberg.commits.backfill import start_backfill
 from connector.iceberg.found_tables import describe_found
 from connector.iceberg.loading import load_table
 from connector.iceberg.metadata.table_arrangement import make_partition_spec, make_sort_order
-from connector.model.table_identifier import OWNER_PROPERTY, Owner, TableIdentifier
+from connector.model.table_identifier import OWNER_PROPERTY, TableIdentifier
 
 ATTEMPTS: Final = 8
 
@@ -47,17 +47,21 @@ def evolve(
     location: str | None,
     plan: Callable[[CatalogEntry], Sequence[TableChange]],
     alter: Alter,
+    absent: CatalogEntry | None = None,
 ) -> list[TableChange]:
     """Plan the changes of a table and perform them. Plan again when another writer was faster. Return what was done.
 
-    RetryableError if others change the table during every attempt.
+    `absent` is what was found if there was no table just now. Then the first attempt does not look again: if another
+    process has created the table meanwhile, its creation is refused. RetryableError if others change the table during
+    every attempt.
     """
     performed: list[TableChange] = []
     answer = ""
     unconvertible: set[int] = set()
     for _ in range(ATTEMPTS):
-        table = load_table(catalog, path)
-        changes = plan(describe_found(catalog, path, table, unconvertible))
+        table = None if absent else load_table(catalog, path)
+        changes = plan(absent or describe_found(catalog, path, table, unconvertible))
+        absent = None
         try:
             if table is not None and (alterations := [c for c in changes if isinstance(c, Alteration)]):
                 alter(catalog, table, alterations)
@@ -81,7 +85,7 @@ def evolve(
 def _perform(catalog: Catalog, table: Table | None, change: TableChange, location: str | None) -> None:
     match change:
         case CreateNamespace():
-            _create_namespace(catalog, change.namespace)
+            create_namespace(catalog, change.namespace)
         case CreateTable():
             _create_table(catalog, change, location)
         case DropTable():
@@ -96,7 +100,8 @@ def _perform(catalog: Catalog, table: Table | None, change: TableChange, locatio
                 transaction.set_properties({OWNER_PROPERTY: change.owner.encode()})
 
 
-def _create_namespace(catalog: Catalog, namespace: str) -> None:
+def create_namespace(catalog: Catalog, namespace: str) -> None:
+    """Create a namespace, unless it exists."""
     try:
         catalog.create_namespace(namespace)
     except NamespaceAlreadyExistsError:  # the server may hide it from who has no permission to read it
@@ -125,10 +130,9 @@ def _create_table(catalog: Catalog, change: CreateTable, location: str | None) -
             properties,
         )
     except TableAlreadyExistsError as error:
-        table = load_table(catalog, change.path)
-        if table is None or Owner.of(table.properties) != Owner.of(change.properties):
+        if load_table(catalog, change.path) is None:
             raise UserError(
-                f"{change.path} cannot be created: a {'view' if table is None else 'table'} of that name, "
-                "made by somebody else, has appeared. Choose another table name, or drop it."
+                f"{change.path} cannot be created: a view of that name, made by somebody else, has appeared. Choose "
+                "another table name, or drop it."
             ) from error
         raise

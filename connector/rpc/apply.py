@@ -1,6 +1,7 @@
 """Apply: plans what has to change in every table, then does it. It can be repeated after a crash at any point."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 
@@ -9,7 +10,7 @@ from connector.config.endpoint_config import EndpointConfig
 from connector.config.settings import parse
 from connector.encoding.rewriting.converted_files import Rewrite
 from connector.evolution.existing_table import CatalogEntry
-from connector.evolution.table_change import DropTable, StartBackfill, TableChange
+from connector.evolution.table_change import CreateNamespace, DropTable, StartBackfill, TableChange
 from connector.host.errors import RetryableError
 from connector.host.signals import map_in_threads
 from connector.iceberg.alteration import Alterer
@@ -18,7 +19,7 @@ from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.found_tables import find_all
 from connector.iceberg.maintenance.remove_staged_files import remove_staged_files_after
-from connector.iceberg.perform_changes import evolve
+from connector.iceberg.perform_changes import create_namespace, evolve
 from connector.model.state import encode_removed
 from connector.rpc.plan import Plan, list_actions, plan_table, plan_tables
 from connector.spark.jobs.rewrite_job import rewrite_jobs
@@ -40,6 +41,12 @@ def apply(message: request.Apply) -> response.Applied:
 def perform(planned: Sequence[Plan], endpoint: OpenedEndpoint, rewrite: Rewrite) -> response.Applied:
     """Perform the plans. After a crash or an error, the next apply plans what is left."""
     expected = list_actions(planned)
+    namespaces = {
+        change.namespace for plan in planned for change in plan.changes if isinstance(change, CreateNamespace)
+    }
+    with translate_errors(endpoint.config):  # before the threads, each of which would create it
+        for namespace in sorted(namespaces):
+            create_namespace(endpoint.catalog, namespace)
     performed = map_in_threads(partial(_perform, endpoint, rewrite), planned, "apply")
     settled = [commit for plan in planned for commit in plan.settled]
     return response.Applied(
@@ -62,9 +69,11 @@ def _perform(endpoint: OpenedEndpoint, rewrite: Rewrite, plan: Plan) -> list[str
     if plan.changes:
         path, alter = plan.target.path, Alterer(plan.target.owner, rewrite).alter
         plan_again = partial(_plan_again, plan)
+        created = [change for change in plan.changes if isinstance(change, CreateNamespace)]
+        absent = None if plan.found.table else replace(plan.found, namespace_exists=True)
         with translate_errors(config), remove_staged_files_after(catalog, path, plan.dropped):
-            done = evolve(catalog, path, table_location(config, path), plan_again, alter)
-        performed += map(plan.describe, done)
+            done = evolve(catalog, path, table_location(config, path), plan_again, alter, absent)
+        performed += map(plan.describe, (*created, *done))
     return performed
 
 

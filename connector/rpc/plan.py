@@ -29,6 +29,7 @@ class Plan:
 
     proposal: Proposal
     target: Target
+    found: CatalogEntry  # what the changes start from
     finished: tuple[StagedCommit, ...]  # are committed before the table is altered
     dropped: tuple[StagedCommit, ...]  # staged for a table that a backfill replaces: are never committed
     changes: tuple[TableChange, ...]
@@ -167,6 +168,7 @@ def _plan(proposal: Proposal, target: Target, found: CatalogEntry | UserError, s
     return Plan(
         proposal,
         target,
+        found,
         finished=tuple(commit for commit in (here if planned else outdated) if commit.table_uuid == table_uuid),
         dropped=tuple(commit for commit in outdated if commit.table_uuid != table_uuid),
         changes=planned,

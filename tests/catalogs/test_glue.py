@@ -26,7 +26,6 @@ from connector.evolution.target import NewColumn, Target
 from connector.host.errors import FencedError, UserError
 from connector.iceberg.catalogs.opening import open_catalog, table_location, translate_errors
 from connector.iceberg.commits import commit, fence
-from connector.iceberg.found_tables import find
 from connector.iceberg.loading import load_table
 from connector.iceberg.perform_changes import evolve
 from connector.model.state import StagedCommit, WriterId
@@ -36,6 +35,7 @@ from support.arranged_tables import check_arrangements
 from support.compacted_tables import check_compactions
 from support.endpoint_configs import aws_keys, glue, on_s3
 from support.fault_proxy import GENUINE, Answer, Fault, FaultProxy, Request, fault_proxy
+from support.found_tables import find
 from support.policy import documented_statements
 from support.s3_server import S3Server
 from support.snapshots import check_text

@@ -23,7 +23,6 @@ from connector.iceberg.catalogs import hive_lock
 from connector.iceberg.catalogs.hive import open_hive
 from connector.iceberg.catalogs.metastore import TIME_LIMITS, Connections, MetastoreTimeLimits, translate_errors
 from connector.iceberg.commits import commit, fence
-from connector.iceberg.found_tables import find
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from fixtures.collection import NAMESPACE
@@ -31,6 +30,7 @@ from protocol.flow import WHOLE_RANGE
 from support.arranged_tables import check_arrangements
 from support.compacted_tables import check_compactions
 from support.fault_proxy import GENUINE, Answer, Fault
+from support.found_tables import find
 from support.hive import IN_ONE_WORKER, HiveVersion, Metastore, hive_metastore
 from support.metastore_proxy import CHANGE, MetastoreProxy, is_commit, is_load, metastore_proxy
 from support.runtime import LEDGER, Runtime

@@ -409,11 +409,6 @@ def alters_it_too(warehouse: Path, found: CatalogEntry) -> Sequence[TableChange]
     return plan_changes(found, target("ours"))
 
 
-def makes_it_first(warehouse: Path, found: CatalogEntry) -> Sequence[TableChange]:
-    table(owner=None)(warehouse)
-    return plan_changes(found, target())
-
-
 def makes_a_view_of_it(warehouse: Path, found: CatalogEntry) -> Sequence[TableChange]:
     a_view(warehouse)
     return plan_changes(found, target())
@@ -421,7 +416,6 @@ def makes_a_view_of_it(warehouse: Path, found: CatalogEntry) -> Sequence[TableCh
 
 MEANWHILE: dict[str, tuple[Callable[[Path], object], Any]] = {
     "somebody else always alters the table": (table(), alters_it_too),
-    "somebody else has made the table": (nothing, makes_it_first),
     "somebody else has made a view": (nothing, makes_a_view_of_it),
 }
 

@@ -28,7 +28,6 @@ from connector.evolution.table_change import (
 from connector.evolution.target import NewColumn, Target
 from connector.iceberg.commits import commit
 from connector.iceberg.commits.snapshot import SnapshotWriter
-from connector.iceberg.found_tables import find
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.rewrite_manifests import rewrite_manifests
 from connector.iceberg.metadata.listed_files import ManifestReader
@@ -41,6 +40,7 @@ from protocol.flow import WHOLE_RANGE
 from support.bindings import MATERIALIZATION, PATH
 from support.compacting import EAGER, compact
 from support.foreign_deletes import delete_position
+from support.found_tables import find
 from support.readers import polars_table
 from support.snapshots import check_text
 from support.staged_files import stage

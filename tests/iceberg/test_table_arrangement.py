@@ -26,7 +26,6 @@ from connector.evolution.plan_changes import plan_changes
 from connector.evolution.table_change import Alteration, TableChange, describe_change
 from connector.evolution.target import NewColumn, Target
 from connector.host.errors import UserError
-from connector.iceberg.found_tables import find
 from connector.iceberg.metadata.table_arrangement import find_arrangement
 from connector.iceberg.metadata.table_properties import find_generation, restrict_to_generation
 from connector.iceberg.perform_changes import evolve
@@ -34,6 +33,7 @@ from connector.model import binding as model
 from connector.model.binding import Arrangement
 from connector.model.table_identifier import Owner
 from support.bindings import MATERIALIZATION, PATH
+from support.found_tables import find
 from support.snapshots import check_text
 from support.tables import alterer
 

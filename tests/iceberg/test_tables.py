@@ -22,11 +22,11 @@ from connector.evolution.table_change import (
 )
 from connector.evolution.target import NewColumn, Target
 from connector.host.errors import RetryableError, UserError
-from connector.iceberg.found_tables import find
 from connector.iceberg.loading import load_table
 from connector.iceberg.perform_changes import ATTEMPTS, evolve
 from connector.model.table_identifier import Owner
 from support.bindings import MATERIALIZATION, PATH
+from support.found_tables import find
 from support.snapshots import check_text
 from support.tables import alterer, foreign_table, local_catalog, turn_tables_into_views
 
@@ -177,12 +177,17 @@ def test_a_table_of_the_same_owner_that_appears_meanwhile_is_used(tmp_path: Path
     assert evolve(catalog, PATH, None, plan, alterer().alter) == [AddColumn(*optional("ours"))]
 
 
-def test_a_table_of_somebody_else_that_appears_meanwhile_is_refused(tmp_path: Path, catalog: Catalog) -> None:
+def test_changes_are_planned_again_with_a_table_of_somebody_else_that_appears_meanwhile(
+    tmp_path: Path, catalog: Catalog
+) -> None:
     def plan(found: CatalogEntry) -> Sequence[TableChange]:
+        if found.table:
+            assert found.table.owner is None
+            raise UserError("refused")
         foreign_table(local_catalog(tmp_path), PATH)
-        return plan_changes(CatalogEntry(True, found.table), target(*optional("ours")))
+        return plan_changes(CatalogEntry(True, None), target(*optional("ours")))
 
-    with pytest.raises(UserError, match="a table of that name"):
+    with pytest.raises(UserError, match="refused"):
         evolve(catalog, PATH, None, plan, alterer().alter)
     assert names(catalog) == ["id"]
 
