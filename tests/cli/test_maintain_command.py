@@ -222,6 +222,7 @@ def test_a_person_reads_what_a_compaction_did() -> None:
     assert managed == "table shop.orders: Amazon S3 Tables maintains this table itself"
 
 
+@pytest.mark.usefixtures("left")
 @pytest.mark.parametrize(
     ("name", "errors"),
     [
@@ -232,6 +233,8 @@ def test_a_person_reads_what_a_compaction_did() -> None:
 def test_the_end_of_the_log_says_why_groups_failed(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, name: str, errors: Sequence[str]
 ) -> None:
+    with lake.table.transaction() as transaction:
+        transaction.set_properties({MIN_INPUT_FILES: "2"})
     result = CompactionResult(groups=1, errors=tuple(errors))
     monkeypatch.setattr(TableCompactor, "compact", lambda *_: result)
     maintained = lake.maintain("compact")

@@ -55,7 +55,7 @@ def locations(files: list[StoredFile]) -> set[str]:
 
 def remove(catalog: Catalog, options: OrphanOptions = OURS) -> set[str]:
     """Deletes what is found, and returns it."""
-    found = find_orphan_files(catalog, PATH, options)
+    found = find_orphan_files(catalog, catalog.load_table(PATH), options)
     delete_all(found.table.io, locations(found.deletable))
     return locations(found.deletable)
 
@@ -197,7 +197,7 @@ def test_a_table_that_forbids_garbage_collection_keeps_its_unknown_files(catalog
         transaction.set_properties({GC_ENABLED: "false"})
     for options in (UNKNOWN, OrphanOptions(LATER, DroppedTables(catalog))):
         with pytest.raises(UserError) as error:
-            find_orphan_files(catalog, PATH, options)
+            find_orphan_files(catalog, catalog.load_table(PATH), options)
         check_text("maintenance_errors", "orphans: a table that forbids garbage collection", str(error.value))
     assert remove(catalog) == set()
 
@@ -206,7 +206,7 @@ def test_unknown_files_stay_if_garbage_collection_is_neither_allowed_nor_forbidd
     with table_of(catalog).transaction() as transaction:
         transaction.set_properties({GC_ENABLED: "maybe"})
     with pytest.raises(ValueError, match=r"^gc\.enabled is 'maybe'; it must be true or false$"):
-        find_orphan_files(catalog, PATH, UNKNOWN)
+        find_orphan_files(catalog, catalog.load_table(PATH), UNKNOWN)
 
 
 @pytest.fixture
@@ -227,7 +227,7 @@ def files_of(catalog: Catalog, is_wanted: Callable[[str], bool]) -> set[Path]:
 
 def test_files_of_a_dropped_table_are_deleted_if_the_user_asks(catalog: Catalog, replaced: str) -> None:
     own = str(table_of(catalog).metadata.table_uuid)
-    found = find_orphan_files(catalog, PATH, OURS)
+    found = find_orphan_files(catalog, catalog.load_table(PATH), OURS)
     assert (found.deletable, [*found.others]) == ([], [replaced])
     before = files_of(catalog, lambda _: True)
     deleted = remove(catalog, OrphanOptions(LATER, DroppedTables(catalog)))
@@ -245,7 +245,9 @@ def test_a_table_with_a_young_file_does_not_count_as_dropped(catalog: Catalog, r
     [first, *others] = sorted(files)
     for path in others:
         make_old(path.as_uri())
-    found = find_orphan_files(catalog, PATH, OrphanOptions(NOW - timedelta(days=3), DroppedTables(catalog)))
+    found = find_orphan_files(
+        catalog, catalog.load_table(PATH), OrphanOptions(NOW - timedelta(days=3), DroppedTables(catalog))
+    )
     assert (found.dropped, [*found.others]) == ([], [replaced])
     assert first.exists()
 
@@ -289,7 +291,7 @@ def test_unknown_files_stay_beside_compressed_metadata_of_another_table(catalog:
     unknown = write_file(table_of(catalog), "part-0.parquet", 4)
     other = str(uuid.uuid4())
     write_metadata(catalog, name, {"table-uuid": other}, gzip.compress)
-    assert [*find_orphan_files(catalog, PATH, UNKNOWN).others] == [other]
+    assert [*find_orphan_files(catalog, catalog.load_table(PATH), UNKNOWN).others] == [other]
     assert remove(catalog, UNKNOWN) == set()
     assert place_of(unknown).exists()
 
@@ -308,7 +310,10 @@ def test_unknown_files_beside_those_of_a_dropped_table_are_deleted_with_them(cat
     assert remove(catalog, UNKNOWN) == set()
     deleted = remove(catalog, OrphanOptions(LATER, DroppedTables(catalog), has_unknown=True))
     assert unknown in deleted
-    assert not any(replaced in location for location in locations(find_orphan_files(catalog, PATH, UNKNOWN).deletable))
+    assert not any(
+        replaced in location
+        for location in locations(find_orphan_files(catalog, catalog.load_table(PATH), UNKNOWN).deletable)
+    )
 
 
 def test_a_file_that_is_added_while_files_are_listed_is_kept(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -323,7 +328,7 @@ def test_a_file_that_is_added_while_files_are_listed_is_kept(catalog: Catalog, m
         return load_table(path)
 
     monkeypatch.setattr(catalog, "load_table", load_after_event)
-    assert find_orphan_files(catalog, PATH, UNKNOWN).deletable == []
+    assert find_orphan_files(catalog, catalog.load_table(PATH), UNKNOWN).deletable == []
 
 
 def test_a_file_of_a_compaction_is_kept_as_long_as_it_may_be_committed(catalog: Catalog) -> None:
@@ -358,7 +363,7 @@ def test_a_file_in_a_directory_that_is_spelled_in_two_ways_is_found_once(catalog
         transaction.set_properties({TableProperties.WRITE_DATA_PATH: str(data)})
     data.mkdir(exist_ok=True)
     (data / "left.parquet").touch()
-    found = find_orphan_files(catalog, PATH, UNKNOWN).deletable
+    found = find_orphan_files(catalog, catalog.load_table(PATH), UNKNOWN).deletable
     assert [basename(file.location) for file in found] == ["left.parquet"]
 
 

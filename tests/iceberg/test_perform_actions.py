@@ -27,7 +27,7 @@ from connector.iceberg.maintenance.compact_table import TableCompactor
 from connector.iceberg.maintenance.compaction_plan import CompactionPlan
 from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.maintenance.find_orphan_files import OrphanFiles
-from connector.iceberg.maintenance.perform_actions import Budget, Maintainer, OrphanChoice
+from connector.iceberg.maintenance.perform_actions import Budget, Maintainer, OrphanChoice, TableInTurn
 from connector.iceberg.maintenance.rewrite_manifests import ManifestPlan
 from connector.iceberg.metadata.retention import MAX_AGE
 from connector.model.properties import Properties
@@ -68,7 +68,7 @@ def perform(
 
     new_compactor = partial(TableCompactor, catalog, compact)
     maintainer = Maintainer(catalog, new_compactor, budget, OrphanChoice(), is_dry_run=is_dry_run)
-    return maintainer.perform(action, PATH, OWNER)
+    return maintainer.perform(action, TableInTurn(catalog, PATH, OWNER, None))
 
 
 def test_a_dry_run_plans_what_a_compaction_then_does(catalog: Catalog) -> None:

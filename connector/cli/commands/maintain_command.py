@@ -2,7 +2,7 @@
 
 import logging
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -20,9 +20,11 @@ from connector.config.settings import parse
 from connector.encoding.rewriting.file_groups import Compact
 from connector.host.errors import ConnectorError
 from connector.host.redaction import redact
-from connector.iceberg.catalogs.opening import open_existing_catalog, translate_errors
+from connector.host.signals import map_in_threads
+from connector.iceberg.catalogs.opening import OpenedCatalog, open_existing_catalog, translate_errors
 from connector.iceberg.commits.commit_errors import BROKEN_METADATA
 from connector.iceberg.maintenance.action_outcomes import (
+    REWRITING,
     Action,
     ActionOutcome,
     MaintainedTable,
@@ -32,7 +34,7 @@ from connector.iceberg.maintenance.action_outcomes import (
 from connector.iceberg.maintenance.compact_table import PlanTable, TableCompactor
 from connector.iceberg.maintenance.compaction_plan import plan_compaction
 from connector.iceberg.maintenance.compaction_result import CompactionResult
-from connector.iceberg.maintenance.perform_actions import OLDER_THAN, Budget, Maintainer, OrphanChoice
+from connector.iceberg.maintenance.perform_actions import OLDER_THAN, Budget, Maintainer, OrphanChoice, TableInTurn
 from connector.iceberg.maintenance.rearrangement_plan import plan_rearrangement
 from connector.iceberg.metadata.stored_files import is_in_table_bucket
 from connector.iceberg.metadata.table_properties import name_table_in_errors
@@ -92,10 +94,11 @@ def maintain_tables(arguments: MaintainArguments, waiting: WaitingLine) -> Maint
     with closing(open_existing_catalog(endpoint)) as catalog, _start_when_needed(endpoint.advanced.spark) as compact:
         new_compactor = partial(TableCompactor, catalog, compact, plan=arguments.plan)
         maintainer = Maintainer(catalog, new_compactor, budget, arguments.orphans, is_dry_run=arguments.is_dry_run)
-        run = _Run(endpoint, maintainer, arguments.actions, waiting)
+        run = _Run(endpoint, catalog, maintainer, arguments.actions)
         with translate_errors(endpoint):
             found = [*find_tables(catalog, endpoint, resources, chosen, task.name)]
-        return MaintainedTables(arguments.is_dry_run, [*run.maintain(found)], run.errors)
+        doing = f"{', '.join(arguments.actions)}: {len(found)} tables"
+        return MaintainedTables(arguments.is_dry_run, waiting.show(doing, partial(run.maintain, found)), run.errors)
 
 
 @contextmanager
@@ -121,52 +124,79 @@ def _set_spark(config: Json, settings: Mapping[str, str]) -> Json:
 
 
 class _Run:
-    """One run over several tables. An error of one table does not stop the others."""
+    """One run over several tables at the same time. An error of one table does not stop the others."""
 
     def __init__(
-        self, endpoint: EndpointConfig, maintainer: Maintainer, actions: Sequence[Action], waiting: WaitingLine
+        self, endpoint: EndpointConfig, catalog: OpenedCatalog, maintainer: Maintainer, actions: Sequence[Action]
     ) -> None:
         self._endpoint = endpoint
+        self._catalog = catalog
         self._maintainer = maintainer
         self._actions = actions
-        self._waiting = waiting
         self.errors: list[tuple[TableIdentifier, str]] = []
 
-    def maintain(self, found: Sequence[tuple[TableIdentifier, Table | ConnectorError]]) -> Iterator[MaintainedTable]:
+    def maintain(self, found: Iterable[tuple[TableIdentifier, Table | ConnectorError]]) -> list[MaintainedTable]:
+        """Return what was done to the tables, in their order. The same holds for the errors."""
+        before: TableInTurn | None = None
+        work: list[Callable[[], _Done]] = []
         for path, table in found:
             if isinstance(table, ConnectorError):
-                self.errors.append((path, describe_error(path, table)))
+                work.append(partial(_Done, path, None, [describe_error(path, table)]))
             elif is_in_table_bucket(table.location()):
-                yield MaintainedTable(path, (), is_managed=True)
+                work.append(partial(_Done, path, MaintainedTable(path, (), is_managed=True), []))
             elif owner := Owner.of(table.properties):
-                yield MaintainedTable(path, [*self._perform_all(path, table, owner)])
+                before = TableInTurn(self._catalog, path, owner, before)
+                work.append(partial(self._perform_all, before, table))
             else:
-                self.errors.append(
-                    (path, "another program created this table. Maintain it with that program, or with an engine.")
-                )
+                error = "another program created this table. Maintain it with that program, or with an engine."
+                work.append(partial(_Done, path, None, [error]))
+        done = map_in_threads(lambda each: each(), work, "maintain")
+        self.errors += ((each.path, error) for each in done for error in each.errors)
+        return [each.table for each in done if each.table]
 
-    def _perform_all(self, path: TableIdentifier, table: Table, owner: Owner) -> Iterator[tuple[Action, ActionOutcome]]:
-        for action in self._actions:
-            try:
-                work = partial(self._maintainer.perform, action, path, owner)
-                outcome = self._perform(f"{action} {path}", table, work)
-            except ConnectorError as error:
-                self.errors.append((path, f"{action}: {describe_error(path, error)}"))
-            except BROKEN_METADATA as error:
-                broken = f"one of its metadata files is broken ({type(error).__name__}: {redact(str(error))})"
-                self.errors.append((path, f"{action}: {broken}. Repair or backfill the table."))
-            else:
-                yield action, outcome
-                if isinstance(outcome, CompactionResult) and outcome.errors:
-                    self.errors.append((path, f"{action}: {describe_failed_groups(outcome.errors)}"))
+    def _perform_all(self, table: TableInTurn, found: Table) -> "_Done":
+        outcomes: list[tuple[Action, ActionOutcome]] = []
+        errors: list[str] = []
+        try:
+            for action in self._actions:
+                if action not in REWRITING:
+                    table.end_turn()
+                try:
+                    outcome = self._perform(action, table, found)
+                except ConnectorError as error:
+                    errors.append(f"{action}: {describe_error(table.path, error)}")
+                except BROKEN_METADATA as error:
+                    broken = f"one of its metadata files is broken ({type(error).__name__}: {redact(str(error))})"
+                    errors.append(f"{action}: {broken}. Repair or backfill the table.")
+                else:
+                    outcomes.append((action, outcome))
+                    if isinstance(outcome, CompactionResult) and outcome.errors:
+                        errors.append(f"{action}: {describe_failed_groups(outcome.errors)}")
+        finally:
+            table.end_turn()
+        return _Done(table.path, MaintainedTable(table.path, outcomes), errors)
 
-    def _perform(self, name: str, table: Table, work: Callable[[], ActionOutcome]) -> ActionOutcome:
+    def _perform(self, action: Action, table: TableInTurn, found: Table) -> ActionOutcome:
         with (
             translate_errors(self._endpoint),
-            storage_errors.translate_errors(table.location()),
-            name_table_in_errors(table),
+            storage_errors.translate_errors(found.location()),
+            name_table_in_errors(found),
         ):
-            outcome = self._waiting.show(name, work)
+            outcome = self._maintainer.perform(action, table)
         is_planned = self._maintainer.is_dry_run and is_finished(outcome)
-        log.info("%s: %s", name, "planned" if is_planned else "done" if is_finished(outcome) else "not finished")
+        log.info(
+            "%s %s: %s",
+            action,
+            table.path,
+            "planned" if is_planned else "done" if is_finished(outcome) else "not finished",
+        )
         return outcome
+
+
+@dataclass(frozen=True)
+class _Done:
+    """What was done to a table, if anything, and what failed."""
+
+    path: TableIdentifier
+    table: MaintainedTable | None
+    errors: Sequence[str]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from connector.iceberg.maintenance.compaction_plan import CompactionPlan
 from connector.iceberg.maintenance.compaction_result import CompactionResult
@@ -20,6 +20,9 @@ class Action(StrEnum):
     MANIFESTS = "manifests"
     EXPIRE = "expire"
     ORPHANS = "orphans"
+
+
+REWRITING: Final = frozenset({Action.COMPACT, Action.MANIFESTS})  # write files again, as far as a budget allows
 
 
 @dataclass(frozen=True)

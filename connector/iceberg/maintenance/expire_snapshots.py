@@ -105,6 +105,11 @@ def expire_all_snapshots(
     return retry_commit(path, EXPIRY, attempt).find_files(lambda: False)
 
 
+def has_expired(table: Table) -> bool:
+    """Whether a table has expired snapshots."""
+    return bool(find_expired(table.metadata, _now()))
+
+
 def plan_expiry(table: Table, is_interrupted: Callable[[], bool] = lambda: False) -> ExpiredSnapshots:
     """Find all expired snapshots of a table and their files. Changes nothing."""
     ids = find_expired(table.metadata, _now())

@@ -77,13 +77,13 @@ class OrphanFiles:
 
 
 def find_orphan_files(
-    catalog: Catalog, path: TableIdentifier, options: OrphanOptions, is_interrupted: Callable[[], bool] = lambda: False
+    catalog: Catalog, first: Table, options: OrphanOptions, is_interrupted: Callable[[], bool] = lambda: False
 ) -> OrphanFiles:
-    """Find the orphan files of one table. InterruptedMaintenanceError if interrupted.
+    """Find the orphan files of one table, which is loaded again. InterruptedMaintenanceError if interrupted.
 
     UserError if the options look for files that the table's property gc.enabled keeps, ValueError if it is invalid.
     """
-    first = catalog.load_table(path)
+    path = TableIdentifier(*first.name())
     if options.is_wide and not read_switch(first.properties, GC_ENABLED, True):
         raise UserError(
             f"table {path}: its property {GC_ENABLED} is false, so files of dropped tables and unknown files must "

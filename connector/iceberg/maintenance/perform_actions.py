@@ -2,21 +2,26 @@
 
 import logging
 import math
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO
+from pyiceberg.table import Table
 
 from connector.iceberg.maintenance.action_outcomes import Action, ActionOutcome, Expiry, Unfinished
 from connector.iceberg.maintenance.compact_table import CompactionBudget, TableCompactor, take_groups
+from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.maintenance.dropped_tables import DroppedTables
 from connector.iceberg.maintenance.expire_snapshots import (
     ExpiredSnapshots,
     expire_all_snapshots,
+    has_expired,
     log_expiry,
     plan_expiry,
 )
@@ -62,6 +67,43 @@ class Budget:
         self.bytes_left = max(0, self.bytes_left - size)
 
 
+class TableInTurn:
+    """A table as it was loaded last, and its turn: tables are written again in their order, since the budget may not
+    suffice for all."""
+
+    def __init__(self, catalog: Catalog, path: TableIdentifier, owner: Owner, before: "TableInTurn | None") -> None:
+        self._catalog = catalog
+        self.path = path
+        self.owner = owner
+        self._loaded: Table | None = None
+        self._turn_ended: Final = threading.Event()
+        self._before = before._turn_ended if before else None
+
+    @property
+    def loaded(self) -> Table:
+        """The table, which is loaded if an action may have changed it since it was loaded last."""
+        self._loaded = self._loaded or self._catalog.load_table(self.path)
+        return self._loaded
+
+    @contextmanager
+    def changed(self) -> Iterator[None]:
+        """Change the table."""
+        self._loaded = None
+        yield
+
+    @contextmanager
+    def written_in_turn(self) -> Iterator[None]:
+        """Wait for the turn of the table, and change it."""
+        if self._before:
+            self._before.wait()
+        with self.changed():
+            yield
+
+    def end_turn(self) -> None:
+        """Let the next table have its turn."""
+        self._turn_ended.set()
+
+
 class Maintainer:
     """Performs actions on the tables of a catalog, or finds out what they would do."""
 
@@ -85,66 +127,79 @@ class Maintainer:
             orphans.has_unknown,
         )
 
-    def perform(self, action: Action, path: TableIdentifier, owner: Owner) -> ActionOutcome:
-        """Perform an action on a table of this owner."""
+    def perform(self, action: Action, table: TableInTurn) -> ActionOutcome:
+        """Perform an action on a table."""
         if self._budget.is_late():
             return Unfinished()
         try:
             match action:
                 case Action.COMPACT:
-                    return self._compact(path)
+                    return self._compact(table)
                 case Action.MANIFESTS:
-                    return self._rewrite_manifests(path, owner)
+                    return self._rewrite_manifests(table)
                 case Action.EXPIRE:
-                    return self._expire(path)
+                    return self._expire(table)
                 case Action.ORPHANS:
-                    return self._remove_orphans(path)
+                    return self._remove_orphans(table)
         except InterruptedMaintenanceError:
             return Unfinished()
 
-    def _compact(self, path: TableIdentifier) -> ActionOutcome:
-        left = self._budget.bytes_left
-        if not left:
+    def _compact(self, table: TableInTurn) -> ActionOutcome:
+        if not self._budget.bytes_left:
             return Unfinished()
-        compactor = self._new_compactor()
-        if self.is_dry_run:
-            plan = compactor.plan(self._catalog.load_table(path))
-            planned = replace(plan, groups=tuple(take_groups(plan.groups, left)))
-            self._budget.take(planned.size)
-            return planned
-        result = compactor.compact(path, CompactionBudget(self._budget.seconds_left, left))
-        self._budget.take(result.bytes_before)
-        return result
+        plan = self._new_compactor().plan(table.loaded)
+        if not plan.groups:
+            return plan if self.is_dry_run else CompactionResult(debt=plan.size)
+        with table.written_in_turn():
+            left = self._budget.bytes_left
+            if not left or self._budget.is_late():
+                return Unfinished()
+            if self.is_dry_run:
+                plan = replace(plan, groups=tuple(take_groups(plan.groups, left)))
+                self._budget.take(plan.size)
+                return plan
+            result = self._new_compactor().compact(table.path, CompactionBudget(self._budget.seconds_left, left))
+            self._budget.take(result.bytes_before)
+            return result
 
-    def _rewrite_manifests(self, path: TableIdentifier, owner: Owner) -> ActionOutcome:
-        left = self._budget.bytes_left
-        if not left:
+    def _rewrite_manifests(self, table: TableInTurn) -> ActionOutcome:
+        if not self._budget.bytes_left:
             return Unfinished()
-        if self.is_dry_run:
-            plan = replace(plan_manifests(self._catalog.load_table(path), left), has_more=False)
-        else:
-            plan = rewrite_manifests(self._catalog, path, owner, left, self._budget.is_late)
-        self._budget.take(plan.size)
-        return plan
+        plan = plan_manifests(table.loaded)
+        if not plan.groups:
+            return plan
+        with table.written_in_turn():
+            left = self._budget.bytes_left
+            if not left or self._budget.is_late():
+                return Unfinished()
+            if self.is_dry_run:
+                plan = replace(plan_manifests(plan.table, left), has_more=False)
+            else:
+                plan = rewrite_manifests(self._catalog, table.path, table.owner, left, self._budget.is_late)
+            self._budget.take(plan.size)
+            return plan
 
-    def _expire(self, path: TableIdentifier) -> ActionOutcome:
+    def _expire(self, table: TableInTurn) -> ActionOutcome:
         is_late = self._budget.is_late
         if self.is_dry_run:
-            expired = plan_expiry(self._catalog.load_table(path), is_late)
+            expired = plan_expiry(table.loaded, is_late)
             return Expiry(expired.count, self._measure(expired))
-        expired = expire_all_snapshots(self._catalog, path, is_late)
+        if not has_expired(table.loaded):
+            return Expiry(0, ())
+        with table.changed():
+            expired = expire_all_snapshots(self._catalog, table.path, is_late)
         files = self._measure(expired)
         # Not until the time is over: nothing but the removed snapshots says which files these are.
-        self._delete(path, expired.table.io, files, lambda: False)
+        self._delete(table.path, expired.table.io, files, lambda: False)
         if expired.count:
-            log_expiry(path, expired)
+            log_expiry(table.path, expired)
         return Expiry(expired.count, files)
 
-    def _remove_orphans(self, path: TableIdentifier) -> ActionOutcome:
-        found = find_orphan_files(self._catalog, path, self._orphans, self._budget.is_late)
+    def _remove_orphans(self, table: TableInTurn) -> ActionOutcome:
+        found = find_orphan_files(self._catalog, table.loaded, self._orphans, self._budget.is_late)
         if self.is_dry_run:
             return found
-        deleted = self._delete(path, found.table.io, found.deletable, self._budget.is_late)
+        deleted = self._delete(table.path, found.table.io, found.deletable, self._budget.is_late)
         return found if len(deleted) == len(found.deletable) else Unfinished(deleted)
 
     @staticmethod
