@@ -24,6 +24,7 @@ from connector.storage.storage_errors import translate_errors
 
 if TYPE_CHECKING:
     from connector.storage.arrow_file_io import ArrowFileIO
+    from connector.storage.s3_objects import S3Objects
 
 # PyIceberg opens a FileIO whenever it loads a table or writes its files. To connect to a store again takes longer than
 # to write a small file. There are several FileIOs if the catalog vends credentials for each table.
@@ -58,8 +59,11 @@ class StoreFileIO(FileIO):
         return self.arrow.new_output(location)
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
-        """Delete a file. FileNotFoundError if there is none."""
-        self.arrow.delete(location)
+        """Delete a file. If there is none, this may raise FileNotFoundError."""
+        place = location if isinstance(location, str) else location.location
+        objects = _find_objects(self, place)
+        if not (objects and objects.delete(place)):
+            self.arrow.delete(location)
 
 
 def open_file_io(properties: Mapping[str, str]) -> StoreFileIO:
@@ -81,14 +85,20 @@ def hide_credentials(properties: Mapping[str, str]) -> None:
 
 def write_small_file(io: FileIO, location: str, content: bytes) -> None:
     """Write a file that is small and has a new name. It is durable when this returns."""
-    if urlsplit(location).scheme in S3_SCHEMES and len(content) <= LARGEST_HELD:
-        from connector.storage.s3_objects import open_s3_objects  # slow to import, and not used by other stores
-
-        objects = open_s3_objects(Properties(io.properties))
-        if objects and objects.put(location, content):
-            return
+    objects = _find_objects(io, location) if len(content) <= LARGEST_HELD else None
+    if objects and objects.put(location, content):
+        return
     with io.new_output(location).create(overwrite=True) as stream:
         stream.write(content)
+
+
+def _find_objects(io: FileIO, location: str) -> "S3Objects | None":
+    """Return what sends single requests to the store of a location, if something does."""
+    if urlsplit(location).scheme not in S3_SCHEMES:
+        return None
+    from connector.storage.s3_objects import open_s3_objects  # slow to import, and not used by other stores
+
+    return open_s3_objects(Properties(io.properties))
 
 
 def create_file(io: FileIO, location: str) -> Any:

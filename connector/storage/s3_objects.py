@@ -1,8 +1,9 @@
-"""Writes small objects to S3 without the ten megabytes of memory that PyArrow takes for each object.
+"""Writes small objects to S3 without the ten megabytes of memory that PyArrow takes for each of them. Deletes objects.
 
 PyArrow fills that memory even for an object of five kilobytes. This was a fifth of a commit's processor time, and four
-fifths of that of a small data file. If a request fails, PyArrow writes the object. So PyArrow alone decides how failed
-requests are repeated, and what errors say.
+fifths of that of a small data file. To delete an object, PyArrow sends three requests: it looks for the object, and
+afterwards it creates an empty one with the name of the directory. If a request fails, PyArrow does the same. So PyArrow
+alone decides how failed requests are repeated, and what errors say.
 """
 
 import base64
@@ -44,32 +45,40 @@ UNUSUAL: Final = frozenset({"", ".", ".."})  # parts of a path that PyArrow refu
 
 
 class S3Objects:
-    """Writes objects with the credentials and to the address of FileIO properties."""
+    """Writes and deletes objects with the credentials and at the address of FileIO properties."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._properties = properties
         connect, read = (float(properties.get(name, TIMEOUT)) for name in (S3_CONNECT_TIMEOUT, S3_REQUEST_TIMEOUT))
         self._pool = _open_connections(connect, read, find_certificates())
-        self._is_refused = False
+        self._refused = set[str]()  # methods of requests
 
     def put(self, location: str, content: bytes) -> bool:
         """Write an object in one request. Returns False if it may not be written."""
-        if self._is_refused or not UNUSUAL.isdisjoint(urlsplit(location).path[1:].split("/")):
-            return False
         digest = hashlib.md5(content, usedforsecurity=False).digest()
+        return self._send("PUT", location, content, {"Content-MD5": base64.b64encode(digest).decode()})
+
+    def delete(self, location: str) -> bool:
+        """Delete an object in one request. Returns False if it may not be deleted. A missing one is no error."""
+        return self._send("DELETE", location, b"", {})
+
+    def _send(self, method: str, location: str, content: bytes, headers: dict[str, str]) -> bool:
+        if method in self._refused or not UNUSUAL.isdisjoint(urlsplit(location).path[1:].split("/")):
+            return False
         try:
             url = find_url(location, self._properties)
-            request = AWSRequest("PUT", url, {"Content-MD5": base64.b64encode(digest).decode()}, content)
+            request = AWSRequest(method, url, headers, content)
             S3SigV4Auth(self._credentials, "s3", self._properties[S3_REGION]).add_auth(request)
-            answer = self._pool.request("PUT", url, body=content, headers=dict(request.headers))
+            answer = self._pool.request(method, url, body=content, headers=dict(request.headers))
         except (HTTPError, ValueError) as error:  # ValueError: of a header or an address, which it would quote
-            log.debug("%s is written again with PyArrow: %s", location, type(error).__name__)
+            log.debug("%s of %s is repeated with PyArrow: %s", method, location, type(error).__name__)
             return False
-        if answer.status == HTTPStatus.OK:
+        if answer.status in (HTTPStatus.OK, HTTPStatus.NO_CONTENT):
             return True
-        log.debug("%s is written again with PyArrow: HTTP status %d", location, answer.status)
+        log.debug("%s of %s is repeated with PyArrow: HTTP status %d", method, location, answer.status)
         # A store that does not take such requests, or not with these credentials, is not asked again.
-        self._is_refused = answer.status < HTTPStatus.INTERNAL_SERVER_ERROR
+        if answer.status < HTTPStatus.INTERNAL_SERVER_ERROR:
+            self._refused.add(method)
         return False
 
     @property

@@ -1,4 +1,5 @@
-"""Small files are written to S3 by a client that needs little memory, and by PyArrow where that client fails."""
+"""Small files are written to S3, and files deleted, by a client that needs little, and by PyArrow where that client
+fails."""
 
 import subprocess
 import sys
@@ -109,6 +110,39 @@ def test_an_object_is_written_with_one_request_where_pyarrow_looks_for_it(
     write_small_file(io, location, b"content")
     assert kinds(proxy) == [("PUT", True)]
     assert read(io, location) == b"content"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_object_is_deleted_with_one_request(name: str, io: FileIO, proxy: FaultProxy, bucket: str) -> None:
+    location = f"s3://{bucket}/{name}"
+    write_small_file(io, location, b"content")
+    proxy.seen.clear()
+    io.delete(location)
+    assert [request.method for request in proxy.seen] == ["DELETE"]
+    assert not io.new_input(location).exists()
+    io.delete(location)
+
+
+@pytest.mark.parametrize("answer", [HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.NOT_IMPLEMENTED, Answer.NONE])
+def test_an_object_that_may_not_be_deleted_is_deleted_by_pyarrow(
+    answer: Answer | HTTPStatus, io: FileIO, proxy: FaultProxy, bucket: str
+) -> None:
+    location = f"s3://{bucket}/object"
+    write_small_file(io, location, b"content")
+    proxy.inject(lambda request: request.method == "DELETE", Fault(0, answer))
+    io.delete(location)
+    assert proxy.fired
+    assert not io.new_input(location).exists()
+    proxy.seen.clear()
+    write_small_file(io, location, b"content")
+    assert kinds(proxy) == [("PUT", True)], "what the store refuses is known for each kind of request"
+
+
+def test_an_object_whose_deletion_is_forbidden_gets_the_error_of_pyarrow(s3_server: S3Server, bucket: str) -> None:
+    io = open_file_io(file_properties(s3_server.file_properties(), stranger_of(s3_server)))
+    location = f"s3://{bucket}/forbidden"
+    with pytest.raises(UserError, match=FORBIDDEN), translate_errors(location):
+        io.delete(location)
 
 
 def test_a_large_object_is_left_to_pyarrow(io: FileIO, proxy: FaultProxy, bucket: str) -> None:
