@@ -8,8 +8,6 @@ import hmac
 import time
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -19,6 +17,7 @@ from requests.exceptions import ConnectTimeout, ProxyError, RequestException, SS
 from connector.config.endpoint_config import Notification
 from connector.config.secret import Secret
 from connector.config.values import SIGNING_SECRET_PREFIX
+from connector.iceberg.catalogs.retry_after import read_retry_after
 from connector.iceberg.catalogs.time_limits import TimeLimits, limit_time
 from connector.notifications.cloud_event import MEDIA_TYPE, CloudEvent
 
@@ -72,7 +71,9 @@ class Webhook:
             raise DeliveryError(f"HTTP {status}: redirects are not followed", is_refusal=True)
         if not 200 <= status < 300:
             is_refusal = status in REFUSALS and status not in NO_REFUSALS
-            raise DeliveryError(f"HTTP {status}", _read_seconds(retry_after), is_refusal=is_refusal)
+            raise DeliveryError(
+                f"HTTP {status}", read_retry_after(retry_after, LONGEST_RETRY_AFTER), is_refusal=is_refusal
+            )
 
 
 class _SessionWithoutRedirects(Session):
@@ -96,14 +97,3 @@ def _explain(error: OSError | ValueError) -> str:
     if isinstance(error, OSError) and not isinstance(error, RequestException):
         return "the certificates of REQUESTS_CA_BUNDLE cannot be read"  # requests looks for them itself
     return next((cause for kind, cause in _CAUSES.items() if isinstance(error, kind)), "the connection failed")
-
-
-def _read_seconds(retry_after: str) -> float:
-    """Return how long to wait, as a Retry-After header says: in seconds, or until a date."""
-    if retry_after.isdecimal():
-        return min(float(retry_after), LONGEST_RETRY_AFTER)
-    try:
-        seconds = (parsedate_to_datetime(retry_after).astimezone(UTC) - datetime.now(UTC)).total_seconds()
-    except (ValueError, OverflowError):  # no date, or one that no calendar has
-        return 0.0
-    return min(max(seconds, 0.0), LONGEST_RETRY_AFTER)

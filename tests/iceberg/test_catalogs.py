@@ -26,7 +26,7 @@ from connector.config.endpoint_config import EndpointConfig
 from connector.config.secret import Secret
 from connector.host.errors import RetryableError, UserError
 from connector.host.refresh import Lease
-from connector.iceberg.catalogs import opening
+from connector.iceberg.catalogs import opening, retry_after
 from connector.iceberg.catalogs.opening import keep_access_fresh, open_catalog, table_location, translate_errors
 from connector.iceberg.catalogs.rest import open_rest
 from connector.iceberg.catalogs.time_limits import TimeLimits
@@ -333,7 +333,10 @@ def error_body(message: str) -> str:
         (503, "", RetryableError, "is not able to answer now"),
     ],
 )
-def test_what_a_rest_catalog_refuses_is_explained(status: int, body: str, kind: type[Exception], sentence: str) -> None:
+def test_what_a_rest_catalog_refuses_is_explained(
+    status: int, body: str, kind: type[Exception], sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retry_after, "PAUSES", (0.0,))
     with answering(status, body) as server, pytest.raises(kind) as raised:
         open_catalog(on_s3(rest(server.uri, token=Secret("bearer"))))
     assert str(raised.value).startswith(f"the REST catalog at {server.uri} {sentence}")
