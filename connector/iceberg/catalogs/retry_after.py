@@ -22,6 +22,7 @@ def repeat_reads(response: Response, **options: Any) -> Response:
         if response.status_code != codes.too_many_requests or response.request.method not in READS:
             break
         asked_for = read_retry_after(response.headers.get("Retry-After", ""), LONGEST_PAUSE)
+        _ = response.content  # so that its connection can be used again
         sleep(max(pause, asked_for))
         response = response.connection.send(response.request, **options)
     return response
