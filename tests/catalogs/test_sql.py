@@ -128,6 +128,7 @@ REFUSALS: Final[Mapping[str, tuple[Json, type[Exception]]]] = {
     "no password": ({"password": None}, UserError),
     "no such database": ({"uri": "postgresql://lake@{address}/nowhere"}, UserError),
     "nobody listens": ({"uri": "postgresql://lake@{nobody}/lake"}, RetryableError),
+    "no TLS": ({"uri": "postgresql://lake@{address}/lake?sslmode=require"}, UserError),
 }
 
 

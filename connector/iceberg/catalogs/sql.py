@@ -151,6 +151,14 @@ def _read_answer(error: Exception) -> str:
 
 # What libpq and psycopg say of the value of a parameter, before they ask the server.
 BAD_PARAMETER: Final = ("connection is bad: invalid", "invalid integer value", "definition of service", "bad value for")
+# What it says of TLS that no further attempt gets. A connection that was broken off has other words.
+NO_TLS: Final = (
+    "does not support SSL",
+    "certificate verify failed",
+    "does not match host name",
+    "certificate file",
+    "private key file",
+)
 
 SQL_ERRORS: Final[ErrorTable] = (
     Entry(
@@ -172,6 +180,12 @@ SQL_ERRORS: Final[ErrorTable] = (
         ),
         UserError,
         "{place} refuses the connection: {answer}. Check /catalog/uri and /catalog/password.",
+    ),
+    Entry(
+        is_a(OperationalError, saying=NO_TLS, read=_read_answer),
+        UserError,
+        "{place} has no secure connection: {answer}. Check the parameters in /catalog/uri that begin with ssl, the "
+        "files that they name, and whether the server has TLS.",
     ),
     Entry(
         is_a(OperationalError),
