@@ -16,11 +16,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, ServiceUnavailableError
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    CommitStateUnknownException,
+    RESTError,
+    ServiceUnavailableError,
+)
 from pyiceberg.exceptions import ValidationError as InvalidMetadataError
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
+from requests import HTTPError, Response
 from sqlalchemy.exc import OperationalError
 
 from connector.host.errors import CommitUnknownError, ConnectorError, FencedError, RetryableError, UserError
@@ -114,6 +120,13 @@ def record_summary(catalog: SqlCatalog, summary: dict[str, str]) -> None:
     metadata = json.loads(file.read_text())
     metadata["snapshots"][-1]["summary"] = {"operation": "append", **summary}
     file.write_text(json.dumps(metadata))
+
+
+def unprocessable(_: Callable[[], Any]) -> Any:
+    """As PyIceberg tells HTTP status 422."""
+    response = Response()
+    response.status_code = 422
+    raise RESTError("Unprocessable: the format version is not supported here") from HTTPError(response=response)
 
 
 def refused(_: Callable[[], Any]) -> Any:
@@ -299,6 +312,7 @@ def test_a_commit_that_did_not_land_is_repeated(catalog: FaultyCatalog) -> None:
         (refused, CommitUnknownError, "a catalog that stays silent"),
         (conflicting, RetryableError, "writers that are always faster"),
         (broken, RetryableError, "a commit with a defect"),
+        (unprocessable, UserError, "a commit that the catalog cannot process"),
     ],
 )
 def test_what_lets_no_commit_land_is_an_error_that_loses_nothing(

@@ -49,6 +49,7 @@ _UNKNOWN: Final = (RESTError, OSError, BotoCoreError, ClientError, ValidationErr
 BROKEN_METADATA: Final = (InvalidMetadataError, EOFError, KeyError, zlib.error)
 _SIGN_IN_REFUSED: Final = (AuthorizationExpiredError, OAuthError, UnauthorizedError)
 _FINAL: Final = (BadRequestError, ForbiddenError, *_SIGN_IN_REFUSED)  # the catalog would answer the same again
+_UNPROCESSABLE: Final = 422  # the HTTP status of such an answer for which PyIceberg has no error of its own
 
 # Servers in Java and Rust say this if the table's newest snapshot is dated more than a minute after now.
 _OTHER_CLOCK: Final = "Invalid update timestamp"
@@ -66,7 +67,15 @@ def list_retried_errors() -> tuple[type[Exception], ...]:
 
 def is_final(error: Exception) -> bool:
     """Whether the catalog would answer the same again."""
-    return is_refusal(error) if isinstance(error, ClientError) else isinstance(error, _FINAL)
+    if isinstance(error, ClientError):
+        return is_refusal(error)
+    return isinstance(error, _FINAL) or _read_status(error) == _UNPROCESSABLE
+
+
+def _read_status(error: Exception) -> int | None:
+    """Return the HTTP status of a REST catalog's answer, from which PyIceberg has made the error."""
+    response = getattr(error.__cause__, "response", None)
+    return response.status_code if isinstance(error, RESTError) and response is not None else None
 
 
 def classify(error: Exception) -> AttemptFailure:
