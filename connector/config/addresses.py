@@ -59,7 +59,9 @@ def parse_http_address(text: str) -> str:
 
 
 def parse_server_address(text: str) -> str:
-    """Like `parse_http_address`, but without slashes at the end, since paths are appended."""
+    """Like `parse_http_address`, but without slashes at the end, since paths are appended. It may have no query."""
+    if "?" in text or "#" in text:
+        raise ValueError("must not contain # or ?, since paths are appended to it")
     return parse_http_address(text).rstrip("/")
 
 

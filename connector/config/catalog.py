@@ -8,7 +8,12 @@ from typing import Annotated, Any, ClassVar, Final, TypeAlias
 
 import msgspec
 
-from connector.config.addresses import parse_http_address, parse_metastores, parse_postgresql_address
+from connector.config.addresses import (
+    parse_http_address,
+    parse_metastores,
+    parse_postgresql_address,
+    parse_server_address,
+)
 from connector.config.catalog_properties import (
     AUTH_TYPE,
     FILE_PROPERTIES,
@@ -53,7 +58,7 @@ class RestCatalog(Definition, frozen=True, tag_field=CATALOG_TYPE, tag=REST):
             "The address of the catalog, such as https://yourserver.com/catalog.",
             pattern=HTTP_ADDRESS,
             min_length=1,
-            parse=parse_http_address,
+            parse=parse_server_address,
         ),
     ]
     warehouse: Annotated[

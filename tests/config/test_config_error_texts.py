@@ -114,6 +114,10 @@ ENDPOINTS: Final[Mapping[str, Json]] = {
         "namespace": "shop",
         "catalog": {**REST_CATALOG, "uri": "host", "oauth2_server_uri": "host"},
     },
+    "addresses to which no path can be appended": {
+        **stored_in({**AZURE, "endpoint": "https://blobs.example.com/#planted"}),
+        "catalog": {**REST_CATALOG, "uri": "https://catalog.example.com/iceberg?warehouse=planted"},
+    },
     "addresses whose servers cannot be": {
         "namespace": "shop",
         "s3_endpoint": "http://minio:90000",
