@@ -304,6 +304,18 @@ def test_an_exception_of_java_alone_is_not_taken_for_the_end_of_a_worker(tmp_pat
 
 
 @pytest.mark.spark
+def test_of_several_exceptions_of_java_the_cause_is_told_alone(tmp_path: Path) -> None:
+    with started(tmp_path) as running, closing(connect(running)) as gateway:
+        failed = gateway.jvm.java.util.concurrent.CompletableFuture()
+        failed.completeExceptionally(gateway.jvm.java.lang.IllegalStateException("no room"))
+        with (
+            pytest.raises(RetryableError, match=r"^A Spark job failed: java\.lang\.IllegalStateException: no room$"),
+            translate_errors(running, "A Spark job failed"),
+        ):
+            failed.get()
+
+
+@pytest.mark.spark
 def test_of_an_exception_in_python_its_own_line_is_told(tmp_path: Path) -> None:
     """Libraries in Rust panic with an exception that is no `Exception`, so the task cannot report it."""
     trace = 'PythonException: Traceback (most recent call last):\n  File "a.py", line 1\n    b()\nPanic: at c\n\n\tat d'

@@ -94,4 +94,4 @@ def _cause(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     told = [line for line in lines if line.startswith(("org.apache.spark", "Caused by", "pyspark.errors"))]
     thrown = [line.removeprefix(": ") for line in lines if line.startswith(": ")]  # as Py4J puts it
-    return redact_and_shorten((told or thrown or lines or [text])[0])
+    return redact_and_shorten((told or thrown or lines or [text])[0].removeprefix("Caused by: "))
