@@ -6,12 +6,13 @@ import signal
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from fixtures.conversation import line
-from support.connector_process import ConnectorProcess
+from support.connector_process import ConnectorProcess, launch_process
 from support.processes import heeded_signals, marked, new_mark, wait_until
 from support.readers import ledger_ids
 from support.runtime import Runtime, Session
@@ -129,6 +130,15 @@ def test_a_killed_process_leaves_no_process_behind(session: Session, mark: dict[
     assert nothing_is_left(mark)
 
 
+def test_a_killed_process_leaves_no_jvm_that_is_stopped(tmp_path: Path, mark: dict[str, str]) -> None:
+    """As under a shell with job control, or a service manager: what takes orphans over is in another session."""
+    runtime = Runtime(tmp_path, environment=mark, launch=partial(launch_process, in_own_session=True))
+    with runtime.open(publish=True) as session:
+        send_signal(mark, "java", signal.SIGSTOP)
+        session.connector.process.kill()
+        assert nothing_is_left(mark)
+
+
 JVM_ENDED = "Spark's JVM has ended: it was killed (SIGKILL, exit status 137), probably "
 WORKER_ENDED = "A Python worker of Spark has ended before its files were complete. It was probably killed "
 
@@ -212,10 +222,14 @@ def sockets_of_workers(mark: dict[str, str]) -> int:
 
 
 def kill(mark: dict[str, str], victim: str) -> None:
+    send_signal(mark, victim, signal.SIGKILL)
+
+
+def send_signal(mark: dict[str, str], victim: str, number: int) -> None:
     for pid, command in marked(mark).items():
         if victim in command:
             with suppress(ProcessLookupError):  # it ended meanwhile: an earlier signal has killed it
-                os.kill(pid, signal.SIGKILL)
+                os.kill(pid, number)
 
 
 def test_a_signal_ends_a_session_whose_catalog_does_not_answer(tmp_path: Path) -> None:

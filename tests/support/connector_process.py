@@ -76,7 +76,9 @@ class Process(Protocol):
 Launch: TypeAlias = Callable[[Sequence[str], Path, Path, Mapping[str, str]], Process]
 
 
-def launch_process(module: Sequence[str], directory: Path, log: Path, environment: Mapping[str, str]) -> Process:
+def launch_process(
+    module: Sequence[str], directory: Path, log: Path, environment: Mapping[str, str], *, in_own_session: bool = False
+) -> Process:
     with log.open("ab") as stderr:
         return subprocess.Popen(
             [sys.executable, "-m", *module],
@@ -85,6 +87,7 @@ def launch_process(module: Sequence[str], directory: Path, log: Path, environmen
             stdout=subprocess.PIPE,
             stderr=stderr,
             env={**os.environ, **environment},
+            start_new_session=in_own_session,
         )
 
 

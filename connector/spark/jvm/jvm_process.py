@@ -93,7 +93,9 @@ class Jvm:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            start_new_session=True,  # Ctrl-C in a terminal is ours to handle
+            # Ctrl-C in a terminal is ours to handle. A JVM in a session of its own would be left if it is stopped while
+            # this process is killed: the system continues stopped groups only of a session that loses their parent.
+            process_group=0,
             env={**environment, **jvm_command.make_environment(jars, self._connection_file)},
         )
         self._reader = threading.Thread(target=self._log_output, name="jvm-output", daemon=True)
