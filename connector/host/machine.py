@@ -1,6 +1,6 @@
 """What the machine's operating system offers. Linux can say and do more than others, such as macOS.
 
-Each function here has a portable way for them. Only `cgroup` and `process_memory` also read what Linux alone has, and
+Each function here has a portable way for them. Only `cgroup` and `processes` also read what Linux alone has, and
 say nothing elsewhere.
 """
 

@@ -9,7 +9,7 @@ from connector import VERSION
 from connector.config.metrics_options import MetricsOptions
 from connector.host import facts
 from connector.host.cgroup import Cgroup
-from connector.host.process_memory import read_memory
+from connector.host.processes import read_memory
 from connector.metrics import definitions
 from connector.metrics.counts import Counts
 from connector.metrics.fact_counter import FactCounter

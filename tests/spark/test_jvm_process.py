@@ -5,6 +5,7 @@ import os
 import resource
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +26,7 @@ from connector.spark.jvm.jvm_command import find_spark_home
 from connector.spark.jvm.jvm_process import Jvm
 from connector.spark.jvm.spark_errors import explain_lost_task, translate_errors
 from connector.spark.jvm.spark_session import start_spark
+from support.processes import wait_until
 from support.server_process import free_address
 from support.snapshots import check_text
 
@@ -252,6 +254,18 @@ def test_a_jvm_that_has_left_one_question_unanswered_is_not_given_up(
         threading.Thread(target=running._watch, args=(0, ""), daemon=True).start()
         assert asked.wait(20.0)
         assert not running.has_ended
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says which processes are stopped")
+def test_a_worker_that_is_stopped_for_long_is_killed_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its task would never end."""
+    monkeypatch.setenv("JAVA_HOME", java_that(tmp_path, "sleep 60 &\nkill -STOP $!\nwait $!\necho $?\nexec sleep 60"))
+    monkeypatch.setattr(jvm_process, "PAUSE", 0.01)
+    monkeypatch.setattr(jvm_process, "_answers", lambda *_: True)
+    with started(tmp_path) as running:
+        threading.Thread(target=running._watch, args=(0, ""), daemon=True).start()
+        assert wait_until(lambda: str(128 + signal.SIGKILL) in running.read_last_words())
+        check_text("spark_errors", "a worker that was stopped", str(explain_lost_task(running)))
 
 
 def test_a_process_that_may_open_no_more_files_does_not_give_its_jvm_up(monkeypatch: pytest.MonkeyPatch) -> None:

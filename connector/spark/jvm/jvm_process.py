@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 from connector.host.cgroup import Cgroup
 from connector.host.errors import RetryableError, UserError
 from connector.host.machine import count_files
+from connector.host.processes import find_stopped
 from connector.host.signals import ENDED_BY_SIGTERM
 from connector.host.tempdirs import translate_disk_errors
 from connector.spark.jvm import jvm_command
@@ -36,6 +37,7 @@ LEAST_FILES: Final = 256  # that the JVM may open: it has about 200, its jars an
 PAUSE: Final = 20.0  # seconds between two questions to the JVM
 ANSWER_TIMEOUT: Final = 30.0  # seconds
 UNANSWERED: Final = 4  # questions in a row. One alone gets no answer if the whole container was paused.
+STOPPED: Final = 5  # times in a row that a worker is found stopped: for more than a minute
 LAST_WORDS_TIMEOUT: Final = 5.0  # seconds: a worker that lives on may hold the pipe
 GRACE: Final = 1.0  # seconds: a JVM that lacks threads may end by itself, and a worker's last line comes later
 LESS_MEMORY: Final = "give it more, or run fewer tasks at once (spark.master in /advanced/spark, such as local[1])"
@@ -47,6 +49,10 @@ WORKER_ENDED: Final = (
 WORKER_GOT_SIGTERM: Final = (
     "A Python worker of Spark has ended before its files were complete: something has ended it with SIGTERM (exit "
     "status 143). Find out what sends this signal to it: only Spark should end it."
+)
+WORKER_WAS_STOPPED: Final = (
+    "A Python worker of Spark has ended before its files were complete: something had stopped it (SIGSTOP) for more "
+    "than a minute, so the connector has killed it. Find out what stops it."
 )
 NO_ANSWER: Final = (
     "it did not answer any more, so the connector has killed it. Either something has stopped it (SIGSTOP), or its "
@@ -84,6 +90,7 @@ class Jvm:
             self._connection_file = Path(tempfile.mkdtemp(prefix="jvm-", dir=local_directory)) / "connection"
         self._output: deque[str] = deque(maxlen=5)
         self._worker_got_sigterm = threading.Event()
+        self._has_killed_stopped = False  # workers
         self._ended = threading.Event()  # by the connector
         self._reason = ""  # why the connector has given it up
         self._control_group = Cgroup()
@@ -141,6 +148,8 @@ class Jvm:
 
     def explain_worker_end(self) -> str:
         """Return why a Python worker of this JVM has ended. Its last line may take a moment."""
+        if self._has_killed_stopped:
+            return WORKER_WAS_STOPPED
         return WORKER_GOT_SIGTERM if self._worker_got_sigterm.wait(GRACE) else WORKER_ENDED
 
     def explain_end(self) -> str:
@@ -224,12 +233,18 @@ class Jvm:
                 )
 
     def _watch(self, port: int, secret: str) -> None:
-        """Give the JVM up if it does not answer any more: its jobs would never end."""
+        """Give the JVM up if it does not answer any more, and kill workers that are stopped: jobs would never end."""
         unanswered = 0
+        seen: dict[int, int] = {}  # how many times in a row a worker was found stopped
         while not (self._ended.wait(PAUSE) or self.has_ended):
             unanswered = 0 if _answers(port, secret) else unanswered + 1
             if unanswered == UNANSWERED:
                 self._give_up(NO_ANSWER)
+            seen = {worker: seen.get(worker, 0) + 1 for worker in find_stopped(self._process.pid)}
+            for worker in [worker for worker, times in seen.items() if times == STOPPED]:
+                self._has_killed_stopped = True
+                with contextlib.suppress(ProcessLookupError):  # it has ended
+                    os.kill(worker, signal.SIGKILL)
 
     def _give_up(self, reason: str) -> None:
         if not self.has_ended:

@@ -1,4 +1,4 @@
-"""How much memory a session's processes have."""
+"""What the system says of a session's processes."""
 
 import os
 import subprocess
@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from connector.host.process_memory import read_memory
+from connector.host.processes import find_stopped, read_memory
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
-def write_process(directory: Path, number: int, parent: int, name: str, pages: int) -> None:
+def write_process(directory: Path, number: int, parent: int, name: str, pages: int, state: str = "S") -> None:
     (directory / str(number)).mkdir()
-    values = ["S", str(parent), *["0"] * 19, str(pages), "0"]
+    values = [state, str(parent), *["0"] * 19, str(pages), "0"]
     (directory / str(number) / "stat").write_text(f"{number} ({name}) {' '.join(values)}\n")
 
 
@@ -37,6 +37,17 @@ def test_the_name_of_another_process_may_be_any_bytes(tmp_path: Path) -> None:
 
 def test_a_system_that_says_nothing_has_no_numbers(tmp_path: Path) -> None:
     assert read_memory(tmp_path) == {}
+    assert find_stopped(1, tmp_path) == []
+
+
+def test_a_stopped_descendant_is_found_and_no_other_process(tmp_path: Path) -> None:
+    write_process(tmp_path, 10, 1, "python3", 3, "T")
+    write_process(tmp_path, 11, 10, "java", 5)
+    write_process(tmp_path, 12, 11, "python3) T", 7)
+    write_process(tmp_path, 13, 12, "python3", 7, "T")
+    write_process(tmp_path, 14, 12, "python3", 7, "t")
+    write_process(tmp_path, 15, 1, "java", 7, "T")
+    assert find_stopped(10, tmp_path) == [13]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc")
