@@ -1,5 +1,6 @@
 """Properties: the settings of a table, of a catalog's client, of a FileIO or of Spark."""
 
+import re
 from collections.abc import Iterator, Mapping
 
 
@@ -29,3 +30,11 @@ class Properties(Mapping[str, str]):
     def __repr__(self) -> str:
         """The names only: a value may be a secret."""
         return f"Properties of {', '.join(self._values) or 'nothing'}"
+
+
+def parse_whole_number(text: str) -> int:
+    """Return the number of a property, as other engines read it. ValueError if it is none for them: Python alone reads
+    1_000, and ignores spaces."""
+    if not re.fullmatch("[+-]?[0-9]+", text):
+        raise ValueError
+    return int(text)

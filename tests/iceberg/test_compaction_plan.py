@@ -317,6 +317,8 @@ def test_the_thresholds_without_properties_are_those_of_spark() -> None:
         ("flow.compaction.delete-ratio-threshold", "nan"),
         ("flow.compaction.bytes-per-commit", "-1"),
         ("flow.compaction.bytes-per-commit", "1e400"),
+        ("flow.compaction.bytes-per-commit", "1_000"),
+        ("write.target-file-size-bytes", "100_000_000"),
     ],
 )
 def test_an_invalid_threshold_is_refused(name: str, value: str) -> None:

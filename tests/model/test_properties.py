@@ -1,6 +1,8 @@
 import pickle
 
-from connector.model.properties import Properties
+import pytest
+
+from connector.model.properties import Properties, parse_whole_number
 
 SIGNED = {"s3.region": "eu-west-1", "s3.secret-access-key": "planted-secret"}
 
@@ -24,3 +26,13 @@ def test_properties_can_be_sent_to_a_spark_task() -> None:
 
 def test_properties_do_not_show_their_values() -> None:
     assert repr(Properties(SIGNED)) == "Properties of s3.region, s3.secret-access-key"
+
+
+def test_whole_numbers_are_those_of_other_engines() -> None:
+    assert [parse_whole_number(text) for text in ("0", "-1", "+2", "0012")] == [0, -1, 2, 12]
+
+
+@pytest.mark.parametrize("text", ["", "1_000", " 1", "1\n", "1.0", "٣", "few"])
+def test_what_only_python_reads_as_a_whole_number_is_none(text: str) -> None:
+    with pytest.raises(ValueError, match=r"^$"):
+        parse_whole_number(text)

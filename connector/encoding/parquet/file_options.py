@@ -9,7 +9,7 @@ from typing import Any, Final
 from pyiceberg.table import Table
 from pyiceberg.table.locations import LocationProvider, load_location_provider
 
-from connector.model.properties import Properties
+from connector.model.properties import Properties, parse_whole_number
 
 CODEC: Final = "write.parquet.compression-codec"
 LEVEL: Final = "write.parquet.compression-level"
@@ -110,7 +110,7 @@ def _number(properties: Mapping[str, str], name: str, least: int) -> int | None:
     if text is None:
         return None
     try:
-        number = int(text)
+        number = parse_whole_number(text)
     except ValueError:
         number = least - 1
     if number < least:

@@ -71,6 +71,8 @@ def check_compaction(properties: Mapping[str, str]) -> None:
 
 def _number(properties: Mapping[str, str], name: str, default: float) -> float:
     try:
+        if "_" in properties.get(name, ""):
+            raise ValueError  # only Python reads 1_000
         number = float(properties.get(name, default))
     except ValueError as error:
         raise ValueError(f"{name} is {properties[name]!r}; it must be a number") from error

@@ -12,6 +12,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.utils.properties import property_as_bool
 
 from connector.host.errors import UserError
+from connector.model.properties import parse_whole_number
 from connector.model.table_identifier import Generation
 
 PROVIDER: Final = TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL
@@ -121,7 +122,7 @@ def read_switch(properties: Mapping[str, str], name: str, default: bool) -> bool
 def read_number(properties: Mapping[str, str], name: str, default: int) -> int:
     """Return a property that is a whole number. ValueError if it is none."""
     with _demand(properties, name, "must be a whole number"):
-        return int(properties.get(name) or default)
+        return parse_whole_number(properties.get(name) or str(default))
 
 
 @contextmanager
