@@ -19,6 +19,7 @@ THREADS: Final = Path("/proc/self/task")
 _MOST_FILES: Final = 10_240  # more bindings than a task has; macOS accepts no larger limit
 
 _NO_THREAD: Final = "can't start new thread"  # of Python's RuntimeError
+_NO_LIBRARY: Final = "failed to map segment from shared object"  # of the dynamic linker
 _LOWEST_PRIORITY: Final = 19  # as the highest nice value
 
 # Three probes after half a minute of silence; Spark itself gives a lost executor two minutes. The first name that the
@@ -76,7 +77,7 @@ def count_files() -> int | None:
 
 def explain_limit(error: Exception) -> str | None:
     """Return what to change if the error says that this process gets no more memory, files, threads or processes."""
-    if isinstance(error, MemoryError):
+    if isinstance(error, MemoryError) or (isinstance(error, ImportError) and _NO_LIBRARY in str(error)):
         return (
             "A process of the connector got no more memory. Give its machine or container more, run fewer tasks at "
             "once (spark.master in /advanced/spark, such as local[1]), or raise the limit of the process (`ulimit -v`)."
@@ -90,9 +91,20 @@ def explain_limit(error: Exception) -> str | None:
     if has_no_thread or (isinstance(error, BlockingIOError) and error.filename is None):  # the latter: no process
         return (
             "A process of the connector may start no more threads or processes. Let its container have at least 512 "
-            "(--pids-limit of Docker), or raise the limit of its user (`ulimit -u`)."
+            f"(--pids-limit of Docker), or raise the limit of its user (`ulimit -u`).{describe_address_limit()}"
         )
     return None
+
+
+def describe_address_limit() -> str:
+    """Return what to say of the address space of processes if it is limited: they may lack memory because of it."""
+    most, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if most == resource.RLIM_INFINITY:
+        return ""
+    return (
+        f" Or raise the limit of the address space (`ulimit -v`): it is {most >> 20} MB, and Spark's JVM needs some "
+        "4,000 MB."
+    )
 
 
 def is_in_memory(directory: Path) -> bool:

@@ -137,6 +137,7 @@ def test_a_process_that_may_start_no_thread_says_what_to_raise() -> None:
     [
         (MemoryError(), "no memory"),
         (pa.ArrowMemoryError("malloc of size 64 failed"), "no memory"),
+        (ImportError("multiarray.so: failed to map segment from shared object"), "no memory"),
         (RuntimeError("can't start new thread"), "no threads"),
         (BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN)), "no threads"),  # of a process
         (OSError(errno.EMFILE, os.strerror(errno.EMFILE)), "no files"),

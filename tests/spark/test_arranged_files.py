@@ -35,7 +35,7 @@ from connector.spark.blocks.temporary_files import LocalFile, StoredObject
 from connector.spark.jobs import merge_job
 from connector.spark.jobs.merge_job import MergeUnit
 from connector.spark.jobs.write_job import WriteJob
-from connector.spark.jvm.jvm_process import WORKER_ENDED
+from connector.spark.jvm.jvm_ends import WORKER_ENDED
 from encoding.store_lines import REJECTED, binding, plain
 from protocol.protocol_error import ProtocolError
 from protocol.request import Store

@@ -26,7 +26,7 @@ from connector.spark.blocks.claims import ClaimServer, Failed, Next, TaskClaims
 from connector.spark.blocks.ledger import Ledger, Wrote
 from connector.spark.blocks.spool import Spool
 from connector.spark.blocks.table_layout import TableLayout
-from connector.spark.jvm.jvm_process import WORKER_ENDED
+from connector.spark.jvm.jvm_ends import WORKER_ENDED
 from encoding.store_lines import binding, plain
 from protocol.request import Store
 from support.snapshots import check_text

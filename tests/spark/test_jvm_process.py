@@ -106,6 +106,51 @@ def test_a_jvm_that_lacks_heap_or_threads_is_told_with_the_setting(
     check_text("spark_errors", name, str(error.value))
 
 
+CRASH: Final = """#
+# There is insufficient memory for the Java Runtime Environment to continue.
+# Native memory allocation (mmap) failed to map 65536 bytes for committing reserved memory.
+# An error report file with more information is saved as:
+# /tmp/crash.log
+[thread 9575 also had an error]"""
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("a JVM whose memory runs out", CRASH),
+        (
+            "a JVM with too small an address space",
+            "Error occurred during initialization of VM\nCould not allocate compressed class space: 1073741824 bytes",
+        ),
+    ],
+)
+def test_a_jvm_that_lacks_memory_is_told_with_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, said: str
+) -> None:
+    limits = {resource.RLIMIT_AS: (2 << 30, resource.RLIM_INFINITY), resource.RLIMIT_NOFILE: (1024, 1024)}
+    monkeypatch.setattr(resource, "getrlimit", limits.__getitem__)
+    monkeypatch.setenv("JAVA_HOME", java_that(tmp_path, f"cat <<'END'\n{said}\nEND\nexit 1"))
+    with started(tmp_path) as running, pytest.raises(RetryableError) as error:
+        running.wait()
+    check_text("spark_errors", name, str(error.value))
+
+
+@pytest.mark.spark
+def test_a_jvm_that_crashes_is_told_with_the_cause_and_leaves_no_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (temporary := tmp_path / "temporary").mkdir()
+    (work := tmp_path / "work").mkdir()
+    monkeypatch.chdir(work)
+    with started(temporary) as running, closing(connect(running)) as gateway:
+        os.kill(gateway.jvm.java.lang.ProcessHandle.current().pid(), signal.SIGSEGV)
+        assert running.ends_within(60.0)
+        assert running.explain_end().startswith(
+            "A fatal error has been detected by the Java Runtime Environment: | SIGSEGV (0xb)"
+        )
+    assert [*work.iterdir()] == []
+
+
 def test_a_signal_that_ends_a_jvm_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", java_that(tmp_path, "kill -TERM $$"))
     with started(tmp_path) as running, pytest.raises(RetryableError) as error:

@@ -30,7 +30,7 @@ from connector.spark.blocks.ledger import Ledger, Wrote
 from connector.spark.blocks.spool import Block, LineRange, Spool
 from connector.spark.blocks.table_layout import TableLayout
 from connector.spark.blocks.temporary_files import LocalFile
-from connector.spark.jvm.jvm_process import WORKER_ENDED
+from connector.spark.jvm.jvm_ends import WORKER_ENDED
 from connector.spark.tasks.write_task import write_files
 from connector.storage.file_access import file_properties
 from encoding.store_lines import REJECTED, binding, plain

@@ -79,6 +79,9 @@ def make_command(heap: str, temporary: Path, class_sharing: str | None) -> list[
         "-XX:InitialRAMPercentage=0.01",  # the rest of the heap begins with 6 MB, and grows with what is alive
         "-XX:TieredStopAtLevel=1",
         "-XX:+ExitOnOutOfMemoryError",
+        # A JVM that crashes would leave its report in the working directory.
+        f"-XX:ErrorFile={temporary / 'crash.log'}",
+        "-XX:-DumpReplayDataOnError",
         class_sharing or _shared_archive(),
         "-Xlog:disable",
         "-XX:+IgnoreUnrecognizedVMOptions",

@@ -26,6 +26,15 @@ from connector.host.processes import find_stopped
 from connector.host.signals import ENDED_BY_SIGTERM
 from connector.host.tempdirs import translate_disk_errors
 from connector.spark.jvm import jvm_command
+from connector.spark.jvm.jvm_ends import (
+    NO_ANSWER,
+    NO_THREAD,
+    WORKER_ENDED,
+    WORKER_GOT_SIGTERM,
+    WORKER_WAS_STOPPED,
+    explain_last_words,
+    explain_status,
+)
 
 if TYPE_CHECKING:
     from connector.spark.jvm.client import ClientServer
@@ -40,32 +49,11 @@ UNANSWERED: Final = 4  # questions in a row. One alone gets no answer if the who
 STOPPED: Final = 5  # times in a row that a worker is found stopped: for more than a minute
 LAST_WORDS_TIMEOUT: Final = 5.0  # seconds: a worker that lives on may hold the pipe
 GRACE: Final = 1.0  # seconds: a JVM that lacks threads may end by itself, and a worker's last line comes later
-LESS_MEMORY: Final = "give it more, or run fewer tasks at once (spark.master in /advanced/spark, such as local[1])"
-SEE_LOG: Final = "With LOG_LEVEL=debug, the connector logs the output of Spark's processes."
-WORKER_ENDED: Final = (
-    "A Python worker of Spark has ended before its files were complete. It was probably killed (SIGKILL, exit status "
-    f"137) because the memory of its machine or container ran out: {LESS_MEMORY}. {SEE_LOG}"
-)
-WORKER_GOT_SIGTERM: Final = (
-    "A Python worker of Spark has ended before its files were complete: something has ended it with SIGTERM (exit "
-    "status 143). Find out what sends this signal to it: only Spark should end it."
-)
-WORKER_WAS_STOPPED: Final = (
-    "A Python worker of Spark has ended before its files were complete: something had stopped it (SIGSTOP) for more "
-    "than a minute, so the connector has killed it. Find out what stops it."
-)
-NO_ANSWER: Final = (
-    "it did not answer any more, so the connector has killed it. Either something has stopped it (SIGSTOP), or its "
-    "machine or container is overloaded: give it more memory or processors."
-)
 _ENVIRONMENT: Final = threading.Lock()  # held while this process's environment names a gateway
-_HEAP_RAN_OUT: Final = "java.lang.OutOfMemoryError"
-_NO_THREAD: Final = f"{_HEAP_RAN_OUT}: unable to create native thread"
-_NO_FILE: Final = "Too many open files"
-_NO_ROOM: Final = "No space left on device"
-_END_REQUESTS: Final = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 _START_FAILED: Final = 'Exception in thread "main"'  # after it, other threads may keep the JVM alive
 STACK_FRAMES: Final = ("\tat ", "\t... ")
+CRASHES: Final = ("# There is insufficient memory for the Java Runtime", "# A fatal error has been detected")
+CRASH_LINES: Final = 2  # of a JVM that crashes: what the first one says, and how. The others are not about the cause
 
 
 class Jvm:
@@ -156,29 +144,8 @@ class Jvm:
         """Return why the JVM has ended, or does not answer, and what to change. Ends in a full stop."""
         if self._reason:
             return self._reason
-        status = self._process.poll()
-        if status == -signal.SIGKILL and not self._has_no_thread:
-            return (
-                "it was killed (SIGKILL, exit status 137), probably by the kernel because the memory of its machine or "
-                f"container ran out: {LESS_MEMORY}. The kernel's log (dmesg) names the processes that it has killed."
-            )
-        if request := next((each for each in _END_REQUESTS if status in (-each, 128 + each)), None):
-            return (
-                f"something has ended it with {request.name} (exit status {128 + request}). Find out what sends this "
-                "signal to it: only the connector should end it."
-            )
-        if _NO_THREAD in (said := self.read_last_words().rstrip(".")):
-            return (
-                f"{said}. Its machine or container allows no more threads, or has no memory for them. Let the "
-                "container have at least 512 processes and threads (--pids-limit of Docker)."
-            )
-        if _NO_FILE in said:
-            return f"{said}. Raise the hard limit of open files (`ulimit -Hn`, or `--ulimit nofile` of Docker)."
-        if _NO_ROOM in said:
-            return f"{said}. Make room for temporary files, or set TMPDIR to a directory on a larger disk."
-        if _HEAP_RAN_OUT in said:
-            return f"{said}. Raise spark.driver.memory in /advanced/spark, and the memory of the container with it."
-        return f"{said}. {SEE_LOG}"
+        said_by_status = None if self._has_no_thread else explain_status(self._process.poll())
+        return said_by_status or explain_last_words(self.read_last_words().rstrip("."))
 
     @property
     def memory_ran_out(self) -> bool:
@@ -266,14 +233,22 @@ class Jvm:
                 if text == ENDED_BY_SIGTERM:
                     self._worker_got_sigterm.set()
                 if not text.startswith(STACK_FRAMES):
-                    self._output.append(text)
-                    if _NO_THREAD in text and not self.ends_within(GRACE):
+                    self._keep(text)
+                    if NO_THREAD in text and not self.ends_within(GRACE):
                         # Spark may have lost the thread that schedules tasks. Then its jobs would never end.
                         self._process.kill()
 
+    def _keep(self, text: str) -> None:
+        """Keep a line for the last words."""
+        if text.startswith(CRASHES):
+            self._output = deque(maxlen=CRASH_LINES)
+        if self._output.maxlen == CRASH_LINES and (text == "#" or len(self._output) == CRASH_LINES):
+            return
+        self._output.append(text.lstrip("# "))
+
     @property
     def _has_no_thread(self) -> bool:
-        return any(_NO_THREAD in line for line in self._output)
+        return any(NO_THREAD in line for line in self._output)
 
 
 def _check_files(most: int | None) -> None:
