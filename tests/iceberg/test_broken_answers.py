@@ -154,6 +154,15 @@ def test_a_certificate_that_is_not_valid_now_points_at_the_clock(
         open_rest(RestCatalog(uri, "wh"), {})
 
 
+@pytest.mark.parametrize("credential", [None, Secret("robot:word")])
+def test_certificates_that_are_not_there_are_explained(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, credential: Secret | None
+) -> None:
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "authority.pem"))
+    with explained("https://host", UserError, "certificates that are not there", {str(tmp_path): "…"}):
+        open_rest(RestCatalog("https://host", "wh", credential=credential), {})
+
+
 def test_any_other_failure_of_a_request_is_told_in_the_words_of_the_client() -> None:
     with explained("http://host", RetryableError, "any other failure", {}):
         raise RequestException("the client gave up")

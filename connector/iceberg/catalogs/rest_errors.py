@@ -154,6 +154,12 @@ REST_ERRORS: Final[ErrorTable] = (
         "certificate.",
     ),
     Entry(
+        is_a(OSError, saying=("a suitable TLS CA certificate bundle",)),
+        UserError,
+        "{place} cannot be reached, because there is no file of certificates where the environment says ({answer}). "
+        "Correct the variable REQUESTS_CA_BUNDLE, or CURL_CA_BUNDLE.",
+    ),
+    Entry(
         is_a(Timeout),
         RetryableError,
         "{place} did not answer in time. Check that the server is up and that {uri} is right.",
