@@ -81,6 +81,13 @@ def test_a_jvm_does_not_begin_with_a_part_of_the_machine_s_memory(tmp_path: Path
 
 
 @pytest.mark.spark
+def test_a_jvm_has_no_file_that_it_would_leave_when_it_is_killed(tmp_path: Path) -> None:
+    with started(tmp_path) as running, closing(connect(running)) as gateway:
+        pid = gateway.jvm.java.lang.ProcessHandle.current().pid()
+        assert [*Path("/tmp").glob(f"hsperfdata_*/{pid}")] == []
+
+
+@pytest.mark.spark
 def test_a_jvm_that_ends_while_it_starts_is_told_with_its_last_words(tmp_path: Path) -> None:
     with started(tmp_path, heap="1k") as running, pytest.raises(RetryableError) as error:
         running.wait()

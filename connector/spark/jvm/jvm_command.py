@@ -82,6 +82,7 @@ def make_command(heap: str, temporary: Path, class_sharing: str | None) -> list[
         # A JVM that crashes would leave its report in the working directory.
         f"-XX:ErrorFile={temporary / 'crash.log'}",
         "-XX:-DumpReplayDataOnError",
+        "-XX:-UsePerfData",  # a file in /tmp, which a JVM that is killed would leave
         class_sharing or _shared_archive(),
         "-Xlog:disable",
         "-XX:+IgnoreUnrecognizedVMOptions",
