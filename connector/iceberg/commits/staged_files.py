@@ -65,7 +65,7 @@ def _find_missing(table: Table, named: Sequence[_Named]) -> list[MissingFile]:
     gone = dict(zip(locations, answers, strict=True))
     # Users who may not ask for a single file that does not exist may list its directory.
     listed: set[str] = set()
-    for directory in {posixpath.dirname(location) for location in locations if gone[location] is None}:
+    for directory in sorted({posixpath.dirname(location) for location in locations if gone[location] is None}):
         with storage_errors.translate_errors(directory):
             listed.update(files_under(table.io, directory))
     return [MissingFile(*one) for one in named if gone[one[1]] or (gone[one[1]] is None and one[1] not in listed)]

@@ -120,5 +120,5 @@ def _make_condition(table: Table, writer: WriterId, staged: Collection[StagedCom
 def _list_files(table: Table) -> Iterator[str]:
     """Yield the locations of all files in the table's directories."""
     provider = load_location_provider(table.location(), table.properties)
-    for directory in {provider.data_path, provider.metadata_path}:
+    for directory in sorted({provider.data_path, provider.metadata_path}):
         yield from files_under(table.io, directory)
