@@ -223,7 +223,7 @@ def test_a_failed_upload_is_told_before_the_task_cleans_up(tmp_path: Path, s3_se
     was_told: list[bool] = []
 
     def fault_of(request: Request) -> Fault:
-        if request.method == "HEAD":  # which goes before a deletion
+        if request.method == "DELETE":
             was_told.append(wait_until(lambda: failing.has_failed))
         return Fault(0, HTTPStatus.FORBIDDEN) if request.method == "PUT" else GENUINE
 
