@@ -15,6 +15,7 @@ from pyiceberg.table.update import SetPropertiesUpdate
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import StringType
 
+from connector.iceberg.commits import delete_files
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
@@ -39,6 +40,12 @@ def catalog(catalog: Catalog) -> Catalog:
     make_table(catalog)
     upgrade_to_version_3(catalog, PATH)
     return catalog
+
+
+@pytest.fixture
+def shared_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a commit to many data files."""
+    monkeypatch.setattr(delete_files, "MOST_VECTOR_FILES", 1)
 
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, event: Any) -> None:
@@ -67,7 +74,20 @@ def read_with(duckdb_reader: duckdb.DuckDBPyConnection, catalog: Catalog) -> dic
     return {number: None if value is None else int(value) for number, value in sorted(rows)}
 
 
-def test_a_commit_writes_one_puffin_file_with_a_vector_for_each_data_file(catalog: Catalog, tmp_path: Path) -> None:
+def test_each_vector_has_a_puffin_file_for_itself(catalog: Catalog, tmp_path: Path) -> None:
+    for number in range(3):
+        land(catalog, {10 * number + each: "a" for each in range(10)})
+    land(catalog, {0: "b", 1: "b", 10: "b", 25: "b"})
+    found = Listed.of(catalog, PATH).vectors
+    assert len({vector.path for vector in found.values()}) == len(found) == len(list(tmp_path.rglob("*.puffin"))) == 3
+    positions = [read_positions(catalog.load_table(PATH), vector.path) for vector in found.values()]
+    assert sorted(rows for of_file in positions for rows in of_file.values()) == [[0], [0, 1], [5]]
+    assert [[*of_file] for of_file in positions] == [[path] for path in found]
+    check_totals(catalog, PATH)
+
+
+@pytest.mark.usefixtures("shared_files")
+def test_vectors_of_many_data_files_share_a_puffin_file(catalog: Catalog, tmp_path: Path) -> None:
     for number in range(3):
         land(catalog, {10 * number + each: "a" for each in range(10)})
     land(catalog, {0: "b", 1: "b", 10: "b", 25: "b"})
@@ -101,6 +121,7 @@ def test_manifests_of_vectors_take_no_row_ids(catalog: Catalog) -> None:
     assert find_next_row_id(table) == 5
 
 
+@pytest.mark.usefixtures("shared_files")
 def test_data_files_of_each_partition_spec_have_a_puffin_file(
     tmp_path: Path, duckdb_reader: duckdb.DuckDBPyConnection
 ) -> None:
@@ -124,6 +145,7 @@ def test_data_files_of_each_partition_spec_have_a_puffin_file(
     check_totals(catalog, PATH)
 
 
+@pytest.mark.usefixtures("shared_files")
 def test_a_vector_replaces_the_one_before_and_has_its_rows_too(catalog: Catalog) -> None:
     land(catalog, dict.fromkeys(range(10), "a"))
     land(catalog, dict.fromkeys(range(20, 30), "a"))
@@ -252,6 +274,7 @@ def test_a_transaction_that_was_staged_before_an_upgrade_is_committed_with_vecto
     assert values_of(catalog) == dict.fromkeys(range(10), "a") | {0: "b", 1: "c"}
 
 
+@pytest.mark.usefixtures("shared_files")
 def test_vectors_that_were_replaced_are_deleted_when_their_snapshots_expire(catalog: Catalog, tmp_path: Path) -> None:
     """A Puffin file stays as long as one of its vectors is needed."""
     land(catalog, dict.fromkeys(range(10), "a"))

@@ -13,6 +13,7 @@ from pyiceberg.table.snapshots import TOTAL_DATA_FILES, TOTAL_DELETE_FILES, TOTA
 
 from connector.config.catalog import RestCatalog
 from connector.iceberg.catalogs.rest import open_rest
+from connector.iceberg.commits import delete_files
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.model.table_identifier import TableIdentifier
 from support.altered_tables import ID
@@ -109,11 +110,31 @@ def test_totals_that_duckdb_counts_wrong_are_counted_again(
     assert table.read_with_duckdb() == table.expected
 
 
-def test_a_deletion_by_duckdb_brings_rows_back_if_a_puffin_file_has_several_vectors_as_the_page_says(
+def test_deletions_by_duckdb_keep_the_vectors_of_other_data_files(
     rest_catalog: RestCatalogServer, duckdb_reader: duckdb.DuckDBPyConnection
 ) -> None:
-    """Once DuckDB keeps the other vectors of the file, docs/reading.md should say so."""
     table = Written(rest_catalog, duckdb_reader, "vectors", 3)
+    for number in range(3):
+        table.land(dict.fromkeys(range(10 * number, 10 * number + 10), "a"))
+    chance = random.Random(0)
+    for number in range(4):
+        ids = chance.sample(sorted(table.expected), 6)
+        table.land(dict.fromkeys(ids[2:], number), removed=ids[:2])
+        first, *others = chance.sample(sorted(table.expected), 3)
+        table.update(first, f"duck {number}")
+        table.delete(*others)
+        table.insert({1000 + number: "duck"})
+        assert values_of(table.catalog, table.path) == dict(sorted(table.expected.items()))
+    assert table.read_with_duckdb() == table.expected
+
+
+def test_a_deletion_by_duckdb_brings_rows_back_if_a_puffin_file_has_several_vectors_as_the_page_says(
+    rest_catalog: RestCatalogServer, duckdb_reader: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once DuckDB keeps the other vectors of the file, commits need not divide them, and docs/reading.md should say
+    so."""
+    monkeypatch.setattr(delete_files, "MOST_VECTOR_FILES", 1)
+    table = Written(rest_catalog, duckdb_reader, "shared_vectors", 3)
     table.land({1: "a", 2: "a"})
     table.land({3: "a", 4: "a"})
     table.land({1: "b", 3: "b"})

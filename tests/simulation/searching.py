@@ -97,3 +97,4 @@ def search_names(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(delete_files, "MAX_PARTITION_SCOPED", 2)
     patch.setattr(delete_files, "FILE_SCOPED_UP_TO", 1)
     patch.setattr(delete_files, "MERGED_FILES", 2)
+    patch.setattr(delete_files, "MOST_VECTOR_FILES", 1)

@@ -1,6 +1,6 @@
 """Defects of standard updates that the simulation has to find, each planted in the shipped code from outside."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -127,14 +127,21 @@ def rows_of_a_former_backfill_are_not_looked_for(patch: pytest.MonkeyPatch) -> N
 
 
 def a_delete_file_has_the_partition_of_other_data_files(patch: pytest.MonkeyPatch) -> None:
-    divide = delete_files._divide
+    add = DeleteFiles.add
 
-    def misplaced(paths: Any, partitions: Mapping[str, Partition], merged: Any) -> Iterator[Any]:
-        for partition, of_partition in divide(paths, partitions, merged):
+    def misplaced(
+        files: DeleteFiles,
+        table: Any,
+        prefix: str,
+        positions: Any,
+        partitions: Mapping[str, Partition],
+        merged: Any = (),
+    ) -> Any:
+        for partition, file in add(files, table, prefix, positions, partitions, *merged):
             others = (each for each in partitions.values() if each.spec_id == partition.spec_id)
-            yield next((each for each in others if each != partition), partition), of_partition
+            yield next((each for each in others if each != partition), partition), file
 
-    patch.setattr(delete_files, "_divide", misplaced)
+    patch.setattr(DeleteFiles, "add", lambda *arguments: tuple(misplaced(*arguments)))
 
 
 def delete_files_have_the_current_spec(patch: pytest.MonkeyPatch) -> None:

@@ -41,6 +41,7 @@ MAX_PARTITION_SCOPED: Final = 16  # delete files of a partition, beside merged o
 FILE_SCOPED_UP_TO: Final = 8  # data files: if a commit touches up to so many, each gets a delete file of its own
 MERGED_FILES: Final = 4  # data files that share a merged delete file
 MOST_MERGED: Final = 256  # merged delete files that a commit writes; instead of more of them, one for each partition
+MOST_VECTOR_FILES: Final = 256  # Puffin files of one vector each; a commit with more vectors writes shared ones
 LARGEST_MANIFEST: Final = 1_000  # files; a larger one is not written again only to drop a data file without rows
 
 
@@ -83,29 +84,20 @@ class DeleteFiles:
         """Write delete files with these positions, and return them with their partitions. `merged` are partitions
         whose older delete files are merged into them."""
         if has_row_lineage(table):
-            return tuple(self._write_vectors(table, prefix, positions, partitions))
-        files = list(_divide(positions, partitions, merged))
+            suffix, files = _VECTORS, list(_divide_vectors(positions, partitions))
+        else:
+            suffix, files = _POSITIONS, [paths for _, paths in _divide(positions, partitions, merged)]
 
-        def write(paths: Sequence[str]) -> WrittenDeletes:
-            [file] = self._write(table, prefix, _POSITIONS, {path: positions[path] for path in paths})
-            return file
+        def write(paths: Sequence[str]) -> tuple[WrittenDeletes, ...]:
+            return self._write(table, prefix, suffix, {path: positions[path] for path in paths})
 
-        written = map_in_threads(write, [paths for _, paths in files], "delete")
-        return tuple((partition, file) for (partition, _), file in zip(files, written, strict=True))
-
-    def _write_vectors(
-        self, table: Table, prefix: str, positions: Mapping[str, Positions], partitions: Mapping[str, Partition]
-    ) -> Iterator[tuple[Partition, WrittenDeletes]]:
-        """Write a Puffin file for each partition spec.
-
-        Each spec has its own manifest. DuckDB 1.5.5 takes one vector for another if two manifests name one Puffin file.
-        """
-        by_spec: dict[int, dict[str, Positions]] = {}
-        for path in sorted(positions):
-            by_spec.setdefault(partitions[path].spec_id, {})[path] = positions[path]
-        for of_spec in by_spec.values():
-            vectors = self._write(table, prefix, _VECTORS, of_spec)
-            yield from zip((partitions[path] for path in of_spec), vectors, strict=True)
+        written = map_in_threads(write, files, "delete")
+        # A position delete file is of one partition, and a Puffin file has a vector for each data file.
+        return tuple(
+            (partitions[path], file)
+            for paths, of_paths in zip(files, written, strict=True)
+            for path, file in zip(paths, of_paths, strict=False)
+        )
 
     def _write(
         self, table: Table, prefix: str, suffix: str, positions: Mapping[str, Positions]
@@ -246,6 +238,21 @@ class _Merge:
 def _limit(data_files: int) -> int:
     """Return how many partition-scoped delete files a partition of so many data files may have."""
     return min(MAX_PARTITION_SCOPED, data_files // 2) + data_files // MERGED_FILES
+
+
+def _divide_vectors(paths: Collection[str], partitions: Mapping[str, Partition]) -> Iterator[list[str]]:
+    """Divide data files into those whose deletion vectors are written to one Puffin file: each alone, or if they are
+    many, all of a partition spec together.
+
+    DuckDB 1.5.5 drops all vectors of a Puffin file when it deletes a row of one of their data files. It also takes one
+    vector for another if two manifests name one Puffin file, and each spec has its own manifest.
+    """
+    by_spec: dict[int, list[str]] = {}
+    for path in sorted(paths):
+        by_spec.setdefault(partitions[path].spec_id, []).append(path)
+    for together in by_spec.values():
+        size = 1 if len(paths) <= MOST_VECTOR_FILES else len(together)
+        yield from (together[begin : begin + size] for begin in range(0, len(together), size))
 
 
 def _divide(
