@@ -10,11 +10,11 @@ from pyiceberg.table.snapshots import Snapshot
 from connector.encoding.values.arrays import Positions
 from connector.iceberg import table_view
 from connector.iceberg.commits import delete_files, fence, snapshot
+from connector.iceberg.commits.delete_files import DeleteFiles
 from connector.iceberg.commits.row_deletes import RowDeletes, _DataFiles
 from connector.iceberg.metadata import listed_files
 from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.manifests import manifests_of
-from connector.iceberg.metadata.partitions import Partition
 from connector.iceberg.table_view import SessionViews, TableView
 from connector.model.state import StagedCommit
 from crash.faults import swap
@@ -103,13 +103,18 @@ def drops_deletes_of_others() -> None:
 
 
 def deletes_in_another_partition() -> None:
-    divide = delete_files._divide
+    add = DeleteFiles.add
 
-    def misplaced(paths: Any, partitions: Mapping[str, Partition], merged: Any) -> Iterator[Any]:
-        for partition, of_partition in divide(paths, partitions, merged):
-            yield next((each for each in partitions.values() if each != partition), partition), of_partition
+    def misplaced(
+        files: DeleteFiles, table: Any, prefix: str, positions: Any, partitions: Any, merged: Any = ()
+    ) -> Any:
+        added = add(files, table, prefix, positions, partitions, merged)
+        return tuple(
+            (next((each for each in partitions.values() if each != partition), partition), file)
+            for partition, file in added
+        )
 
-    swap(delete_files, "_divide", misplaced)
+    swap(DeleteFiles, "add", misplaced)
 
 
 def forgets_older_positions() -> None:

@@ -130,18 +130,19 @@ def a_delete_file_has_the_partition_of_other_data_files(patch: pytest.MonkeyPatc
     add = DeleteFiles.add
 
     def misplaced(
-        files: DeleteFiles,
-        table: Any,
-        prefix: str,
-        positions: Any,
-        partitions: Mapping[str, Partition],
-        merged: Any = (),
+        files: DeleteFiles, table: Any, prefix: str, positions: Any, partitions: Any, merged: Any = ()
     ) -> Any:
-        for partition, file in add(files, table, prefix, positions, partitions, *merged):
-            others = (each for each in partitions.values() if each.spec_id == partition.spec_id)
-            yield next((each for each in others if each != partition), partition), file
+        added = add(files, table, prefix, positions, partitions, merged)
+        return tuple(
+            (next((each for each in partitions.values() if _is_other(each, partition)), partition), file)
+            for partition, file in added
+        )
 
-    patch.setattr(DeleteFiles, "add", lambda *arguments: tuple(misplaced(*arguments)))
+    patch.setattr(DeleteFiles, "add", misplaced)
+
+
+def _is_other(partition: Partition, than: Partition) -> bool:
+    return partition.spec_id == than.spec_id and partition != than
 
 
 def delete_files_have_the_current_spec(patch: pytest.MonkeyPatch) -> None:

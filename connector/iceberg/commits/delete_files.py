@@ -86,7 +86,7 @@ class DeleteFiles:
         if has_row_lineage(table):
             suffix, files = _VECTORS, list(_divide_vectors(positions, partitions))
         else:
-            suffix, files = _POSITIONS, [paths for _, paths in _divide(positions, partitions, merged)]
+            suffix, files = _POSITIONS, list(_divide(positions, partitions, merged))
 
         def write(paths: Sequence[str]) -> tuple[WrittenDeletes, ...]:
             return self._write(table, prefix, suffix, {path: positions[path] for path in paths})
@@ -257,7 +257,7 @@ def _divide_vectors(paths: Collection[str], partitions: Mapping[str, Partition])
 
 def _divide(
     paths: Collection[str], partitions: Mapping[str, Partition], merged: Collection[Partition]
-) -> Iterator[tuple[Partition, list[str]]]:
+) -> Iterator[list[str]]:
     """Divide data files into those whose deletes are written to one file: each alone if they are few, or else all of a
     partition together. `merged` are the partitions whose older delete files are merged: in them, some share a file."""
     are_few = len(paths) <= FILE_SCOPED_UP_TO
@@ -268,4 +268,4 @@ def _divide(
         by_partition.setdefault(partitions[path], []).append(path)
     for partition, together in by_partition.items():
         size = 1 if are_few else shared if partition in merged else len(together)
-        yield from ((partition, together[begin : begin + size]) for begin in range(0, len(together), size))
+        yield from (together[begin : begin + size] for begin in range(0, len(together), size))
