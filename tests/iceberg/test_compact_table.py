@@ -1,5 +1,6 @@
 """A compacted table has the same rows, whatever happens between the plan and the commit."""
 
+import itertools
 import logging
 import random
 import re
@@ -30,7 +31,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.table.update import AddSnapshotUpdate
 from pyiceberg.types import LongType, StringType
 
-from connector.encoding.rewriting.file_groups import Compaction, FailedGroup, FileGroup
+from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction, FailedGroup, FileGroup
 from connector.host.errors import CommitUnknownError, RetryableError, SignInError, UserError
 from connector.host.logs import FIELDS
 from connector.iceberg.commits import compaction_commit
@@ -578,6 +579,25 @@ def test_a_budget_may_allow_a_larger_group(catalog: Catalog) -> None:
     budget = replace(RUN, size=10)
     assert TableCompactor(catalog, compact_here).compact(PATH, budget).commits == 1
     assert len(files(catalog)) == 1
+
+
+def test_a_session_s_run_ends_although_new_files_keep_coming(catalog: Catalog) -> None:
+    """Otherwise a table with quick transactions would never give another table its turn."""
+    numbers = itertools.count()
+
+    def land_more() -> None:
+        for number in itertools.islice(numbers, 6):
+            land(catalog, {number: "a"})
+
+    def compact_beside_commits(*arguments: Any) -> Iterator[CompactedGroup | FailedGroup]:
+        assert next(numbers) < 30, "the run goes on"
+        yield from list(compact_here(*arguments))
+        land_more()
+
+    land_more()
+    result = TableCompactor(catalog, compact_beside_commits).compact(PATH, RUN)
+    assert result.commits == 1
+    assert result.debt > 0, "the new files are left for the next run"
 
 
 def test_a_group_that_fails_leaves_the_others(catalog: Catalog, caplog: pytest.LogCaptureFixture) -> None:

@@ -27,7 +27,8 @@ CHANGES: Final = 4  # rows of a transaction, in each table
 FILES: Final = 30  # data files, and delete files, that a compacted table may have
 MANIFESTS: Final = 30
 WRITTEN_AGAIN: Final = 2  # bytes that compaction writes for each byte of the transactions, at most
-PATIENCE: Final = 300.0  # seconds: compaction gives way to everything else, and rests four times as long as a run took
+# seconds: compaction has the lowest priority, so a run takes minutes beside other tests, and rests four times as long
+PATIENCE: Final = 900.0
 # A data file of a transaction has about 13 kB here.
 SETTINGS: Final = {
     "additional_table_properties": {

@@ -47,6 +47,7 @@ class CompactionBudget:
 
     seconds: float = math.inf
     size: float = math.inf  # bytes of data files that are rewritten
+    commits: float = math.inf
     least_groups: int = 0  # that are rewritten even if they are larger
 
 
@@ -97,7 +98,7 @@ class TableCompactor:
             if not groups and not tried:
                 groups = possible[: budget.least_groups]
             seconds = budget.seconds - result.seconds
-            if not groups or seconds <= 0:
+            if not groups or seconds <= 0 or result.commits >= budget.commits:
                 break
             done = self._perform(table, plan.arrangement, groups, min(seconds, COMMIT_SECONDS), is_interrupted)
             result = replace(done.add_to(result), debt=plan.size - done.dropped_size)
