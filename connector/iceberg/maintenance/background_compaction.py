@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 FIRST: Final = "00000000"  # the key range of a task's first shard begins with it
 # At least one group, or a file with many deleted rows that is larger than that would stay as it is.
-# One commit: files that come while it works are for a later run, or a table with quick transactions would have all runs.
+# One commit: files that come meanwhile are for a later run, or a table with quick transactions would have all runs.
 RUN: Final = CompactionBudget(size=1 << 30, commits=1, least_groups=1)
 COMMITS: Final = 5  # after which a table's files are looked at: fewer small files are not merged
 REST: Final = 4  # times as long as a run, at least
