@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +28,16 @@ from connector.model.binding import PLAIN, Arrangement, Binding, PartitionField,
 from connector.model.invalid_values import OnInvalid
 from connector.model.properties import Properties
 from connector.model.state import ColumnStatistics, DataFile
-from connector.spark.blocks.block_transfer import BlockTransfer, OnThisMachine, ThroughTheStore
 from connector.spark.blocks.claims import ClaimServer
 from connector.spark.blocks.spool import Spool
-from connector.spark.blocks.table_layout import NewLayout, TableLayout
-from connector.spark.blocks.temporary_files import LocalFile, StoredObject
+from connector.spark.blocks.table_layout import NewLayout, TableLayout, open_io
+from connector.spark.blocks.temporary_files import (
+    BlockTransfer,
+    LocalFile,
+    OnThisMachine,
+    StoredObject,
+    ThroughTheStore,
+)
 from connector.spark.jobs import merge_job
 from connector.spark.jobs.merge_job import MergeUnit
 from connector.spark.jobs.write_job import WriteJob
@@ -126,7 +132,9 @@ class Table:
         )
 
     def _transfer(self, layouts: list[NewLayout]) -> BlockTransfer:
-        return OnThisMachine(lambda: RetryableError(WORKER_ENDED)) if self.is_local else ThroughTheStore(layouts)
+        if self.is_local:
+            return OnThisMachine(lambda: RetryableError(WORKER_ENDED))
+        return ThroughTheStore([partial(open_io, new_layout) for new_layout in layouts])
 
     @property
     def left(self) -> list[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.io import FileIO
 from pyiceberg.types import LongType
 
 from connector.encoding.parquet.file_options import Destination
@@ -19,11 +20,11 @@ from connector.iceberg.commits.fence import file_prefix
 from connector.iceberg.commits.file_names import FileOrigin
 from connector.model.properties import Properties
 from connector.model.state import DataFile, WriterId
-from connector.spark.blocks.block_transfer import ThroughTheStore
 from connector.spark.blocks.claims import Claim, ClaimServer, Next, Strays
 from connector.spark.blocks.ledger import Ledger, Wrote
 from connector.spark.blocks.spool import Spool
-from connector.spark.blocks.table_layout import TableLayout
+from connector.spark.blocks.table_layout import TableLayout, open_io
+from connector.spark.blocks.temporary_files import ThroughTheStore
 from encoding.store_lines import binding, plain
 from protocol.request import Store
 
@@ -52,7 +53,7 @@ def layouts(tmp_path: Path) -> list[TableLayout]:
 
 @pytest.fixture
 def transfer(layouts: list[TableLayout]) -> ThroughTheStore:
-    return ThroughTheStore([partial(replace, layout) for layout in layouts])
+    return ThroughTheStore([partial(open_io, partial(replace, layout)) for layout in layouts])
 
 
 @pytest.fixture
@@ -172,14 +173,14 @@ def test_blocks_that_cannot_be_removed_fail_no_transaction(
 ) -> None:
     """All files of the transaction are complete."""
 
-    def expired() -> TableLayout:
+    def open_expired() -> FileIO:
         raise RetryableError("the credentials have expired")
 
     add(ledger, 1)
     block = ledger.claim(ledger.begin_task(), 0)
     assert block
-    transfer = ThroughTheStore([expired])
-    transfer.source(block, layouts[0])
+    transfer = ThroughTheStore([open_expired])
+    transfer.source(block, layouts[0].io, layouts[0].new_block_location)
     transfer.remove()
     assert "stay in the object store until a later session: the credentials have expired" in caplog.text
 

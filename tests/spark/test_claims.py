@@ -21,11 +21,11 @@ from connector.host.refresh import Lease
 from connector.model.properties import Properties
 from connector.model.state import DataFile
 from connector.spark.blocks import claims as claims_module
-from connector.spark.blocks.block_transfer import OnThisMachine
 from connector.spark.blocks.claims import ClaimServer, Failed, Next, TaskClaims
 from connector.spark.blocks.ledger import Ledger, Wrote
 from connector.spark.blocks.spool import Spool
 from connector.spark.blocks.table_layout import TableLayout
+from connector.spark.blocks.temporary_files import OnThisMachine
 from connector.spark.jvm.jvm_ends import WORKER_ENDED
 from encoding.store_lines import binding, plain
 from protocol.request import Store

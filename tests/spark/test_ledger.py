@@ -10,10 +10,9 @@ import pytest
 
 from connector.encoding.runs.sorted_runs import SortedRun
 from connector.host.errors import RetryableError
-from connector.spark.blocks.block_transfer import StoredRun
 from connector.spark.blocks.ledger import Ledger, TaskAccount, Wrote
 from connector.spark.blocks.spool import Block, Spool
-from connector.spark.blocks.temporary_files import LocalFile
+from connector.spark.blocks.temporary_files import LocalFile, StoredRun
 from protocol.request import Store
 from support.snapshots import check_text
 

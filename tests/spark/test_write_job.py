@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,10 @@ from connector.host.errors import InvalidValueError, RetryableError
 from connector.host.refresh import Lease
 from connector.model.properties import Properties
 from connector.model.state import ColumnStatistics, DataFile
-from connector.spark.blocks.block_transfer import ThroughTheStore
 from connector.spark.blocks.claims import ClaimServer
 from connector.spark.blocks.spool import Spool
-from connector.spark.blocks.table_layout import TableLayout
+from connector.spark.blocks.table_layout import TableLayout, open_io
+from connector.spark.blocks.temporary_files import ThroughTheStore
 from connector.spark.jobs.write_job import WriteJob
 from connector.storage.file_io import LARGEST_IN_STATE, LONGEST_IN_STATE, find_long_lists
 from encoding.store_lines import binding, plain
@@ -51,7 +52,7 @@ def write_job(tmp_path: Path, run: RunTasks) -> Iterator[WriteJob]:
     spool = Spool(tmp_path / "spool", block_size=1)
     with closing(ClaimServer(("127.0.0.1", 0), "127.0.0.1")) as claims, ThreadPoolExecutor(1) as tasks:
         layouts = [lambda: layout]
-        yield WriteJob(InThreads(tasks, run), claims, spool, ThroughTheStore(layouts), layouts)
+        yield WriteJob(InThreads(tasks, run), claims, spool, ThroughTheStore([partial(open_io, layouts[0])]), layouts)
 
 
 @pytest.fixture

@@ -24,12 +24,11 @@ from connector.model.binding import Binding
 from connector.model.invalid_values import OnInvalid, Tally, Treatment
 from connector.model.properties import Properties
 from connector.model.state import DataFile
-from connector.spark.blocks.block_transfer import OnThisMachine
 from connector.spark.blocks.claims import Address, Claim, ClaimServer, Next
 from connector.spark.blocks.ledger import Ledger, Wrote
 from connector.spark.blocks.spool import Block, LineRange, Spool
 from connector.spark.blocks.table_layout import TableLayout
-from connector.spark.blocks.temporary_files import LocalFile
+from connector.spark.blocks.temporary_files import LocalFile, OnThisMachine
 from connector.spark.jvm.jvm_ends import WORKER_ENDED
 from connector.spark.tasks.write_task import write_files
 from connector.storage.file_access import file_properties

@@ -17,11 +17,10 @@ from typing import Final, TypeAlias, assert_never
 
 from connector.host import machine
 from connector.host.errors import ConnectorError, RetryableError
-from connector.spark.blocks.block_transfer import BlockTransfer
 from connector.spark.blocks.ledger import Ledger, TaskAccount, Wrote
 from connector.spark.blocks.spool import Block
 from connector.spark.blocks.table_layout import NewLayout, TableLayout
-from connector.spark.blocks.temporary_files import TemporaryFile
+from connector.spark.blocks.temporary_files import BlockTransfer, TemporaryFile
 from protocol.protocol_error import ProtocolError
 from protocol.request import Store
 
@@ -212,7 +211,7 @@ class TaskClaims:
                 f"but the session has only {len(self.new_layouts)}"
             )
         layout = self.new_layouts[block.binding]()
-        return Claim(block, self.transfer.source(block, layout), layout)
+        return Claim(block, self.transfer.source(block, layout.io, layout.new_block_location), layout)
 
 
 def _explain_refusal(error: OSError) -> RetryableError:

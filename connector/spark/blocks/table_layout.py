@@ -83,3 +83,8 @@ class TableLayout:
 
 # Returns the layout with credentials that are valid now.
 NewLayout: TypeAlias = Callable[[], TableLayout]
+
+
+def open_io(new_layout: NewLayout) -> FileIO:
+    """Return the FileIO of a table's files, with credentials that are valid now."""
+    return new_layout().io

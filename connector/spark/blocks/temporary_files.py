@@ -1,22 +1,33 @@
 """Temporary files that the driver and tasks exchange: on a disk that they share, or in the object store.
 
-Objects are named like the transaction's data files: if this process is killed, they are removed with those.
+They hold blocks, keys of Loads, and sorted runs. Objects are named like the transaction's data files: if this process
+is killed, they are removed with those.
 """
 
 import logging
+import shutil
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from pyiceberg.io import FileIO
 
-from connector.host.errors import ConnectorError
+from connector.host.errors import ConnectorError, RetryableError
+from connector.host.signals import map_in_threads
+from connector.spark.blocks.spool import Block
 from connector.storage import storage_errors
 
+if TYPE_CHECKING:
+    from connector.encoding.runs.sorted_runs import SortedRun  # only for arranged tables
+
 log = logging.getLogger(__name__)
+
+COPIED_AT_ONCE: Final = 4 << 20  # bytes
+
+OpenIO: TypeAlias = Callable[[], FileIO]  # with credentials that are valid now
 
 
 @dataclass(frozen=True)
@@ -89,6 +100,14 @@ class StoredObject:
 TemporaryFile: TypeAlias = LocalFile | StoredObject
 
 
+@dataclass(frozen=True)
+class StoredRun:
+    """A sorted run, and its file."""
+
+    file: TemporaryFile
+    run: "SortedRun"
+
+
 @contextmanager
 def warn_if_left(contents: str, location: str) -> Iterator[None]:
     """Only warn if objects that have served their purpose cannot be deleted: a later session removes them."""
@@ -97,3 +116,75 @@ def warn_if_left(contents: str, location: str) -> Iterator[None]:
             yield
     except (ConnectorError, OSError) as error:
         log.warning("%s stay in the object store until a later session: %s", contents, error)
+
+
+def remove_objects(open_io: OpenIO, locations: Sequence[str], contents: str) -> None:
+    """Delete objects of one table, if there are some. If that fails, only warn: a later session removes them.
+
+    `contents` says what the objects have, in the plural.
+    """
+    if locations:
+        with warn_if_left(contents, locations[0]):
+            map_in_threads(open_io().delete, locations, "removal")
+
+
+class BlockTransfer(Protocol):
+    """How the blocks of one transaction reach their tasks."""
+
+    def source(self, block: Block, io: FileIO, new_location: Callable[[], str]) -> TemporaryFile:
+        """Return the file from which a task reads the block. `io` and `new_location` are of the block's table."""
+
+    def check_lost(self, blocks: Sequence[Block]) -> None:
+        """Raise RetryableError unless another task can read these blocks. Their task was lost."""
+
+    def remove(self) -> None:
+        """Remove all copies of blocks, when the transaction is written or has failed."""
+
+
+class OnThisMachine:
+    """A task reads the spool's own files, which are deleted once they are encoded. So a lost task fails the
+    transaction, and the runtime replays it."""
+
+    def __init__(self, explain_lost_task: Callable[[], RetryableError]) -> None:
+        """`explain_lost_task` returns the error that says why a task was lost."""
+        self._explain_lost_task = explain_lost_task
+
+    def source(self, block: Block, _: FileIO, __: Callable[[], str]) -> TemporaryFile:
+        """Return the spool's own file."""
+        return LocalFile(block.path)
+
+    def check_lost(self, _: Sequence[Block]) -> None:
+        """Raise the error that says why the task was lost: its blocks may be deleted already."""
+        raise self._explain_lost_task()
+
+    def remove(self) -> None:
+        """Do nothing: the spool removes its own files."""
+
+
+class ThroughTheStore:
+    """A block stays in the object store until the transaction is written, so another task can read the block of a lost
+    task."""
+
+    def __init__(self, open_ios: Sequence[OpenIO]) -> None:
+        self._open_ios = open_ios  # the bindings'
+        self._copies: dict[Block, StoredObject] = {}
+
+    def source(self, block: Block, io: FileIO, new_location: Callable[[], str]) -> TemporaryFile:
+        """Return the copy of the block. The first call makes the copy, and deletes the file of the spool."""
+        if block not in self._copies:
+            copy = StoredObject(new_location())
+            with block.path.open("rb") as spooled, copy.create(io) as stored:
+                shutil.copyfileobj(spooled, stored, COPIED_AT_ONCE)
+            self._copies[block] = copy
+            block.path.unlink()
+        return self._copies[block]
+
+    def check_lost(self, blocks: Sequence[Block]) -> None:
+        """Only warn: another task reads the same objects."""
+        log.warning("a Spark task was lost: its %d block(s) of rows are written by another", len(blocks))
+
+    def remove(self) -> None:
+        """Delete all copies. If that fails, only warn: a later session removes them."""
+        for index in sorted({block.binding for block in self._copies}):
+            locations = [copy.location for block, copy in self._copies.items() if block.binding == index]
+            remove_objects(self._open_ios[index], locations, "rows that were spooled")

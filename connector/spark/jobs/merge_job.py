@@ -8,9 +8,8 @@ from connector.encoding.runs.merge_plan import group_ranges, plan_merge
 from connector.encoding.runs.run_merging import MergeRange
 from connector.host.errors import RetryableError
 from connector.model.state import DataFile
-from connector.spark.blocks.block_transfer import StoredRun, remove_objects
-from connector.spark.blocks.table_layout import NewLayout, TableLayout
-from connector.spark.blocks.temporary_files import StoredObject, TemporaryFile
+from connector.spark.blocks.table_layout import NewLayout, TableLayout, open_io
+from connector.spark.blocks.temporary_files import StoredObject, StoredRun, TemporaryFile, remove_objects
 from connector.spark.jvm.spark_session import Jobs
 from connector.spark.tasks.merged_files import find_sort_columns, write_merged
 from connector.spark.tasks.write_task import WRITING_FAILED
@@ -44,7 +43,7 @@ def remove_runs(new_layouts: Sequence[NewLayout], runs: Mapping[int, Sequence[St
     removes them."""
     for table, of_table in runs.items():
         locations = [each.file.location for each in of_table if isinstance(each.file, StoredObject)]
-        remove_objects(new_layouts[table], locations, "sorted runs")
+        remove_objects(partial(open_io, new_layouts[table]), locations, "sorted runs")
 
 
 def _plan(layout: TableLayout, table: int, runs: Sequence[StoredRun], tasks: int) -> Iterator[MergeUnit]:

@@ -13,11 +13,11 @@ from connector.host.errors import ConnectorError, UserError
 from connector.host.signals import map_in_threads
 from connector.model.invalid_values import Tally
 from connector.model.state import DataFile, FileList
-from connector.spark.blocks.block_transfer import BlockTransfer, OnThisMachine, ThroughTheStore
 from connector.spark.blocks.claims import ClaimServer
 from connector.spark.blocks.ledger import Counted, Ledger
 from connector.spark.blocks.spool import Spool
-from connector.spark.blocks.table_layout import NewLayout
+from connector.spark.blocks.table_layout import NewLayout, open_io
+from connector.spark.blocks.temporary_files import BlockTransfer, OnThisMachine, ThroughTheStore
 from connector.spark.jvm.cluster import BIND_ADDRESS, DRIVER_HOST, find_driver_host, is_local, parse_claims_address
 from connector.spark.jvm.spark_session import Jobs, Spark
 from connector.spark.tasks.write_task import write_files
@@ -135,7 +135,9 @@ class WriteJob:
 
 def choose_transfer(spark: Spark, new_layouts: Sequence[NewLayout]) -> BlockTransfer:
     """Return how blocks reach the tasks of one transaction: by this machine's disk, or through the object store."""
-    return OnThisMachine(spark.explain_lost_task) if spark.is_local else ThroughTheStore(new_layouts)
+    if spark.is_local:
+        return OnThisMachine(spark.explain_lost_task)
+    return ThroughTheStore([partial(open_io, new_layout) for new_layout in new_layouts])
 
 
 def open_claim_server(settings: Mapping[str, str], socket: Path) -> ClaimServer:

@@ -9,9 +9,8 @@ from connector.encoding.parquet.data_files import RowGroup
 from connector.encoding.runs.merge_plan import plan_merge
 from connector.encoding.runs.sorted_runs import RowArrangement
 from connector.model.state import DataFile
-from connector.spark.blocks.block_transfer import StoredRun
 from connector.spark.blocks.table_layout import TableLayout
-from connector.spark.blocks.temporary_files import TemporaryFile
+from connector.spark.blocks.temporary_files import StoredRun, TemporaryFile
 from connector.spark.tasks.merged_files import write_merged
 from connector.storage.file_io import delete_if_possible
 

@@ -23,7 +23,6 @@ from connector.host import machine
 from connector.host.errors import BrokenTaskError, ConnectorError, RetryableError
 from connector.model.invalid_values import Tally
 from connector.model.state import DataFile
-from connector.spark.blocks.block_transfer import StoredRun
 from connector.spark.blocks.claims import (
     Address,
     Claim,
@@ -36,7 +35,7 @@ from connector.spark.blocks.claims import (
 from connector.spark.blocks.ledger import Wrote
 from connector.spark.blocks.spool import Block
 from connector.spark.blocks.table_layout import TableLayout
-from connector.spark.blocks.temporary_files import TemporaryFile
+from connector.spark.blocks.temporary_files import StoredRun, TemporaryFile
 from protocol.protocol_error import ProtocolError
 
 if TYPE_CHECKING:
