@@ -28,8 +28,8 @@ from connector.evolution.table_change import StartBackfill
 from connector.host.errors import FencedError
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.commit_errors import BROKEN_METADATA
-from connector.iceberg.commits.snapshot import RemovedFiles, SnapshotWriter, find_current_prefix, summarize_writer
-from connector.iceberg.commits.summaries import summarize_changes
+from connector.iceberg.commits.snapshot import RemovedFiles, SnapshotWriter, find_current_prefix
+from connector.iceberg.commits.summaries import summarize_changes, summarize_writer
 from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.manifests import manifests_of, read_entries
 from connector.iceberg.metadata.table_arrangement import require_arrangement

@@ -18,8 +18,9 @@ from connector.iceberg.commits import fence
 from connector.iceberg.commits.commit import commit_snapshot
 from connector.iceberg.commits.commit_errors import CONFLICTS, list_unknown_errors
 from connector.iceberg.commits.lost_commits import LostCommits
-from connector.iceberg.commits.snapshot import SnapshotWriter, summarize_writer
+from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.commits.staged_files import MissingFile, find_missing_files
+from connector.iceberg.commits.summaries import summarize_writer
 from connector.iceberg.commits.writers import RESET_PREFIX
 from connector.iceberg.metadata.references import find_unreferenced
 from connector.iceberg.metadata.table_properties import check_properties, name_table_in_errors

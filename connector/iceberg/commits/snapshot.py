@@ -16,16 +16,7 @@ from pyiceberg.typedef import Record
 
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.delete_files import DeleteFiles
-from connector.iceberg.commits.summaries import (
-    SUMMARY_DELETED,
-    SUMMARY_FENCE,
-    SUMMARY_FIRST,
-    SUMMARY_KEY_RANGE,
-    SUMMARY_LAST,
-    SUMMARY_MATERIALIZATION,
-    SUMMARY_OFFSETS,
-    SUMMARY_STATE_KEY,
-)
+from connector.iceberg.commits.summaries import add_totals, count_live, summarize_append
 from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION
 from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.metadata.manifest_rewriting import ManifestMerger, lists_files, remove_files
@@ -38,8 +29,6 @@ from connector.iceberg.metadata.manifests import (
 from connector.iceberg.metadata.partitions import Partition, PartitionReader
 from connector.iceberg.metadata.snapshot_manifests import (
     ManifestFactory,
-    add_totals,
-    count_live,
     make_added_entry,
     metadata_location,
 )
@@ -213,7 +202,7 @@ class SnapshotWriter:
         # Otherwise a later attempt would commit the files under an old sequence number. Then deletes of other engines
         # would hide their rows.
         return [copy_manifest(manifest) for manifest in manifests], {
-            **_summarize_append(staged, published),
+            **summarize_append(staged, published),
             **self._mark(table),
         }
 
@@ -260,30 +249,3 @@ def find_current_prefix(table: Table, writer: WriterId) -> str:
     """
     generation = find_generation(table, writer.materialization)
     return fence.file_prefix(writer, generation.uuid, fence.read_value(table.properties, writer))
-
-
-def _summarize_append(staged: Sequence[StagedCommit], published: PublishedTimes | None) -> dict[str, str]:
-    """Say, for people, whose transaction this was and how fresh its rows are. Expiry removes summaries, so the fence is
-    a table property."""
-    newest = staged[-1]
-    freshness = dict(zip((SUMMARY_FIRST, SUMMARY_LAST), published or (), strict=False))
-    return {
-        "added-data-files": str(sum(commit.file_count for commit in staged)),
-        "added-records": str(sum(commit.rows for commit in staged)),
-        "added-files-size": str(sum(commit.size for commit in staged)),
-        **summarize_writer(newest.writer),
-        SUMMARY_FENCE: newest.next,
-        "flow.checkpoint": newest.checkpoint,
-        SUMMARY_DELETED: str(sum(commit.located.rows for commit in staged if commit.located)),
-        **freshness,
-        **({SUMMARY_OFFSETS: newest.offsets} if newest.offsets else {}),
-    }
-
-
-def summarize_writer(writer: WriterId) -> dict[str, str]:
-    """Return the entries of a summary that name a writer."""
-    return {
-        SUMMARY_MATERIALIZATION: writer.materialization,
-        SUMMARY_STATE_KEY: writer.state_key,
-        SUMMARY_KEY_RANGE: writer.key_range,
-    }

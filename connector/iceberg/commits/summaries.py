@@ -1,4 +1,4 @@
-"""The summaries of snapshots: the names of the connector's entries, and how summaries are read.
+"""The summaries of snapshots: the names of the connector's entries, how summaries are made, and how they are read.
 
 The files and rows that a commit adds and removes are counted as Iceberg's Java library counts them.
 """
@@ -7,14 +7,23 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from pyiceberg.manifest import DataFileContent
+from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestFile
+from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.snapshots import (
+    TOTAL_DATA_FILES,
+    TOTAL_DELETE_FILES,
+    TOTAL_RECORDS,
+    Operation,
+    Snapshot,
+    Summary,
+    update_snapshot_summaries,
+)
 
 from connector.encoding.live_rows.deletion_vectors import WrittenVector
 from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.snapshot_manifests import WrittenDeletes
-from connector.model.state import DataFile
+from connector.model.state import DataFile, PublishedTimes, StagedCommit, WriterId
 
 SUMMARY_MATERIALIZATION: Final = "flow.materialization"
 SUMMARY_STATE_KEY: Final = "flow.state-key"
@@ -52,6 +61,33 @@ def list_newest_first(metadata: TableMetadata) -> list[Snapshot]:
     return sorted(metadata.snapshots, key=lambda each: each.sequence_number or 0, reverse=True)
 
 
+def summarize_writer(writer: WriterId) -> dict[str, str]:
+    """Return the entries of a summary that name a writer."""
+    return {
+        SUMMARY_MATERIALIZATION: writer.materialization,
+        SUMMARY_STATE_KEY: writer.state_key,
+        SUMMARY_KEY_RANGE: writer.key_range,
+    }
+
+
+def summarize_append(staged: Sequence[StagedCommit], published: PublishedTimes | None) -> dict[str, str]:
+    """Say, for people, whose transaction this was and how fresh its rows are. Expiry removes summaries, so the fence is
+    a table property."""
+    newest = staged[-1]
+    freshness = dict(zip((SUMMARY_FIRST, SUMMARY_LAST), published or (), strict=False))
+    return {
+        "added-data-files": str(sum(commit.file_count for commit in staged)),
+        "added-records": str(sum(commit.rows for commit in staged)),
+        "added-files-size": str(sum(commit.size for commit in staged)),
+        **summarize_writer(newest.writer),
+        SUMMARY_FENCE: newest.next,
+        "flow.checkpoint": newest.checkpoint,
+        SUMMARY_DELETED: str(sum(commit.located.rows for commit in staged if commit.located)),
+        **freshness,
+        **({SUMMARY_OFFSETS: newest.offsets} if newest.offsets else {}),
+    }
+
+
 def summarize_changes(
     deletes: Iterable[WrittenDeletes], removed: Iterable[ListedFile], added_size: int = 0
 ) -> dict[str, str]:
@@ -77,6 +113,40 @@ def summarize_rewrite(
     """Count new data files that take the place of others, and everything else that the same commit changes."""
     counts = {"added-data-files": len(new), "added-records": sum(file.rows for file in new)}
     return _format(counts) | summarize_changes(deletes, removed, sum(file.size for file in new))
+
+
+def add_totals(operation: Operation, summary: Mapping[str, str], table: Table) -> Summary:
+    """Return the summary of a new snapshot, with the totals of the table after it."""
+    parent = table.metadata.current_snapshot()
+    before = _read_totals(parent.summary) if parent and parent.summary else None
+    # PyIceberg computes totals for all operations but this one.
+    counted = Operation.OVERWRITE if operation is Operation.REPLACE else operation
+    totals = update_snapshot_summaries(Summary(counted, **summary), before)
+    return Summary(operation, **totals.additional_properties)
+
+
+def count_live(summary: Summary, manifests: Iterable[ManifestFile]) -> Summary:
+    """Return a summary with the totals of files and rows that a snapshot's manifests tell.
+
+    Those of the summary go by the parent's, which other engines leave out or count wrong, as DuckDB 1.5.5 does.
+    Redshift needs them.
+    """
+    totals = Counter(dict.fromkeys((TOTAL_DATA_FILES, TOTAL_DELETE_FILES, TOTAL_RECORDS), 0))
+    for manifest in manifests:
+        files = (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
+        if manifest.content is ManifestContent.DATA:
+            rows = (manifest.added_rows_count or 0) + (manifest.existing_rows_count or 0)
+            totals.update({TOTAL_DATA_FILES: files, TOTAL_RECORDS: rows})
+        else:
+            totals.update({TOTAL_DELETE_FILES: files})
+    found = {name: str(total) for name, total in totals.items()}
+    return Summary(summary.operation, **summary.additional_properties | found)
+
+
+def _read_totals(summary: Summary) -> dict[str, str]:
+    """Return a summary without the totals that are no numbers, as Java treats those of another writer."""
+    entries = {"operation": summary.operation.value, **summary.additional_properties}
+    return {name: text for name, text in entries.items() if not name.startswith("total-") or text.isdecimal()}
 
 
 def _format(counts: Mapping[str, int]) -> dict[str, str]:

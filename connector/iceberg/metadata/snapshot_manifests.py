@@ -1,7 +1,6 @@
-"""Writes the manifests of a snapshot, counts what they list, and keeps in memory those that the session wrote last."""
+"""Writes the manifests of a snapshot, and keeps in memory those that the session wrote last."""
 
 import uuid
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, Final, TypeAlias
@@ -19,14 +18,6 @@ from pyiceberg.manifest import (
 )
 from pyiceberg.table import Table
 from pyiceberg.table.locations import load_location_provider
-from pyiceberg.table.snapshots import (
-    TOTAL_DATA_FILES,
-    TOTAL_DELETE_FILES,
-    TOTAL_RECORDS,
-    Operation,
-    Summary,
-    update_snapshot_summaries,
-)
 
 from connector.encoding.live_rows.deletion_vectors import FileId, WrittenVector
 from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION
@@ -187,40 +178,6 @@ def _statistics(columns: Sequence[ColumnStatistics]) -> dict[str, Any]:
         "lower_bounds": {column.field_id: column.lower for column in columns if column.lower is not None},
         "upper_bounds": {column.field_id: column.upper for column in columns if column.upper is not None},
     }
-
-
-def add_totals(operation: Operation, summary: Mapping[str, str], table: Table) -> Summary:
-    """Return the summary of a new snapshot, with the totals of the table after it."""
-    parent = table.metadata.current_snapshot()
-    before = _read_totals(parent.summary) if parent and parent.summary else None
-    # PyIceberg computes totals for all operations but this one.
-    counted = Operation.OVERWRITE if operation is Operation.REPLACE else operation
-    totals = update_snapshot_summaries(Summary(counted, **summary), before)
-    return Summary(operation, **totals.additional_properties)
-
-
-def count_live(summary: Summary, manifests: Iterable[ManifestFile]) -> Summary:
-    """Return a summary with the totals of files and rows that a snapshot's manifests tell.
-
-    Those of the summary go by the parent's, which other engines leave out or count wrong, as DuckDB 1.5.5 does.
-    Redshift needs them.
-    """
-    totals = Counter(dict.fromkeys((TOTAL_DATA_FILES, TOTAL_DELETE_FILES, TOTAL_RECORDS), 0))
-    for manifest in manifests:
-        files = (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
-        if manifest.content is ManifestContent.DATA:
-            rows = (manifest.added_rows_count or 0) + (manifest.existing_rows_count or 0)
-            totals.update({TOTAL_DATA_FILES: files, TOTAL_RECORDS: rows})
-        else:
-            totals.update({TOTAL_DELETE_FILES: files})
-    found = {name: str(total) for name, total in totals.items()}
-    return Summary(summary.operation, **summary.additional_properties | found)
-
-
-def _read_totals(summary: Summary) -> dict[str, str]:
-    """Return a summary without the totals that are no numbers, as Java treats those of another writer."""
-    entries = {"operation": summary.operation.value, **summary.additional_properties}
-    return {name: text for name, text in entries.items() if not name.startswith("total-") or text.isdecimal()}
 
 
 def metadata_location(table: Table, name: str) -> str:
