@@ -114,8 +114,8 @@ def test_a_partition_is_in_the_manifest_as_it_was_staged(
         for value in (low, None, high)
     ]
     reader = PartitionReader(table, 0)
-    manifest = ManifestFactory(table, "m", 7, {}).write_added(
-        0, [make_added_entry(file, reader.read(file)) for file in files]
+    manifest = ManifestFactory(table, "m", 7, {}).write(
+        0, added=[make_added_entry(file, reader.read(file)) for file in files]
     )
     manifest.sequence_number = manifest.min_sequence_number = 1
     assert [entry.data_file.partition[0] for entry in manifest.fetch_manifest_entry(table.io)] == [low, None, high]

@@ -129,7 +129,7 @@ def remove_rows(table: Table, writer: WriterId, snapshots: SnapshotWriter) -> Re
         if entries:
             gone = [ListedFile.of(manifest, entry) for entry in entries]
             ids = {file.id for file in gone}
-            manifests.append(factory.write(manifest.partition_spec_id, manifest.content, entries, ids))
+            manifests.append(factory.write(manifest.partition_spec_id, manifest.content, existing=entries, gone=ids))
             removed += gone
     return RemovedFiles(manifests, summarize_changes((), removed))
 

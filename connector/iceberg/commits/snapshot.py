@@ -225,7 +225,7 @@ def _write_manifest(
         )
         for commit, file in files
     )
-    return factory.write_added(spec_id, entries, files[-1][0].schema_id)
+    return factory.write(spec_id, added=entries, schema_id=files[-1][0].schema_id)
 
 
 def _number(table: Table, staged: Sequence[StagedCommit]) -> dict[str, int]:

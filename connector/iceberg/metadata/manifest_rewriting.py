@@ -114,7 +114,7 @@ class ManifestMerger:
         if first is None:
             return []
         spec_id, content = chosen[0].partition_spec_id, chosen[0].content
-        return [factory.write(spec_id, content, chain([first], entries))]
+        return [factory.write(spec_id, content, existing=chain([first], entries))]
 
 
 def _file_count(manifest: ManifestFile) -> int:
@@ -148,7 +148,7 @@ def remove_files(
         for of_kind in _group_by_kind(each for each in existing if each.manifest_path in changed)
         for together in PackingIterator(of_kind, Thresholds.size, lookback=1, weight_func=size_of)
     ]
-    written += [factory.write_added(spec_id, entries) for spec_id, entries in new.items()]
+    written += [factory.write(spec_id, added=entries) for spec_id, entries in new.items()]
     return [each for each in existing if each.manifest_path not in changed and lists_files(each)], written
 
 
@@ -200,4 +200,4 @@ def _write(
     spec_id, content = manifests[0].partition_spec_id, manifests[0].content
     added = new.pop(spec_id, ()) if content is ManifestContent.DATA else ()
     entries = chain.from_iterable(read_entries(factory.table.io, manifest) for manifest in manifests)
-    return factory.write(spec_id, content, entries, gone, added)
+    return factory.write(spec_id, content, existing=entries, gone=gone, added=added)

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
-from types import TracebackType
 from typing import Any, Final, Self
 
 from pyiceberg.avro.file import AvroOutputFile
@@ -131,11 +130,9 @@ class ManifestWriter(ManifestWriterV2):
         manifest = super().to_manifest_file()
         return ManifestFile(*(manifest[position] for position in range(len(manifest))), None)
 
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc_value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if exc_type is None:
-            super().__exit__(exc_type, exc_value, traceback)
+    def __exit__(self, *raised: Any) -> None:
+        if not any(raised):
+            super().__exit__(*raised)
 
 
 class DeleteManifestWriter(ManifestWriter):
@@ -174,11 +171,9 @@ class ManifestListWriter(ManifestListWriterV2):
         super().add_manifests(manifest_files)
         return self
 
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc_value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if exc_type is None:
-            super().__exit__(exc_type, exc_value, traceback)
+    def __exit__(self, *raised: Any) -> None:
+        if not any(raised):
+            super().__exit__(*raised)
 
 
 def copy_manifest(manifest: ManifestFile) -> ManifestFile:

@@ -46,20 +46,11 @@ class ManifestFactory:
         self._snapshot_id = snapshot_id
         self._small = small
 
-    def write_added(
-        self,
-        spec_id: int,
-        entries: Iterable[ManifestEntry],
-        schema_id: int | None = None,
-        content: ManifestContent = ManifestContent.DATA,
-    ) -> ManifestFile:
-        """Write a manifest of new files. `schema_id` is the schema of their columns, by default the current one."""
-        return self.write(spec_id, content, added=entries, schema_id=schema_id)
-
     def write(
         self,
         spec_id: int,
-        content: ManifestContent,
+        content: ManifestContent = ManifestContent.DATA,
+        *,
         existing: Iterable[ManifestEntry] = (),
         gone: Collection[FileId] = (),
         added: Iterable[ManifestEntry] = (),
@@ -68,6 +59,7 @@ class ManifestFactory:
         """Write a manifest of files that the table has already, and of new ones. Those in `gone` are named as deleted.
 
         Each existing file keeps its snapshot and its sequence numbers. They decide which deletes apply to it.
+        `schema_id` is the schema of the files' columns, by default the current one.
         """
         file = WrittenFile(self.table.io, metadata_location(self.table, f"{self.prefix}-{uuid.uuid4()}-m0.avro"))
         with self._open(file, spec_id, content, schema_id) as manifest:
@@ -82,9 +74,7 @@ class ManifestFactory:
     def write_deletes(self, added: Iterable[tuple[Partition, WrittenDeletes]]) -> list[ManifestFile]:
         """Write a manifest of new delete files for each partition spec."""
         by_spec = group_by_spec(_make_delete_entry(file, partition) for partition, file in added)
-        return [
-            self.write_added(spec_id, entries, content=ManifestContent.DELETES) for spec_id, entries in by_spec.items()
-        ]
+        return [self.write(spec_id, ManifestContent.DELETES, added=entries) for spec_id, entries in by_spec.items()]
 
     def _open(self, file: WrittenFile, spec_id: int, content: ManifestContent, schema_id: int | None) -> ManifestWriter:
         table = self.table
