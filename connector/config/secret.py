@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from connector.host.redaction import hide, hide_obtained
+from connector.host.redaction import hide_obtained
 from protocol.flow import Json
 
 # In an address that is not secret as a whole. It may have no scheme, and a password may contain @.
@@ -32,12 +32,6 @@ class Secret:
 
     def __hash__(self) -> int:
         return hash(self._value)
-
-
-def hide_secrets(config: Json, schema: Json) -> None:
-    """Redact every value that the schema marks as secret. Call this before anything else is done with a config."""
-    for secret in secret_values(config, schema):
-        hide(secret)
 
 
 def secret_values(config: Json, schema: Json, *, is_secret: bool = False) -> Iterator[str]:

@@ -9,9 +9,10 @@ from connector.config.credentials import MachineCredentials, OlderKeys
 from connector.config.definition import parse_object
 from connector.config.endpoint_config import ENDPOINT_SCHEMA, EndpointConfig
 from connector.config.resource_config import ResourceConfig
-from connector.config.secret import hide_secrets
+from connector.config.secret import secret_values
 from connector.config.values import ALLOW_EXISTING_TABLES, ExistingTableMode
 from connector.host.errors import InvalidConfigError
+from connector.host.redaction import hide
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import Json
 from protocol.json_values import DEEPEST, is_nested_deeply
@@ -35,7 +36,8 @@ def parse_each(
     problem."""
     if is_nested_deeply([config, *resources]):
         raise InvalidConfigError(f"/: has more than {DEEPEST} objects and lists within each other")
-    hide_secrets(config, ENDPOINT_SCHEMA)
+    for secret in secret_values(config, ENDPOINT_SCHEMA):  # before an error can name one
+        hide(secret)
     # Imported here: jsonschema takes longer to load than a whole spec request.
     from connector.config.config_problems import endpoint_problems, resource_problems
     from connector.config.rules import chosen_catalog

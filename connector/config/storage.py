@@ -31,9 +31,16 @@ AZURE: Final = "Azure"
 HDFS: Final = "HDFS"
 LOCAL_FILES: Final = "Local Files"
 
+BUCKET: Final = Setting(
+    "Bucket", "The bucket for data files.", pattern=WITHOUT_SLASHES, min_length=1, parse=parse_bucket
+)
 PREFIX: Final = Setting(
     "Prefix", "A prefix for the names of all files, such as lake/flow.", pattern=WITHOUT_URI_SIGNS, parse=parse_prefix
 )
+
+
+def _endpoint(description: str) -> Setting:
+    return Setting("Endpoint", description, pattern=HTTP_ADDRESS, is_advanced=True, parse=parse_server_address)
 
 
 class S3Storage(Definition, frozen=True, tag_field=STORAGE_TYPE, tag=S3):
@@ -42,9 +49,7 @@ class S3Storage(Definition, frozen=True, tag_field=STORAGE_TYPE, tag=S3):
     title: ClassVar[str] = "Amazon S3"
     description: ClassVar[str] = "A bucket of Amazon S3 with other credentials than those of the catalog."
 
-    bucket: Annotated[
-        str, Setting("Bucket", "The bucket for data files.", pattern=WITHOUT_SLASHES, min_length=1, parse=parse_bucket)
-    ]
+    bucket: Annotated[str, BUCKET]
     region: Annotated[str, Setting("Region", "The AWS region of the bucket.", min_length=1, parse=parse_word)]
     prefix: Annotated[str, PREFIX] = ""
     credentials: Annotated[
@@ -75,9 +80,7 @@ class GoogleStorage(Definition, frozen=True, tag_field=STORAGE_TYPE, tag=GOOGLE)
 
     title: ClassVar[str] = "Google Cloud Storage"
 
-    bucket: Annotated[
-        str, Setting("Bucket", "The bucket for data files.", pattern=WITHOUT_SLASHES, min_length=1, parse=parse_bucket)
-    ]
+    bucket: Annotated[str, BUCKET]
     prefix: Annotated[str, PREFIX] = ""
     service_account: Annotated[
         Secret | None,
@@ -88,16 +91,7 @@ class GoogleStorage(Definition, frozen=True, tag_field=STORAGE_TYPE, tag=GOOGLE)
             parse=parse_service_account,
         ),
     ] = msgspec.field(name="service_account_json", default=None)
-    endpoint: Annotated[
-        str,
-        Setting(
-            "Endpoint",
-            "The address of the storage service. The default is Google's.",
-            pattern=HTTP_ADDRESS,
-            is_advanced=True,
-            parse=parse_server_address,
-        ),
-    ] = ""
+    endpoint: Annotated[str, _endpoint("The address of the storage service. The default is Google's.")] = ""
 
     @property
     def location(self) -> str:
@@ -131,16 +125,7 @@ class AzureStorage(Definition, frozen=True, tag_field=STORAGE_TYPE, tag=AZURE):
         str, Setting("Client ID", "The ID of an application with the role Storage Blob Data Contributor.")
     ] = ""
     client_secret: Annotated[Secret | None, Setting("Client Secret", "The secret of the application.")] = None
-    endpoint: Annotated[
-        str,
-        Setting(
-            "Endpoint",
-            "The address of the blob service. The default is Azure's.",
-            pattern=HTTP_ADDRESS,
-            is_advanced=True,
-            parse=parse_server_address,
-        ),
-    ] = ""
+    endpoint: Annotated[str, _endpoint("The address of the blob service. The default is Azure's.")] = ""
 
     @property
     def location(self) -> str:
