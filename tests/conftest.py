@@ -16,6 +16,7 @@ from support.azure import AzureStore, azure_store, azurite
 from support.catalogs_and_stores import ReadBackReport
 from support.consistency_report import ConsistencyReport
 from support.containers import Image, built_image
+from support.fault_proxy import FaultProxy, fault_proxy
 from support.glue_server import glue_server, moto_python
 from support.google import GoogleStore, fake_gcs_server, google_store
 from support.hive import Metastore, hive_metastore
@@ -105,6 +106,13 @@ def rest_catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestCatal
     """A REST catalog server for all tests: each takes a namespace of its own."""
     with rest_catalog_server(jars("rest-catalog"), tmp_path_factory.mktemp("rest-catalog")) as server:
         yield server
+
+
+@pytest.fixture
+def proxy(rest_catalog: RestCatalogServer) -> Iterator[FaultProxy]:
+    """A proxy in front of this server for one test."""
+    with fault_proxy(rest_catalog.uri) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

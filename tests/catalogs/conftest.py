@@ -1,12 +1,15 @@
 """What tests of one catalog share. Each module has its own fixture `catalog`."""
 
 import uuid
+from collections.abc import Iterator
 
 import pytest
 from pyiceberg.catalog import Catalog
 
 from connector.iceberg.commits import commit
 from connector.model.table_identifier import TableIdentifier
+from support.fault_proxy import FaultProxy, fault_proxy
+from support.rest_catalog import RestCatalogOnS3
 from support.tables import foreign_table
 
 
@@ -14,6 +17,13 @@ from support.tables import foreign_table
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a commit be attempted again at once."""
     monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
+
+
+@pytest.fixture
+def rest_proxy(rest_on_s3: RestCatalogOnS3) -> Iterator[FaultProxy]:
+    """A proxy in front of the REST catalog that counts the requests of one test."""
+    with fault_proxy(rest_on_s3.uri) as running:
+        yield running
 
 
 @pytest.fixture

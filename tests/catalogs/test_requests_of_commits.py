@@ -36,15 +36,9 @@ def store(rest_on_s3: RestCatalogOnS3) -> Iterator[FaultProxy]:
 
 
 @pytest.fixture
-def server(rest_on_s3: RestCatalogOnS3) -> Iterator[FaultProxy]:
-    with fault_proxy(rest_on_s3.uri) as proxy:
-        yield proxy
-
-
-@pytest.fixture
-def catalog(rest_on_s3: RestCatalogOnS3, store: FaultProxy, server: FaultProxy) -> Iterator[Catalog]:
+def catalog(rest_on_s3: RestCatalogOnS3, store: FaultProxy, rest_proxy: FaultProxy) -> Iterator[Catalog]:
     s3 = replace(rest_on_s3.s3, endpoint=store.uri)
-    endpoint, _ = parse(on_s3(s3, rest_on_s3.bucket, PATH[0], rest(server.uri)), [])
+    endpoint, _ = parse(on_s3(s3, rest_on_s3.bucket, PATH[0], rest(rest_proxy.uri)), [])
     with open_catalog(endpoint) as opened:
         foreign_table(opened, PATH)
         commit.commit_all_or_raise(opened, [stage(opened, PATH, WRITER, 0)])
@@ -58,25 +52,25 @@ def kind(request: Request) -> tuple[str, str]:
 
 
 def test_a_session_reads_the_manifest_list_that_it_finds_and_none_of_its_own(
-    catalog: Catalog, store: FaultProxy, server: FaultProxy
+    catalog: Catalog, store: FaultProxy, rest_proxy: FaultProxy
 ) -> None:
     new_writer = partial(SnapshotWriter, ManifestReader())
     read = [("HEAD", "manifest list"), ("GET", "manifest list")]
     for number, expected in enumerate((read, [], []), start=1):
         staged = stage(catalog, PATH, WRITER, number)
         store.seen.clear()
-        server.seen.clear()
+        rest_proxy.seen.clear()
         commit.try_commits(catalog, [staged], new_writer=new_writer)
         assert [kind(request) for request in store.seen] == [("PUT", "manifest"), *expected, ("PUT", "manifest list")]
-        assert [kind(request) for request in server.seen] == [("GET", "orders"), ("POST", "orders")]
+        assert [kind(request) for request in rest_proxy.seen] == [("GET", "orders"), ("POST", "orders")]
 
 
 def test_connections_stay_open_from_one_commit_to_the_next(
-    catalog: Catalog, store: FaultProxy, server: FaultProxy
+    catalog: Catalog, store: FaultProxy, rest_proxy: FaultProxy
 ) -> None:
     staged = stage(catalog, PATH, WRITER, 1)
-    before = len(store.clients), len(server.clients)
+    before = len(store.clients), len(rest_proxy.clients)
     for number in range(2, 6):
         commit.commit_all_or_raise(catalog, [staged])
         staged = stage(catalog, PATH, WRITER, number)
-    assert (len(store.clients), len(server.clients)) == before
+    assert (len(store.clients), len(rest_proxy.clients)) == before

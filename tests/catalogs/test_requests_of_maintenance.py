@@ -19,7 +19,7 @@ from connector.iceberg.maintenance.action_outcomes import MaintainedTables, is_f
 from connector.model.state import WriterId
 from connector.model.table_identifier import OWNER_PROPERTY, Owner, TableIdentifier
 from support.endpoint_configs import on_s3, rest
-from support.fault_proxy import GENUINE, Fault, FaultProxy, Request, fault_proxy
+from support.fault_proxy import GENUINE, Fault, FaultProxy, Request
 from support.rest_catalog import RestCatalogOnS3
 from support.staged_files import stage
 from support.tables import foreign_table
@@ -34,13 +34,7 @@ LOOKS: Final = 3  # at a table that needs nothing: to find it, at its turn, and 
 
 
 @pytest.fixture
-def server(rest_on_s3: RestCatalogOnS3) -> Iterator[FaultProxy]:
-    with fault_proxy(rest_on_s3.uri) as proxy:
-        yield proxy
-
-
-@pytest.fixture
-def config(tmp_path: Path, rest_on_s3: RestCatalogOnS3, server: FaultProxy) -> Iterator[Path]:
+def config(tmp_path: Path, rest_on_s3: RestCatalogOnS3, rest_proxy: FaultProxy) -> Iterator[Path]:
     """The config of a task whose tables have one commit each."""
     catalog = rest_on_s3.client()
     for name in TABLES:
@@ -48,7 +42,7 @@ def config(tmp_path: Path, rest_on_s3: RestCatalogOnS3, server: FaultProxy) -> I
         foreign_table(catalog, path, properties={OWNER_PROPERTY: OWNER.encode()})
         commit.commit_all_or_raise(catalog, [stage(catalog, path, WRITER, 1)])
     file = tmp_path / "config.json"
-    file.write_text(json.dumps(on_s3(rest_on_s3.s3, rest_on_s3.bucket, NAMESPACE, rest(server.uri))))
+    file.write_text(json.dumps(on_s3(rest_on_s3.s3, rest_on_s3.bucket, NAMESPACE, rest(rest_proxy.uri))))
     yield file
     for name in TABLES:
         catalog.drop_table((NAMESPACE, name))
@@ -60,15 +54,15 @@ def maintain(config: Path) -> MaintainedTables:
     return maintain_tables(read_arguments(options, source), WaitingLine(None))
 
 
-def test_a_table_that_needs_nothing_is_loaded_three_times(config: Path, server: FaultProxy) -> None:
+def test_a_table_that_needs_nothing_is_loaded_three_times(config: Path, rest_proxy: FaultProxy) -> None:
     done = maintain(config)
     assert [each.path.name for each in done.tables] == [*TABLES]
     assert all(is_finished(outcome) for each in done.tables for _, outcome in each.outcomes)
-    asked = Counter((each.method, each.path.rpartition("/")[2]) for each in server.seen if "/tables/" in each.path)
+    asked = Counter((each.method, each.path.rpartition("/")[2]) for each in rest_proxy.seen if "/tables/" in each.path)
     assert asked == {("GET", name): LOOKS for name in TABLES}
 
 
-def test_tables_are_maintained_at_the_same_time(config: Path, server: FaultProxy) -> None:
+def test_tables_are_maintained_at_the_same_time(config: Path, rest_proxy: FaultProxy) -> None:
     together, looks = Barrier(len(TABLES), timeout=60), Counter[str]()
 
     def wait_for_the_others(request: Request) -> Fault:
@@ -78,6 +72,6 @@ def test_tables_are_maintained_at_the_same_time(config: Path, server: FaultProxy
                 together.wait()
         return GENUINE
 
-    server.choose = wait_for_the_others
+    rest_proxy.choose = wait_for_the_others
     assert maintain(config).errors == []
     assert not together.broken

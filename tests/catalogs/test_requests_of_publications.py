@@ -1,7 +1,7 @@
 """A publication of many bindings asks a REST catalog no more than it needs to know."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Final
@@ -15,7 +15,7 @@ from protocol import request
 from protocol.flow import Json, ValidateBinding
 from support.bindings import DOCUMENT, ID, MATERIALIZATION, collection, materialization, materialization_binding
 from support.endpoint_configs import on_s3, rest
-from support.fault_proxy import FaultProxy, fault_proxy
+from support.fault_proxy import FaultProxy
 from support.rest_catalog import RestCatalogOnS3
 
 pytestmark = pytest.mark.catalog
@@ -47,9 +47,8 @@ class Publisher:
 
 
 @pytest.fixture
-def publisher(rest_on_s3: RestCatalogOnS3) -> Iterator[Publisher]:
-    with fault_proxy(rest_on_s3.uri) as proxy:
-        yield Publisher(on_s3(rest_on_s3.s3, rest_on_s3.bucket, NAMESPACE, rest(proxy.uri)), proxy)
+def publisher(rest_on_s3: RestCatalogOnS3, rest_proxy: FaultProxy) -> Publisher:
+    return Publisher(on_s3(rest_on_s3.s3, rest_on_s3.bucket, NAMESPACE, rest(rest_proxy.uri)), rest_proxy)
 
 
 def test_a_publication_asks_once_for_each_table_and_for_the_namespace_of_new_ones(publisher: Publisher) -> None:

@@ -18,7 +18,7 @@ from connector.iceberg.commits import commit, fence
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
-from support.fault_proxy import GENUINE, STATUSES, Answer, Fault, FaultProxy, fault_proxy, is_commit, is_load
+from support.fault_proxy import GENUINE, STATUSES, Answer, Fault, FaultProxy, is_commit, is_load
 from support.rest_catalog import RestCatalogServer
 from support.snapshots import check_text
 from support.staged_files import stage
@@ -50,12 +50,6 @@ def catalog(rest_catalog: RestCatalogServer) -> Iterator[Catalog]:
     """The server without the proxy."""
     with open_rest(RestCatalog(rest_catalog.uri, str(rest_catalog.warehouse)), {}) as opened:
         yield opened
-
-
-@pytest.fixture
-def proxy(rest_catalog: RestCatalogServer) -> Iterator[FaultProxy]:
-    with fault_proxy(rest_catalog.uri) as running:
-        yield running
 
 
 def finish(proxy: FaultProxy, staged: Sequence[StagedCommit], limits: TimeLimits = TIME_LIMITS) -> None:

@@ -13,9 +13,8 @@ from connector.config.catalog import RestCatalog
 from connector.iceberg.catalogs import retry_after
 from connector.iceberg.catalogs.rest import open_rest
 from connector.iceberg.catalogs.retry_after import LONGEST_PAUSE, PAUSES, read_retry_after
-from support.fault_proxy import Fault, FaultProxy, fault_proxy
+from support.fault_proxy import Fault, FaultProxy
 from support.odd_servers import answering
-from support.rest_catalog import RestCatalogServer
 
 BUSY = Fault(0, HTTPStatus.TOO_MANY_REQUESTS)
 
@@ -26,12 +25,6 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     seconds: list[float] = []
     monkeypatch.setattr(retry_after, "sleep", seconds.append)
     return seconds
-
-
-@pytest.fixture
-def proxy(rest_catalog: RestCatalogServer) -> Iterator[FaultProxy]:
-    with fault_proxy(rest_catalog.uri) as running:
-        yield running
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from protocol.response import Applied
 from support.apply_process import ForkedApply, apply_here
 from support.connector_process import ConnectorProcess
 from support.endpoint_configs import rest
-from support.fault_proxy import GENUINE, Answer, Fault, FaultProxy, Request, fault_proxy
+from support.fault_proxy import GENUINE, Answer, Fault, FaultProxy, Request
 from support.rest_catalog import RestCatalogServer
 
 pytestmark = pytest.mark.catalog
@@ -131,12 +131,6 @@ def _store(document: Json) -> bytes:
 def catalog(rest_catalog: RestCatalogServer) -> Iterator[Catalog]:
     with open_rest(RestCatalog(rest_catalog.uri, str(rest_catalog.warehouse)), {}) as opened:
         yield opened
-
-
-@pytest.fixture
-def proxy(rest_catalog: RestCatalogServer) -> Iterator[FaultProxy]:
-    with fault_proxy(rest_catalog.uri) as running:
-        yield running
 
 
 def changes(ending: str) -> Callable[[Request], bool]:
