@@ -38,6 +38,7 @@ from connector.encoding.live_rows import source_rows
 from connector.encoding.live_rows.position_deletes import write_position_deletes
 from connector.encoding.live_rows.source_rows import OpenSource, SourceFile, read_live_rows
 from connector.encoding.live_rows.target_columns import TargetColumn
+from connector.encoding.parquet import assembled_writer
 from connector.encoding.parquet.assembled_files import AssembledFile, ColumnChunk
 from connector.encoding.parquet.data_files import NewFiles
 from connector.encoding.parquet.file_options import Destination, FileOptions
@@ -166,7 +167,8 @@ def _small_steps() -> Iterator[None]:
     """Batches, row groups and runs of a few rows."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(source_rows, "_BATCH_SIZE", 200)
-        patch.setattr(group_compaction, "ROW_GROUP_SIZE", 700)
+        for module in (assembled_writer, group_compaction):
+            patch.setattr(module, "ROW_GROUP_SIZE", 700)
         patch.setattr(copied_row_groups, "LEAST_SIZE", 0)
         patch.setattr(arranged_compaction, "RUN_SIZE", 400)
         patch.setattr(arranged_compaction, "MOST_RUNS", 2)
@@ -291,7 +293,7 @@ def source(*rows: Row, **changes: Any) -> Source:
 
 def test_long_texts_are_copied_without_decoding_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The pages of both sources follow each other in one row group."""
-    monkeypatch.setattr(group_compaction, "ROW_GROUP_SIZE", 10_000)
+    monkeypatch.setattr(assembled_writer, "ROW_GROUP_SIZE", 10_000)
     texts = ["é" * 50, None, "a", "z"]
     rows = [(number, 1.5, text, None) for number, text in enumerate(texts)]
     group = FileGroup((source(*rows[:2]).write(tmp_path, 1), source(*rows[2:]).write(tmp_path, 2)))
@@ -305,7 +307,7 @@ def test_long_texts_are_copied_without_decoding_them(tmp_path: Path, monkeypatch
 
 
 def test_rows_that_are_larger_than_a_row_group_are_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_compaction, "ROW_GROUP_SIZE", 1)
+    monkeypatch.setattr(assembled_writer, "ROW_GROUP_SIZE", 1)
     rows = [(number, 1.5, "text", None) for number in range(3)]
     group = FileGroup((source(*rows, is_plain=False).write(tmp_path, 1),))
     [file] = compact(tmp_path, group, (), target_size=1 << 30).files
@@ -584,7 +586,7 @@ def test_nested_columns_of_another_form_go_to_another_file(tmp_path: Path) -> No
 
 def test_rows_of_a_large_group_become_files_of_similar_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of nearly two and a half times the target: not two full files and a small one."""
-    monkeypatch.setattr(group_compaction, "ROW_GROUP_SIZE", 30_000)
+    monkeypatch.setattr(assembled_writer, "ROW_GROUP_SIZE", 30_000)
     rows = [(number, 1.5, os.urandom(1000).hex(), None) for number in range(400)]
     sources = [source(*rows[first : first + 100], row_group=20).write(tmp_path, first) for first in range(0, 400, 100)]
     target = int(sum(each.size for each in sources) / 2.4)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from connector.encoding.parquet.assembled_files import AssembledFile, ColumnChunk
-from connector.encoding.parquet.data_files import FileWriter, GatheredRowGroup, NewFiles
+from connector.encoding.parquet.data_files import ROW_GROUP_SIZE, FileWriter, GatheredRowGroup, NewFiles
 from connector.encoding.parquet.encoded_row_groups import EncodedRowGroup
 
 
@@ -22,11 +22,9 @@ class CopiedRowGroup:
 class AssembledWriter(FileWriter[AssembledFile]):
     """Writes rows and copied row groups of one schema to files of the target size."""
 
-    def __init__(self, files: NewFiles, row_group_size: int) -> None:
-        """`row_group_size` is in bytes."""
+    def __init__(self, files: NewFiles) -> None:
         super().__init__(files)
-        self._row_group_size = row_group_size
-        self._gathered = GatheredRowGroup(row_group_size)
+        self._gathered = GatheredRowGroup(ROW_GROUP_SIZE)
         self._copied: list[CopiedRowGroup] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -42,7 +40,7 @@ class AssembledWriter(FileWriter[AssembledFile]):
         """Add the rows of a row group. Consecutive ones become one, if the same columns are copied."""
         self._write_rows()
         size = sum(each.size for each in self._copied) + group.size
-        if self._copied and (size > self._row_group_size or self._copied[0].chunks.keys() != group.chunks.keys()):
+        if self._copied and (size > ROW_GROUP_SIZE or self._copied[0].chunks.keys() != group.chunks.keys()):
             self._write_copied()
         self._copied.append(group)
 

@@ -26,7 +26,7 @@ def compact_group(io: FileIO, compaction: Compaction, group: FileGroup) -> Compa
     """
     compaction = replace(compaction, columns=group.add_defaults(compaction.columns))
     if compaction.arrangement.is_plain:
-        copying = GroupWriter(io, compaction, group, partial(AssembledWriter, row_group_size=ROW_GROUP_SIZE))
+        copying = GroupWriter(io, compaction, group, AssembledWriter)
         return _write(copying, group, lambda: [_copy(io, compaction, source, copying) for source in group.sources])
     from connector.encoding.rewriting.arranged_compaction import write_arranged
 

@@ -57,7 +57,7 @@ def _write_rows(layout: TableLayout, batches: Iterator[pa.RecordBatch]) -> list[
 
 def _copy_range(layout: TableLayout, merged: MergeRange, runs: "_Runs") -> list[DataFile]:
     """Copy the row groups that are encoded already. Only rows between them are encoded here."""
-    writer = AssembledWriter(layout.new_files, ROW_GROUP_SIZE)
+    writer = AssembledWriter(layout.new_files)
     with abort_on_failure(writer):
         for run, part in merged.parts:
             if part.encoded:
