@@ -1,15 +1,18 @@
-"""Materializes the documents of a file in one conversation: it publishes a task, and stores them in one transaction."""
+"""Materializes the documents of a file in one conversation: it publishes a task, and stores them in one transaction.
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+For standard updates, it loads each key of the documents as the runtime does, and stores the last document of each.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
 
-from connector.cli.commands.demo_updates import LOADED, load_keys
 from connector.cli.conversation import Conversation, ConversationEndedError, shorten
-from connector.cli.flow.documents import Document, DocumentFile, read_field
+from connector.cli.flow.documents import Document, DocumentFile, read_field, read_location
 from connector.cli.flow.field_selection import FieldRules
 from connector.cli.flow.flow_files import Task, TaskBinding
 from connector.cli.flow.task_requests import make_apply, make_validate
@@ -20,6 +23,7 @@ from protocol import request, response
 from protocol.flow import WHOLE_RANGE, Collection, Constraint, ConstraintType, FieldSelection, Json
 
 TASK: Final = "demo/materialize-iceberg"
+LOADED: Final = '{"loaded"'
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,22 @@ class Stored:
 
     rows: int
     replaced: int
+
+
+@dataclass(frozen=True)
+class _LoadedKeys:
+    """The keys of a file of documents, with the line of their last document, and those that the table has."""
+
+    key: Sequence[str]
+    lines: Mapping[str, int]
+    found: frozenset[str]
+
+    def select(self, documents: DocumentFile) -> Iterator[tuple[Document, bool]]:
+        """Yield the last document of each key, and whether the table has a row of it."""
+        for document in documents:
+            of_key = json.dumps(documents.read_key(document, self.key))
+            if self.lines[of_key] == document.line:
+                yield document, of_key in self.found
 
 
 def materialize(
@@ -59,7 +79,7 @@ def materialize(
             versions: Iterable[tuple[Document, bool]] = ((document, False) for document in documents)
             replaced = 0
         else:
-            loaded = load_keys(connector, documents, collection.key, show)
+            loaded = _load_keys(connector, documents, collection.key, show)
             versions, replaced = loaded.select(documents), len(loaded.found)
         before = connector.lines
         for line in _make_stores(versions, documents, collection, apply.materialization.bindings[0].field_selection):
@@ -95,6 +115,31 @@ def _make_apply(task: Task, validated: response.Validated) -> request.Apply:
         return make_apply(replace(task, bindings=(selecting,)), validated)
     except UserError as error:
         raise UserError(f"{error} To start with a new table, give another directory with --into.") from error
+
+
+def _load_keys(
+    connector: Conversation, documents: DocumentFile, key: Sequence[str], show: Callable[[str], None]
+) -> _LoadedKeys:
+    """Load the keys of all documents. Raises ConversationEndedError if the connector ends."""
+    lines = {json.dumps(documents.read_key(document, key)): document.line for document in documents}
+    for of_key in lines:
+        connector.send(b'{"load":{"key":%s}}\n' % of_key.encode())
+    show(f"→ {len(lines)} load requests")
+    show('→ {"flush":{}}')
+    connector.send(b'{"flush":{}}\n')
+    found = [json.dumps([read_location(loaded, ptr) for ptr in key]) for loaded in _receive_loaded(connector)]
+    show(f"← {len(found)} loaded responses")
+    return _LoadedKeys(key, lines, frozenset(found))
+
+
+def _receive_loaded(connector: Conversation) -> Iterator[Json]:
+    """Yield the loaded documents, until all keys were looked up."""
+    while line := connector.receive():
+        [(kind, answer)] = msgspec.json.decode(line).items()
+        if kind == "flushed":
+            return
+        yield answer["doc"]
+    raise ConversationEndedError(connector.finish())
 
 
 def _make_stores(
