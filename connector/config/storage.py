@@ -39,10 +39,6 @@ PREFIX: Final = Setting(
 )
 
 
-def _endpoint(description: str) -> Setting:
-    return Setting("Endpoint", description, pattern=HTTP_ADDRESS, is_advanced=True, parse=parse_server_address)
-
-
 class S3Storage(Definition, frozen=True, tag_field=STORAGE_TYPE, tag=S3):
     """A bucket of Amazon S3, or of a compatible store. Without credentials, it has those of the catalog."""
 
@@ -91,7 +87,16 @@ class GoogleStorage(Definition, frozen=True, tag_field=STORAGE_TYPE, tag=GOOGLE)
             parse=parse_service_account,
         ),
     ] = msgspec.field(name="service_account_json", default=None)
-    endpoint: Annotated[str, _endpoint("The address of the storage service. The default is Google's.")] = ""
+    endpoint: Annotated[
+        str,
+        Setting(
+            "Endpoint",
+            "The address of the storage service. The default is Google's.",
+            pattern=HTTP_ADDRESS,
+            is_advanced=True,
+            parse=parse_server_address,
+        ),
+    ] = ""
 
     @property
     def location(self) -> str:
@@ -125,7 +130,16 @@ class AzureStorage(Definition, frozen=True, tag_field=STORAGE_TYPE, tag=AZURE):
         str, Setting("Client ID", "The ID of an application with the role Storage Blob Data Contributor.")
     ] = ""
     client_secret: Annotated[Secret | None, Setting("Client Secret", "The secret of the application.")] = None
-    endpoint: Annotated[str, _endpoint("The address of the blob service. The default is Azure's.")] = ""
+    endpoint: Annotated[
+        str,
+        Setting(
+            "Endpoint",
+            "The address of the blob service. The default is Azure's.",
+            pattern=HTTP_ADDRESS,
+            is_advanced=True,
+            parse=parse_server_address,
+        ),
+    ] = ""
 
     @property
     def location(self) -> str:
