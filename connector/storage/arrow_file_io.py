@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from pyarrow.fs import FileSystem, GcsFileSystem, S3FileSystem
+from pyarrow.fs import AwsStandardS3RetryStrategy, FileSystem, GcsFileSystem, S3FileSystem
 from pyiceberg.io import ADLS_SAS_TOKEN, GCS_SERVICE_HOST, GCS_TOKEN, GCS_TOKEN_EXPIRES_AT_MS, S3_PROXY_URI
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.typedef import EMPTY_DICT, Properties
@@ -14,6 +14,7 @@ from connector.storage.file_access import ADLS_MACHINE_CREDENTIALS, AZURE_SCHEME
 from connector.storage.s3_environment import find_certificates, find_proxy
 
 RETRY_SECONDS: Final = 30
+ATTEMPTS: Final = 5  # to send a request to S3, with growing pauses of seven seconds in all
 # With one of these variables, Google's client ignores the address that it is given.
 EMULATORS: Final = ("CLOUD_STORAGE_EMULATOR_ENDPOINT", "CLOUD_STORAGE_TESTBENCH_ENDPOINT")
 
@@ -21,10 +22,10 @@ EMULATORS: Final = ("CLOUD_STORAGE_EMULATOR_ENDPOINT", "CLOUD_STORAGE_TESTBENCH_
 class ArrowFileIO(PyArrowFileIO):
     """Reads and writes files in any store.
 
-    S3: a small file takes one request, not the three of a multipart upload, and the environment's proxy and
-    certificates are used. Google: a failed request is not repeated for 15 minutes, and the machine's own credentials
-    are never used. Azure: the account's host is not taken for a part of the container's name, and a machine's workload
-    identity can sign in.
+    S3: a small file takes one request, not the three of a multipart upload, a failed request is repeated often, and
+    the environment's proxy and certificates are used. Google: a failed request is not repeated for 15 minutes, and the
+    machine's own credentials are never used. Azure: the account's host is not taken for a part of the container's name,
+    and a machine's workload identity can sign in.
     """
 
     @staticmethod
@@ -41,7 +42,11 @@ class ArrowFileIO(PyArrowFileIO):
         # PyIceberg has no setting for these options. So the file system is made again, from the options that pickling
         # would keep.
         _, (options,) = super()._initialize_s3_fs(netloc).__reduce__()
-        own = {"allow_delayed_open": True, "tls_ca_file_path": find_certificates()}
+        own = {
+            "allow_delayed_open": True,
+            "retry_strategy": AwsStandardS3RetryStrategy(ATTEMPTS),
+            "tls_ca_file_path": find_certificates(),
+        }
         return S3FileSystem(**{**options, **own})
 
     def _initialize_azure_fs(self) -> FileSystem:

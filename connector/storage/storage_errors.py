@@ -117,6 +117,13 @@ STORAGE_ERRORS: Final[ErrorTable] = (
         "and /region.",
     ),
     Entry(
+        # The last one is of a store that answers a HEAD, or with a page.
+        _says("SLOW_DOWN", "SERVICE_UNAVAILABLE", "INTERNAL_FAILURE", "(HTTP status 5"),
+        RetryableError,
+        "{location}: the object store is not able to answer now ({answer}). If this repeats, look at the store's limit "
+        "of requests, and at its log.",
+    ),
+    Entry(
         _says("Status(UNAUTHENTICATED"),
         UserError,
         "{location}: Google Cloud Storage does not accept the token ({answer}). Check /storage/service_account_json, "

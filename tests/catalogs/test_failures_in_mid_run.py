@@ -14,11 +14,13 @@ from pyiceberg.catalog import Catalog
 
 from connector.config.settings import parse
 from connector.host.errors import ConnectorError, UserError
+from connector.iceberg.catalogs import retry_after
 from connector.iceberg.catalogs.opening import open_catalog, table_location
 from connector.iceberg.commits import commit
 from connector.iceberg.commits.outcomes import Committed, Failed, Outcome
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
+from connector.storage import arrow_file_io
 from protocol.flow import WHOLE_RANGE
 from support.endpoint_configs import glue, on_s3, rest
 from support.fault_proxy import GENUINE, Answer, Fault, FaultProxy, Request, fault_proxy
@@ -65,6 +67,12 @@ class Session:
         for varying, placeholder in VARYING.items():
             text = re.sub(varying, placeholder, text)
         return text
+
+
+@pytest.fixture(autouse=True)
+def _no_repeated_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retry_after, "PAUSES", ())
+    monkeypatch.setattr(arrow_file_io, "ATTEMPTS", 1)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ DISK_IS_FULL: Final = "database or disk is full"  # as SQLite has it
 
 def storage_fails(task: Task) -> None:
     task.run_to(Event.COMMITTED)
-    task.faults.arm(UPLOAD_FAILS, times=8)  # of manifests: a store's client tries three times by itself
+    task.faults.arm(UPLOAD_FAILS, times=8)  # of manifests: a store's client tries five times by itself
     task.run_to(Event.FLUSHED)
     assert task.faults.fired(UPLOAD_FAILS) == 8
     task.check(complete=True)
@@ -33,7 +33,7 @@ def storage_is_slow(task: Task) -> None:
     task.memo_size = (
         1 << 20
     )  # files that take several requests, which are waited for less long than that of a small one
-    # A client gives up what it has asked three times: two tasks, side by side, have five slow answers between them.
+    # A client gives up what it has asked five times: two tasks, side by side, have five slow answers between them.
     task.faults.arm(STORE_IS_SLOW, times=5)
     task.run_to(Event.STARTED_COMMIT)
     assert task.faults.fired(STORE_IS_SLOW) == 3 + 5

@@ -13,6 +13,7 @@ from connector.host.errors import ConnectorError, RetryableError, UserError
 from connector.host.redaction import redact
 from connector.model.properties import Properties
 from connector.spark.jvm.jvm_command import select_inherited
+from connector.storage import arrow_file_io
 from connector.storage.file_access import file_properties
 from connector.storage.file_io import LARGEST_HELD, StoreFileIO, write_small_file
 from connector.storage.s3_environment import find_certificates, find_proxy
@@ -42,6 +43,11 @@ PROXY_VARIABLES: Final = (
 def _no_other_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in (*PROXY_VARIABLES, "AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE"):
         monkeypatch.delenv(variable, raising=False)
+
+
+@pytest.fixture(autouse=True)
+def _one_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrow_file_io, "ATTEMPTS", 1)
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from connector.config.secret import Secret
 from connector.encoding.parquet.data_files import DataFileWriter, NewFiles, RowGroup
 from connector.encoding.parquet.file_options import FileOptions
 from connector.host.errors import RetryableError, UserError
+from connector.storage import arrow_file_io
 from connector.storage.file_stores import data_file_properties
 from connector.storage.storage_errors import is_of_content, translate_errors, translate_errors_of_directory
 from support.odd_servers import answering
@@ -37,6 +38,11 @@ class Bucket:
     server: S3Server
     name: str
     reader: Keys
+
+
+@pytest.fixture(autouse=True)
+def _one_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrow_file_io, "ATTEMPTS", 1)
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +74,25 @@ def write(config: EndpointConfig) -> None:
     output = load_file_io(data_file_properties(config)).new_output(location)
     with translate_errors(location), output.create(overwrite=True) as stream:
         stream.write(b"content")
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "code"),
+    [
+        ("a store that slows down", 503, "SlowDown"),
+        ("a store that is not available", 503, "ServiceUnavailable"),
+        ("a store that is broken", 500, "InternalError"),
+        ("a gateway without a store", 502, ""),
+    ],
+)
+def test_a_store_that_cannot_answer_now_is_told_as_that(
+    right: EndpointConfig, name: str, status: int, code: str
+) -> None:
+    body = f"<Error><Code>{code}</Code><Message>Please wait.</Message></Error>" if code else "<html>Bad Gateway</html>"
+    with answering(status, body) as server, pytest.raises(RetryableError) as raised:
+        write(replace(right, s3_endpoint=server.uri))
+    assert len(server.requests) == 1
+    check_text("storage_errors", f"a writer: {name}", str(raised.value), {right.bucket: "BUCKET"})
 
 
 def test_who_may_write_writes(bucket: Bucket, right: EndpointConfig) -> None:
