@@ -328,7 +328,7 @@ def error_body(message: str) -> str:
         (403, error_body("never."), UserError, "forbids this: SomeException: never. Give"),
         (404, "<html>not found</html>", UserError, "answers, but not as an Iceberg REST catalog does"),
         (419, error_body("late"), UserError, "does not accept the sign-in"),
-        (429, error_body("slowly"), RetryableError, "is not able to answer now: SomeException: slowly"),
+        (429, error_body("slowly"), RetryableError, "gets too many requests: SomeException: slowly"),
         (500, error_body("broken"), RetryableError, "is not able to answer now"),
         (503, "", RetryableError, "is not able to answer now"),
     ],

@@ -1,4 +1,4 @@
-"""A catalog that gets too many requests at once is asked again later."""
+"""A catalog that gets too many requests at once, or that restarts, is asked again later."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -7,16 +7,17 @@ from http import HTTPStatus
 
 import pytest
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import TooManyRequestsError
+from pyiceberg.exceptions import ServiceUnavailableError, TooManyRequestsError
 
 from connector.config.catalog import RestCatalog
 from connector.iceberg.catalogs import retry_after
 from connector.iceberg.catalogs.rest import open_rest
 from connector.iceberg.catalogs.retry_after import LONGEST_PAUSE, PAUSES, read_retry_after
-from support.fault_proxy import Fault, FaultProxy
+from support.fault_proxy import GENUINE, Fault, FaultProxy
 from support.odd_servers import answering
 
 BUSY = Fault(0, HTTPStatus.TOO_MANY_REQUESTS)
+RESTARTING = Fault(0, HTTPStatus.SERVICE_UNAVAILABLE)
 
 
 @pytest.fixture(autouse=True)
@@ -35,9 +36,12 @@ def catalog(proxy: FaultProxy) -> Iterator[Catalog]:
 
 
 @pytest.mark.catalog
-def test_a_read_is_repeated_until_the_catalog_has_time(catalog: Catalog, proxy: FaultProxy, slept: list[float]) -> None:
+@pytest.mark.parametrize("fault", [BUSY, RESTARTING])
+def test_a_read_is_repeated_until_the_catalog_has_time(
+    catalog: Catalog, proxy: FaultProxy, slept: list[float], fault: Fault
+) -> None:
     for _ in range(2):
-        proxy.inject(lambda request: request.method == "HEAD", BUSY)
+        proxy.inject(lambda request: request.method == "HEAD", fault)
     assert not catalog.namespace_exists("nothing")
     assert slept == [*PAUSES[:2]]
     assert len(proxy.seen) == 3
@@ -49,6 +53,20 @@ def test_a_read_is_not_repeated_without_limit(catalog: Catalog, proxy: FaultProx
     with pytest.raises(TooManyRequestsError):
         catalog.list_tables("nothing")
     assert len(proxy.seen) == 1 + len(PAUSES)
+
+
+@pytest.mark.catalog
+def test_reads_of_a_catalog_that_is_down_for_long_wait_once(catalog: Catalog, proxy: FaultProxy) -> None:
+    proxy.choose = lambda _: RESTARTING
+    for sent in (1 + len(PAUSES), 1):
+        proxy.seen.clear()
+        with pytest.raises(ServiceUnavailableError):
+            catalog.list_namespaces()
+        assert len(proxy.seen) == sent
+    proxy.choose = lambda _: GENUINE
+    catalog.list_namespaces()
+    proxy.inject(lambda _: True, RESTARTING)
+    catalog.list_namespaces()  # is repeated again
 
 
 @pytest.mark.catalog

@@ -14,6 +14,7 @@ import connector.iceberg.catalogs.glue
 from connector.config.catalog import HIVE, LOCAL, REST, S3_TABLES
 from connector.config.settings import parse
 from connector.host.errors import ConnectorError, RetryableError, UserError
+from connector.iceberg.catalogs import retry_after
 from connector.iceberg.catalogs.opening import open_catalog
 from connector.rpc.validate import validate
 from protocol import request, response
@@ -165,12 +166,16 @@ REST_ANSWERS: Final[Mapping[str, tuple[int, str, type[ConnectorError]]]] = {
     ),
     "broken": (500, rest_error("RuntimeException", "database is down"), RetryableError),
     "busy": (503, "", RetryableError),
+    "too many requests": (429, rest_error("SomeException", "slowly"), RetryableError),
     "no tables": (200, '{"defaults": {}, "overrides": {}, "endpoints": ["GET /v1/{prefix}/namespaces"]}', UserError),
 }
 
 
 @pytest.mark.parametrize("name", REST_ANSWERS)
-def test_what_a_rest_catalog_answers_is_explained_at_validate(s3_server: S3Server, bucket: str, name: str) -> None:
+def test_what_a_rest_catalog_answers_is_explained_at_validate(
+    s3_server: S3Server, bucket: str, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(retry_after, "PAUSES", (0.0,))
     status, body, kind = REST_ANSWERS[name]
     with answering(status, body) as server:
         text = refused(on_s3(s3_server, bucket, "shop", rest_at(server.uri)), binding(), kind=kind)

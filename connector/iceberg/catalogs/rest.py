@@ -16,7 +16,7 @@ from connector.host.redaction import hide_obtained
 from connector.host.refresh import Refreshed
 from connector.iceberg.catalog_messages import read_address
 from connector.iceberg.catalogs.rest_errors import RedirectError
-from connector.iceberg.catalogs.retry_after import repeat_reads
+from connector.iceberg.catalogs.retry_after import RetryAfter
 from connector.iceberg.catalogs.sign_in import DEFAULT_SCOPE, OAuth2Client, RefreshedToken, SignIn, StaticHeader
 from connector.iceberg.catalogs.time_limits import TIME_LIMITS, TimeLimits, limit_time
 from connector.storage.file_access import ADLS_MACHINE_CREDENTIALS, FileCredentials, add_expiry, file_properties
@@ -46,7 +46,7 @@ class RestTables(RestCatalog):
     def _create_session(self) -> Session:
         session = super()._create_session()
         session.auth = self._sign_in
-        session.hooks["response"] += (repeat_reads, _refuse_to_read_instead)
+        session.hooks["response"] += (RetryAfter(), _refuse_to_read_instead)
         return limit_time(_with_fixed_environment(session, self.uri), self._limits)
 
     def _fetch_config(self) -> None:

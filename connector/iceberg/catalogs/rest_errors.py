@@ -272,7 +272,13 @@ REST_ERRORS: Final[ErrorTable] = (
         "{place} forbids this: {answer}. Give {principal} the missing permission.",
     ),
     Entry(
-        is_a(ServiceUnavailableError, TooManyRequestsError, ServerError),
+        is_a(TooManyRequestsError),
+        RetryableError,
+        "{place} gets too many requests: {answer}. If this repeats, raise its limit of requests, or let others send "
+        "fewer.",
+    ),
+    Entry(
+        is_a(ServiceUnavailableError, ServerError),
         RetryableError,
         "{place} is not able to answer now: {answer}. {outage}",
     ),
