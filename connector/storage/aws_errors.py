@@ -42,8 +42,16 @@ BAD_CREDENTIALS: Final = (
     *("ExpiredToken", "InvalidClientTokenId", "InvalidSignature", "SignatureDoesNotMatch", "UnrecognizedClient"),
     *("request signature", "security token included in the request"),
 )
+# What botocore says if the file of certificates that it is told to trust is missing, or is none.
+NO_CERTIFICATES: Final = is_a(SSLError, saying=("[Errno ", "NO_CERTIFICATE_OR_CRL_FOUND"))
 # For the tables of services. botocore finds these variables in the environment.
 ENVIRONMENT_ERRORS: Final[ErrorTable] = (
+    Entry(
+        NO_CERTIFICATES,
+        UserError,
+        "{place} cannot be reached, because the environment names a file of certificates that cannot be read "
+        "({answer}). Correct the variable AWS_CA_BUNDLE, or REQUESTS_CA_BUNDLE.",
+    ),
     Entry(
         is_a(ValueError, saying=("Invalid endpoint",)),
         UserError,
@@ -245,6 +253,12 @@ S3_ERRORS: Final[ErrorTable] = (
         RetryableError,
         "{bucket}: {server} did not answer in time. Check that it is up, that the network allows it, "
         "{endpoint_setting} and {region_setting}.",
+    ),
+    Entry(
+        NO_CERTIFICATES,
+        UserError,
+        "{bucket}: {server} cannot be reached, because the environment names a file of certificates that cannot be "
+        "read. Correct the variable AWS_CA_BUNDLE, or REQUESTS_CA_BUNDLE.",
     ),
     Entry(
         is_a(SSLError),

@@ -99,7 +99,13 @@ STORAGE_ERRORS: Final[ErrorTable] = (
         "{location}: the bucket is in another region ({answer}). Check /region and /s3_endpoint.",
     ),
     Entry(
-        _says("curlCode: 60,", "curlCode: 77,"),
+        _says("curlCode: 77,"),
+        UserError,
+        "{location}: the object store cannot be reached, because the environment names a file of certificates that "
+        "cannot be read ({answer}). Correct the variable AWS_CA_BUNDLE, or REQUESTS_CA_BUNDLE.",
+    ),
+    Entry(
+        _says("curlCode: 60,"),
         UserError,
         "{location}: the object store has no secure connection, because this machine does not trust its certificate "
         "({answer}). To trust an authority of your own, set the variable AWS_CA_BUNDLE to a file with its certificate.",

@@ -1,6 +1,7 @@
 """Validate finds out whether storage and catalog can be used, and says all that is wrong at once."""
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
@@ -328,6 +329,22 @@ def test_a_glue_without_a_certificate_is_named_at_validate(
         monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", server.uri.replace("http:", "https:"))
         text = refused(on_s3(s3_server, bucket, "shop", glue()), binding())
     check_text("catalog_errors", "Glue: no https", text)
+
+
+@pytest.mark.parametrize("content", [None, "no certificate"])
+def test_a_file_of_certificates_that_cannot_be_read_is_named_for_glue(
+    s3_server: S3Server, bucket: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: str | None
+) -> None:
+    authority = tmp_path / "authority.pem"
+    if content:
+        authority.write_text(content)
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(authority))
+    with answering(200, "") as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", server.uri.replace("http:", "https:"))
+        text = refused(on_s3(s3_server, bucket, "shop", glue()), binding())
+    name = "a file without certificates" if content else "a file of certificates that is missing"
+    text = re.sub(r" \(_ssl.*?\)", "", text).replace(server.uri.partition("//")[2], "GLUE")
+    check_text("catalog_errors", f"Glue: {name}", text)
 
 
 def test_a_region_that_is_none_is_said_by_storage_and_glue(s3_server: S3Server, bucket: str) -> None:

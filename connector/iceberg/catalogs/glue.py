@@ -135,13 +135,13 @@ GLUE_ERRORS: Final[ErrorTable] = (
         RetryableError,
         "{place} did not answer in time. Check that the network allows it.",
     ),
+    *ENVIRONMENT_ERRORS,
     Entry(
         is_a(SSLError),
         UserError,
         "{place} has no secure connection: this machine does not trust its certificate. To trust an authority of "
         "your own, such as that of a proxy, set the variable AWS_CA_BUNDLE to a file with its certificate.",
     ),
-    *ENVIRONMENT_ERRORS,
     Entry(
         is_a(BotoCoreError),
         RetryableError,
