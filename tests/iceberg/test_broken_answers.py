@@ -129,6 +129,8 @@ def test_an_address_of_a_token_server_that_cannot_be_used_is_explained(name: str
 PROXIES: Final[Mapping[str, tuple[Callable[[], str], type[ConnectorError]]]] = {
     "a proxy that is not there": (lambda: f"http://{free_address()}", RetryableError),
     "a proxy with a malformed address": (lambda: "http://", UserError),
+    "a proxy with a malformed port": (lambda: "http://robot:planted@:x", UserError),
+    "a proxy of another kind": (lambda: "ftp://proxy:3128", UserError),
 }
 
 

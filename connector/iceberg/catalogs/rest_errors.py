@@ -32,6 +32,8 @@ from requests.exceptions import (
     Timeout,
     TooManyRedirects,
 )
+from urllib3.exceptions import LocationParseError
+from urllib3.util import parse_url
 
 from connector.config.catalog import RestCatalog
 from connector.config.catalog_properties import is_signed
@@ -99,6 +101,16 @@ def translate_errors(uri: str, words: Mapping[str, str] = REST_WORDS) -> Abstrac
 def _is_refusal(error: Exception) -> bool:
     # CommitStateUnknownException is a RESTError, too. Only the code that sent the commit can tell what to do.
     return isinstance(error, RESTError) and not isinstance(error, CommitStateUnknownException)
+
+
+def _is_of_proxy(error: Exception) -> bool:
+    """Whether the environment's address of a proxy is malformed. The error may be that of the request's own address."""
+    if isinstance(error, InvalidURL) and error.request is not None:
+        try:
+            return bool(parse_url(str(error.request.url)).host)
+        except LocationParseError:
+            return False
+    return isinstance(error, InvalidProxyURL)
 
 
 def _refuses(*causes: str) -> Matcher:
@@ -204,7 +216,7 @@ REST_ERRORS: Final[ErrorTable] = (
         "/catalog/properties, and those in the catalog's own config.",
     ),
     Entry(
-        is_a(InvalidProxyURL),
+        _is_of_proxy,
         UserError,
         "{place} cannot be reached, because the environment has a malformed address of a proxy. Correct the variables "
         "HTTP_PROXY and HTTPS_PROXY.",

@@ -113,7 +113,7 @@ class _TimeLimitedAdapter(HTTPAdapter):
                 response = super().send(request, stream, timeout or (limits.connect, limits.read), *args, **kwargs)
                 _ = response.content if limits.reads_content else b""
             except LocationValueError as error:  # `requests` converts only those of addresses that it parses itself
-                raise InvalidURL(error, request=request) from error
+                raise InvalidURL(error) from error
             except RequestException as error:
                 if not deadline.has_passed:
                     raise
