@@ -51,7 +51,11 @@ class StoreFileIO(FileIO):
         return ArrowFileIO(self.properties)
 
     def new_input(self, location: str) -> InputFile:
-        """Return a file to read."""
+        """Return a file to read. If it is in S3, it is read with one request, unless it has to be seekable."""
+        if objects := _find_objects(self, location):
+            from connector.storage.s3_objects import ObjectFile
+
+            return ObjectFile(objects, location, lambda: self.arrow.new_input(location))
         return self.arrow.new_input(location)
 
     def new_output(self, location: str) -> OutputFile:

@@ -1,18 +1,21 @@
-"""Writes small objects to S3 without the ten megabytes of memory that PyArrow takes for each of them. Deletes objects.
+"""Reads, writes and deletes objects in S3, each with one request.
 
-PyArrow fills that memory even for an object of five kilobytes. This was a fifth of a commit's processor time, and four
-fifths of that of a small data file. To delete an object, PyArrow sends three requests: it looks for the object, and
-afterwards it creates an empty one with the name of the directory. If a request fails, PyArrow does the same. So PyArrow
-alone decides how failed requests are repeated, and what errors say.
+PyArrow asks for the size of an object before it reads it. To write one, it fills ten megabytes of memory, even for an
+object of five kilobytes. This was a fifth of a commit's processor time, and four fifths of that of a small data file.
+To delete an object, it sends three requests: it looks for the object, and afterwards it creates an empty one with the
+name of the directory. If a request fails, PyArrow does the same. So PyArrow alone decides how failed requests are
+repeated, and what errors say.
 """
 
 import base64
 import hashlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from http import HTTPStatus
-from typing import Final
+from io import SEEK_SET, BytesIO, UnsupportedOperation
+from types import TracebackType
+from typing import Final, Self
 from urllib.parse import quote, urlsplit
 
 from botocore.auth import S3SigV4Auth
@@ -27,6 +30,8 @@ from pyiceberg.io import (
     S3_REQUEST_TIMEOUT,
     S3_SECRET_ACCESS_KEY,
     S3_SESSION_TOKEN,
+    InputFile,
+    InputStream,
 )
 from urllib3 import PoolManager, Timeout
 from urllib3.exceptions import HTTPError
@@ -41,11 +46,13 @@ CONNECTIONS: Final = 8  # kept open; as many commits are made at once
 # All are needed. Without a region, PyArrow asks Amazon for it.
 NEEDED: Final = frozenset({S3_ACCESS_KEY_ID, S3_SECRET_ACCESS_KEY, S3_REGION})
 TIMEOUT: Final = "60"  # seconds
+# Statuses that say something of one object, and nothing of other requests.
+OF_THE_OBJECT: Final = (HTTPStatus.NOT_FOUND, HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE)
 UNUSUAL: Final = frozenset({"", ".", ".."})  # parts of a path that PyArrow refuses, or that HTTP clients remove
 
 
 class S3Objects:
-    """Writes and deletes objects with the credentials and at the address of FileIO properties."""
+    """Reads, writes and deletes objects with the credentials and at the address of FileIO properties."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._properties = properties
@@ -53,38 +60,117 @@ class S3Objects:
         self._pool = _open_connections(connect, read, find_certificates())
         self._refused = set[str]()  # methods of requests
 
+    def get(self, location: str, begin: int = 0, size: int | None = None) -> bytes | None:
+        """Return an object, or so many bytes of it. None if it may not be read, is missing, or ends before `begin`."""
+        if size is None:
+            return self._send("GET", location, b"", {})
+        return self._send("GET", location, b"", {"Range": f"bytes={begin}-{begin + size - 1}"})
+
     def put(self, location: str, content: bytes) -> bool:
         """Write an object in one request. Returns False if it may not be written."""
         digest = hashlib.md5(content, usedforsecurity=False).digest()
-        return self._send("PUT", location, content, {"Content-MD5": base64.b64encode(digest).decode()})
+        return self._send("PUT", location, content, {"Content-MD5": base64.b64encode(digest).decode()}) is not None
 
     def delete(self, location: str) -> bool:
         """Delete an object in one request. Returns False if it may not be deleted. A missing one is no error."""
-        return self._send("DELETE", location, b"", {})
+        return self._send("DELETE", location, b"", {}) is not None
 
-    def _send(self, method: str, location: str, content: bytes, headers: dict[str, str]) -> bool:
+    def _send(self, method: str, location: str, content: bytes, headers: dict[str, str]) -> bytes | None:
+        """Return the content of the answer, or None if the request failed."""
         if method in self._refused or not UNUSUAL.isdisjoint(urlsplit(location).path[1:].split("/")):
-            return False
+            return None
         try:
             url = find_url(location, self._properties)
             request = AWSRequest(method, url, headers, content)
             S3SigV4Auth(self._credentials, "s3", self._properties[S3_REGION]).add_auth(request)
-            answer = self._pool.request(method, url, body=content, headers=dict(request.headers))
+            # The content is returned as it is stored, also if the object says that it is compressed.
+            answer = self._pool.request(method, url, body=content, headers=dict(request.headers), decode_content=False)
         except (HTTPError, ValueError) as error:  # ValueError: of a header or an address, which it would quote
             log.debug("%s of %s is repeated with PyArrow: %s", method, location, type(error).__name__)
-            return False
-        if answer.status in (HTTPStatus.OK, HTTPStatus.NO_CONTENT):
-            return True
+            return None
+        if answer.status == (HTTPStatus.PARTIAL_CONTENT if "Range" in headers else HTTPStatus.OK):
+            return answer.data
+        if answer.status == HTTPStatus.NO_CONTENT:
+            return b""
         log.debug("%s of %s is repeated with PyArrow: HTTP status %d", method, location, answer.status)
         # A store that does not take such requests, or not with these credentials, is not asked again.
-        if answer.status < HTTPStatus.INTERNAL_SERVER_ERROR:
+        if answer.status < HTTPStatus.INTERNAL_SERVER_ERROR and answer.status not in OF_THE_OBJECT:
             self._refused.add(method)
-        return False
+        return None
 
     @property
     def _credentials(self) -> ReadOnlyCredentials:
         given = self._properties
         return ReadOnlyCredentials(given[S3_ACCESS_KEY_ID], given[S3_SECRET_ACCESS_KEY], given.get(S3_SESSION_TOKEN))
+
+
+class ObjectFile(InputFile):
+    """An object that is read with single requests. PyArrow does what they cannot: its own file is the `other` one."""
+
+    def __init__(self, objects: S3Objects, location: str, find_other: Callable[[], InputFile]) -> None:
+        super().__init__(location)
+        self.objects = objects
+        self.find_other = find_other
+
+    def __len__(self) -> int:
+        return len(self.find_other())
+
+    def exists(self) -> bool:
+        """Whether the object is in the store; this asks the store."""
+        return self.find_other().exists()
+
+    def open(self, seekable: bool = False) -> InputStream:
+        """Return a stream. If it has to be `seekable`, PyArrow asks for the size, and reads each part when it is
+        needed. So large objects are read, of which only parts are needed, or that may not be in memory as a whole."""
+        return self.find_other().open() if seekable else _ObjectStream(self)
+
+
+class _ObjectStream(InputStream):
+    """Reads a whole object with one request, which its first read sends. A first read of so many bytes after a seek
+    only gets these, and so do those that follow it."""
+
+    def __init__(self, file: ObjectFile) -> None:
+        self._file = file
+        self._begin = 0
+        self._whole: InputStream | None = None
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Return so many bytes, by default all that follow. FileNotFoundError if there is no object."""
+        objects, location = self._file.objects, self._file.location
+        if self._whole is None and self._begin > 0 and size is not None and size > 0:
+            part = objects.get(location, self._begin, size)
+            if part is not None:
+                self._begin += len(part)
+                return part
+        if self._whole is None:
+            content = objects.get(location) if self._begin == 0 else None
+            self._whole = self._file.find_other().open() if content is None else BytesIO(content)
+            self._whole.seek(self._begin)
+        return self._whole.read() if size is None or size < 0 else self._whole.read(size)
+
+    def seek(self, offset: int, whence: int = SEEK_SET) -> int:
+        """Go to a place, by default as many bytes after the beginning. Other places must be in what was read whole."""
+        if self._whole:
+            return self._whole.seek(offset, whence)
+        if whence != SEEK_SET:
+            raise UnsupportedOperation("the size of the object is not known yet")
+        self._begin = offset
+        return offset
+
+    def tell(self) -> int:
+        return self._whole.tell() if self._whole else self._begin
+
+    def close(self) -> None:
+        if self._whole:
+            self._whole.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exctype: type[BaseException] | None, excinst: BaseException | None, exctb: TracebackType | None
+    ) -> None:
+        self.close()
 
 
 @lru_cache(OPEN_CLIENTS)

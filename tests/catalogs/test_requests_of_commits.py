@@ -55,7 +55,7 @@ def test_a_session_reads_the_manifest_list_that_it_finds_and_none_of_its_own(
     catalog: Catalog, store: FaultProxy, rest_proxy: FaultProxy
 ) -> None:
     new_writer = partial(SnapshotWriter, ManifestReader())
-    read = [("HEAD", "manifest list"), ("GET", "manifest list")]
+    read = [("GET", "manifest list")]
     for number, expected in enumerate((read, [], []), start=1):
         staged = stage(catalog, PATH, WRITER, number)
         store.seen.clear()

@@ -184,7 +184,7 @@ def test_a_proxy_that_cannot_be_used_is_explained(
 def check_errors(properties: Mapping[str, str], kind: type[ConnectorError], name: str) -> None:
     """Check what the client for data files says, and what that of the storage probe says."""
     with pytest.raises(kind) as of_files, translate_errors("s3://lake/small"):
-        StoreFileIO(dict(properties)).new_input("s3://lake/small").open()
+        StoreFileIO(dict(properties)).new_input("s3://lake/small").open().read()
     with pytest.raises(kind) as of_probe, open_bucket("lake", "", properties) as opened:
         opened.read("small")
     for client, error in (("a writer", of_files), ("a probe", of_probe)):

@@ -1,11 +1,13 @@
-"""Small files are written to S3, and files deleted, by a client that needs little, and by PyArrow where that client
+"""Files are read from S3, written there and deleted by a client that needs little, and by PyArrow where that client
 fails."""
 
+import gzip
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from http import HTTPStatus
+from io import SEEK_END
 from random import randbytes
 from typing import Final
 
@@ -26,9 +28,10 @@ from pyiceberg.io import (
 from pyiceberg.types import StringType
 
 from connector.encoding.lines.decoder import RowDecoder
-from connector.encoding.live_rows.deletion_vectors import write_deletion_vectors
-from connector.encoding.live_rows.position_deletes import write_position_deletes
+from connector.encoding.live_rows.deletion_vectors import read_deletion_vector, write_deletion_vectors
+from connector.encoding.live_rows.position_deletes import read_position_deletes, write_position_deletes
 from connector.encoding.parquet.data_files import DataFileWriter, NewFiles
+from connector.encoding.parquet.file_columns import FileColumns, open_data_file
 from connector.encoding.parquet.file_options import FileOptions
 from connector.encoding.search.located_rows import write_located
 from connector.host.errors import UserError
@@ -93,9 +96,19 @@ def write_located_rows(io: FileIO, location: str) -> None:
     write_located(io, location, [rows], Updates((KeyPart(1, "/id"),), document_id=2))
 
 
+def search_data_file(io: FileIO, location: str, size: int) -> None:
+    with open_data_file(io, location, size) as reader:
+        columns = FileColumns(reader)
+        assert sum(batch.num_rows for batch in columns.read_batches([*columns.names], [0], 10)) == 2
+
+
 def is_of_the_small_client(request: Request) -> bool:
     """PyArrow does not sign a digest of the content."""
     return request.method == "PUT" and "content-md5" in request.authorization
+
+
+def methods(proxy: FaultProxy) -> list[str]:
+    return [request.method for request in proxy.seen]
 
 
 def kinds(proxy: FaultProxy) -> list[tuple[str, bool]]:
@@ -143,6 +156,112 @@ def test_an_object_whose_deletion_is_forbidden_gets_the_error_of_pyarrow(s3_serv
     location = f"s3://{bucket}/forbidden"
     with pytest.raises(UserError, match=FORBIDDEN), translate_errors(location):
         io.delete(location)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_object_is_read_with_one_request(name: str, io: FileIO, proxy: FaultProxy, bucket: str) -> None:
+    location = f"s3://{bucket}/{name}"
+    write_small_file(io, location, b"content")
+    proxy.seen.clear()
+    assert read(io, location) == b"content"
+    assert methods(proxy) == ["GET"]
+
+
+def test_a_part_of_an_object_is_read_with_one_request(io: FileIO, proxy: FaultProxy, bucket: str) -> None:
+    location = f"s3://{bucket}/parts"
+    write_small_file(io, location, b"some content")
+    proxy.seen.clear()
+    with io.new_input(location).open() as stream:
+        stream.seek(5)
+        assert (stream.read(3), stream.tell(), stream.read(9)) == (b"con", 8, b"tent")
+    assert methods(proxy) == ["GET", "GET"]
+
+
+def test_an_object_that_is_read_whole_is_not_asked_for_again(io: FileIO, proxy: FaultProxy, bucket: str) -> None:
+    """As gzip reads it."""
+    location = f"s3://{bucket}/whole"
+    write_small_file(io, location, b"some content")
+    proxy.seen.clear()
+    with io.new_input(location).open() as stream:
+        assert (stream.read(4), stream.seek(-4, SEEK_END), stream.read()) == (b"some", 8, b"tent")
+    assert methods(proxy) == ["GET"]
+
+
+def test_a_vector_is_read_with_one_request_and_nothing_else_of_its_file(
+    io: FileIO, proxy: FaultProxy, bucket: str
+) -> None:
+    location = f"s3://{bucket}/vectors.puffin"
+    of_files = write_deletion_vectors(io, location, {"a": np.array([1]), "b": np.array([2, 3])})
+    proxy.seen.clear()
+    assert read_deletion_vector(io, of_files[1].vector).tolist() == [2, 3]
+    assert methods(proxy) == ["GET"]
+
+
+def test_a_position_delete_file_is_read_with_one_request(io: FileIO, proxy: FaultProxy, bucket: str) -> None:
+    location = f"s3://{bucket}/deletes.parquet"
+    write_deleted_positions(io, location)
+    proxy.seen.clear()
+    assert read_position_deletes(io, location).num_rows == 1
+    assert methods(proxy) == ["GET"]
+
+
+def test_a_small_data_file_is_searched_with_one_request(io: FileIO, proxy: FaultProxy, bucket: str) -> None:
+    written = write_data_file(io, f"s3://{bucket}/searched.parquet")
+    proxy.seen.clear()
+    search_data_file(io, written.path, written.size)
+    assert methods(proxy) == ["GET"]
+
+
+def test_of_a_large_data_file_parts_are_read(io: FileIO, proxy: FaultProxy, bucket: str) -> None:
+    written = write_data_file(io, f"s3://{bucket}/parts.parquet")
+    proxy.seen.clear()
+    search_data_file(io, written.path, size=1 << 30)
+    assert methods(proxy).count("HEAD") == 1
+    proxy.seen.clear()
+    with open_data_file(io, written.path, size=1 << 30) as reader:
+        assert FileColumns(reader).row_groups == 1
+    assert proxy.seen == [], "the footer is known"
+
+
+@pytest.mark.parametrize(
+    "answer", [HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.NOT_IMPLEMENTED, Answer.NONE, Answer.TRUNCATED]
+)
+@pytest.mark.parametrize("begin", [0, 5])
+def test_an_object_that_may_not_be_read_is_read_by_pyarrow(
+    answer: Answer | HTTPStatus, begin: int, io: FileIO, proxy: FaultProxy, bucket: str
+) -> None:
+    location = f"s3://{bucket}/read-again"
+    write_small_file(io, location, b"some content")
+    proxy.inject(lambda request: request.method == "GET", Fault(1, answer))
+    with io.new_input(location).open() as stream:
+        stream.seek(begin)
+        assert stream.read(7) == b"some content"[begin : begin + 7]
+    assert proxy.fired
+    assert "HEAD" in methods(proxy)
+
+
+def test_a_missing_object_is_not_found_and_others_are_read_as_before(
+    io: FileIO, proxy: FaultProxy, bucket: str
+) -> None:
+    with pytest.raises(FileNotFoundError):
+        read(io, f"s3://{bucket}/missing")
+    write_small_file(io, f"s3://{bucket}/there", b"content")
+    proxy.seen.clear()
+    assert read(io, f"s3://{bucket}/there") == b"content"
+    assert methods(proxy) == ["GET"]
+
+
+def test_an_object_that_nobody_may_read_gets_the_error_of_pyarrow(s3_server: S3Server, bucket: str) -> None:
+    io = open_file_io(file_properties(s3_server.file_properties(), stranger_of(s3_server)))
+    location = f"s3://{bucket}/forbidden"
+    with pytest.raises(UserError, match=FORBIDDEN), translate_errors(location):
+        read(io, location)
+
+
+def test_content_is_returned_as_it_is_stored(s3_server: S3Server, io: FileIO, bucket: str) -> None:
+    with s3_server.client() as client:
+        client.put_object(Bucket=bucket, Key="zip", Body=gzip.compress(b"content"), ContentEncoding="gzip")
+    assert gzip.decompress(read(io, f"s3://{bucket}/zip")) == b"content"
 
 
 def test_a_large_object_is_left_to_pyarrow(io: FileIO, proxy: FaultProxy, bucket: str) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -73,7 +73,7 @@ def write_position_deletes(io: FileIO, location: str, paths: pa.Array, positions
 def read_position_deletes(io: FileIO, path: str) -> pa.Table:
     """Return the rows that a file deletes, in its order: `file_path` (a dictionary of strings) and `pos` (int64)."""
     with translate_errors(path), io.new_input(path).open() as stream, explain_damage(path, _UNREADABLE):
-        rows = _read(stream, path)
+        rows = _read(stream.read(), path)
     if rows["file_path"].null_count or rows["pos"].null_count:
         raise UnreadableFileError(
             path,
@@ -83,10 +83,10 @@ def read_position_deletes(io: FileIO, path: str) -> pa.Table:
     return rows
 
 
-def _read(stream: Any, path: str) -> pa.Table:
-    schema = pq.read_schema(stream)
+def _read(content: bytes, path: str) -> pa.Table:
+    schema = pq.read_schema(pa.BufferReader(content))
     names = {name: _name(schema, name, number, path) for name, number in _IDS.items()}
-    file = pq.ParquetFile(stream, read_dictionary=[names["file_path"]])
+    file = pq.ParquetFile(pa.BufferReader(content), read_dictionary=[names["file_path"]])
     rows = file.read(columns=[*names.values()]).select([*names.values()])
     return rows.rename_columns([*names]).cast(pa.schema({"file_path": _PATHS, "pos": pa.int64()})).unify_dictionaries()
 

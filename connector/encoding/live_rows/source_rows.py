@@ -14,9 +14,9 @@ from pyiceberg.utils.bin_packing import PackingIterator
 
 from connector.encoding.live_rows.deletion_vectors import FileId
 from connector.encoding.parquet.damaged_files import explain_damage, quote_error, read_batches
+from connector.encoding.parquet.file_columns import open_data_file
 from connector.encoding.values.arrays import Mask, Positions
 from connector.host.errors import UnreadableFileError
-from connector.storage.storage_errors import translate_errors
 
 _BATCH_SIZE: Final = 4 << 20  # bytes
 # Rows that are read at once. How large they are becomes known only then: in a large row group, large rows may stand
@@ -66,7 +66,8 @@ def open_source(io: FileIO, source: SourceFile, columns: int) -> Iterator[OpenSo
     Other engines' row groups may be large. Without `pre_buffer`, or what was read would stay in memory until the file
     ends. Errors of the storage within the block are translated.
     """
-    with translate_errors(source.path), io.new_input(source.path).open() as stream:
+    with open_data_file(io, source.path, source.size) as reader:
+        stream = reader.stream
         buffer = _READ_BUFFERS // max(columns, 1)
         with explain_damage(source.path, _NO_PARQUET):
             file = pq.ParquetFile(stream, buffer_size=buffer, pre_buffer=False, coerce_int96_timestamp_unit="us")

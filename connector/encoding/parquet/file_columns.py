@@ -2,6 +2,8 @@
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from functools import cached_property
 from threading import Lock
 from typing import Any, Final
 
@@ -19,31 +21,63 @@ from connector.storage.storage_errors import translate_errors
 
 _TEXTS: Final = 1 << 20  # bytes of texts that are decoded at once: more would leave the processor's cache
 _ROWS: Final = 1 << 16  # that are decoded at once, at most
+_SMALL: Final = 1 << 20  # bytes of a file that are read in about the time of another request
 _FOOTERS: Final = 32 << 20  # bytes of footers that a process remembers
 
 
-@cached(
-    LRUCache(_FOOTERS, getsizeof=lambda footer: footer.serialized_size),
-    key=lambda _, path: path,
-    lock=Lock(),
-)
-def read_footer(io: FileIO, path: str) -> pq.FileMetaData:
-    """Return the footer of a Parquet file. A process remembers some of them.
+class DataFileReader:
+    """Reads a Parquet file. It is opened when something of it is needed. A small file is read whole, with one request,
+    and of others the parts that are needed."""
 
-    Raises UnreadableFileError if the file is damaged.
-    """
-    with translate_errors(path), io.new_input(path).open() as stream, explain_damage(path):
+    def __init__(self, io: FileIO, path: str, size: int) -> None:
+        """`size` is in bytes."""
+        self.path = path
+        self._io, self._size = io, size
+        self._opened = ExitStack()
+
+    @cached_property
+    def stream(self) -> Any:
+        """The bytes of the file."""
+        file = self._io.new_input(self.path)
+        if self._size > _SMALL:
+            return self._opened.enter_context(file.open(seekable=True))
+        with file.open() as stream:
+            return pa.BufferReader(stream.read())
+
+    @property
+    def footer(self) -> pq.FileMetaData:
+        """The footer of the file. A process remembers some of them. UnreadableFileError if the file is damaged."""
+        return _read_footer(self)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._opened.close()
+
+
+@cached(LRUCache(_FOOTERS, getsizeof=lambda footer: footer.serialized_size), key=lambda file: file.path, lock=Lock())
+def _read_footer(file: DataFileReader) -> pq.FileMetaData:
+    stream = file.stream
+    with explain_damage(file.path):
         return pq.read_metadata(stream)
 
 
-class FileColumns:
-    """The columns of a Parquet file, as its footer describes them. What reads values takes the open file."""
+@contextmanager
+def open_data_file(io: FileIO, path: str, size: int) -> Iterator[DataFileReader]:
+    """Yield what reads a Parquet file of so many bytes. Errors of the storage within the block are translated."""
+    with translate_errors(path), closing(DataFileReader(io, path, size)) as file:
+        yield file
 
-    def __init__(self, path: str, footer: pq.FileMetaData) -> None:
-        """Raises UnreadableFileError if a column has no field id."""
-        self._path, self._footer = path, footer
+
+class FileColumns:
+    """The columns of a Parquet file, as its footer describes them."""
+
+    def __init__(self, file: DataFileReader) -> None:
+        """Raises UnreadableFileError if the file is damaged, or if a column has no field id."""
+        footer = file.footer
+        self._file, self._footer = file, footer
         schema = footer.schema.to_arrow_schema()
-        self.names = {number: str(schema.field(place).name) for number, place in find_columns(schema, path).items()}
+        places = find_columns(schema, file.path)
+        self.names = {number: str(schema.field(place).name) for number, place in places.items()}
         self.row_groups = footer.num_row_groups
         rows = [footer.row_group(group).num_rows for group in range(footer.num_row_groups)]
         self._begins = np.cumsum([0, *rows])  # of the row groups
@@ -68,32 +102,28 @@ class FileColumns:
         # Names are only for people, and two columns may have one.
         return chunks[0].statistics if len(chunks) == 1 else None
 
-    def read_batches(
-        self, stream: Any, ids: Sequence[int], groups: Sequence[int], at_once: int
-    ) -> Iterator[pa.RecordBatch]:
+    def read_batches(self, ids: Sequence[int], groups: Sequence[int], at_once: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows of these row groups, so many at once, with the columns of these ids that the file has."""
-        batches = self._open(stream).iter_batches(at_once, groups, columns=self._select(ids), use_threads=False)
-        return read_batches(self._path, batches)
+        batches = self._open().iter_batches(at_once, groups, columns=self._select(ids), use_threads=False)
+        return read_batches(self._file.path, batches)
 
-    def read_values(self, stream: Any, number: int, group: int, positions: Positions) -> pa.Array:
+    def read_values(self, number: int, group: int, positions: Positions) -> pa.Array:
         """Return the values of a column at these positions, which are in one row group and in order."""
         first, found = self._begins[group], []
-        for batch in self.read_batches(stream, [number], [group], _ROWS):
+        for batch in self.read_batches([number], [group], _ROWS):
             begin, end = np.searchsorted(positions, (first, first + batch.num_rows))
             found.append(column_of(batch, number).take(pa.array(positions[begin:end] - first)))
             first += batch.num_rows
         return pa.concat_arrays(found)
 
-    def read_texts(
-        self, stream: Any, number: int, group: int, positions: Positions
-    ) -> Iterator[tuple[int, int, pa.StringArray]]:
+    def read_texts(self, number: int, group: int, positions: Positions) -> Iterator[tuple[int, int, pa.StringArray]]:
         """Yield the texts of a column at these positions, which are in one row group and in order, some at a time: from
         the first to before the second.
 
         Texts that are decoded one after the other are gathered: each part costs the same, however few it has.
         """
         rows, indices = self._footer.row_group(group).num_rows, positions - self._begins[group]
-        if (few := self._read_few(stream, number, group, indices)) is not None:
+        if (few := self._read_few(number, group, indices)) is not None:
             yield 0, len(positions), few
             return
         at_once = max(1, min(_ROWS, _TEXTS * rows // max(self.size_of([number], group), 1)))
@@ -101,7 +131,7 @@ class FileColumns:
         gathered: list[pa.Array] = []
         begin = end = decoded = 0
         # What is read stays in memory until the file is closed, so each row group has its own.
-        for batch in self.read_batches(stream, [number], [group], at_once):
+        for batch in self.read_batches([number], [group], at_once):
             own, end = end, bisect_left(wanted, decoded + batch.num_rows, end)
             if own < end:
                 texts = column_of(batch, number).cast(pa.string())
@@ -113,7 +143,7 @@ class FileColumns:
                 return
             decoded += batch.num_rows
 
-    def _read_few(self, stream: Any, number: int, group: int, rows: Positions) -> pa.StringArray | None:
+    def _read_few(self, number: int, group: int, rows: Positions) -> pa.StringArray | None:
         """Return the texts of a few rows of a row group. None if there are many, or if Arrow has to read them."""
         row_group, name = self._footer.row_group(group), self.names[number]
         indices = [index for index in range(row_group.num_columns) if row_group.column(index).path_in_schema == name]
@@ -122,10 +152,12 @@ class FileColumns:
         chunk = row_group.column(indices[0])
         if not data_pages.are_few(rows, chunk):
             return None
-        return data_pages.read_texts(stream, chunk, self._footer.schema.column(indices[0]), rows)
+        return data_pages.read_texts(self._file.stream, chunk, self._footer.schema.column(indices[0]), rows)
 
-    def _open(self, stream: Any) -> pq.ParquetFile:
-        return pq.ParquetFile(stream, metadata=self._footer, pre_buffer=True, coerce_int96_timestamp_unit="us")
+    def _open(self) -> pq.ParquetFile:
+        return pq.ParquetFile(
+            self._file.stream, metadata=self._footer, pre_buffer=True, coerce_int96_timestamp_unit="us"
+        )
 
     def _select(self, ids: Sequence[int]) -> list[str]:
         return list(dict.fromkeys(self.names[number] for number in ids if number in self.names))

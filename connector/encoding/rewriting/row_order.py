@@ -72,7 +72,7 @@ class RowOrderWriter:
 
 def read_row_order(io: FileIO, location: str) -> Iterator[Positions]:
     """Yield the source and the position of each new row, as one number (`join_place`), some rows at a time."""
-    with translate_errors(location), io.new_input(location).open() as stream:
+    with translate_errors(location), io.new_input(location).open(seekable=True) as stream:
         file = pq.ParquetFile(stream)
         for group in range(file.num_row_groups):
             rows = file.read_row_group(group)

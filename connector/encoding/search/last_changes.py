@@ -13,12 +13,11 @@ import pyarrow.compute as pc
 from pyiceberg.io import FileIO
 
 from connector.encoding.live_rows.lineage_columns import SEQUENCE_NUMBER
-from connector.encoding.parquet.file_columns import FileColumns, read_footer
+from connector.encoding.parquet.file_columns import FileColumns, open_data_file
 from connector.encoding.search.row_search import SearchedFile
 from connector.encoding.search.rows_of_keys import RowsOfKeys
 from connector.encoding.values.arrays import Numbers, Positions
 from connector.host.signals import map_in_threads
-from connector.storage.storage_errors import translate_errors
 
 PENDING: Final = np.iinfo(np.int64).max  # higher than the number of any commit of the table
 
@@ -43,14 +42,14 @@ def _read(io: FileIO, file: SearchedFile, positions: Numbers) -> Numbers:
     if file.lineage is None:
         return np.full(len(positions), PENDING)
     inherited = np.full(len(positions), file.lineage.sequence_number)
-    columns = FileColumns(file.path, read_footer(io, file.path))
-    if SEQUENCE_NUMBER not in columns.names:
-        return inherited
-    distinct, wanted = np.unique(positions.astype(np.int64), return_inverse=True)
-    groups = columns.find_row_groups(distinct)
-    with translate_errors(file.path), io.new_input(file.path).open() as stream:
+    with open_data_file(io, file.path, file.size) as reader:
+        columns = FileColumns(reader)
+        if SEQUENCE_NUMBER not in columns.names:
+            return inherited
+        distinct, wanted = np.unique(positions.astype(np.int64), return_inverse=True)
+        groups = columns.find_row_groups(distinct)
         own = [
-            columns.read_values(stream, SEQUENCE_NUMBER, group, distinct[groups == group])
+            columns.read_values(SEQUENCE_NUMBER, group, distinct[groups == group])
             for group in np.unique(groups).tolist()
         ]
     return np.asarray(pc.coalesce(pa.concat_arrays(own).take(pa.array(wanted)), pa.array(inherited)).to_numpy())

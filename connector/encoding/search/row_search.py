@@ -16,13 +16,12 @@ from connector.encoding.live_rows.deleted_rows import find_deleted_rows
 from connector.encoding.live_rows.deletion_vectors import FileId
 from connector.encoding.live_rows.lineage_columns import NO_ROW_ID, ROW_ID
 from connector.encoding.live_rows.source_rows import RowLineage, cast_values
-from connector.encoding.parquet.file_columns import FileColumns, read_footer
+from connector.encoding.parquet.file_columns import FileColumns, open_data_file
 from connector.encoding.search.document_keys import Key, MalformedDocumentError, document_key, find_malformed
 from connector.encoding.search.searched_keys import Bounds, Keys
 from connector.encoding.values.arrays import NO_ROWS, Indices, Mask, Numbers, Positions, join_arrays
 from connector.encoding.values.column_types import column_id
 from connector.host.errors import LostColumnError, UserError
-from connector.storage.storage_errors import translate_errors
 
 _KEY_COLUMNS: Final = 32 << 20  # bytes of key columns that are opened at once
 _ROWS: Final = 1 << 16  # whose key columns are decoded at once
@@ -61,15 +60,13 @@ def search(io: FileIO, file: SearchedFile, keys: Keys, *, with_documents: bool) 
     The memory that this takes does not depend on the file's size, but on the size of its row groups.
     LostColumnError if the file has another column with the name of a key column.
     """
-    columns = FileColumns(file.path, read_footer(io, file.path))
-    _check_key_columns(columns, keys, file.path)
-    # Another engine may have named more places to split the file than it has row groups.
-    in_range = range(columns.row_groups)[file.first_row_group :][: file.row_groups]
-    groups = [group for group in in_range if _may_have_keys(columns, group, keys)]
-    if not groups:
-        return
-    with translate_errors(file.path), io.new_input(file.path).open() as stream:
-        opened = _OpenFile(file, columns, keys, stream)
+    with open_data_file(io, file.path, file.size) as reader:
+        columns = FileColumns(reader)
+        _check_key_columns(columns, keys, file.path)
+        # Another engine may have named more places to split the file than it has row groups.
+        in_range = range(columns.row_groups)[file.first_row_group :][: file.row_groups]
+        groups = [group for group in in_range if _may_have_keys(columns, group, keys)]
+        opened = _OpenFile(file, columns, keys)
         size_of = partial(columns.size_of, keys.column_ids)
         for some in PackingIterator(groups, _KEY_COLUMNS, lookback=1, weight_func=size_of):
             found = opened.find(some)
@@ -127,13 +124,12 @@ class _OpenFile:
     file: SearchedFile
     columns: FileColumns
     keys: Keys
-    stream: Any
 
     def find(self, groups: Sequence[int]) -> _Candidates:
         """Return the rows of these row groups that have the values of some key."""
         positions = self.columns.positions_in(groups)
         found: list[_Candidates] = []
-        for batch in self.columns.read_batches(self.stream, self.keys.column_ids, groups, _ROWS):
+        for batch in self.columns.read_batches(self.keys.column_ids, groups, _ROWS):
             rows, keys = self.keys.find(self._key_columns(batch))
             found.append(_Candidates(positions[rows], keys))
             positions = positions[batch.num_rows :]
@@ -149,7 +145,7 @@ class _OpenFile:
             positions, rows = np.unique(of_group.positions, return_inverse=True)
             if document_id not in self.columns.names:
                 raise self._lacks_document(positions[0])
-            for begin, end, documents in self.columns.read_texts(self.stream, document_id, group, positions):
+            for begin, end, documents in self.columns.read_texts(document_id, group, positions):
                 for index in find_malformed(documents):
                     raise self._lacks_document(positions[begin + index])
                 some = slice(*np.searchsorted(rows, (begin, end)))
@@ -167,7 +163,7 @@ class _OpenFile:
         if ROW_ID not in self.columns.names:
             return replace(found, row_ids=None if first is None else inherited)
         [group] = self.columns.find_row_groups(found.positions[:1]).tolist()
-        own = self.columns.read_values(self.stream, ROW_ID, group, found.positions)
+        own = self.columns.read_values(ROW_ID, group, found.positions)
         return replace(found, row_ids=pc.coalesce(own, pa.array(inherited)).to_numpy())
 
     def _key_columns(self, batch: pa.RecordBatch) -> list[pa.Array]:

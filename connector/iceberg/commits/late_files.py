@@ -21,7 +21,7 @@ from pyiceberg.types import DecimalType, DoubleType, FloatType, IcebergType, Int
 
 from connector.encoding.live_rows.source_rows import SourceFile
 from connector.encoding.live_rows.target_columns import TargetColumn
-from connector.encoding.parquet.file_columns import read_footer
+from connector.encoding.parquet.file_columns import open_data_file
 from connector.encoding.parquet.file_options import Destination
 from connector.encoding.rewriting.converted_files import Rewriting
 from connector.encoding.rewriting.rewritten_schemas import UnconvertibleError
@@ -127,7 +127,8 @@ def _read_schema(table: Table, file: DataFile) -> Schema:
     has expired all snapshots with this schema."""
     from pyiceberg.io.pyarrow import pyarrow_to_schema  # takes long to import, and is rarely needed
 
-    columns = read_footer(table.io, file.path).schema.to_arrow_schema()
+    with open_data_file(table.io, file.path, file.size) as reader:
+        columns = reader.footer.schema.to_arrow_schema()
     return pyarrow_to_schema(columns, format_version=table.metadata.format_version)
 
 

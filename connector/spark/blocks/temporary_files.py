@@ -37,7 +37,7 @@ class LocalFile:
     path: Path
 
     @contextmanager
-    def open(self, _: FileIO, *, seekable: bool = False) -> Iterator[Any]:  # noqa: ARG002 - it is always seekable
+    def open(self, _: FileIO) -> Iterator[Any]:
         """Open the file. It is read without a buffer."""
         with self.path.open("rb", buffering=0) as file:
             yield file
@@ -69,9 +69,9 @@ class StoredObject:
     location: str
 
     @contextmanager
-    def open(self, io: FileIO, *, seekable: bool = False) -> Iterator[Any]:
-        """Open the object, and translate the store's errors."""
-        with self.translate_errors(), io.new_input(self.location).open(seekable=seekable) as stream:
+    def open(self, io: FileIO) -> Iterator[Any]:
+        """Open the object, which may be large, and translate the store's errors."""
+        with self.translate_errors(), io.new_input(self.location).open(seekable=True) as stream:
             yield stream
 
     @contextmanager

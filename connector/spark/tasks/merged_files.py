@@ -96,5 +96,5 @@ class _Runs:
         file = self._files[run]
         with file.translate_errors():
             if run not in self._open:
-                self._open[run] = self._opened.enter_context(file.open(self._io, seekable=True))
+                self._open[run] = self._opened.enter_context(file.open(self._io))
             yield self._open[run]
