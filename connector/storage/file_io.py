@@ -195,15 +195,16 @@ def files_of(io: FileIO, files: tuple[DataFile, ...] | FileList) -> tuple[DataFi
 
 
 class WrittenFile(OutputFile):
-    """An output file with a new name, whose pieces are written at once, when it is closed."""
+    """An output file with a new name. When it is closed, it is whole, but only in memory until it is sent."""
 
     def __init__(self, io: FileIO, location: str) -> None:
         super().__init__(location)
         self._io = io
-        self._pieces: Sequence[bytes] = ()
+        self._is_sent = False
+        self.pieces: Sequence[bytes] = ()
 
     def __len__(self) -> int:
-        return sum(map(len, self._pieces))
+        return sum(map(len, self.pieces))
 
     def exists(self) -> bool:
         """Whether the file is in the store; this asks the store."""
@@ -211,16 +212,20 @@ class WrittenFile(OutputFile):
 
     def to_input_file(self) -> "RememberedFile":
         """Return the same file as it is read, from memory."""
-        return RememberedFile(self.location, self._pieces)
+        return RememberedFile(self.location, self.pieces)
 
     def create(self, overwrite: bool = False) -> OutputStream:  # noqa: ARG002 - PyIceberg's signature
-        """Return a stream whose pieces are sent when it is closed."""
+        """Return a stream whose pieces the file has when it is closed."""
         return _WrittenStream(self)
 
-    def send(self, pieces: Sequence[bytes]) -> None:
-        """Write all pieces to the store, and keep them. Raises what the store raises."""
-        write_small_file(self._io, self.location, b"".join(pieces))
-        self._pieces = pieces
+    def send(self) -> None:
+        """Write the file to the store, if it is not there yet. It is durable when this returns."""
+        if not self._is_sent:
+            self._write()
+            self._is_sent = True
+
+    def _write(self) -> None:
+        write_small_file(self._io, self.location, b"".join(self.pieces))
 
 
 class RememberedFile(InputFile):
@@ -255,7 +260,7 @@ class _WrittenStream(OutputStream):
         return sum(map(len, self._pieces))
 
     def close(self) -> None:
-        self._file.send(self._pieces)
+        self._file.pieces = self._pieces
 
     def __enter__(self) -> Self:
         return self

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import PurePosixPath
+from threading import Barrier
 from typing import Final
 
 import pytest
@@ -18,7 +19,7 @@ from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
 from support.endpoint_configs import on_s3, rest
-from support.fault_proxy import FaultProxy, Request, fault_proxy
+from support.fault_proxy import GENUINE, Fault, FaultProxy, Request, fault_proxy
 from support.rest_catalog import RestCatalogOnS3
 from support.staged_files import stage
 from support.tables import foreign_table
@@ -55,14 +56,29 @@ def test_a_session_reads_the_manifest_list_that_it_finds_and_none_of_its_own(
     catalog: Catalog, store: FaultProxy, rest_proxy: FaultProxy
 ) -> None:
     new_writer = partial(SnapshotWriter, ManifestReader())
-    read = [("GET", "manifest list")]
-    for number, expected in enumerate((read, [], []), start=1):
+    for number, expected in enumerate(([("GET", "manifest list")], [], []), start=1):
         staged = stage(catalog, PATH, WRITER, number)
         store.seen.clear()
         rest_proxy.seen.clear()
         commit.try_commits(catalog, [staged], new_writer=new_writer)
-        assert [kind(request) for request in store.seen] == [("PUT", "manifest"), *expected, ("PUT", "manifest list")]
+        *read, _, _ = kinds = [kind(request) for request in store.seen]
+        assert read == expected
+        assert {*kinds[len(read) :]} == {("PUT", "manifest"), ("PUT", "manifest list")}
         assert [kind(request) for request in rest_proxy.seen] == [("GET", "orders"), ("POST", "orders")]
+
+
+def test_a_manifest_and_its_list_are_sent_at_the_same_time(catalog: Catalog, store: FaultProxy) -> None:
+    staged = stage(catalog, PATH, WRITER, 1)
+    together = Barrier(2, timeout=60)
+
+    def wait_for_the_other(request: Request) -> Fault:
+        if request.method == "PUT":
+            together.wait()
+        return GENUINE
+
+    store.choose = wait_for_the_other
+    commit.commit_all_or_raise(catalog, [staged])
+    assert not together.broken
 
 
 def test_connections_stay_open_from_one_commit_to_the_next(

@@ -37,6 +37,7 @@ from connector.iceberg.commits.outcomes import Committed, Failed
 from connector.iceberg.metadata.manifests import manifests_of
 from connector.model.state import ColumnStatistics, DataFile, StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
+from connector.storage.file_io import WrittenFile
 from support.bindings import PATH
 from support.snapshots import check_text
 from support.tables import cut_manifest, cut_manifest_list, record_property
@@ -298,6 +299,24 @@ def test_a_commit_that_landed_under_a_lost_answer_is_not_repeated(catalog: Fault
     finish(catalog, staged)
     assert ids(catalog) == [1, 2]
     assert len(catalog.load_table(PATH).snapshots()) == 1
+
+
+@pytest.mark.parametrize("kind", ["-m0.avro", "snap-"])
+def test_a_manifest_that_did_not_reach_the_store_is_sent_by_the_next_attempt(
+    catalog: FaultyCatalog, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    write, failed = WrittenFile._write, list[str]()
+
+    def fail_once(file: WrittenFile) -> None:
+        if kind in file.location and not failed:
+            failed.append(file.location)
+            raise OSError("the store does not answer")
+        write(file)
+
+    monkeypatch.setattr(WrittenFile, "_write", fail_once)
+    finish(catalog, stage(catalog, [1]))
+    assert failed
+    assert ids(catalog) == [1]
 
 
 def test_a_commit_that_did_not_land_is_repeated(catalog: FaultyCatalog) -> None:

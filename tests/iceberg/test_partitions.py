@@ -53,6 +53,7 @@ from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.metadata.partitions import PartitionReader
 from connector.iceberg.metadata.snapshot_manifests import ManifestFactory, make_added_entry
 from connector.model.state import DataFile, StagedCommit
+from connector.storage.file_io import WrittenFile
 from support.altered_tables import ID, entries, filled_table, rows
 from support.bindings import PATH
 from support.readers import duckdb_rows
@@ -114,9 +115,11 @@ def test_a_partition_is_in_the_manifest_as_it_was_staged(
         for value in (low, None, high)
     ]
     reader = PartitionReader(table, 0)
-    manifest = ManifestFactory(table, "m", 7, {}).write(
+    small = dict[str, WrittenFile]()
+    manifest = ManifestFactory(table, "m", 7, small).write(
         0, added=[make_added_entry(file, reader.read(file)) for file in files]
     )
+    small[manifest.manifest_path].send()
     manifest.sequence_number = manifest.min_sequence_number = 1
     assert [entry.data_file.partition[0] for entry in manifest.fetch_manifest_entry(table.io)] == [low, None, high]
     assert manifest.partitions

@@ -73,11 +73,10 @@ def _read_located(io: FileIO, location: str) -> Located:
         return stream.content.located
 
 
-def _send(file: WrittenFile, pieces: Sequence[bytes]) -> None:
-    [content] = pieces  # the records, which are no bytes that could be joined
+def _write(file: WrittenFile) -> None:
+    [content] = file.pieces  # the records, which are no bytes that could be joined
     with file._io.new_output(file.location).create(overwrite=True) as stream:
         stream.write(content)
-    file._pieces = pieces
 
 
 def _copied(values: Iterable[Any]) -> list[Any]:
@@ -154,7 +153,7 @@ def keep_in_memory(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(manifest, "AvroFile", RecordsInput)
     patch.setattr(manifests, "AvroFileWriter", RecordsOutput)
     patch.setattr(manifests, "read_records", RecordsInput)
-    patch.setattr(WrittenFile, "send", _send)
+    patch.setattr(WrittenFile, "_write", _write)
     patch.setattr(RememberedFile, "open", lambda file: Download(file.pieces[0]))
     patch.setattr(loads, "write_located", _write_located)
     patch.setattr(row_deletes, "read_located", _read_located)

@@ -14,6 +14,7 @@ from pyiceberg.table.metadata import TableMetadataV1
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary, update_snapshot_summaries
 from pyiceberg.typedef import Record
 
+from connector.host.signals import map_in_threads
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.delete_files import DeleteFiles
 from connector.iceberg.commits.summaries import add_totals, count_live, summarize_append
@@ -167,6 +168,8 @@ class SnapshotWriter:
         ) as manifest_list:
             manifest_list.add_manifests(list(manifests))
         small = [self._small[each.manifest_path] for each in manifests if each.manifest_path in self._small]
+        # None of these files is named by the table before the commit, so their order does not matter.
+        map_in_threads(WrittenFile.send, [*small, written], "manifest")
         self.manifests.written.add(table, [written, *small])
         next_row_id = manifest_list.next_row_id
         return Snapshot(

@@ -40,7 +40,8 @@ class ManifestFactory:
     """Writes manifests of one snapshot, for a table as it was loaded. Names of their files begin with the prefix."""
 
     def __init__(self, table: Table, prefix: str, snapshot_id: int, small: dict[str, WrittenFile]) -> None:
-        """`small` gets the manifests that are small, by their locations."""
+        """`small` gets the manifests that are small, by their locations. They are sent with the manifest list that
+        names them."""
         self.table = table
         self.prefix = prefix
         self._snapshot_id = snapshot_id
@@ -69,6 +70,8 @@ class ManifestFactory:
                 manifest.add_entry(entry)
         if len(file) <= KEPT_BYTES:
             self._small[file.location] = file
+        else:
+            file.send()
         return manifest.to_manifest_file()
 
     def write_deletes(self, added: Iterable[tuple[Partition, WrittenDeletes]]) -> list[ManifestFile]:
