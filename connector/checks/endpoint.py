@@ -102,7 +102,9 @@ def survey(config: EndpointConfig, paths: Sequence[TableIdentifier]) -> tuple[Ta
         # Ask once before asking for all tables: a catalog that refuses every request should appear as one error.
         name = paths[0][0] if paths else config.own_namespace
         namespace = opened.then("namespace", partial(look_up_namespace, name=name))
-        tables = namespace.then("tables", lambda found: find_all(found.endpoint.catalog, config, paths))
+        tables = namespace.then(
+            "tables", lambda found: find_all(found.endpoint.catalog, config, paths, {found.name: found.exists})
+        )
         return namespace, tables
 
     def ask_storage() -> tuple[Step[Any], ...]:

@@ -1,7 +1,8 @@
 """Finds what the catalog has under the name of a table: plans of changes start from it."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import TypeVar
 
 from pyiceberg.catalog import Catalog
@@ -25,18 +26,23 @@ R = TypeVar("R")
 
 
 def find_all(
-    catalog: Catalog, endpoint: EndpointConfig, paths: Sequence[TableIdentifier]
+    catalog: Catalog,
+    endpoint: EndpointConfig,
+    paths: Sequence[TableIdentifier],
+    known: Mapping[str, bool] = MappingProxyType({}),
 ) -> list[CatalogEntry | UserError]:
     """Return what the catalog has at each path, or the UserError why it can be neither used nor replaced. Other errors
     are raised.
 
-    The catalog is asked at most once for each namespace, and only if none of the tables in it exists.
+    The catalog is asked at most once for each namespace, and only if none of the tables in it exists. `known` says of
+    some namespaces whether they exist.
     """
     ask_all = partial(_ask_all, endpoint)
     found = dict(zip(paths, ask_all(partial(_find_table, catalog), paths), strict=True))
     absent = [path for path, entry in found.items() if entry is None]
     namespaces: dict[str, bool | UserError] = {
-        path.namespace: True for path, entry in found.items() if isinstance(entry, CatalogEntry)
+        **known,
+        **{path.namespace: True for path, entry in found.items() if isinstance(entry, CatalogEntry)},
     }
     asked = [*dict.fromkeys(path.namespace for path in absent if path.namespace not in namespaces)]
     namespaces |= zip(asked, ask_all(catalog.namespace_exists, asked), strict=True)
