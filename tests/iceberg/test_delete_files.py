@@ -16,6 +16,7 @@ from support.bindings import PATH
 from support.foreign_deletes import delete_equal, delete_position
 from support.readers import duckdb_connection
 from support.snapshots import check_text
+from support.staged_files import removed
 from support.staged_rows import WRITER
 from support.tables import upgrade_to_version_3
 from support.updated_rows import land, make_table, row, stage_updates, values_of
@@ -111,6 +112,20 @@ def test_a_data_file_has_one_delete_file_however_often_its_rows_are_updated(cata
     assert summary(catalog)["removed-position-delete-files"] == "1"
     check_totals(catalog)
     assert values_of(catalog) == {number: "b" if number < 5 else "a" for number in range(10)}
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_delete_file_that_this_process_has_written_is_not_read_again(catalog: Catalog, version: int) -> None:
+    if version == 3:
+        upgrade_to_version_3(catalog, PATH)
+    land(catalog, dict.fromkeys(range(10), "a"))
+    land(catalog, {0: "b"})
+    [own] = listed(catalog)
+    with removed(own.data_file.file_path):
+        land(catalog, {1: "b"})
+    [merged] = listed(catalog)
+    assert merged.data_file.record_count == 2
+    assert values_of(catalog) == {number: "b" if number < 2 else "a" for number in range(10)}
 
 
 def test_a_delete_file_of_a_data_file_that_is_gone_goes_when_it_is_merged(catalog: Catalog) -> None:

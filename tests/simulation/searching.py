@@ -93,6 +93,7 @@ def search_names(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(search_job, "gc", SimpleNamespace(collect=lambda: None))
     # Another run of the same schedule has the same names, and must read the same objects.
     patch.setattr(deleted_rows, "_deleted_by", deleted_rows._deleted_by.__wrapped__)
+    patch.setattr(delete_files, "remember_deleted_rows", lambda *_: None)
     # A schedule makes few of them.
     patch.setattr(delete_files, "MAX_PARTITION_SCOPED", 2)
     patch.setattr(delete_files, "FILE_SCOPED_UP_TO", 1)

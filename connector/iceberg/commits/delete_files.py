@@ -16,13 +16,9 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import FileFormat
 from pyiceberg.table import Table
 
-from connector.encoding.live_rows.deletion_vectors import read_deletion_vector, write_deletion_vectors
-from connector.encoding.live_rows.position_deletes import (
-    group_by_file,
-    join_positions,
-    read_position_deletes,
-    write_position_deletes,
-)
+from connector.encoding.live_rows.deleted_rows import read_deleted_rows, remember_deleted_rows
+from connector.encoding.live_rows.deletion_vectors import WrittenVector, write_deletion_vectors
+from connector.encoding.live_rows.position_deletes import join_positions, write_position_deletes
 from connector.encoding.parquet.file_options import Destination
 from connector.encoding.values.arrays import Positions
 from connector.host.errors import UserError
@@ -107,7 +103,16 @@ class DeleteFiles:
         if key not in self._written:
             location = Destination.of_table(table, prefix).new_location(f"-deletes{suffix}")
             self._written[key] = tuple(_WRITE[suffix](table.io, location, positions))
+            for file in self._written[key]:
+                _remember(file, positions)
         return self._written[key]
+
+
+def _remember(file: WrittenDeletes, positions: Mapping[str, Positions]) -> None:
+    if isinstance(file, WrittenVector):
+        remember_deleted_rows(file.vector, {file.vector.data_path: positions[file.vector.data_path]})
+    else:
+        remember_deleted_rows(file.path, positions)
 
 
 def _digest(positions: Mapping[str, Positions]) -> bytes:
@@ -224,9 +229,7 @@ class _Merge:
         return found
 
     def _list_positions(self, file: ListedFile) -> Iterable[tuple[str, Positions]]:
-        if file.vector:
-            return [(file.vector.data_path, read_deletion_vector(self._table.io, file.vector))]
-        return group_by_file(read_position_deletes(self._table.io, file.path))
+        return read_deleted_rows(self._table.io, file.id).items()
 
     def _applies(self, delete: ListedFile, path: str) -> bool:
         file = self._rows.live.get(path)
