@@ -117,9 +117,12 @@ class RowDecoder:
         invalid = InvalidCells(self._binding, lines)
         kept = self._without_deleted(rows)
         batches = [] if kept else [pa.RecordBatch.from_pylist([], self.schema)]
+        digests = [] if len(kept) == len(rows) else [*self._digest_deleted(rows, cell_types)]
         for group in _by_form(rows, kept):
+            of_group = [rows[row] for row in group]
             with _name_rows(group):
-                columns = self._columns([rows[row] for row in group], cell_types)
+                columns = self._columns(of_group, cell_types)
+            digests.append(self._digest(of_group, columns[: len(self._keys.columns)]))
             line_indices = indices if len(group) == len(rows) else [indices[row] for row in group]
             is_as_sent = all(column.is_as_sent for column in columns)
             rejected = set() if is_as_sent else invalid.treat(columns, line_indices)
@@ -128,7 +131,7 @@ class RowDecoder:
                 batch = batch.filter(pa.array([row not in rejected for row in range(len(group))]))
             batches.append(batch)
         batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-        return Decoded(batch, invalid.tally, rejected=invalid.rejected, existing_keys=self._digest(rows, cell_types))
+        return Decoded(batch, invalid.tally, rejected=invalid.rejected, existing_keys=sum_digests(digests))
 
     def _without_deleted(self, rows: Sequence[Row[Any, Any]]) -> Sequence[int]:
         """Return the indices of the Stores that are rows. A document that is deleted for good has none."""
@@ -136,16 +139,21 @@ class RowDecoder:
             return range(len(rows))
         return [index for index, row in enumerate(rows) if not row.delete]
 
-    def _digest(self, rows: Sequence[Row[Any, Any]], cell_types: Sequence[Any]) -> KeyDigest:
-        """Return the digest of the keys whose rows exist, those of deleted documents included."""
+    def _digest(self, rows: Sequence[Row[Any, Any]], keys: Sequence[CheckedColumn]) -> KeyDigest:
+        """Return the digest of the keys whose rows exist. `keys` are the key columns of these Stores."""
         if not self._binding.updates:
             return KeyDigest()
-        digests = []
-        for group in _by_form(rows, [index for index, row in enumerate(rows) if row.exists]):
+        exist, arrays = [bool(row.exists) for row in rows], [column.array for column in keys]
+        return digest_keys(arrays if all(exist) else [array.filter(pa.array(exist)) for array in arrays])
+
+    def _digest_deleted(self, rows: Sequence[Row[Any, Any]], cell_types: Sequence[Any]) -> Iterator[KeyDigest]:
+        """Yield the digests of the keys of documents that are deleted for good."""
+        for group in _by_form(rows, [index for index, row in enumerate(rows) if row.delete]):
+            of_group = [rows[row] for row in group]
             with _name_rows(group):
-                cells = [*self._keys.read_cells([rows[row] for row in group], cell_types[: len(self._keys.columns)])]
-                digests.append(digest_keys([check_column(column, is_required=False).array for column in cells]))
-        return sum_digests(digests)
+                cells = self._keys.read_cells(of_group, cell_types[: len(self._keys.columns)])
+                keys = [check_column(column, is_required=False) for column in cells]
+            yield self._digest(of_group, keys)
 
     def _columns(self, rows: Sequence[Row[Any, Any]], cell_types: Sequence[Any]) -> list[CheckedColumn]:
         return [
