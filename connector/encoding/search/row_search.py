@@ -149,7 +149,9 @@ class _OpenFile:
                 for index in find_malformed(documents):
                     raise self._lacks_document(positions[begin + index])
                 some = slice(*np.searchsorted(rows, (begin, end)))
-                read = self._choose(of_group.slice(some), documents.take(pa.array(rows[some] - begin)))
+                if len(positions) < len(rows):  # some rows have several keys
+                    documents = documents.take(pa.array(rows[some] - begin))
+                read = self._choose(of_group.slice(some), documents)
                 if len(read.keys):
                     yield read if with_documents else replace(read, documents=None)
 

@@ -6,6 +6,7 @@ compared with it, value by value. Loads find rows in data files like this, and S
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -22,16 +23,22 @@ from connector.encoding.values.column_types import column_id
 from connector.model.binding import Updates
 
 _AT_ONCE: Final = 1 << 16  # keys, or rows: what is computed of them stays in the processor's cache
+_TRIED_AT_ONCE: Final = 1 << 12  # keys that are compared with bounds: the first ones tell, if keys are random
 _FILTER: Final = 3  # bits: the filter has so many more than a number of keys has, so it lets one row of eight pass
 _COMPARED: Final = 1 << 18  # keys: to look into a row group costs less than to compare more of them with its bounds
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """What a row group's statistics say of one column."""
+    """Which values one column may have, in a row group or in the keys."""
 
     extremes: pa.Array | None  # the lowest and the highest value; None: unknown
     has_nulls: bool
+
+    @classmethod
+    def of_values(cls, values: pa.ChunkedArray) -> "Bounds":
+        """Return the bounds of these values."""
+        return cls(pa.array(pc.min_max(values).values(), values.type), values.null_count > 0)
 
     @classmethod
     def of_statistics(cls, statistics: pq.Statistics | None, arrow_type: pa.DataType) -> "Bounds":
@@ -48,12 +55,12 @@ class Bounds:
         may: Mask = is_between.fill_null(self.has_nulls).to_numpy()
         return may
 
-    def overlap(self, values: pa.ChunkedArray) -> bool:
-        """Return whether the row group may have one of the values, or one between them."""
-        if self.extremes is None or (values.null_count and self.has_nulls):
+    def overlap(self, other: "Bounds") -> bool:
+        """Return whether a value may be within both bounds."""
+        if self.extremes is None or other.extremes is None or (self.has_nulls and other.has_nulls):
             return True
-        lowest, highest = pc.min_max(values).values()
-        is_apart = pc.or_(pc.greater(lowest, self.extremes[1]), pc.less(highest, self.extremes[0]))
+        (lowest, highest), (least, greatest) = self.extremes, other.extremes
+        is_apart = pc.or_(pc.greater(lowest, greatest), pc.less(highest, least))
         return is_apart.as_py() is False
 
 
@@ -72,6 +79,7 @@ class Keys:
         order = np.argsort(hashes, kind="stable")
         self._hashes = hashes[order]
         self._indices = order.astype(np.int32)  # in the keys table, by hash
+        self._share_hashes = bool((self._hashes[1:] == self._hashes[:-1]).any())  # keys with equal values do
         bits = len(order).bit_length() + _FILTER
         self._shift = np.uint64(64 - bits)
         self._filter = np.zeros(1 << bits, np.bool_)  # by the highest bits of a hash: whether a key has them
@@ -103,13 +111,17 @@ class Keys:
 
     def may_be_within(self, bounds: Sequence[Bounds]) -> bool:
         """Return whether a row group with these bounds of the key columns may have one of the keys."""
-        columns = list(zip(bounds, self._values.columns, strict=True))
-        if not len(self) or not all(bound.overlap(column) for bound, column in columns):
+        if not len(self) or not all(map(Bounds.overlap, bounds, self._bounds)):
             return False
+        columns = list(zip(bounds, self._values.columns, strict=True))
         return len(self) > _COMPARED or any(
-            np.logical_and.reduce([bound.allow(column.slice(begin, _AT_ONCE)) for bound, column in columns]).any()
-            for begin in range(0, len(self), _AT_ONCE)
+            np.logical_and.reduce([bound.allow(column.slice(begin, _TRIED_AT_ONCE)) for bound, column in columns]).any()
+            for begin in range(0, len(self), _TRIED_AT_ONCE)
         )
+
+    @cached_property
+    def _bounds(self) -> list[Bounds]:
+        return [*map(Bounds.of_values, self._values.columns)]
 
     def _slices(self) -> Iterator[list[pa.Array]]:
         for begin in range(0, self._values.num_rows, _AT_ONCE):
@@ -122,7 +134,8 @@ class Keys:
         nearest = np.minimum(np.searchsorted(self._hashes, hashes[rows]), max(len(self) - 1, 0))
         occurs = self._hashes[nearest] == hashes[rows]
         rows, begins = rows[occurs], nearest[occurs]
-        counts = np.searchsorted(self._hashes, hashes[rows], side="right") - begins
+        ends = np.searchsorted(self._hashes, hashes[rows], side="right") if self._share_hashes else begins + 1
+        counts = ends - begins
         rows = np.repeat(rows, counts)
         nth = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
         indices: Indices = self._indices[np.repeat(begins, counts) + nth].astype(np.int64)
