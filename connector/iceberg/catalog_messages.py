@@ -4,6 +4,7 @@
 """
 
 import json
+import re
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -13,10 +14,11 @@ from pyiceberg.exceptions import CommitFailedException
 from connector.host.errors import UserError
 from connector.model.table_identifier import TableIdentifier
 
-# PyIceberg's words. The page follows them.
+# PyIceberg's words. The page follows these.
 _PAGE: Final = ": Received unexpected JSON Payload: "
 _STATUS: Final = "RESTError"
 _NO_BODY: Final = ": RestError: "
+_UNKNOWN_TYPE: Final = re.compile("(?:Unsupported field type: '|Type not recognized: )([^' ]{1,100})")
 
 
 class TableLockError(CommitFailedException):
@@ -35,6 +37,20 @@ def explain_dropped_table(path: TableIdentifier) -> UserError:
     return UserError(
         f"table {path} was dropped or renamed while the task was running. Bring it back under its name, or backfill "
         "the binding, which starts with a new table."
+    )
+
+
+def explain_unknown_type(error: Exception) -> str:
+    """Return what to do about a table that PyIceberg cannot read because of the type of a column. Empty if the error
+    has another cause."""
+    unknown = _UNKNOWN_TYPE.search(str(error))
+    if unknown is None:
+        return ""
+    return (
+        f"has, or had, a column of type {unknown[1]}, so PyIceberg, which the connector uses, cannot read its "
+        "metadata. Another engine has added the column. Drop it, and expire all snapshots and schemas that have it (in "
+        "Spark: CALL system.expire_snapshots with clean_expired_metadata => true). Nothing else is wrong with the "
+        "table."
     )
 
 

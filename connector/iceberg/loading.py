@@ -1,6 +1,5 @@
 """Loads tables from the catalog, and says why the connector cannot write to one."""
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Final, TypeAlias
 
@@ -15,6 +14,7 @@ from connector.config.values import FORMAT_VERSIONS
 from connector.encoding.parquet.file_options import FileOptions
 from connector.host.errors import ConnectorError, UserError
 from connector.host.signals import map_in_threads
+from connector.iceberg.catalog_messages import explain_unknown_type
 from connector.iceberg.catalogs.opening import translate_errors
 from connector.iceberg.metadata.table_properties import check_properties, is_location, name_table_in_errors
 from connector.model.table_identifier import Owner, TableIdentifier
@@ -24,8 +24,6 @@ NOT_FOUND: Final = (
     "the catalog lists the table, but does not find it. If it was not dropped just now, its metadata file may be gone. "
     "Restore the file, or drop the table in the catalog."
 )
-# PyIceberg's words.
-_UNKNOWN_TYPE: Final = re.compile("(?:Unsupported field type: '|Type not recognized: )([^' ]{1,100})")
 
 FoundTables: TypeAlias = Iterator[tuple[TableIdentifier, Table | ConnectorError]]
 
@@ -39,13 +37,8 @@ def load_table(catalog: Catalog, path: TableIdentifier) -> Table | None:
     except (NoSuchTableError, NoSuchNamespaceError):
         return None
     except (InvalidMetadataError, UnreadableAnswerError) as error:
-        if unknown := _UNKNOWN_TYPE.search(str(error)):
-            raise UserError(
-                f"Table {path} has, or had, a column of type {unknown[1]}, so PyIceberg, which the connector uses, "
-                "cannot read its metadata. Another engine has added the column. Drop it, and expire all snapshots and "
-                "schemas that have it (in Spark: CALL system.expire_snapshots with clean_expired_metadata => true). "
-                "Nothing else is wrong with the table."
-            ) from error
+        if reason := explain_unknown_type(error):
+            raise UserError(f"Table {path} {reason}") from error
         if isinstance(error, UnreadableAnswerError):
             raise
         raise UserError(

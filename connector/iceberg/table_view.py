@@ -18,7 +18,7 @@ from pyiceberg.table import Table
 from connector.encoding.search.row_search import SearchedFile
 from connector.encoding.values.arrays import Positions
 from connector.host.errors import LostColumnError, RetryableError, UserError
-from connector.iceberg.catalog_messages import explain_dropped_table
+from connector.iceberg.catalog_messages import explain_dropped_table, explain_unknown_type
 from connector.iceberg.commits import commit_errors, fence
 from connector.iceberg.commits.commit import RETRY_FOR, count_attempts
 from connector.iceberg.commits.commit_errors import BROKEN_METADATA, list_retried_errors
@@ -111,6 +111,8 @@ class SessionViews:
             try:
                 return self._find(table_id, writer, keys)
             except list_retried_errors() as error:
+                if explain_unknown_type(error):
+                    raise commit_errors.explain_broken_metadata(table_id[0], error, _NOTHING_VISIBLE) from error
                 log.warning(
                     "table %s: attempt %d to read its snapshot: %s: %s",
                     table_id[0],

@@ -1,5 +1,6 @@
 """A Load finds the rows of the table's snapshot and of pending commits, each of them once."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.rest import TableResponse
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.manifest import FileFormat, ManifestEntry, ManifestFile
 from pyiceberg.table import Table
@@ -321,6 +323,33 @@ def test_damaged_metadata_fail_the_loads(catalog: SqlCatalog) -> None:
         session.find()
     names = {current.manifest_list: "…/snap-….avro"}
     check_text("update_errors", "damaged metadata while Loads wait", str(error.value), names)
+
+
+@pytest.mark.parametrize("is_rest", [False, True], ids=["file", "answer"])
+def test_a_column_of_a_type_that_pyiceberg_does_not_know_is_told_to_loads_and_commits(
+    catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch, *, is_rest: bool
+) -> None:
+    """Another engine adds it while the session runs. The client of a REST catalog reads the metadata in an answer."""
+    table = filled_table(catalog, ID, rows=[[{"id": 1}]])
+    session, waiting = Session(catalog), staged(catalog, {"id": 2})
+    file = Path(table.refresh().metadata_location.removeprefix("file://"))
+    variant = file.read_text().replace('"type":"long"', '"type":"variant"')
+
+    def load(*_: object) -> object:
+        return TableResponse.model_validate({"metadata": json.loads(variant), "config": {}})
+
+    newer = file.with_name("newer.metadata.json")
+    newer.write_text(variant)
+    with catalog.engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE iceberg_tables SET metadata_location = ?", (f"file://{newer}",))
+    if is_rest:
+        monkeypatch.setattr(type(catalog), "load_table", load)
+    with pytest.raises(RetryableError) as of_loads:
+        session.find()
+    check_text("update_errors", "a column of an unknown type while Loads wait", str(of_loads.value))
+    with pytest.raises(RetryableError) as of_commit:
+        commit.commit_all_or_raise(catalog, [waiting])
+    check_text("commit_errors", "a column of an unknown type", str(of_commit.value))
 
 
 def test_rows_in_files_that_ask_for_views_of_texts_are_found_and_replaced(catalog: Catalog) -> None:

@@ -23,6 +23,7 @@ from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate
 
 from connector.host.errors import ConnectorError, UserError
 from connector.host.signals import map_in_threads
+from connector.iceberg.catalog_messages import explain_unknown_type
 from connector.iceberg.commits import backfill, commit_errors, fence
 from connector.iceberg.commits.commit_errors import BROKEN_METADATA, is_final, list_retried_errors
 from connector.iceberg.commits.late_files import LateFiles, check_columns
@@ -163,6 +164,8 @@ class _PendingCommits:
             try:
                 return self._attempt(number)
             except list_retried_errors() as error:
+                if explain_unknown_type(error):
+                    raise commit_errors.explain_broken_metadata(path, error) from error
                 if is_final(error):
                     raise commit_errors.explain_refusal(path, error) from error
                 commit_errors.report_retry(path, number + 1, error)

@@ -26,7 +26,7 @@ from connector.host.errors import CommitUnknownError, ConnectorError, RetryableE
 from connector.host.facts import AttemptFailure, FailedAttempt
 from connector.host.logs import Event, fields
 from connector.host.redaction import redact_and_shorten
-from connector.iceberg.catalog_messages import TableLockError, read_message
+from connector.iceberg.catalog_messages import TableLockError, explain_unknown_type, read_message
 from connector.model.state import StagedCommit
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.aws_errors import has_code, is_refusal, refuses_credentials
@@ -134,6 +134,8 @@ def explain_broken_metadata(
 ) -> ConnectorError:
     """Return the error of a table whose metadata PyIceberg cannot read. It may be repaired, so it is retryable. `left`
     says what became of the transaction."""
+    if reason := explain_unknown_type(error):
+        return RetryableError(f"table {path} {reason} {left}.")
     return RetryableError(
         f"table {path}: its metadata cannot be read ({type(error).__name__}: {quote(error)}). {left}: repair the "
         "table, or backfill the binding."
