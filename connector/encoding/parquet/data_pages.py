@@ -66,7 +66,7 @@ def read_texts(
     try:
         texts = list(_read(content, CODECS[chunk.compression], column.max_definition_level == 1, rows))
         return pa.array(texts, pa.binary()).cast(pa.string())
-    except (_UnknownPageError, LookupError, ValueError, OSError):  # Arrow says what is wrong with damaged pages
+    except (_UnknownPageError, LookupError, ValueError, OSError, OverflowError):  # Arrow says what is wrong with pages
         return None
 
 
