@@ -1,6 +1,6 @@
 """Binds tables: reads everything that a session's transactions need to know of them, when the session opens."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pyiceberg.catalog import Catalog
@@ -12,7 +12,7 @@ from connector.evolution.type_mapping import tells_keys_apart
 from connector.host.errors import MissingTableError, UserError
 from connector.host.signals import map_in_threads
 from connector.iceberg.commits import fence
-from connector.iceberg.commits.key_columns import check_key_columns, record_key_columns
+from connector.iceberg.commits.key_columns import check_key_columns
 from connector.iceberg.loading import check_table_properties, load_table
 from connector.iceberg.metadata.table_arrangement import find_arrangement
 from connector.iceberg.metadata.table_properties import find_generation, restrict_to_generation
@@ -55,12 +55,6 @@ class BoundTable:
     def table_id(self) -> TableId:
         """The table by path and UUID, as staged commits name it."""
         return self.binding.path, self.table_uuid
-
-    @property
-    def key_property(self) -> Mapping[str, str]:
-        """The table property that records the key columns; empty with delta updates."""
-        updates = self.binding.updates
-        return record_key_columns(self.writer, self.table_uuid, updates.parts) if updates else {}
 
     @property
     def may_have_other_rows(self) -> bool:

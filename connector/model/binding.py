@@ -5,6 +5,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Final
 
+import msgspec
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -73,8 +74,7 @@ class Policy:
     updates: UpdateMode = UpdateMode.DELTA
 
 
-@dataclass(frozen=True)
-class KeyPart:
+class KeyPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One part of a key: where documents have it, and which column has it."""
 
     column_id: int
@@ -83,8 +83,7 @@ class KeyPart:
     is_exact: bool = True  # whether different keys always have different values in the column
 
 
-@dataclass(frozen=True)
-class Updates:
+class Updates(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """How a binding with standard updates finds the row of a key, and whether a deletion removes it."""
 
     parts: tuple[KeyPart, ...]

@@ -2,6 +2,8 @@
 
 from typing import TypeAlias
 
+import msgspec
+
 from connector.model.state import Entry, EntryBase, Int, LocatedRows, Name
 
 
@@ -36,20 +38,22 @@ class FourthEntry(EntryBase, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     sort_order_id: Int = 0
 
 
-OldEntry: TypeAlias = FirstEntry | SecondEntry | ThirdEntry | FourthEntry
+class FifthEntry(EntryBase, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="version", tag=5):
+    """A staged commit in the form of version 5, which does not say where its rows have their keys."""
+
+    table: tuple[Name, Name]
+    located: LocatedRows | None = None
+    sort_order_id: Int = 0
+    published: Int | None = None
+    offsets: str = ""
+
+
+OldEntry: TypeAlias = FirstEntry | SecondEntry | ThirdEntry | FourthEntry | FifthEntry
 
 
 def convert_entry(entry: OldEntry) -> Entry:
     """Convert an entry of an older version."""
-    return Entry(
-        table=entry.path if isinstance(entry, FirstEntry) else entry.table,
-        table_uuid=entry.table_uuid,
-        spec_id=entry.spec_id,
-        schema_id=entry.schema_id,
-        files=entry.files,
-        file_list=entry.file_list,
-        located=entry.located if isinstance(entry, ThirdEntry | FourthEntry) else None,
-        sort_order_id=entry.sort_order_id if isinstance(entry, FourthEntry) else 0,
-        checkpoint=entry.checkpoint,
-        prev=entry.prev,
-    )
+    fields = msgspec.structs.asdict(entry)
+    if isinstance(entry, FirstEntry):
+        fields["table"] = fields.pop("path")
+    return Entry(**fields)

@@ -20,10 +20,11 @@ from typing import Annotated, Any, Final, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from connector.model.binding import Updates
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import Json
 
-VERSION: Final = 5
+VERSION: Final = 6
 
 FENCE_VALUE: Final = "[0-9a-f]{32}"
 # A value, a value that was closed, or a value that was reset (from none, too). `iceberg/commits/fence` makes them.
@@ -81,12 +82,12 @@ class FileList(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 
 
 class LocatedRows(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """An object that lists the rows which a commit deletes: the versions that its new rows replace. See
+    """What the Loads of a transaction have found: an object that lists the rows which its commit deletes. See
     `encoding/search/located_rows`."""
 
-    location: Name
+    location: Name | None  # None: they have found no rows
     rows: _Long
-    snapshot_id: _Long | None  # the table's snapshot in which the rows were found; None: it had none
+    snapshot_id: _Long | None  # the table's snapshot that was searched; None: it had none
 
 
 class EntryBase(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -110,6 +111,7 @@ class Entry(EntryBase, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
     sort_order_id: Int = 0
     published: Int | None = None
     offsets: str = ""
+    updates: Updates | None = None
 
 
 def strip_marks(value: str) -> str:
@@ -154,14 +156,13 @@ class StagedCommit:
     schema_id: int
     files: tuple[DataFile, ...] | FileList
     checkpoint: str = ""  # a digest of the runtime's checkpoint, for people
-    located: LocatedRows | None = None  # the rows that the commit deletes
+    located: LocatedRows | None = None  # the rows that the commit deletes; None: there were no Loads
     sort_order_id: int = 0  # of the data files; 0: they are in no sort order of the table
     published_column_id: int | None = None  # of the column with the publication times of the rows
+    updates: Updates | None = None  # where its rows have their keys; None: delta updates, or not known
     offsets: str = ""  # how far the transaction has read its source: a JSON object of journals, for people
     is_recovered: bool = field(default=False, compare=False)  # read from state, not staged by this process
     known: Known = field(default_factory=dict, compare=False)  # when the session that staged it opened
-    # Of the table, which its commit sets, beside the fence. The state does not have them: a recovery sets none.
-    properties: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def chain_id(self) -> ChainId:
@@ -177,7 +178,7 @@ class StagedCommit:
     def locations(self) -> Sequence[str]:
         """The locations of the data files, or of the object that lists them, and of the located rows."""
         listed = [self.files.location] if isinstance(self.files, FileList) else [file.path for file in self.files]
-        return [*listed, self.located.location] if self.located else listed
+        return [*listed, self.located.location] if self.located and self.located.location else listed
 
     @property
     def table_id(self) -> TableId:
@@ -295,6 +296,7 @@ def _encode(commit: StagedCommit) -> Json:
             checkpoint=commit.checkpoint,
             published=commit.published_column_id,
             offsets=commit.offsets,
+            updates=commit.updates,
             prev=commit.prev,
         )
     )

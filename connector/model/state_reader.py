@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from connector.host.errors import UserError
-from connector.model.old_entries import FirstEntry, FourthEntry, SecondEntry, ThirdEntry, convert_entry
+from connector.model.old_entries import FifthEntry, FirstEntry, FourthEntry, SecondEntry, ThirdEntry, convert_entry
 from connector.model.state import (
     FENCE_VALUE,
     KEY_RANGE,
@@ -39,10 +39,11 @@ _UNKNOWN: Final = ("Object contains unknown field", "Expected `array` of at most
 _FILE_KEYS: Final = "fileKeys"  # files that it has not added yet
 _ESTUARY_NAMES: Final = frozenset({_FILE_KEYS, "previousCheckpoint", "currentCheckpoint"})
 
-_OLDER: Final[Mapping[int, type[SecondEntry | ThirdEntry | FourthEntry]]] = {
+_OLDER: Final[Mapping[int, type[SecondEntry | ThirdEntry | FourthEntry | FifthEntry]]] = {
     2: SecondEntry,
     3: ThirdEntry,
     4: FourthEntry,
+    5: FifthEntry,
 }
 
 T = TypeVar("T")
@@ -139,7 +140,7 @@ def _read_staged_commit(place: str, writer: WriterId, fence: str, kept: Json) ->
     entry = _read_entry(place, _read(place, kept, dict[str, Json]))
     if entry.files and entry.file_list:
         raise _explain_garbled(place, "an entry has either `files` or `fileList`")
-    if not (entry.files or entry.file_list or entry.located):
+    if not (entry.files or entry.file_list or (entry.located and entry.located.location)):
         raise _explain_garbled(place, "an entry has `files`, `fileList` or `located`")
     return StagedCommit(
         writer=writer,
@@ -155,6 +156,7 @@ def _read_staged_commit(place: str, writer: WriterId, fence: str, kept: Json) ->
         checkpoint=entry.checkpoint,
         published_column_id=entry.published,
         offsets=entry.offsets,
+        updates=entry.updates,
         is_recovered=True,
     )
 

@@ -97,7 +97,7 @@ class FoundInTable:
 
 @dataclass(frozen=True)
 class LoadedRows:
-    """The rows that the Loads of one binding have found."""
+    """What the Loads of one binding have found. If it is nothing, `located` says only in which snapshot."""
 
     located: LocatedRows
     answered: KeyDigest  # of the keys whose documents were returned
@@ -178,7 +178,7 @@ class TransactionLoads:
         self.found.update(zip((of_table.search.index for of_table in found), located, strict=True))
         if facts.observe:
             for index, keys in gathered.items():
-                answered = self.found[index].answered.keys if index in self.found else 0
+                answered = self.found[index].answered.keys
                 facts.observe(AnsweredLoads(self._tables[index].binding.table, keys.count, answered))
 
     def _prepare(self, gathered: tuple[int, GatheredKeys]) -> TableSearch | None:
@@ -186,6 +186,7 @@ class TransactionLoads:
         index, keys = gathered
         table = self._tables[index]
         view = table.find_view()
+        self.found[index] = LoadedRows(LocatedRows(None, 0, view.snapshot_id), KeyDigest())
         if not view.files:
             return None
         layout = table.new_layout()

@@ -53,7 +53,6 @@ class Session:
         self._start_writing = start_writing
         self._start_loading = start_loading
         self._fences = [_begin_fence(table, committer) for table in tables]
-        self._key_properties = [table.key_property for table in tables]
         self._numbers = count(1)
         self._limits = {
             table.binding.index: RejectionLimit(table.binding.table, table.quarantine.max_ratio)
@@ -103,7 +102,7 @@ class Session:
                 self._stage_table(index, written.files.get(index, ()), found.get(index), digest),
                 offsets=offsets.get(self._tables[index].writer.state_key, ""),
             )
-            for index in sorted({*written.files, *found})
+            for index in sorted({*written.files, *_find_updated(found)})
         }
         for index, limit in self._limits.items():
             accepted = commits[index].rows if index in commits else 0
@@ -141,7 +140,7 @@ class Session:
             located=found.located if found else None,
             sort_order_id=table.arrangement.sort_order_id,
             known=writer_fence.known,
-            properties=self._key_properties[index],
+            updates=table.binding.updates,
         )
         self._fences[index] = writer_fence.after(staged)
         return staged
@@ -195,11 +194,16 @@ class OpenTransaction:
         written = self._writing.finish() if self._writing else Written()
         if self._loads:
             self._loads.close()
-        if self._writing is None and not found:
+        if self._writing is None and not _find_updated(found):
             return StagedTransaction()
         staged = self._stage(written, found, message)
         self._progress.report_staged(staged.commits, written.treated.values())
         return staged
+
+
+def _find_updated(found: "Mapping[int, LoadedRows]") -> list[int]:
+    """Return the bindings whose tables lose rows."""
+    return [index for index, rows in found.items() if rows.located.rows]
 
 
 def _begin_fence(table: BoundTable, committer: Committer) -> WriterFence:

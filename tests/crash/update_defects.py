@@ -68,13 +68,13 @@ def loads_what_others_have_moved() -> None:
 
 def takes_files_for_old() -> None:
     """If the snapshot in which rows were found is gone."""
-    find = _DataFiles._find_sequence_number
+    find = _DataFiles.find_sequence_number
 
     def find_or_guess(self: _DataFiles, *about: Any) -> int:
         number = find(self, *about)
         return number if number >= 0 else 1 << 60
 
-    swap(_DataFiles, "_find_sequence_number", find_or_guess)
+    swap(_DataFiles, "find_sequence_number", find_or_guess)
 
 
 def note_own_snapshots() -> set[int]:

@@ -242,6 +242,7 @@ def test_located_rows_and_delete_files_that_nobody_needs_are_deleted_and_no_othe
     land(catalog, {1: "b"})
     pending = stage_updates(catalog, {2: "c"})
     assert pending.located
+    assert pending.located.location
     left = pending.located.location.replace("-located", "-deletes")
     with catalog.load_table(PATH).io.new_output(left).create() as stream:
         stream.write(b"of an attempt that was refused")

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
+import msgspec
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.types import LongType, StringType
@@ -10,7 +11,7 @@ from pyiceberg.types import LongType, StringType
 from connector.host.errors import UserError
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.commits.commit import commit_all_or_raise
-from connector.iceberg.commits.key_columns import record_key_columns
+from connector.iceberg.commits.key_columns import PREFIX, record_key_columns
 from connector.model.binding import KeyPart, Policy, UpdateMode
 from connector.model.state import WriterId
 from connector.model.table_identifier import GENERATION_PROPERTY, Generation
@@ -19,7 +20,7 @@ from support.altered_tables import fit, wanted
 from support.bindings import MATERIALIZATION, PATH, collection, projection
 from support.snapshots import check_text
 from support.staged_rows import WRITER
-from support.updated_rows import land, make_table, stage_updates, values_of
+from support.updated_rows import make_table, stage_updates, values_of
 
 ORDERS: Final = collection(projection("id", "integer"), projection("doc", "object", ptr=""))
 GENERATION: Final = "00000000-0000-4000-8000-000000000001"
@@ -47,8 +48,15 @@ def bind(catalog: Catalog, updates: UpdateMode = UpdateMode.KEEP_DELETED) -> Bou
 
 def store(catalog: Catalog, number: int, value: str) -> None:
     """A session opens, and commits a transaction."""
-    properties = bind(catalog).key_property
-    commit_all_or_raise(catalog, [replace(stage_updates(catalog, {number: value}), properties=properties)])
+    updates = bind(catalog).binding.updates
+    assert updates
+    commit_all_or_raise(catalog, [stage_updates(catalog, {number: value}, updates=updates)])
+
+
+def recorded(catalog: Catalog) -> dict[str, str]:
+    """The table's properties that record key columns."""
+    properties = catalog.load_table(PATH).properties
+    return {name: value for name, value in properties.items() if name.startswith(PREFIX)}
 
 
 def compact(catalog: Catalog) -> None:
@@ -71,7 +79,7 @@ def test_a_key_column_that_was_dropped_and_added_again_is_noticed_whatever_the_f
     with pytest.raises(UserError) as error:
         store(catalog, 1, "b")
     check_text("update_errors", "a key column is not the one of older rows", str(error.value))
-    assert bind(catalog, UpdateMode.DELTA).key_property == {}
+    bind(catalog, UpdateMode.DELTA)
 
 
 def test_columns_that_have_exchanged_their_names_are_noticed(catalog: Catalog) -> None:
@@ -88,8 +96,9 @@ def test_columns_that_have_exchanged_their_names_are_noticed(catalog: Catalog) -
 
 def test_a_converted_column_has_the_keys_of_older_rows(catalog: Catalog) -> None:
     fit(catalog, wanted("id", StringType()), wanted("doc", StringType()))
-    before, after = catalog.load_table(PATH).properties, bind(catalog).key_property
-    assert after.items().isdisjoint(before.items())
+    updates = bind(catalog).binding.updates
+    assert updates
+    assert msgspec.json.decode(*recorded(catalog).values())["columns"] != {"/id": updates.parts[0].column_id}
 
 
 @pytest.mark.parametrize(
@@ -104,24 +113,40 @@ def test_a_converted_column_has_the_keys_of_older_rows(catalog: Catalog) -> None
 def test_the_columns_of_other_rows_and_keys_do_not_count(
     catalog: Catalog, writer: WriterId, generation: str, pointer: str
 ) -> None:
-    [name] = bind(catalog).key_property
+    [name] = recorded(catalog)
     with catalog.load_table(PATH).transaction() as transaction:
         transaction.remove_properties(name)
         transaction.set_properties(Generation(GENERATION, (), MATERIALIZATION).encode())
-        transaction.set_properties(record_key_columns(writer, generation, [KeyPart(9, pointer)]))
+        staged = replace(stage_updates(catalog, {2: "a"}), writer=writer, table_uuid=generation)
+        transaction.set_properties(record_key_columns(staged, [KeyPart(9, pointer)]))
     assert GENERATION_PROPERTY in catalog.load_table(PATH).properties
     bind(catalog)
 
 
-def test_a_recovery_leaves_the_property_as_it_is(catalog: Catalog) -> None:
-    before = bind(catalog).key_property
-    land(catalog, {2: "a"})
-    assert before.items() <= catalog.load_table(PATH).properties.items()
+def test_a_recovery_records_what_the_staged_rows_have(catalog: Catalog) -> None:
+    """Another engine drops the column before the first transaction is committed."""
+    before, staged = recorded(catalog), stage_updates(catalog, {1: "b"})
+    with catalog.load_table(PATH).transaction() as transaction:
+        transaction.remove_properties(*before)
+    with catalog.load_table(PATH).update_schema(allow_incompatible_changes=True) as update:
+        update.delete_column("id")
+    with catalog.load_table(PATH).update_schema() as update:
+        update.add_column("id", LongType())
+    commit_all_or_raise(catalog, [replace(staged, is_recovered=True)])
+    assert recorded(catalog) == before
+    with pytest.raises(UserError, match="column 'id' does not have this part of the key in older rows"):
+        bind(catalog)
+
+
+def test_a_recovery_of_an_older_image_leaves_the_property_as_it_is(catalog: Catalog) -> None:
+    before, staged = recorded(catalog), stage_updates(catalog, {2: "a"})
+    commit_all_or_raise(catalog, [replace(staged, updates=None, is_recovered=True)])
+    assert recorded(catalog) == before
 
 
 @pytest.mark.parametrize("value", ["", "{}", '{"generation": "x", "columns": {"/id": "1"}}'])
 def test_a_property_that_was_changed_by_hand_is_named(catalog: Catalog, value: str) -> None:
-    [name] = bind(catalog).key_property
+    [name] = recorded(catalog)
     with catalog.load_table(PATH).transaction() as transaction:
         transaction.set_properties({name: value})
     with pytest.raises(UserError, match=f"table property {name} is {value!r}; it must be as the connector wrote it"):

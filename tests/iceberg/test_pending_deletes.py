@@ -52,7 +52,8 @@ def test_a_deleted_row_is_not_found_after_another_engine_has_moved_it(catalog: C
     assert find(catalog, pending, [1, 2, 3]) == ['{"id": 3, "value": "c"}']
 
     third = stage_updates(catalog, {1: "A"}, after=[first, second])
-    assert third.located is None
+    assert third.located
+    assert third.located.location is None
     commit_all_or_raise(catalog, [first, second, third])
     assert values_of(catalog) == {1: "A", 3: "c"}
 
@@ -63,5 +64,6 @@ def test_a_search_does_not_need_what_the_commit_removes(catalog: Catalog) -> Non
     before = view(catalog, pending)
     commit_all_or_raise(catalog, [pending])
     assert pending.located
+    assert pending.located.location
     catalog.load_table(PATH).io.delete(pending.located.location)
     assert find(catalog, before, [1, 2]) == ['{"id": 2, "value": "B"}']

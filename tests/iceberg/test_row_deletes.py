@@ -1,5 +1,6 @@
 """A key has one row, whatever happens between the search for its older row and the commit that deletes it."""
 
+import json
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,8 +26,10 @@ from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.metadata.manifests import ManifestWriter, manifests_of
 from connector.model.binding import KeyPart, Updates
 from connector.model.state import StagedCommit
+from support import compacting
 from support.altered_tables import append, entries, fit, wanted
 from support.bindings import PATH
+from support.compacting import EAGER
 from support.foreign_deletes import delete_position
 from support.snapshot_refs import point
 from support.snapshots import check_text
@@ -198,7 +201,7 @@ def test_a_search_for_several_transactions_finds_for_each_the_rows_of_its_own_ke
 def test_many_keys_of_transactions_that_waited_are_not_in_memory_at_once(
     catalog: Catalog, searched: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(row_deletes, "KEYS_AT_ONCE", 4)
+    monkeypatch.setattr(row_deletes, "KEYS_AT_ONCE", 8)
     land(catalog, dict.fromkeys(range(10), "a"))
     pending: list[StagedCommit] = []
     for number in range(5):
@@ -260,6 +263,66 @@ def test_a_table_that_was_rolled_back_is_searched_anew(catalog: Catalog) -> None
     roll_back(catalog, before.snapshot_id)
     commit_all_or_raise(catalog, [staged])
     assert values_of(catalog) == {1: "b", 2: "a"}
+
+
+def test_a_row_that_a_rollback_brings_back_is_replaced_though_its_key_was_not_there(catalog: Catalog) -> None:
+    land(catalog, {1: "a", 2: "a"})
+    before = catalog.load_table(PATH).current_snapshot()
+    assert before
+    land(catalog, {}, removed=[1])
+    staged = stage_updates(catalog, {1: "b", 2: "b", 3: "b"})
+    roll_back(catalog, before.snapshot_id)
+    commit_all_or_raise(catalog, [staged])
+    assert values_of(catalog) == {1: "b", 2: "b", 3: "b"}
+
+
+def test_new_keys_that_their_column_cannot_tell_apart_are_told_apart_by_their_documents(catalog: Catalog) -> None:
+    updates = Updates((KeyPart(1, "/id", is_exact=False),), document_id=2)
+    land(catalog, {1: "a"})
+    staged = stage_updates(catalog, {7: "b", 8: "b"}, updates=updates)
+    append(catalog, row(7, "foreign"), {"id": 7, "doc": '{"id": "7", "value": "text"}'})
+    commit_all_or_raise(catalog, [staged])
+    documents = map(json.loads, catalog.load_table(PATH).scan().to_arrow()["doc"].to_pylist())
+    expected = [(1, "a"), ("7", "text"), (7, "b"), (8, "b")]
+    assert sorted(((each["id"], each["value"]) for each in documents), key=str) == sorted(expected, key=str)
+
+
+def test_a_row_that_another_engine_has_added_is_replaced_though_its_key_was_not_there(
+    catalog: Catalog, searched: list[str]
+) -> None:
+    land(catalog, {1: "a"})
+    staged = stage_updates(catalog, {2: "b"})
+    append(catalog, row(2, "foreign"))
+    commit_all_or_raise(catalog, [staged])
+    assert values_of(catalog) == {1: "a", 2: "b"}
+    assert len(searched) == 1, "the Load has seen the other file"
+
+
+def test_files_that_were_only_rewritten_are_not_searched_for_keys_that_were_not_there(
+    catalog: Catalog, searched: list[str]
+) -> None:
+    with catalog.load_table(PATH).transaction() as transaction:
+        transaction.set_properties(EAGER)
+    land(catalog, {1: "a"})
+    land(catalog, {2: "a", 4: "a"})
+    land(catalog, {}, removed=[2])
+    staged = stage_updates(catalog, {3: "b"})
+    assert compacting.compact(catalog, PATH).commits == 1
+    commit_all_or_raise(catalog, [staged])
+    assert values_of(catalog) == {1: "a", 3: "b", 4: "a"}
+    assert not searched
+
+
+def test_a_row_that_a_rollback_brings_back_while_commits_wait_is_replaced(catalog: Catalog) -> None:
+    land(catalog, {1: "a"})
+    before = catalog.load_table(PATH).current_snapshot()
+    assert before
+    land(catalog, {}, removed=[1])
+    pending = [stage_updates(catalog, {1: "b"})]
+    pending.append(stage_updates(catalog, {1: "c"}, after=pending))
+    roll_back(catalog, before.snapshot_id)
+    commit_all_or_raise(catalog, [replace(each, is_recovered=True) for each in pending])
+    assert values_of(catalog) == {1: "c"}
 
 
 def test_a_row_that_a_rollback_brings_back_between_two_attempts_is_replaced(
@@ -382,6 +445,7 @@ def test_a_process_that_made_the_same_commits_first_has_deleted_their_located_ro
     land(catalog, {1: "a"})
     staged = replace(stage_updates(catalog, {1: "b"}), is_recovered=True)
     assert staged.located
+    assert staged.located.location
     load, other = SqlCatalog.load_table, local_catalog(tmp_path)
     located = staged.located.location
 
@@ -406,6 +470,7 @@ def test_located_rows_that_are_gone_keep_their_commit_pending(catalog: Catalog) 
     land(catalog, {1: "a"})
     staged = replace(stage_updates(catalog, {1: "b"}), is_recovered=True)
     assert staged.located
+    assert staged.located.location
     catalog.load_table(PATH).io.delete(staged.located.location)
     with pytest.raises(UserError, match="staged file\\(s\\) are gone"):
         commit_all_or_raise(catalog, [staged])

@@ -31,13 +31,14 @@ from support.tables import ids_of, local_catalog
 KEY: Final = "shop%2Forders.v0"
 RANGE, LEFT, RIGHT = "00000000-ffffffff", "00000000-7fffffff", "80000000-ffffffff"
 UUID: Final = "0b9f7a7e-57a8-4a53-9d25-5c1c40a4f7a6"
+UPDATES: Final = {"parts": [{"column_id": 1, "pointer": "/id"}], "document_id": 2}
 A, B, C, D, E = (digit * 32 for digit in "abcde")
 
 
 def entry(prev: str = "", **others: Any) -> Any:
     """As this image writes it, but for what is given; None leaves a field out."""
     written = {
-        "version": 5,
+        "version": 6,
         "table": ["shop", "orders"],
         "tableUuid": UUID,
         "specId": 0,
@@ -120,7 +121,7 @@ GARBLED: Final[dict[str, tuple[str, Any]]] = {
     "a fence value in capitals": (f"{OF_RANGE}, entry '{'A' * 32}'", kept({"A" * 32: entry()})),
     "a fence value of 33 digits": (f"{OF_RANGE}, entry '{'a' * 33}'", kept({"a" * 33: entry()})),
     # the version and fields that are unknown
-    "a newer version": (OF_ENTRY, with_entry(version=6)),
+    "a newer version": (OF_ENTRY, with_entry(version=7)),
     "a much newer version": (OF_ENTRY, with_entry(version=HUGE)),
     "a newer version of another shape": (OF_ENTRY, kept({A: entry(), B: {"version": 9, "rows": "many"}})),
     "version 1, which was not written": (OF_ENTRY, with_entry(version=1)),
@@ -169,6 +170,10 @@ GARBLED: Final[dict[str, tuple[str, Any]]] = {
         with_entry(version=3, sortOrderId=1),
     ),
     "a column of publication times, which is unknown before version 5": (OF_ENTRY, with_entry(version=4, published=2)),
+    "key columns, which are unknown before version 6": (OF_ENTRY, with_entry(version=5, updates=UPDATES)),
+    "key columns of an unknown form": (OF_ENTRY, with_entry(updates={**UPDATES, "keys": []})),
+    "a key column without an id": (OF_ENTRY, with_entry(updates={**UPDATES, "parts": [{"pointer": "/id"}]})),
+    "neither files nor located rows": (OF_ENTRY, with_entry(files=None, located=[None, 0, 7])),
     "a column of publication times that is negative": (OF_ENTRY, with_entry(published=-2)),
     "offsets that are an object": (OF_ENTRY, with_entry(offsets={"acmeCo/orders/pivot=00": 5})),
     "a sort order that is negative": (OF_ENTRY, with_entry(sortOrderId=-1)),
@@ -395,7 +400,7 @@ SPOILS: Final[dict[str, Callable[[Task], Any]]] = {
     "a fork": lambda task: kept({task.value: task.entry, A: task.entry}),
     "a cycle": lambda task: kept({task.value: {**task.entry, "prev": task.value}}),
     "no value": lambda task: kept({"zz": task.entry}),
-    "a newer version": lambda task: kept({task.value: {**task.entry, "version": 6}}),
+    "a newer version": lambda task: kept({task.value: {**task.entry, "version": 7}}),
     "a field of a newer version": lambda task: kept({task.value: {**task.entry, "positionDeletes": []}}),
     "negative rows": lambda task: kept({task.value: {**task.entry, "fileList": ["/x", 1, -1, 1], "files": []}}),
 }

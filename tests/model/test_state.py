@@ -8,6 +8,7 @@ import orjson
 import pytest
 
 from connector.model import state
+from connector.model.binding import KeyPart, Updates
 from connector.model.state import (
     ColumnStatistics,
     DataFile,
@@ -102,7 +103,7 @@ def test_the_shape_of_the_state_is_stable() -> None:
             "orders.v1": {
                 "00000000-ffffffff": {
                     value_of("b"): {
-                        "version": 5,
+                        "version": 6,
                         "prev": value_of("a"),
                         "table": ["shop", "orders"],
                         "tableUuid": UUID,
@@ -151,6 +152,21 @@ def test_rows_that_a_commit_deletes_survive_the_state() -> None:
     patch = on_the_wire(state.encode_added(commits))
     assert read_state("acme/orders", patch) == commits
     assert list(commits[0].locations) == ["file:///w/a.parquet", "file:///w/a-located.parquet"]
+
+
+def test_where_rows_have_their_keys_survives_the_state() -> None:
+    updates = Updates((KeyPart(1, "/id"), KeyPart(2, "/code", "none", is_exact=False)), 3, hard_delete=True)
+    commit = replace(staged("b"), updates=updates, located=LocatedRows(None, 0, 7))
+    assert read_state("acme/orders", on_the_wire(state.encode_added([commit]))) == [commit]
+    assert list(commit.locations) == ["file:///w/a.parquet"]
+
+
+def test_entries_of_an_image_that_did_not_note_where_rows_have_their_keys_are_read() -> None:
+    commit = replace(staged("b"), published_column_id=7, offsets='{"acmeCo/orders/pivot=00":12}')
+    patch = on_the_wire(state.encode_added([commit]))
+    [entry] = patch["bindingStates"]["orders.v1"]["00000000-ffffffff"].values()
+    entry["version"] = 5
+    assert read_state("acme/orders", patch) == [commit]
 
 
 def test_partitions_and_the_sort_order_survive_the_state() -> None:

@@ -24,7 +24,7 @@ from connector.host.refresh import Lease
 from connector.iceberg.table_view import TableView
 from connector.model.binding import Binding, Column
 from connector.model.properties import Properties
-from connector.model.state import StagedTransaction
+from connector.model.state import LocatedRows, StagedTransaction
 from connector.model.table_identifier import TableIdentifier
 from connector.session import loads
 from connector.session.loads import LoadedRows, SearchedTable, TransactionLoads, check_stored
@@ -208,7 +208,7 @@ def test_tables_are_searched_together_unless_they_have_many_keys(
     assert [[group.binding.index for group in groups] for groups in spark.jobs] == jobs
     for index, expected in enumerate([1, 2, 1, 1]):
         of_table = asked.found[index]
-        assert read_located(IO, of_table.located.location).rows.num_rows == expected
+        assert read_located(IO, of_table.located.location or "").rows.num_rows == expected
         assert of_table.located.rows == of_table.answered.keys == expected
     asked.close()
     assert not (tmp_path / "loads").exists()
@@ -242,11 +242,11 @@ def test_the_keys_of_all_tables_together_take_limited_memory(tmp_path: Path, mon
 def test_a_table_without_files_is_not_searched(tmp_path: Path) -> None:
     searched = searched_tables.SearchedTable(tmp_path, [StringType()])
     spark: Any = RecordingSpark()
-    table = searched_table(0, tmp_path, searched, TableView(None, ()))
+    table = searched_table(0, tmp_path, searched, TableView(7, ()))
     asked = TransactionLoads(spark, tmp_path / "loads", {0: table}, bindings=1)
     asked.add(load("one"))
     assert not [*asked.answer()]
-    assert (spark.jobs, asked.found) == ([], {})
+    assert (spark.jobs, asked.found[0].located) == ([], LocatedRows(None, 0, 7))
 
 
 @pytest.mark.parametrize(

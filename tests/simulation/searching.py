@@ -1,6 +1,6 @@
 """Loads without Spark and without Parquet: the shipped loads, views and row deletes, in files that hold rows' names."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any, Final
@@ -10,7 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pytest
 from pyiceberg.io import FileIO
+from pyiceberg.types import PrimitiveType
 
+from connector.encoding.lines.key_tables import keys_of_texts
 from connector.encoding.live_rows import deleted_rows
 from connector.encoding.live_rows.deleted_rows import find_deleted_rows
 from connector.encoding.search.last_changes import PENDING
@@ -21,7 +23,9 @@ from connector.host.refresh import Lease, Refreshed
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits import delete_files, row_deletes
 from connector.iceberg.table_view import SessionViews
+from connector.model.binding import Updates
 from connector.model.properties import Properties
+from connector.model.state import DataFile
 from connector.session import loads
 from connector.session.transaction_jobs import TransactionJobs
 from connector.spark.blocks import stored_keys, table_layout
@@ -44,6 +48,15 @@ def search(io: FileIO, file: SearchedFile, keys: Keys, *, with_documents: bool) 
     positions, places = rows[lives], places[lives]
     documents = pa.array([f'"{names[position]}"' for position in positions], pa.string()) if with_documents else None
     yield FoundRows(places, positions, documents)
+
+
+def read_stored_keys(
+    io: FileIO, files: Sequence[DataFile], updates: Updates, column_types: Mapping[int, PrimitiveType]
+) -> pa.Table:
+    """Stands for the keys in Parquet."""
+    names = [name for file in files for name in io.new_input(file.path).open().read().decode().split()]
+    types = [column_types[part.column_id] for part in updates.parts]
+    return keys_of_texts(pa.array([f"[{key_of(name)}]" for name in names], pa.string()), updates.parts, types)
 
 
 def find_last_changes(_: FileIO, files: Sequence[SearchedFile], rows: RowsOfKeys) -> npt.NDArray[np.int64]:
@@ -86,6 +99,7 @@ def loading_jobs(tables: Sequence[BoundTable], bindings: int, views: SessionView
 def search_names(patch: pytest.MonkeyPatch) -> None:
     for searching in (search_job, row_deletes):
         patch.setattr(searching, "search", search)
+    patch.setattr(row_deletes, "read_stored_keys", read_stored_keys)
     for opening in (search_job, stored_keys, table_layout):
         patch.setattr(opening, "open_file_io", lambda _: Actor.present and Actor.present.store)
     patch.setattr(loads, "find_last_changes", find_last_changes)

@@ -29,14 +29,14 @@ def rows_that_have_moved_are_not_searched_again(patch: pytest.MonkeyPatch) -> No
 
 
 def nothing_is_new_after_a_snapshot_that_has_expired(patch: pytest.MonkeyPatch) -> None:
-    find = row_deletes._DataFiles._find_sequence_number
+    find = row_deletes._DataFiles.find_sequence_number
 
     def last(files: row_deletes._DataFiles, *found_in: Any) -> int:
         number = find(files, *found_in)
         newest = files._table.current_snapshot()
         return (newest and newest.sequence_number) or 0 if number == row_deletes._NONE else number
 
-    patch.setattr(row_deletes._DataFiles, "_find_sequence_number", last)
+    patch.setattr(row_deletes._DataFiles, "find_sequence_number", last)
 
 
 def replaced_rows_are_not_deleted(patch: pytest.MonkeyPatch) -> None:

@@ -75,8 +75,9 @@ def stage_updates(
     commit = staged(
         catalog, *(row(*each) for each in values.items()), after=after[-1] if after else None, writer=writer, path=path
     )
+    commit = replace(commit, updates=updates)
     if not found:
-        return commit
+        return replace(commit, located=LocatedRows(None, 0, view.snapshot_id))
     prefix = file_prefix(writer, generation.uuid, commit.prev)
     location = Destination.of_table(table, prefix).new_location(located_rows.SUFFIX)
     write_located(table.io, location, [pa.Table.from_pylist(found)], updates)

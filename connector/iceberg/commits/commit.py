@@ -26,6 +26,7 @@ from connector.host.signals import map_in_threads
 from connector.iceberg.catalog_messages import explain_unknown_type
 from connector.iceberg.commits import backfill, commit_errors, fence
 from connector.iceberg.commits.commit_errors import BROKEN_METADATA, is_final, list_retried_errors
+from connector.iceberg.commits.key_columns import record_key_columns
 from connector.iceberg.commits.late_files import LateFiles, check_columns
 from connector.iceberg.commits.outcomes import (
     Committed,
@@ -184,8 +185,9 @@ class _PendingCommits:
             return Committed(tuple(self.staged), number, self._seconds)
         self._check(loaded, remaining)
         after = self._commit(loaded, remaining)
-        located = frozenset(commit.located.location for commit in self.staged if commit.located)
-        return Committed(tuple(self.staged), number + 1, self._seconds, TableCommit(loaded.table, after, located))
+        located = (commit.located.location for commit in self.staged if commit.located)
+        commit = TableCommit(loaded.table, after, frozenset(filter(None, located)))
+        return Committed(tuple(self.staged), number + 1, self._seconds, commit)
 
     def _check(self, loaded: _LoadedTable, remaining: Sequence[StagedCommit]) -> None:
         """Raise UserError or LostColumnError if the table cannot get these commits as it is."""
@@ -217,12 +219,14 @@ class _PendingCommits:
                 snapshot, begun = backfill.replace_rows(table, task_table, fitting, self.snapshots, rows)
             else:
                 snapshot, begun = self.snapshots.append(table, fitting, rows), ()
-        properties = {**remaining[-1].properties, **fence.advance(table.properties, remaining[-1])}
+        newest = remaining[-1]
+        recorded = record_key_columns(newest, newest.updates.parts) if newest.updates else {}
+        properties = {**recorded, **fence.advance(table.properties, newest)}
         return commit_snapshot(self.catalog, table, snapshot, properties, begun)
 
     @cached_property
     def _deletes(self) -> "RowDeletes | None":
-        """The rows that the commits delete; None if they delete none."""
+        """The rows that the commits delete; None if they delete none, for they had no Loads."""
         if not any(commit.located for commit in self.staged):
             return None
         from connector.iceberg.commits.row_deletes import RowDeletes  # only for standard updates

@@ -15,7 +15,7 @@ from connector.host.errors import UserError
 from connector.iceberg.commits import fence
 from connector.iceberg.metadata.table_properties import name_table_in_errors
 from connector.model.binding import Binding, KeyPart
-from connector.model.state import WriterId
+from connector.model.state import StagedCommit, WriterId
 
 PREFIX: Final = "flow.key."
 
@@ -27,10 +27,10 @@ class KeyColumns(msgspec.Struct, frozen=True):
     columns: dict[str, int]  # field ids, by where documents have the part of the key
 
 
-def record_key_columns(writer: WriterId, generation: str, parts: Sequence[KeyPart]) -> dict[str, str]:
-    """Return the table property that records the key columns. Each commit of the task sets it."""
-    recorded = KeyColumns(generation, {part.pointer: part.column_id for part in parts})
-    return {_property_name(writer): msgspec.json.encode(recorded).decode()}
+def record_key_columns(staged: StagedCommit, parts: Sequence[KeyPart]) -> dict[str, str]:
+    """Return the table property that records the key columns. Each commit with standard updates sets it."""
+    recorded = KeyColumns(staged.table_uuid, {part.pointer: part.column_id for part in parts})
+    return {_property_name(staged.writer): msgspec.json.encode(recorded).decode()}
 
 
 def check_key_columns(table: Table, writer: WriterId, generation: str, binding: Binding) -> None:

@@ -3,13 +3,19 @@
 A staged commit names these rows by file and position, and by key. Until it is committed, another writer may have moved
 them to other files. Then their keys find them again, in the files that were added since. A commit that deletes at the
 old positions would delete nothing, and leave two rows for a key.
+
+A key that was not there may be there now: another writer has added a row, or has rolled the table back. So the keys of
+the staged rows are searched, too, in files with rows that the Loads cannot have seen.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from functools import partial
+from operator import attrgetter
 from posixpath import basename
 from typing import Final
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 from pyiceberg.io import FileIO
@@ -23,6 +29,7 @@ from connector.encoding.live_rows.position_deletes import group_by_file, join_po
 from connector.encoding.search.located_rows import Located, read_located
 from connector.encoding.search.row_search import SearchedFile, search
 from connector.encoding.search.searched_keys import Keys
+from connector.encoding.search.stored_rows import ReadKeys, read_stored_keys
 from connector.encoding.values.arrays import Positions, join_arrays
 from connector.host.errors import UserError
 from connector.iceberg.commits import fence
@@ -30,7 +37,7 @@ from connector.iceberg.commits.file_names import FileOrigin
 from connector.iceberg.commits.late_files import find_newest_column
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader, PositionDeletes
 from connector.iceberg.metadata.partitions import MissingValues, Partition, PartitionReader
-from connector.model.binding import Updates
+from connector.model.binding import KeyPart, Updates
 from connector.model.state import LocatedRows, StagedCommit, WriterId
 from connector.storage.file_io import files_of
 
@@ -50,11 +57,12 @@ class DeletedRows:
 
 @dataclass(frozen=True)
 class _Search:
-    """The search for the located rows of one commit, in files that may have them now."""
+    """The search for keys of one commit, in files that may have rows of them now."""
 
-    location: str  # of the located rows
-    rows: Located
+    name: str  # tells its keys from those of other searches
     updates: Updates  # where the keys are now
+    count: int  # of the keys, or of rows that have them
+    read_keys: ReadKeys
     files: Sequence[SearchedFile]
 
 
@@ -64,12 +72,12 @@ class RowDeletes:
     def __init__(self, manifests: ManifestReader) -> None:
         self._manifests = manifests
         self._located: dict[str, Located] = {}
-        # By located rows and the places of their keys; then by data file, as it was searched: a rollback may bring back
-        # rows that were deleted in it.
+        # By keys and their places; then by data file, as it was searched: a rollback may bring back rows that were
+        # deleted in it.
         self._found: dict[tuple[str, Updates], dict[SearchedFile, Positions]] = {}
 
     def find(self, table: Table, staged: Sequence[StagedCommit], fitting: Sequence[StagedCommit]) -> DeletedRows | None:
-        """Return the rows to delete in the commit of `staged`, None if they delete nothing.
+        """Return the rows to delete in the commit of `staged`, None if they delete nothing: they had no Loads.
 
         `fitting` are the same commits with the files that the table gets. UserError if rows cannot be found any more.
         """
@@ -80,15 +88,17 @@ class RowDeletes:
         searches: list[_Search] = []
         for before, commit in zip(staged, fitting, strict=True):
             if before.located:
-                rows = self._read(table.io, before.located)
-                at_old_places = dict(group_by_file(rows.rows))
+                rows = self._read(table.io, before.located.location) if before.located.location else None
+                at_old_places = dict(group_by_file(rows.rows)) if rows else {}
                 for path, positions in at_old_places.items():
                     if path in files.partitions:
                         found.setdefault(path, []).append(positions)
                 missing = at_old_places.keys() - files.partitions.keys()
-                if newer := files.find_newer(before.located.snapshot_id, missing, before.writer):
-                    updates = _follow_conversions(table, rows.updates)
-                    searches.append(_Search(before.located.location, rows, updates, newer))
+                since = files.find_sequence_number(before.located.snapshot_id, missing)
+                if rows and (newer := files.find_newer(since, before.writer)):
+                    searches.append(_search_located(table, before.located, rows, newer))
+                if before.updates and (newer := files.find_newer_rows(since, before.writer)):
+                    searches.append(_search_stored(table, commit, before.updates, newer))
             # A commit deletes rows of earlier commits, never its own: its files only count for those that follow.
             files.add(commit, is_rewritten=commit is not before)
         for path, positions in self._search(table, searches):
@@ -101,34 +111,34 @@ class RowDeletes:
             files.deletes,
         )
 
-    def _read(self, io: FileIO, located: LocatedRows) -> Located:
-        if located.location not in self._located:
-            self._located[located.location] = read_located(io, located.location)
-        return self._located[located.location]
+    def _read(self, io: FileIO, location: str) -> Located:
+        if location not in self._located:
+            self._located[location] = read_located(io, location)
+        return self._located[location]
 
     def _search(self, table: Table, searches: Sequence[_Search]) -> Iterator[tuple[str, Positions]]:
-        """Yield the rows of the located keys. A file that several commits have to search is searched once for all."""
+        """Yield the rows of the searched keys. A file that several commits have to search is searched once for all."""
         of_files: dict[tuple[SearchedFile, Updates], list[_Search]] = {}
         for each in searches:
-            known = self._found.setdefault((each.location, each.updates), {})
+            known = self._found.setdefault((each.name, each.updates), {})
             for file in each.files:
                 if file not in known:
                     of_files.setdefault((file, each.updates), []).append(each)
         together: dict[tuple[Updates, tuple[str, ...]], tuple[Sequence[_Search], list[SearchedFile]]] = {}
         for (file, updates), of_file in of_files.items():
-            key = updates, tuple(each.location for each in of_file)
+            key = updates, tuple(each.name for each in of_file)
             together.setdefault(key, (of_file, []))[1].append(file)
         for of_group, in_group in together.values():
-            for some in PackingIterator(of_group, KEYS_AT_ONCE, lookback=1, weight_func=_count_rows):
+            for some in PackingIterator(of_group, KEYS_AT_ONCE, lookback=1, weight_func=attrgetter("count")):
                 self._search_together(table, some, in_group)
         for each in searches:
-            known = self._found[each.location, each.updates]
+            known = self._found[each.name, each.updates]
             yield from ((file.path, known[file]) for file in each.files)
 
     def _search_together(self, table: Table, searches: Sequence[_Search], files: Iterable[SearchedFile]) -> None:
         """Search the files for the keys of several commits, which are in the same columns."""
         updates, types = searches[0].updates, _column_types(table)
-        tables = [replace(each.rows, updates=updates).keys(types) for each in searches]
+        tables = [each.read_keys(types) for each in searches]
         begins = np.cumsum([0, *map(len, tables[:-1])])
         keys = Keys(pa.concat_tables(tables).combine_chunks(), updates)
         for file in files:
@@ -138,11 +148,7 @@ class RowDeletes:
             order = np.argsort(owners, kind="stable")
             of_searches = np.split(positions[order], np.searchsorted(owners[order], np.arange(1, len(searches))))
             for each, own in zip(searches, of_searches, strict=True):
-                self._found[each.location, updates][file] = own
-
-
-def _count_rows(search: _Search) -> int:
-    return len(search.rows.rows)
+                self._found[each.name, updates][file] = own
 
 
 class _DataFiles:
@@ -170,16 +176,20 @@ class _DataFiles:
         if is_rewritten:
             self._rewritten += [SearchedFile(file.path, file.size) for file in files]
 
-    def find_newer(self, snapshot_id: int | None, missing: Set[str], writer: WriterId) -> list[SearchedFile]:
-        """Find the files since a snapshot that may have rows of the writer's keys. The writer has found rows in this
-        snapshot, and in `missing` files, which the table does not have."""
-        since = self._find_sequence_number(snapshot_id, missing)
+    def find_newer(self, since: int, writer: WriterId) -> list[SearchedFile]:
+        """Find the files that were added since, by a sequence number, and may have rows of the writer's keys."""
         if (since, writer) not in self._newer:
             self._newer[since, writer] = [*self._find_newer(since, writer)]
         return [*self._newer[since, writer], *self._rewritten]
 
-    def _find_sequence_number(self, snapshot_id: int | None, missing: Set[str]) -> int:
+    def find_newer_rows(self, since: int, writer: WriterId) -> list[SearchedFile]:
+        """Find those of these files whose rows were added since. The others have only been rewritten."""
+        newer = [file for file in self.find_newer(since, writer) if file.path in self.live]
+        return [file for file in newer if self.live[file.path].sequence_number > since]
+
+    def find_sequence_number(self, snapshot_id: int | None, missing: Set[str]) -> int:
         """Return the number above which a file is new: it was added after the snapshot in which the rows were found.
+        Some were found in `missing` files, which the table does not have.
 
         All files are new if the snapshot has not led to the current one, or has expired. So they are if the rows were
         found in files that it did not list, and that are missing now: `fence reset` has skipped the commit that would
@@ -211,6 +221,20 @@ class _DataFiles:
             yield SearchedFile(file.path, file.size, position_deletes=found, missing_values=missing)
 
 
+def _search_located(table: Table, located: LocatedRows, rows: Located, files: Sequence[SearchedFile]) -> _Search:
+    """Plan the search for rows that the Loads have found, in files to which they may have moved."""
+    assert located.location, "rows are read from there"
+    updates = _follow_conversions(table, rows.updates)
+    return _Search(located.location, updates, len(rows.rows), replace(rows, updates=updates).keys, files)
+
+
+def _search_stored(table: Table, commit: StagedCommit, updates: Updates, files: Sequence[SearchedFile]) -> _Search:
+    """Plan the search for rows with the keys of the new rows, in files that the Loads have not seen."""
+    now = _follow_conversions(table, updates)
+    read_keys = partial(read_stored_keys, table.io, files_of(table.io, commit.files), now)
+    return _Search(commit.next, now, commit.rows, read_keys, files)
+
+
 def _is_of_other_keys(file: ListedFile, writer: WriterId) -> bool:
     """Whether a shard of the same task has added the file, for a key range that does not overlap the writer's.
 
@@ -229,13 +253,16 @@ def _is_of_other_keys(file: ListedFile, writer: WriterId) -> bool:
 def _follow_conversions(table: Table, updates: Updates) -> Updates:
     """Return where the key is now. A converted column may have the same value for different keys."""
     columns = _column_types(table)
-    parts = []
+    parts: list[KeyPart] = []
     for part in updates.parts:
         newest = find_newest_column(table, part.column_id)
         if newest not in columns:
             raise _explain_lost_key(table, part.column_id)
-        parts.append(replace(part, column_id=newest, is_exact=part.is_exact and newest == part.column_id))
-    return replace(updates, parts=tuple(parts), document_id=find_newest_column(table, updates.document_id))
+        is_exact = part.is_exact and newest == part.column_id
+        parts.append(msgspec.structs.replace(part, column_id=newest, is_exact=is_exact))
+    return msgspec.structs.replace(
+        updates, parts=tuple(parts), document_id=find_newest_column(table, updates.document_id)
+    )
 
 
 def _column_types(table: Table) -> dict[int, PrimitiveType]:

@@ -1,0 +1,55 @@
+"""The keys of stored rows, read from the staged data files that have the rows."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
+
+import pyarrow as pa
+from pyiceberg.io import FileIO
+from pyiceberg.types import PrimitiveType
+
+from connector.encoding.lines.key_tables import empty_keys_table, part_name
+from connector.encoding.live_rows.source_rows import cast_values
+from connector.encoding.parquet.file_columns import FileColumns, column_of, read_footer
+from connector.encoding.search.document_keys import document_key
+from connector.model.binding import Updates
+from connector.model.state import DataFile
+from connector.storage.storage_errors import translate_errors
+
+# Returns keys as a keys table, for key columns of the types that the table has now, by field id.
+ReadKeys: TypeAlias = Callable[[Mapping[int, PrimitiveType]], pa.Table]
+
+_ROWS: Final = 1 << 16  # that are decoded at once
+
+
+def read_stored_keys(
+    io: FileIO, files: Sequence[DataFile], updates: Updates, column_types: Mapping[int, PrimitiveType]
+) -> pa.Table:
+    """Return the keys of all rows of these files as a keys table, for key columns of these types.
+
+    Keys that their columns tell apart have no texts: a search does not need them.
+    """
+    types = [column_types[part.column_id] for part in updates.parts]
+    empty = empty_keys_table(updates.parts, types)
+    batches = [batch for file in files for batch in _read(io, file.path, updates, empty.schema)]
+    return pa.Table.from_batches(batches, empty.schema)
+
+
+def _read(io: FileIO, path: str, updates: Updates, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    columns = FileColumns(path, read_footer(io, path))
+    ids = [part.column_id for part in updates.parts] + ([] if updates.is_exact else [updates.document_id])
+    with translate_errors(path), io.new_input(path).open() as stream:
+        for batch in columns.read_batches(stream, ids, range(columns.row_groups), _ROWS):
+            values = [
+                cast_values(column_of(batch, part.column_id), schema.field(part_name(part)), path)
+                for part in updates.parts
+            ]
+            yield pa.record_batch([*values, _texts(batch, updates)], schema=schema)
+
+
+def _texts(batch: pa.RecordBatch, updates: Updates) -> pa.Array:
+    if updates.is_exact:
+        return pa.nulls(batch.num_rows, pa.string())
+    documents = column_of(batch, updates.document_id).cast(pa.string()).to_pylist()
+    keys = (document_key(document, updates.parts) for document in documents)
+    return pa.array([json.dumps(key, default=str) for key in keys], pa.string())
