@@ -10,11 +10,10 @@ from pyiceberg.types import PrimitiveType
 
 from connector.encoding.lines.key_tables import empty_keys_table, part_name
 from connector.encoding.live_rows.source_rows import cast_values
-from connector.encoding.parquet.file_columns import FileColumns, column_of, read_footer
+from connector.encoding.parquet.file_columns import FileColumns, column_of, open_data_file
 from connector.encoding.search.document_keys import document_key
 from connector.model.binding import Updates
 from connector.model.state import DataFile
-from connector.storage.storage_errors import translate_errors
 
 # Returns keys as a keys table, for key columns of the types that the table has now, by field id.
 ReadKeys: TypeAlias = Callable[[Mapping[int, PrimitiveType]], pa.Table]
@@ -31,17 +30,17 @@ def read_stored_keys(
     """
     types = [column_types[part.column_id] for part in updates.parts]
     empty = empty_keys_table(updates.parts, types)
-    batches = [batch for file in files for batch in _read(io, file.path, updates, empty.schema)]
+    batches = [batch for file in files for batch in _read(io, file, updates, empty.schema)]
     return pa.Table.from_batches(batches, empty.schema)
 
 
-def _read(io: FileIO, path: str, updates: Updates, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    columns = FileColumns(path, read_footer(io, path))
+def _read(io: FileIO, file: DataFile, updates: Updates, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     ids = [part.column_id for part in updates.parts] + ([] if updates.is_exact else [updates.document_id])
-    with translate_errors(path), io.new_input(path).open() as stream:
-        for batch in columns.read_batches(stream, ids, range(columns.row_groups), _ROWS):
+    with open_data_file(io, file.path, file.size) as reader:
+        columns = FileColumns(reader)
+        for batch in columns.read_batches(ids, range(columns.row_groups), _ROWS):
             values = [
-                cast_values(column_of(batch, part.column_id), schema.field(part_name(part)), path)
+                cast_values(column_of(batch, part.column_id), schema.field(part_name(part)), file.path)
                 for part in updates.parts
             ]
             yield pa.record_batch([*values, _texts(batch, updates)], schema=schema)
