@@ -113,11 +113,11 @@ class AssembledFile:
         unknown = [place for place in encoded if place not in self._dictionaries]
         repeating = worth_a_dictionary(rows.select(unknown))
         self._dictionaries |= {place: rows.column_names[place] in repeating for place in unknown}
-        sink = pa.BufferOutputStream()
+        sink = BytesIO()  # Arrow's own copies all that it has each time it grows
         with_dictionary = [rows.column_names[place] for place in encoded if self._dictionaries[place]]
         pq.write_table(rows, sink, row_group_size=rows.num_rows, **self._options.of_writer(with_dictionary))
         self._with_nan.update(find_nan(rows))
-        content = memoryview(sink.getvalue())
+        content = sink.getbuffer()
         size = int.from_bytes(content[-8:-4], "little")
         return content, read_struct(BytesIO(content[-8 - size : -8]))
 
