@@ -122,7 +122,8 @@ class RowDecoder:
             of_group = [rows[row] for row in group]
             with _name_rows(group):
                 columns = self._columns(of_group, cell_types)
-            digests.append(self._digest(of_group, columns[: len(self._keys.columns)]))
+            if self._binding.updates:
+                digests.append(_digest(of_group, columns[: len(self._keys.columns)]))
             line_indices = indices if len(group) == len(rows) else [indices[row] for row in group]
             is_as_sent = all(column.is_as_sent for column in columns)
             rejected = set() if is_as_sent else invalid.treat(columns, line_indices)
@@ -131,20 +132,14 @@ class RowDecoder:
                 batch = batch.filter(pa.array([row not in rejected for row in range(len(group))]))
             batches.append(batch)
         batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-        return Decoded(batch, invalid.tally, rejected=invalid.rejected, existing_keys=sum_digests(digests))
+        existing_keys = sum_digests(digests) if digests else KeyDigest()
+        return Decoded(batch, invalid.tally, rejected=invalid.rejected, existing_keys=existing_keys)
 
     def _without_deleted(self, rows: Sequence[Row[Any, Any]]) -> Sequence[int]:
         """Return the indices of the Stores that are rows. A document that is deleted for good has none."""
         if not (self._binding.updates and self._binding.updates.hard_delete):
             return range(len(rows))
         return [index for index, row in enumerate(rows) if not row.delete]
-
-    def _digest(self, rows: Sequence[Row[Any, Any]], keys: Sequence[CheckedColumn]) -> KeyDigest:
-        """Return the digest of the keys whose rows exist. `keys` are the key columns of these Stores."""
-        if not self._binding.updates:
-            return KeyDigest()
-        exist, arrays = [bool(row.exists) for row in rows], [column.array for column in keys]
-        return digest_keys(arrays if all(exist) else [array.filter(pa.array(exist)) for array in arrays])
 
     def _digest_deleted(self, rows: Sequence[Row[Any, Any]], cell_types: Sequence[Any]) -> Iterator[KeyDigest]:
         """Yield the digests of the keys of documents that are deleted for good."""
@@ -153,7 +148,7 @@ class RowDecoder:
             with _name_rows(group):
                 cells = self._keys.read_cells(of_group, cell_types[: len(self._keys.columns)])
                 keys = [check_column(column, is_required=False) for column in cells]
-            yield self._digest(of_group, keys)
+            yield _digest(of_group, keys)
 
     def _columns(self, rows: Sequence[Row[Any, Any]], cell_types: Sequence[Any]) -> list[CheckedColumn]:
         return [
@@ -217,3 +212,9 @@ def _by_form(rows: Sequence[Row[Any, Any]], kept: Sequence[int]) -> list[Sequenc
     if len(set(forms)) <= 1:
         return [kept] if kept else []
     return [[index for index, other in zip(kept, forms, strict=True) if other == form] for form in set(forms)]
+
+
+def _digest(rows: Sequence[Row[Any, Any]], keys: Sequence[CheckedColumn]) -> KeyDigest:
+    """Return the digest of the keys whose rows exist. `keys` are the key columns of these Stores."""
+    exist, arrays = [bool(row.exists) for row in rows], [column.array for column in keys]
+    return digest_keys(arrays if all(exist) else [array.filter(pa.array(exist)) for array in arrays])
