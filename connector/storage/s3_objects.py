@@ -13,9 +13,8 @@ import logging
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from http import HTTPStatus
-from io import SEEK_SET, BytesIO, UnsupportedOperation
-from types import TracebackType
-from typing import Final, Self
+from io import SEEK_SET, BytesIO, RawIOBase
+from typing import Final
 from urllib.parse import quote, urlsplit
 
 from botocore.auth import S3SigV4Auth
@@ -125,37 +124,38 @@ class ObjectFile(InputFile):
         return self.find_other().open() if seekable else _ObjectStream(self)
 
 
-class _ObjectStream(InputStream):
+class _ObjectStream(RawIOBase):
     """Reads a whole object with one request, which its first read sends. A first read of so many bytes after a seek
     only gets these, and so do those that follow it."""
 
     def __init__(self, file: ObjectFile) -> None:
+        super().__init__()
         self._file = file
         self._begin = 0
         self._whole: InputStream | None = None
 
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
     def read(self, size: int | None = -1) -> bytes:
         """Return so many bytes, by default all that follow. FileNotFoundError if there is no object."""
-        objects, location = self._file.objects, self._file.location
         if self._whole is None and self._begin > 0 and size is not None and size > 0:
-            part = objects.get(location, self._begin, size)
+            part = self._file.objects.get(self._file.location, self._begin, size)
             if part is not None:
                 self._begin += len(part)
                 return part
-        if self._whole is None:
-            content = objects.get(location) if self._begin == 0 else None
-            self._whole = self._file.find_other().open() if content is None else BytesIO(content)
-            self._whole.seek(self._begin)
-        return self._whole.read() if size is None or size < 0 else self._whole.read(size)
+        whole = self._read_whole()
+        return whole.read() if size is None or size < 0 else whole.read(size)
 
     def seek(self, offset: int, whence: int = SEEK_SET) -> int:
-        """Go to a place, by default as many bytes after the beginning. Other places must be in what was read whole."""
-        if self._whole:
-            return self._whole.seek(offset, whence)
-        if whence != SEEK_SET:
-            raise UnsupportedOperation("the size of the object is not known yet")
-        self._begin = offset
-        return offset
+        """Go to a place. One that is not counted from the beginning needs the whole object."""
+        if self._whole is None and whence == SEEK_SET:
+            self._begin = offset
+            return offset
+        return self._read_whole().seek(offset, whence)
 
     def tell(self) -> int:
         return self._whole.tell() if self._whole else self._begin
@@ -163,14 +163,14 @@ class _ObjectStream(InputStream):
     def close(self) -> None:
         if self._whole:
             self._whole.close()
+        super().close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, exctype: type[BaseException] | None, excinst: BaseException | None, exctb: TracebackType | None
-    ) -> None:
-        self.close()
+    def _read_whole(self) -> InputStream:
+        if self._whole is None:
+            content = self._file.objects.get(self._file.location) if self._begin == 0 else None
+            self._whole = self._file.find_other().open() if content is None else BytesIO(content)
+            self._whole.seek(self._begin)
+        return self._whole
 
 
 @lru_cache(OPEN_CLIENTS)

@@ -15,6 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow.compute import field
+from pyarrow.dataset import ParquetFileFormat
 from pyiceberg.io import (
     S3_CONNECT_TIMEOUT,
     S3_ENDPOINT,
@@ -184,6 +186,17 @@ def test_an_object_that_is_read_whole_is_not_asked_for_again(io: FileIO, proxy: 
     proxy.seen.clear()
     with io.new_input(location).open() as stream:
         assert (stream.read(4), stream.seek(-4, SEEK_END), stream.read()) == (b"some", 8, b"tent")
+    assert methods(proxy) == ["GET"]
+
+
+def test_parquet_is_read_from_the_stream_with_one_request(io: FileIO, proxy: FaultProxy, bucket: str) -> None:
+    """As PyIceberg's scans read delete files."""
+    location = f"s3://{bucket}/scanned.parquet"
+    write_deleted_positions(io, location)
+    proxy.seen.clear()
+    with io.new_input(location).open() as stream:
+        fragment = ParquetFileFormat().make_fragment(stream)
+        assert fragment.to_table(filter=field("pos") >= 0).num_rows == 1
     assert methods(proxy) == ["GET"]
 
 
