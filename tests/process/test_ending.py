@@ -135,8 +135,15 @@ def test_a_killed_process_leaves_no_jvm_that_is_stopped(tmp_path: Path, mark: di
     runtime = Runtime(tmp_path, environment=mark, launch=partial(launch_process, in_own_session=True))
     with runtime.open(publish=True) as session:
         send_signal(mark, "java", signal.SIGSTOP)
+        assert wait_until(lambda: all(has_stopped(pid) for pid, command in marked(mark).items() if "java" in command))
         session.connector.process.kill()
         assert nothing_is_left(mark)
+
+
+def has_stopped(pid: int) -> bool:
+    """Whether all threads of a process have stopped. The kernel wakes an orphan only if it has stopped before."""
+    threads = Path(f"/proc/{pid}/task").glob("*/stat")
+    return all(thread.read_text().rpartition(") ")[2].startswith("T") for thread in threads)
 
 
 JVM_ENDED = "Spark's JVM has ended: it was killed (SIGKILL, exit status 137), probably "
