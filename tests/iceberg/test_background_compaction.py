@@ -60,9 +60,13 @@ class Clock:
 
     def __init__(self) -> None:
         self.now = 1000.0
+        self.worked = 5.0  # seconds on the processor
 
     def monotonic(self) -> float:
         return self.now
+
+    def thread_time(self) -> float:
+        return self.worked
 
 
 @dataclass
@@ -72,6 +76,7 @@ class Running:
     clock: Clock
     results: Callable[[TableIdentifier], CompactionResult] = lambda _: CompactionResult()
     takes: float = 10.0  # seconds
+    works: float = 7.0  # of them on the processor, without what its tasks do there
     runs: list[tuple[TableIdentifier, float]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -82,6 +87,7 @@ class Running:
     def _compact(self, path: TableIdentifier, _: CompactionBudget, __: Callable[[], bool]) -> CompactionResult:
         self.runs.append((path, self.clock.now))
         self.clock.now += self.takes
+        self.clock.worked += self.works
         return self.results(path)
 
     def _wait(self, seconds: float | None = None) -> None:
@@ -118,12 +124,20 @@ def test_commits_that_are_noted_at_once_count_one_by_one(running: Running) -> No
     assert len(running.run()) == 2
 
 
-def test_compaction_takes_a_limited_share_of_the_time(running: Running) -> None:
+@pytest.mark.parametrize(
+    ("works", "of_tasks", "rest"),
+    [(1.0, 0.0, 10.0), (7.0, 0.0, REST * 7.0), (1.0, 6.0, REST * 7.0)],
+    ids=["waiting for a processor", "planning and committing", "rewriting"],
+)
+def test_compaction_takes_a_limited_share_of_the_processor_s_time(
+    running: Running, works: float, of_tasks: float, rest: float
+) -> None:
     debts = iter([5, 4, 3, 2, 1, 0])
-    running.results = lambda _: CompactionResult(commits=1, debt=next(debts))
+    running.works = works
+    running.results = lambda _: CompactionResult(commits=1, debt=next(debts), processor_seconds=of_tasks)
     times = [time for _, time in running.run(PATH)]
     assert len(times) == 6, "as long as there is a debt, no commit is needed"
-    assert {after - before for before, after in pairwise(times)} == {(1 + REST) * running.takes}
+    assert {after - before for before, after in pairwise(times)} == {running.takes + rest}
 
 
 def test_what_was_not_committed_is_not_tried_again_without_a_commit(running: Running) -> None:

@@ -601,6 +601,23 @@ def test_a_session_s_run_ends_although_new_files_keep_coming(catalog: Catalog) -
     assert result.debt > 0, "the new files are left for the next run"
 
 
+def test_the_processor_time_of_all_groups_is_known_also_of_those_that_were_given_up(catalog: Catalog) -> None:
+    catalog.drop_table(PATH)
+    make_eager(catalog, BY_PART)
+    for number in range(4):
+        land(catalog, {number: "a", number + 10: "b"})
+
+    def compact_late(*arguments: Any) -> Iterator[CompactedGroup | FailedGroup]:
+        compacted = [*compact_here(*arguments)]
+        catalog.load_table(PATH).delete("part = 'a'")
+        for outcome in compacted:
+            assert isinstance(outcome, CompactedGroup)
+            yield replace(outcome, processor_seconds=2.5)
+
+    result = TableCompactor(catalog, compact_late).compact(PATH)
+    assert (result.groups, result.dropped, result.processor_seconds) == (1, 1, 5.0)
+
+
 def test_a_group_that_fails_leaves_the_others(catalog: Catalog, caplog: pytest.LogCaptureFixture) -> None:
     catalog.drop_table(PATH)
     make_eager(catalog, BY_PART)

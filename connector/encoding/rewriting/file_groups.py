@@ -1,7 +1,7 @@
 """File groups: what compaction hands to the tasks that rewrite them, and what the tasks give back."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from connector.encoding.live_rows.deletion_vectors import FileId
@@ -53,6 +53,7 @@ class CompactedGroup:
     files: tuple[DataFile, ...]  # durable; none if all rows are deleted
     kept: tuple[int, ...]  # for each source: how many of its rows the new files have
     order: str | None = None  # an object that names the source and the position of each new row; None: source by source
+    processor_seconds: float = field(default=0.0, compare=False)  # of the task
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """Compacts a session's tables in the background, beside its transactions.
 
 It has a thread for itself, so it holds up neither a commit nor the expiry of snapshots. After some commits of a table,
-the table's files are looked at. A run rewrites a limited number of bytes. Then the thread rests for several times as
-long as the run took, so compaction takes a limited share of the time, whatever its debt is.
+the table's files are looked at. A run rewrites a limited number of bytes. Then the thread rests for several times the
+processor time of the run, so compaction takes a limited share of it, whatever its debt is. On a busy machine, most of a
+run is waiting: the tasks have the lowest priority.
 """
 
 import logging
@@ -30,7 +31,7 @@ FIRST: Final = "00000000"  # the key range of a task's first shard begins with i
 # One commit: files that come meanwhile are for a later run, or a table with quick transactions would have all runs.
 RUN: Final = CompactionBudget(size=1 << 30, commits=1, least_groups=1)
 COMMITS: Final = 5  # after which a table's files are looked at: fewer small files are not merged
-REST: Final = 4  # times as long as a run, at least
+REST: Final = 4  # times the processor time of a run, and at least as long as the run took
 FIRST_PAUSE: Final = 300.0  # seconds after a failure, doubled with each further one up to LONGEST_PAUSE
 LONGEST_PAUSE: Final = 7200.0
 GROWING: Final = 3  # runs after which the debt is larger than before, until there is a warning
@@ -77,10 +78,12 @@ class BackgroundCompaction:
         """Compact the tables that are due until `end` was called."""
         with suppress(InterruptedMaintenanceError):
             while due := self._wait():
-                began = time.monotonic()
-                self._compact_one(*due)
+                began, worked = time.monotonic(), time.thread_time()
+                of_tasks = self._compact_one(*due)
+                processor_seconds = of_tasks + time.thread_time() - worked
                 with self._changed:
-                    self._rested_at = time.monotonic() + REST * (time.monotonic() - began)
+                    now = time.monotonic()
+                    self._rested_at = now + max(now - began, REST * processor_seconds)
 
     def end(self) -> None:
         """Let `run` return as soon as it looks for an interruption."""
@@ -107,11 +110,12 @@ class BackgroundCompaction:
                 return first, commits
         return None
 
-    def _compact_one(self, path: TableIdentifier, commits: int) -> None:
+    def _compact_one(self, path: TableIdentifier, commits: int) -> float:
+        """Compact a table, and return the processor time of the tasks."""
         began = time.monotonic()
         try:
             if not is_compaction_enabled(self._accounts[path].properties):
-                return
+                return 0.0
             result = self._compact(path, RUN, self._ended.is_set)
         except InterruptedMaintenanceError:
             raise
@@ -125,11 +129,12 @@ class BackgroundCompaction:
                 )
             self._put_off(path, commits)
             _report(path, time.monotonic() - began, None, 0)
-            return
+            return 0.0
         _report(path, result.seconds, result, commits + self._take_unchecked(path))
         if result.failed:
             self._put_off(path)
         self._note_debt(path, result)
+        return result.processor_seconds
 
     def _put_off(self, path: TableIdentifier, unchecked: int = 0) -> None:
         with self._changed:

@@ -30,6 +30,7 @@ class CompactionResult:
     deleted_rows: int = 0  # that the new files do not have
     delete_files: int = 0  # that were removed
     seconds: float = 0.0
+    processor_seconds: float = 0.0  # of the tasks
     dropped: int = 0  # groups that another writer has changed meanwhile
     errors: tuple[str, ...] = ()  # one for each group that could not be rewritten
     debt: int = 0  # bytes of data files that are still to be rewritten
@@ -67,6 +68,7 @@ class PerformedGroups:
         before = [file for file in self.committed.removed if file.content is DataFileContent.DATA]
         after = [file for group in self.committed.groups for file in group.files]
         rows = sum(file.rows for file in after)
+        compacted = [*self.committed.groups, *(each.compacted for each in self.committed.dropped)]
         return replace(
             result,
             commits=result.commits + bool(self.committed.groups),
@@ -78,6 +80,7 @@ class PerformedGroups:
             rows=result.rows + rows,
             deleted_rows=result.deleted_rows + sum(file.rows for file in before) - rows,
             delete_files=result.delete_files + len(self.committed.removed) - len(before),
+            processor_seconds=result.processor_seconds + sum(each.processor_seconds for each in compacted),
             dropped=result.dropped + len(self.dropped),
             errors=(*result.errors, *(str(each.error) for each in self.failed)),
         )

@@ -1,9 +1,11 @@
 """Spark jobs that compact file groups: one short task for each group, in the lane of maintenance."""
 
 import gc
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Protocol, TypeAlias, TypeVar
@@ -104,10 +106,12 @@ def _compact(
     """
     from connector.encoding.rewriting.group_compaction import compact_group  # only workers compact
 
+    began = time.process_time()
     lower_priority()
     gc.collect()  # the daemon has turned the automatic collection off
     try:
-        yield compact_group(open_file_io(file_properties), compaction, group)
+        compacted = compact_group(open_file_io(file_properties), compaction, group)
+        yield replace(compacted, processor_seconds=time.process_time() - began)
     except ConnectorError as error:
         yield FailedGroup(group, error)
     except Exception as error:  # noqa: BLE001 - the driver gets every failure of a task
