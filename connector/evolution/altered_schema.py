@@ -69,15 +69,13 @@ def plan_schema(
     columns: Sequence[NewColumn],
     identifier: Collection[str],
     arranged: Collection[int],
-    pinned: Collection[int],
     last_column_id: int,
 ) -> Schema:
     """Return the schema of a table that has only these columns, once a backfill has replaced its rows.
 
     A column that does not change keeps its id: partition specs, sort orders and other engines know it by that. So do
     older rows, which branches may still have. `arranged` are the ids that the current partition spec and sort order
-    have: such a column keeps its id even if it stays optional for that. Columns with `pinned` ids, also of columns
-    within them, stay for what depends on them.
+    have: such a column keeps its id even if it stays optional for that.
     """
     before = {field.name: field for field in schema.fields}
     usable, ids = find_usable_ids(schema, columns, identifier), count(last_column_id + 1)
@@ -90,15 +88,22 @@ def plan_schema(
         return NestedField(number, column.name, column.type, required=required, doc=column.doc or None)
 
     fields = [follow(column) for column in columns]
+    identifiers = [field.field_id for field in fields if field.name in identifier]
+    return Schema(*fields, identifier_field_ids=identifiers)
+
+
+def keep_columns(schema: Schema, before: Schema, pinned: Collection[int]) -> Schema:
+    """Return the schema of a backfill with the earlier columns that have `pinned` ids, or columns within them with such
+    ids. They stay for what depends on them, if necessary under another name."""
+    fields = [*schema.fields]
     held = {field.field_id for field in fields}
     taken = {fold_case(field.name) for field in fields}
-    for field in schema.fields:
+    for field in before.fields:
         if field.field_id not in held and not index_by_id(Schema(field)).keys().isdisjoint(pinned):
             is_taken = fold_case(field.name) in taken
             name = f"{field.name}_{field.field_id}_before_backfill" if is_taken else field.name
             fields.append(field.model_copy(update={"name": name, "required": False}))
-    identifiers = [field.field_id for field in fields if field.name in identifier]
-    return Schema(*fields, identifier_field_ids=identifiers)
+    return Schema(*fields, schema_id=schema.schema_id, identifier_field_ids=schema.identifier_field_ids)
 
 
 def name_kept_optional(

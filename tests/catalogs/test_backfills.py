@@ -1,13 +1,14 @@
 """A backfill in place, in every kind of catalog: with columns of other types, fewer columns and new ones."""
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final
 
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
+from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import BooleanType, DateType, LongType, PrimitiveType, StringType
 
 from connector.config.endpoint_config import EndpointConfig
@@ -155,6 +156,35 @@ def test_rows_and_columns_are_replaced_in_place(fixture: str, version: int, requ
     orders.land(2, *OLD_ROWS)
     assert orders.rows == OLD_ROWS
     assert orders.table.metadata.format_version == version
+
+
+def sort_by(table: Table, name: str) -> None:
+    with table.update_sort_order() as update:
+        update.asc(name, IdentityTransform())
+
+
+def partition_by(table: Table, name: str) -> None:
+    with table.update_spec() as update:
+        update.add_field(name, BucketTransform(4), f"{name}_bucket")
+
+
+@pytest.mark.parametrize("arrange", [sort_by, partition_by])
+@pytest.mark.parametrize("name", ["gone", "note"])
+@pytest.mark.parametrize("fixture", ["on_rest", "on_glue"])
+def test_a_column_stays_that_another_engine_arranges_rows_by_before_the_first_commit(
+    fixture: str, name: str, arrange: Callable[[Table, str], None], request: pytest.FixtureRequest
+) -> None:
+    opened: tuple[Catalog, EndpointConfig] = request.getfixturevalue(fixture)
+    orders = Backfilled(*opened, 2)
+    orders.fit(0, *OLD)
+    orders.land(0, *OLD_ROWS)
+    orders.fit(1, *NEW)
+    arrange(orders.table, name)
+    orders.land(1, *NEW_ROWS)
+    orders.land(1, {"id": "8"})
+    kept = {"gone": "gone", "note": "note_2_before_backfill"}[name]
+    assert [field.name for field in orders.table.schema().fields] == ["id", "flag", "note", "day", kept]
+    assert [row["id"] for row in orders.rows] == ["7", "8"]
 
 
 @pytest.mark.parametrize("version", [2, 3])

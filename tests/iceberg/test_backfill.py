@@ -1,6 +1,7 @@
 """A backfill in place: readers find the old rows until the first commit, then the new ones, in the same table."""
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -221,6 +222,35 @@ def test_a_column_stays_that_has_the_source_of_a_partition_spec_within_it(tmp_pa
     table = catalog.load_table(PATH)
     assert table.schema().find_column_name(table.spec().fields[0].source_id) == "place.country"
     assert rows(catalog) == [{"id": 7, "place": None}]
+
+
+def sort_by_qty(catalog: Catalog) -> None:
+    with catalog.load_table(PATH).update_sort_order() as update:
+        update.asc("qty", IdentityTransform())
+
+
+def partition_by_qty(catalog: Catalog) -> None:
+    with catalog.load_table(PATH).update_spec() as update:
+        update.add_field("qty", BucketTransform(4), "qty_bucket")
+
+
+@pytest.mark.parametrize("arrange", [sort_by_qty, partition_by_qty])
+@pytest.mark.parametrize("is_staged_before", [True, False])
+def test_a_column_stays_that_another_engine_arranges_rows_by_before_the_first_commit(
+    catalog: Catalog, arrange: Callable[[Catalog], None], is_staged_before: bool
+) -> None:
+    backfill(catalog)
+    first = [staged(catalog, *NEW_ROWS, writer=writer(1))] if is_staged_before else []
+    arrange(catalog)
+    land(catalog, *(first or [staged(catalog, *NEW_ROWS, writer=writer(1))]))
+    table = catalog.load_table(PATH)
+    assert [(field.field_id, field.name, field.required) for field in table.schema().fields] == [
+        (1, "id", True),
+        (3, "note", False),
+        (2, "qty", False),
+    ]
+    land(catalog, staged(catalog, {"id": 9, "note": None}, writer=writer(1)))
+    assert [row["id"] for row in rows(catalog)] == [7, 8, 9]
 
 
 def test_a_table_without_rows_is_backfilled(tmp_path: Path) -> None:

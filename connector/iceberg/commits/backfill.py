@@ -32,7 +32,7 @@ from connector.iceberg.commits.snapshot import RemovedFiles, SnapshotWriter, fin
 from connector.iceberg.commits.summaries import summarize_changes, summarize_writer
 from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.manifests import manifests_of, read_entries
-from connector.iceberg.metadata.table_arrangement import require_arrangement
+from connector.iceberg.metadata.table_arrangement import keep_sources, require_arrangement
 from connector.iceberg.metadata.table_properties import find_generation
 from connector.iceberg.metadata.table_updates import (
     add_schema,
@@ -94,7 +94,8 @@ def change_columns(table: Table, generation: Generation, schema: Schema) -> tupl
 
 
 def begin_generation(table: Table, generation: Generation, schema: Schema) -> tuple[TableUpdate, ...]:
-    """Make the columns of an awaited generation current: its rows replace all others in this commit."""
+    """Make the columns of an awaited generation current: its rows replace all others in this commit. The schema's id
+    comes from `assign_schema_id`."""
     begun = replace(generation, schema_id=None)
     return (*new_schema(table, schema), SetPropertiesUpdate(updates=begun.encode()))
 
@@ -110,9 +111,10 @@ def replace_rows(
 
     `task_table` is the table as the task has it after the backfill: no rows, new columns.
     """
-    writer = staged[0].writer
-    snapshot = snapshots.replace_rows(table, task_table, staged, rows, remove_rows(table, writer, snapshots))
-    return snapshot, begin_generation(table, find_generation(table, writer.materialization), task_table.schema())
+    writer, schema = staged[0].writer, assign_schema_id(table, task_table.schema())
+    removed = remove_rows(table, writer, snapshots)
+    snapshot = snapshots.replace_rows(table, task_table, staged, rows, removed, schema.schema_id)
+    return snapshot, begin_generation(table, find_generation(table, writer.materialization), schema)
 
 
 def remove_rows(table: Table, writer: WriterId, snapshots: SnapshotWriter) -> RemovedFiles:
@@ -153,9 +155,9 @@ def _list_manifests(table: Table) -> list[ManifestFile]:
 def _plan_schema(table: Table, change: StartBackfill) -> Schema:
     arranged = {field.source_id for field in table.spec().fields}
     arranged.update(field.source_id for field in table.sort_order().fields)
-    pinned = arranged | {field.source_id for spec in table.specs().values() for field in spec.fields}
     columns, last_column_id = change.target.columns, table.metadata.last_column_id
-    return plan_schema(table.schema(), columns, change.target.identifier, arranged, pinned, last_column_id)
+    schema = plan_schema(table.schema(), columns, change.target.identifier, arranged, last_column_id)
+    return keep_sources(table, schema)
 
 
 def _name_writer(owner: Owner) -> WriterId:

@@ -100,10 +100,12 @@ class SnapshotWriter:
         staged: Sequence[StagedCommit],
         rows: "DeletedRows | None",
         removed: RemovedFiles,
+        schema_id: int,
     ) -> Snapshot:
         """Write a snapshot of the staged files that replaces all rows. `removed` are the files of the current snapshot.
 
-        `task_table` is the table as the task has it after the backfill: no rows, new columns.
+        `task_table` is the table as the task has it after the backfill: no rows, new columns. `schema_id` is the
+        schema that these columns get.
         """
         prefix = find_current_prefix(table, staged[0].writer)
         factory = self.make_factory(task_table, prefix)
@@ -114,7 +116,7 @@ class SnapshotWriter:
             summary |= changes.summarize(sum(commit.size for commit in staged))
         totals = add_totals(Operation.OVERWRITE, summary, task_table).additional_properties
         counted = Summary(Operation.OVERWRITE, **totals, **removed.summary)
-        manifests, schema_id = [*added, *removed.manifests], task_table.metadata.current_schema_id
+        manifests = [*added, *removed.manifests]
         return self._snapshot(table, prefix, manifests, counted, schema_id, transactions=len(staged))
 
     def clear(self, table: Table, writer: WriterId, removed: RemovedFiles, summary: Mapping[str, str]) -> Snapshot:

@@ -25,6 +25,7 @@ from pyiceberg.transforms import UnknownTransform, VoidTransform, parse_transfor
 from pyiceberg.types import IcebergType
 
 from connector.config.terms import SortTerm, Term
+from connector.evolution.altered_schema import keep_columns
 from connector.evolution.arrangement_terms import name_partition_field
 from connector.host.errors import UserError
 from connector.model import binding as model
@@ -185,6 +186,16 @@ def new_sort_order(table: Table, schema: Schema, terms: Sequence[SortTerm]) -> t
         return (AddSortOrderUpdate(sort_order=UNSORTED_SORT_ORDER), SetDefaultSortOrderUpdate(sort_order_id=order_id))
     order = SortOrder(*fields, order_id=1 + max(orders, default=UNSORTED_SORT_ORDER.order_id))
     return (AddSortOrderUpdate(sort_order=order), SetDefaultSortOrderUpdate(sort_order_id=_LAST_ADDED))
+
+
+def keep_sources(table: Table, schema: Schema) -> Schema:
+    """Return the schema of a backfill with the table's columns that its partition specs and its sort order need.
+
+    Another engine may have set these at any time before the first commit. Java reads no table whose partition spec or
+    sort order lacks a source.
+    """
+    sources = {field.source_id for spec in table.specs().values() for field in spec.fields}
+    return keep_columns(schema, table.schema(), sources | {field.source_id for field in _current_order(table).fields})
 
 
 def keep_sort_order(table: Table, sort_order_id: int | None, converted: Collection[int]) -> int:

@@ -12,6 +12,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.utils.properties import property_as_bool
 
 from connector.host.errors import UserError
+from connector.iceberg.metadata.table_arrangement import keep_sources
 from connector.model.properties import parse_whole_number
 from connector.model.table_identifier import Generation
 
@@ -46,7 +47,8 @@ def awaits_backfill(table: Table) -> bool:
 def restrict_to_generation(table: Table, generation: Generation) -> Table:
     """Return the table as the task of this generation has it: with its columns, and without earlier rows.
 
-    The metadata is changed in memory only. A commit asserts the table as it was loaded.
+    The metadata is changed in memory only. A commit asserts the table as it was loaded. The schema keeps its id even if
+    it has got more columns, which the partition spec or the sort order needs by now.
     """
     if generation.schema_id is None:
         return table
@@ -56,8 +58,15 @@ def restrict_to_generation(table: Table, generation: Generation) -> Table:
             "backfill has added. Increment the binding's backfill, and publish the task again."
         )
     references = {name: ref for name, ref in table.metadata.refs.items() if name != MAIN_BRANCH}
+    awaited = keep_sources(table, table.schemas()[generation.schema_id])
+    schemas = [awaited if each.schema_id == awaited.schema_id else each for each in table.metadata.schemas]
     metadata = table.metadata.model_copy(
-        update={"current_schema_id": generation.schema_id, "current_snapshot_id": None, "refs": references}
+        update={
+            "schemas": schemas,
+            "current_schema_id": generation.schema_id,
+            "current_snapshot_id": None,
+            "refs": references,
+        }
     )
     return Table(table.name(), metadata, table.metadata_location, table.io, table.catalog)
 
