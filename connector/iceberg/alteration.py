@@ -61,9 +61,10 @@ class Alterer:
             return
         schema = assign_schema_id(table, alter_schema(table.schema(), changes, table.metadata.last_column_id))
         arranging = tuple(_arrange(table, schema, changes))
-        requirements = require_arrangement(table) if arranging else ()
-        updates = (*new_schema(table, schema), *arranging, *_set_properties(changes))
         converted = find_converted_columns(table.schema(), changes, table.metadata.last_column_id)
+        # Another engine may partition or sort the table by a column that is to be converted.
+        requirements = require_arrangement(table) if arranging or converted else ()
+        updates = (*new_schema(table, schema), *arranging, *_set_properties(changes))
         if not converted:
             catalog.commit_table(table, (require_uuid(table), *require_schema(table), *requirements), updates)
             return

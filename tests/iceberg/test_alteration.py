@@ -1,5 +1,6 @@
 """Columns that get another type: every row and every value is there afterwards, whoever else works on the table."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -16,7 +17,10 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import (
     AssertCurrentSchemaId,
+    AssertDefaultSortOrderId,
+    AssertDefaultSpecId,
     AssertLastAssignedFieldId,
+    AssertLastAssignedPartitionId,
     AssertRefSnapshotId,
     AssertTableUUID,
 )
@@ -398,4 +402,36 @@ def test_the_commit_asserts_all_that_the_conversion_was_planned_on(
         AssertCurrentSchemaId(current_schema_id=0),
         AssertLastAssignedFieldId(last_assigned_field_id=2),
         AssertRefSnapshotId(ref="main", snapshot_id=main),
+        AssertDefaultSpecId(default_spec_id=0),
+        AssertLastAssignedPartitionId(last_assigned_partition_id=999),
+        AssertDefaultSortOrderId(default_sort_order_id=0),
     ]
+
+
+def sort_by_qty(catalog: Catalog) -> None:
+    with catalog.load_table(PATH).update_sort_order() as update:
+        update.asc("qty", IdentityTransform())
+
+
+def partition_by_qty(catalog: Catalog) -> None:
+    with catalog.load_table(PATH).update_spec() as update:
+        update.add_identity("qty")
+
+
+@pytest.mark.parametrize(("arrange", "kept_by"), [(sort_by_qty, "sort order"), (partition_by_qty, "partition spec")])
+def test_a_column_that_another_engine_arranges_rows_by_meanwhile_is_not_converted(
+    catalog: Catalog, arrange: Callable[[Catalog], None], kept_by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Java reads no table whose partition spec or sort order lacks its source."""
+    filled_table(catalog, ID, QTY, rows=[ROWS])
+    commit_table = SqlCatalog.commit_table
+
+    def commit_later(self: SqlCatalog, *request: Any) -> Any:
+        monkeypatch.undo()
+        arrange(catalog)
+        return commit_table(self, *request)
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", commit_later)
+    with pytest.raises(UserError, match=f"{kept_by} of the table depends on the column"):
+        fit(catalog, *QTY_AS_TEXT)
+    assert rows(catalog) == ROWS
