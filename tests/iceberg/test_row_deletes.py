@@ -174,7 +174,7 @@ def test_a_file_is_searched_once_for_all_transactions_that_waited(
     monkeypatch.setattr(listed_files, "manifests_of", note)
     commit_all_or_raise(catalog, pending)
     assert len(searched) == len(set(searched)) == 2
-    assert len(listed) == 2, "the current manifest list, and that of the snapshot in which the rows were found"
+    assert len(listed) == 1, "the current manifest list"
     kept, updated = dict.fromkeys(range(5, 9), "a"), dict.fromkeys(range(5), "b")
     assert values_of(catalog) == {**updated, **kept, 9: "c4", 10: "foreign"}
 
@@ -418,6 +418,19 @@ def test_a_skipped_transaction_does_not_leave_the_rows_that_it_would_have_delete
     perform_reset(table, plan_reset(table, [lost], Decision.SKIP), "a test")
     commit_all_or_raise(catalog, [replace(each, is_recovered=True) for each in (lost, kept)])
     assert values_of(catalog) == {1: "c", 2: "a"}
+
+
+def test_a_skipped_delete_does_not_leave_its_row_beside_the_next_one_of_the_key(catalog: Catalog) -> None:
+    """The Loads of the next transaction have found no row of the key."""
+    land(catalog, {1: "a", 2: "a"})
+    lost = stage_updates(catalog, {}, removed=[1])
+    kept = [lost, stage_updates(catalog, {1: "c"}, after=[lost])]
+    kept.append(stage_updates(catalog, {3: "d"}, after=kept))
+    Path(lost.locations[0].removeprefix("file://")).unlink()
+    table = catalog.load_table(PATH)
+    perform_reset(table, plan_reset(table, [lost], Decision.SKIP), "a test")
+    commit_all_or_raise(catalog, [replace(each, is_recovered=True) for each in kept])
+    assert values_of(catalog) == {1: "c", 2: "a", 3: "d"}
 
 
 def test_a_transaction_that_only_deletes_may_have_landed_or_not_as_far_as_a_reset_can_tell(catalog: Catalog) -> None:

@@ -18,14 +18,7 @@ from functools import lru_cache
 from typing import Final
 
 from connector.host.errors import FencedError, UserError
-from connector.model.state import (
-    KEY_RANGE,
-    RECORDED_VALUE,
-    Known,
-    StagedCommit,
-    WriterId,
-    strip_marks,
-)
+from connector.model.state import KEY_RANGE, RECORDED_VALUE, Known, StagedCommit, WriterId, strip_marks
 from connector.model.table_identifier import TableIdentifier
 
 PREFIX: Final = "flow.fence."
@@ -71,8 +64,7 @@ def is_passed(value: str, recorded: str) -> bool:
     """
     if not _is_recorded_value(recorded) or value == recorded:
         return False
-    is_reset = recorded.count(":") > 1
-    newest_passed = read_ordinal(recorded) - 1 if is_reset else read_ordinal(recorded)
+    newest_passed = read_ordinal(recorded) - 1 if _is_reset_value(recorded) else read_ordinal(recorded)
     return read_ordinal(value) <= newest_passed
 
 
@@ -82,6 +74,18 @@ def is_void(value: str, recorded: str) -> bool:
     A recovery may still commit what was staged on a closed value, which is the property's last one without its mark.
     """
     return is_passed(value, recorded) and read_ordinal(value) < read_ordinal(recorded)
+
+
+def is_reset_since(commit: StagedCommit, properties: Mapping[str, str]) -> bool:
+    """Whether the fence of a writer was reset since its first pending commit was staged. The reset may have skipped
+    commits that came before."""
+    recorded = read_value(properties, commit.writer)
+    return _is_reset_value(recorded) and commit.prev != recorded
+
+
+def _is_reset_value(value: str) -> bool:
+    """Whether a recorded value comes from `reset_value`."""
+    return value.count(":") > 1
 
 
 def _is_recorded_value(value: str) -> bool:

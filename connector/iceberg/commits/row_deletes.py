@@ -8,7 +8,7 @@ A key that was not there may be there now: another writer has added a row, or ha
 the staged rows are searched, too, in files with rows that the Loads cannot have seen.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
@@ -21,7 +21,7 @@ import pyarrow as pa
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import Table
-from pyiceberg.table.snapshots import Snapshot, ancestors_of
+from pyiceberg.table.snapshots import ancestors_of
 from pyiceberg.types import PrimitiveType
 from pyiceberg.utils.bin_packing import PackingIterator
 
@@ -84,6 +84,8 @@ class RowDeletes:
         if not any(commit.located for commit in staged):
             return None
         files = _DataFiles(table, self._manifests)
+        chains = fence.group_by_writer(staged)
+        reset = {first.writer for first, *_ in chains if fence.is_reset_since(first, table.properties)}
         found: dict[str, list[Positions]] = {}
         searches: list[_Search] = []
         for before, commit in zip(staged, fitting, strict=True):
@@ -93,8 +95,9 @@ class RowDeletes:
                 for path, positions in at_old_places.items():
                     if path in files.partitions:
                         found.setdefault(path, []).append(positions)
-                missing = at_old_places.keys() - files.partitions.keys()
-                since = files.find_sequence_number(before.located.snapshot_id, missing)
+                # The Loads did not see rows that a skipped commit would have deleted.
+                is_reset = before.writer in reset
+                since = _NONE if is_reset else files.find_sequence_number(before.located.snapshot_id)
                 if rows and (newer := files.find_newer(since, before.writer)):
                     searches.append(_search_located(table, before.located, rows, newer))
                 if before.updates and (newer := files.find_newer_rows(since, before.writer)):
@@ -163,8 +166,7 @@ class _DataFiles:
         self._rewritten: list[SearchedFile] = []  # staged files whose rows were located in other ones
         self._missing = MissingValues(table)
         # Commits that have waited together have found their rows in the same few snapshots.
-        self._snapshots: dict[int | None, Snapshot | None] = {}
-        self._paths: dict[int, set[str]] = {}  # in these snapshots
+        self._numbers: dict[int | None, int] = {}  # by the ids of these snapshots
         self._newer: dict[tuple[int, WriterId], list[SearchedFile]] = {}
 
     def add(self, commit: StagedCommit, *, is_rewritten: bool) -> None:
@@ -187,26 +189,16 @@ class _DataFiles:
         newer = [file for file in self.find_newer(since, writer) if file.path in self.live]
         return [file for file in newer if self.live[file.path].sequence_number > since]
 
-    def find_sequence_number(self, snapshot_id: int | None, missing: Set[str]) -> int:
-        """Return the number above which a file is new: it was added after the snapshot in which the rows were found.
-        Some were found in `missing` files, which the table does not have.
+    def find_sequence_number(self, snapshot_id: int | None) -> int:
+        """Return the number above which a file is new: it was added after the snapshot that the Loads have searched.
 
-        All files are new if the snapshot has not led to the current one, or has expired. So they are if the rows were
-        found in files that it did not list, and that are missing now: `fence reset` has skipped the commit that would
-        have added them. Then the rows that this commit would have deleted are still there.
+        All files are new if the snapshot has not led to the current one, or has expired.
         """
-        if snapshot_id not in self._snapshots:
+        if snapshot_id not in self._numbers:
             ancestors = ancestors_of(self._table.current_snapshot(), self._table.metadata)
-            self._snapshots[snapshot_id] = next((each for each in ancestors if each.snapshot_id == snapshot_id), None)
-        snapshot = self._snapshots[snapshot_id]
-        if snapshot is None or (missing and not missing <= self._list_paths(snapshot)):
-            return _NONE
-        return snapshot.sequence_number or 0
-
-    def _list_paths(self, snapshot: Snapshot) -> set[str]:
-        if snapshot.snapshot_id not in self._paths:
-            self._paths[snapshot.snapshot_id] = self._manifests.list_paths(self._table, snapshot)
-        return self._paths[snapshot.snapshot_id]
+            searched = next((each for each in ancestors if each.snapshot_id == snapshot_id), None)
+            self._numbers[snapshot_id] = (searched.sequence_number or 0) if searched else _NONE
+        return self._numbers[snapshot_id]
 
     def _find_newer(self, since: int, writer: WriterId) -> Iterator[SearchedFile]:
         newer = [

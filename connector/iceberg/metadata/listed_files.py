@@ -123,10 +123,6 @@ class ManifestReader:
         self._parsed[table.metadata.table_uuid] = parsed
         return [*chain.from_iterable(parsed.values())]
 
-    def list_paths(self, table: Table, snapshot: Snapshot) -> set[str]:
-        """Return the paths of the files that an older snapshot lists."""
-        return {file.path for file in chain.from_iterable(self._read(table, snapshot).values())}
-
     def _read(self, table: Table, snapshot: Snapshot | None) -> _Parsed:
         """Return the files of each manifest of a snapshot, in order. Remembered manifests are not read again."""
         known = self._parsed.get(table.metadata.table_uuid, {})
