@@ -10,6 +10,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import MANIFEST_LIST_FILE_SCHEMAS, ManifestContent, ManifestFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.table.refs import MAIN_BRANCH
 
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.metadata.avro_files import AvroFileWriter, AvroSchema
@@ -17,6 +18,7 @@ from connector.iceberg.metadata.listed_files import ManifestReader
 from support.altered_tables import ID, append, current_manifests
 from support.bindings import PATH
 from support.compacting import EAGER, compact
+from support.snapshot_refs import point
 from support.tables import local_catalog, table_of, upgrade_to_version_3
 from support.updated_rows import DOCUMENT, land, row, stage_updates, values_of
 
@@ -43,6 +45,16 @@ def test_rows_of_before_are_found_and_replaced(catalog: Catalog) -> None:
     found = values_of(catalog)
     assert 11 not in found
     assert {**found, 11: "a"} == OF_BEFORE | {0: "b", 12: "b"}
+
+
+def test_rows_of_before_that_come_back_after_a_rollback_are_replaced(catalog: Catalog) -> None:
+    """Their snapshots have no sequence numbers."""
+    *_, before, newest = catalog.load_table(PATH).metadata.snapshots
+    point(catalog, PATH, MAIN_BRANCH, before.snapshot_id)
+    staged = stage_updates(catalog, {5: "b"})
+    point(catalog, PATH, MAIN_BRANCH, newest.snapshot_id)
+    commit_all_or_raise(catalog, [staged])
+    assert values_of(catalog) == OF_BEFORE | {5: "b"}
 
 
 def test_files_of_before_are_compacted(catalog: Catalog) -> None:

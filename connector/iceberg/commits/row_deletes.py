@@ -192,12 +192,15 @@ class _DataFiles:
     def find_sequence_number(self, snapshot_id: int | None) -> int:
         """Return the number above which a file is new: it was added after the snapshot that the Loads have searched.
 
-        All files are new if the snapshot has not led to the current one, or has expired.
+        All files are new if the snapshot has not led to the current one, or has expired. So they are if it is of format
+        version 1 and no longer the current one: files of that version have no numbers.
         """
         if snapshot_id not in self._numbers:
-            ancestors = ancestors_of(self._table.current_snapshot(), self._table.metadata)
+            current = self._table.current_snapshot()
+            ancestors = ancestors_of(current, self._table.metadata)
             searched = next((each for each in ancestors if each.snapshot_id == snapshot_id), None)
-            self._numbers[snapshot_id] = (searched.sequence_number or 0) if searched else _NONE
+            number = (searched and searched.sequence_number) or 0
+            self._numbers[snapshot_id] = number if number or (searched and searched == current) else _NONE
         return self._numbers[snapshot_id]
 
     def _find_newer(self, since: int, writer: WriterId) -> Iterator[SearchedFile]:
