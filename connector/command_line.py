@@ -154,7 +154,7 @@ def _check(options: "Namespace") -> int:
 def _demo(options: "Namespace") -> None:
     from connector.cli.commands import demo_command
 
-    demo = demo_command.Demo(options.file, options.key, options.into, options.updates)
+    demo = demo_command.Demo(options.file, options.key, options.config, options.into, options.updates)
     demo_command.run_demo(demo, _show, as_json=options.json)
 
 

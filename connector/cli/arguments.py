@@ -20,6 +20,7 @@ examples:
   materialize-iceberg demo
   materialize-iceberg demo orders.jsonl --key order_id
   materialize-iceberg demo orders.jsonl --key order_id --updates
+  materialize-iceberg demo orders.jsonl --key order_id --config config.yaml
   materialize-iceberg check --config config.yaml
   materialize-iceberg check --flow flow.yaml --task acme/lake
   materialize-iceberg plan --flow flow.yaml --task acme/lake
@@ -75,9 +76,9 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         parser.error("--json needs a command, or --version")
     if options.command == "maintain":
         check_maintain(parser, options)
-    files = (vars(options).get(name) for name in ("config", "flow", "state"))
+    files = (vars(options).get(name) for name in ("config", "flow", "state", "file"))
     if [*files].count(STDIN) > 1:
-        parser.error(f"only one of --config, --flow and --state can be {STDIN}: stdin can be read once")
+        parser.error(f"only one of the files can be {STDIN}: stdin can be read once")
     if options.command in ("check", "plan", "inspect", "fence", "maintain") and not options.flow:
         if options.task:
             parser.error("--task needs --flow")
@@ -217,9 +218,9 @@ def _add_demo(commands: Commands) -> None:
     demo = commands.add_parser(
         "demo",
         help="materialize sample documents, or your own, and show the table",
-        description="Materializes documents into a table of an embedded catalog, which is a directory. Shows the "
-        "conversation, the table, and how to open it. Infers the collection's schema from the documents. Needs no "
-        "config.",
+        description="Materializes documents into a table of an embedded catalog, which is a directory, or of the "
+        "catalog of a config. Shows the conversation, the table, and how to open it. Infers the collection's schema "
+        "from the documents.",
     )
     demo.add_argument(
         "file",
@@ -233,7 +234,9 @@ def _add_demo(commands: Commands) -> None:
         default=[],
         help="the field or JSON pointer that identifies a document: id, /id, customer/id; repeat it for several",
     )
-    demo.add_argument(
+    place = demo.add_mutually_exclusive_group()
+    place.add_argument("--config", metavar="FILE", help="file with an endpoint config, YAML or JSON; - reads stdin")
+    place.add_argument(
         "--into",
         metavar="DIRECTORY",
         help="the warehouse directory; if it has the table already, the documents are added to it (default: warehouse, "

@@ -104,8 +104,10 @@ def test_a_config_and_a_specification_cannot_both_be_given() -> None:
     [
         (["--json"], "--json needs a command, or --version"),
         (["check", "--config", "a.yaml", "--task", "acme/lake"], "--task needs --flow"),
-        (["inspect", "--config", "-", "--state", "-"], "only one of --config, --flow and --state can be -"),
-        (["plan", "--flow", "-", "--state", "-"], "only one of --config, --flow and --state can be -"),
+        (["inspect", "--config", "-", "--state", "-"], "only one of the files can be -"),
+        (["plan", "--flow", "-", "--state", "-"], "only one of the files can be -"),
+        (["demo", "-", "--key", "id", "--config", "-"], "only one of the files can be -"),
+        (["demo", "--config", "a.yaml", "--into", "lake"], "not allowed with argument --config"),
         (["plan", "--task", "acme/lake"], "--task needs --flow"),
         (["plan", "--state", "state.json"], "--state of `plan` needs --flow"),
         (["demo", "orders.jsonl"], "--key is missing"),

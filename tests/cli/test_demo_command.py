@@ -52,6 +52,10 @@ def test_the_sample_needs_no_argument_and_a_second_run_adds_a_transaction(tmp_pa
     assert first.stdout.splitlines()[0] == f"warehouse: {tmp_path / 'warehouse'}"
     assert "━━ demo.orders: 4 rows, 1 snapshots" in first.stdout
     assert '← {"acknowledged"' in first.stdout
+    assert (
+        '→ {"open":{"materialization":{"name":"demo/materialize-iceberg","connectorType":"IMAGE","config":{…}'
+        in first.stdout
+    )
     assert "demo.orders has 4 rows already. A new transaction adds to them." in second.stdout
     assert "━━ demo.orders: 8 rows, 2 snapshots" in second.stdout
     assert "This transaction added 4 rows." in second.stdout
@@ -211,3 +215,18 @@ def test_a_table_of_another_task_is_left_alone(tmp_path: Path) -> None:
     assert outcome.returncode == 1
     assert "table demo.orders exists already, and this task did not create it" in outcome.stderr
     assert TASK not in str(catalog.load_table("demo.orders").properties)
+
+
+@pytest.mark.spark
+def test_with_a_config_the_table_is_in_its_catalog_and_namespace(tmp_path: Path) -> None:
+    config = {"namespace": "Shop", "catalog": {"catalog_type": "Local", "warehouse": "lake"}}
+    said = demo(tmp_path, "--config", "-", stdin=json.dumps(config))
+    assert said.returncode == 0, said.stderr
+    assert said.stdout.startswith(f"warehouse: {tmp_path / 'lake'}\n")
+    assert readers_catalog(tmp_path / "lake").load_table("shop.orders").scan().to_arrow().num_rows == 4
+
+
+def test_a_config_without_a_warehouse_has_no_place_that_stays(tmp_path: Path) -> None:
+    said = demo(tmp_path, "--config", "-", stdin='{"namespace": "shop", "catalog": {"catalog_type": "Local"}}')
+    assert said.returncode == 1
+    assert "the config has no /catalog/warehouse" in said.stderr

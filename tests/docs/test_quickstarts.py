@@ -65,6 +65,7 @@ def _follow(page: str, config: Json, directory: Path, environment: dict[str, str
     for name in ("fixtures", "scripts"):
         (directory / name).symlink_to(ROOT / name)
     (directory / "config.json").write_text(json.dumps(config))
+    (directory / "documents.jsonl").write_text('{"id": 1}\n')
     [check] = commands(page, CHECK)
     checked = _run(["bash", "-c", check], directory, environment)
     [shown] = re.findall(r"^```text\n(.*?)^```", (DOCS / page).read_text(), re.DOTALL | re.MULTILINE)

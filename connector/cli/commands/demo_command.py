@@ -1,4 +1,4 @@
-"""`demo`: materializes documents into a table in a directory, and shows the table. It needs no config."""
+"""`demo`: materializes documents into a table, and shows the table. Without a config, the table is in a directory."""
 
 import json
 import os
@@ -15,16 +15,18 @@ from typing import Final, TypeAlias
 from pyiceberg.table import Table
 
 from connector.cli.commands.demo_conversation import Stored, materialize
-from connector.cli.config_files import STDIN
+from connector.cli.config_files import STDIN, read_config
 from connector.cli.flow.document_shape import infer_document_shape
 from connector.cli.flow.documents import DocumentFile, open_documents
 from connector.cli.flow.projections import make_collection
 from connector.cli.texts.table_lines import count_rows, describe_table, explain_opening
-from connector.config.settings import parse
+from connector.config.catalog import LOCAL, LocalCatalog
+from connector.config.endpoint_config import EndpointConfig
+from connector.config.settings import parse, resource_path
 from connector.host.errors import ArgumentError, UserError
 from connector.host.tempdirs import temporary_directory, translate_disk_errors
-from connector.iceberg.catalogs.local import CATALOG_FILE
-from connector.iceberg.catalogs.opening import open_catalog, translate_errors
+from connector.iceberg.catalogs.local import CATALOG_FILE, NO_WAREHOUSE
+from connector.iceberg.catalogs.opening import open_without_creating, translate_errors
 from connector.iceberg.loading import load_table
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import Json
@@ -46,11 +48,12 @@ Show: TypeAlias = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Demo:
-    """The arguments: a file of documents with the key of its collection, or neither, and the warehouse directory."""
+    """The arguments: a file of documents with the key of its collection, or neither, and where the table is."""
 
     file: str | None
     key: Sequence[str]
-    into: str | None
+    config: str | None  # a file with an endpoint config
+    into: str | None  # or a warehouse directory
     updates: bool  # one row for each key, instead of one for each document
 
 
@@ -64,30 +67,27 @@ def run_demo(demo: Demo, show: Show, *, as_json: bool = False) -> None:
     with _open_documents(demo) as documents:
         repeated = _count_repeated_keys(documents, key)
         shape = infer_document_shape(document.value for document in documents)
-        table = TableIdentifier(NAMESPACE, _name_table(demo.file))
-        collection = make_collection("/".join(table), key, shape, ())
-        warehouse = _make_warehouse(demo.into)
-        config = {
-            "namespace": NAMESPACE,
-            "upload_interval": "PT0S",
-            "catalog": {"catalog_type": "Local", "warehouse": str(warehouse)},
-        }
-        say(f"warehouse: {warehouse}")
-        has_catalog = os.path.exists(warehouse / CATALOG_FILE)  # Path.exists raises if it may not look
-        if has_catalog and (found := _load_table(config, table)):
+        config = read_config(demo.config) if demo.config else _make_config(demo.into)
+        resource = {"table": _name_table(demo.file), "delta_updates": not demo.updates}
+        endpoint, [parsed] = parse(config, [resource])
+        warehouse, table = _find_warehouse(endpoint), resource_path(endpoint, parsed)
+        if warehouse:
+            say(f"warehouse: {warehouse}")
+        if found := _load_table(endpoint, table):
             does = "updates them, or adds to them" if demo.updates else "adds to them"
             say(f"{table} has {count_rows(found)} rows already. A new transaction {does}.")
-        stored = materialize(
-            collection, {"table": table.name, "delta_updates": not demo.updates}, documents, config, say
-        )
-    materialized = _load_table(config, table)
+        stored = materialize(make_collection("/".join(table), key, shape, ()), resource, documents, config, say)
+    materialized = _load_table(endpoint, table)
     assert materialized is not None
     if as_json:
         show(_encode(materialized, warehouse, stored, repeated))
         return
     show("\n".join(("", *describe_table(materialized), "")))
     show("\n".join(_describe_transaction(stored, repeated, updates=demo.updates)))
-    show("\n".join(("", *explain_opening(materialized, warehouse / CATALOG_FILE))))
+    if warehouse:
+        show("\n".join(("", *explain_opening(materialized, warehouse / CATALOG_FILE))))
+    else:
+        show(f"\nThe newest metadata file of {table} is {materialized.metadata_location}")
 
 
 def _describe_transaction(stored: Stored, repeated: int, *, updates: bool) -> Iterator[str]:
@@ -106,10 +106,10 @@ def _ignore(_: str) -> None:
     """Show nothing."""
 
 
-def _encode(table: Table, warehouse: Path, stored: Stored, repeated: int) -> str:
+def _encode(table: Table, warehouse: Path | None, stored: Stored, repeated: int) -> str:
     return json.dumps(
         {
-            "warehouse": str(warehouse),
+            "warehouse": warehouse and str(warehouse),
             "table": ".".join(table.name()),
             "metadata": table.metadata_location,
             "rows": count_rows(table),
@@ -157,6 +157,14 @@ def _count_repeated_keys(documents: DocumentFile, key: Sequence[str]) -> int:
     return keys.total() - len(keys)
 
 
+def _make_config(into: str | None) -> Json:
+    """Return the config of an embedded catalog in a directory."""
+    return {
+        "namespace": NAMESPACE,
+        "catalog": {"catalog_type": LOCAL, "warehouse": str(_make_warehouse(into))},
+    }
+
+
 def _make_warehouse(into: str | None) -> Path:
     """Return the absolute path of the directory. A container may have no directory of its own that can be written."""
     if into or os.access(Path.cwd(), os.W_OK):
@@ -166,7 +174,15 @@ def _make_warehouse(into: str | None) -> Path:
         return Path(mkdtemp(prefix=f"{DIRECTORY}-", dir=temporary)).resolve()
 
 
-def _load_table(config: Json, path: TableIdentifier) -> Table | None:
-    endpoint, _ = parse(config, [])
+def _find_warehouse(endpoint: EndpointConfig) -> Path | None:
+    """Return the directory of a Local catalog; None of any other catalog."""
+    if not isinstance(endpoint.catalog, LocalCatalog):
+        return None
+    if endpoint.catalog.warehouse is None:  # the connector's process would have a temporary directory of its own
+        raise UserError(NO_WAREHOUSE)
+    return endpoint.catalog.warehouse
+
+
+def _load_table(endpoint: EndpointConfig, path: TableIdentifier) -> Table | None:
     with translate_errors(endpoint):
-        return load_table(open_catalog(endpoint), path)
+        return load_table(open_without_creating(endpoint), path)

@@ -24,6 +24,7 @@ from protocol.flow import WHOLE_RANGE, Collection, Constraint, ConstraintType, F
 
 TASK: Final = "demo/materialize-iceberg"
 LOADED: Final = '{"loaded"'
+HIDDEN_CONFIG: Final = "{…}".encode()
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def materialize(
 
         def ask(kind: str, body: Json) -> Any:
             line = msgspec.json.encode({kind: body})
-            show(f"→ {shorten(line)}")
+            show(f"→ {shorten(line.replace(msgspec.json.encode(config), HIDDEN_CONFIG))}")
             return connector.ask(line)
 
         apply = _make_apply(task, msgspec.convert(ask("validate", make_validate(task)), response.Validated))
@@ -114,7 +115,10 @@ def _make_apply(task: Task, validated: response.Validated) -> request.Apply:
     try:
         return make_apply(replace(task, bindings=(selecting,)), validated)
     except UserError as error:
-        raise UserError(f"{error} To start with a new table, give another directory with --into.") from error
+        raise UserError(
+            f"{error} To start with a new table, give the file of documents another name, or another directory with "
+            "--into."
+        ) from error
 
 
 def _load_keys(

@@ -22,6 +22,10 @@ from connector.storage.file_io import RememberedFile
 
 CATALOG_NAME: Final = "local"
 CATALOG_FILE: Final = "catalog.db"
+NO_WAREHOUSE: Final = (
+    "the config has no /catalog/warehouse, so its Local catalog was a temporary directory. Set /catalog/warehouse to "
+    "the directory that has the tables."
+)
 BUSY_SECONDS: Final = 30  # how long SQLite waits for another process's write
 
 
@@ -75,10 +79,7 @@ def exists(warehouse: Path) -> bool:
 def check_that_it_exists(warehouse: Path | None) -> None:
     """Raise UserError if the directory has no catalog."""
     if warehouse is None:
-        raise UserError(
-            "the config has no /catalog/warehouse, so its Local catalog was a temporary directory. Set "
-            "/catalog/warehouse to the directory that has the tables."
-        )
+        raise UserError(NO_WAREHOUSE)
     if not exists(warehouse):
         raise UserError(
             f"there is no Local catalog in {warehouse}: it has no file {CATALOG_FILE}. Correct /catalog/warehouse. "
