@@ -36,6 +36,7 @@ from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction,
 from connector.host.errors import CommitUnknownError, RetryableError, SignInError, UserError
 from connector.host.logs import FIELDS
 from connector.iceberg.commits import compaction_commit
+from connector.iceberg.commits import delete_files as delete_files_module
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.compaction_commit import SUMMARY_COMPACTION, CompactionCommit
 from connector.iceberg.commits.file_names import CompactionOrigin
@@ -164,6 +165,29 @@ def test_rows_that_another_engine_deletes_meanwhile_stay_deleted(catalog: Catalo
     second = files(catalog)[1]
     result = compact(catalog, PATH, lambda: delete_position(catalog.load_table(PATH), second, 2))
     assert (result.commits, len(files(catalog)), len(values_of(catalog))) == (1, 1, 8)
+
+
+def test_deletes_of_rows_that_a_source_does_not_have_delete_no_row_of_the_next_source(catalog: Catalog) -> None:
+    """Another engine's delete file may have wrong positions. Readers ignore them."""
+    for first in (0, 3, 6):
+        land(catalog, dict.fromkeys(range(first, first + 3), "a"))
+    first_file = files(catalog)[0]
+    result = compact(catalog, PATH, lambda: delete_position(catalog.load_table(PATH), first_file, 4))
+    assert (result.commits, len(files(catalog)), len(values_of(catalog))) == (1, 1, 9)
+
+
+def test_rows_are_still_deleted_if_only_some_of_their_delete_files_were_merged_into_a_new_one(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A commit merges the delete file of a single data file. One of several data files stays."""
+    monkeypatch.setattr(delete_files_module, "FILE_SCOPED_UP_TO", 1)
+    for first in (0, 10):
+        land(catalog, dict.fromkeys(range(first, first + 10), "a"))
+    land(catalog, {0: "b", 10: "b"})
+    land(catalog, {1: "b"})
+    result = compact(catalog, PATH, lambda: land(catalog, {2: "b"}))
+    assert (result.commits, result.dropped) == (1, 0)
+    assert values_of(catalog) == {number: "b" if number in (0, 1, 2, 10) else "a" for number in range(20)}
 
 
 def test_a_delete_file_that_also_deletes_elsewhere_stays(catalog: Catalog) -> None:

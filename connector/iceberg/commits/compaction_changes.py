@@ -158,11 +158,12 @@ class _Table:
                 raise _DroppedError("another writer has restored deleted rows of it")
 
     def _find_new_deletes(self, source: SourceFile, deletes: Sequence[ListedFile]) -> Positions:
-        """Return the rows that are deleted by files which the compaction has not applied."""
+        """Return the rows that are deleted by files which the compaction has not applied. If one that it has applied is
+        gone, return those of all files: a new one may have only a part of what was deleted before."""
         if any(delete.format is not FileFormat.PARQUET and not delete.vector for delete in deletes):
             raise _DroppedError("another writer has deleted rows of it in a file that is no Parquet file")
-        new = {delete.id for delete in deletes}.difference(source.position_deletes)
-        deleted = find_deleted_rows(self._io, source.path, tuple(new))
+        now, applied = {delete.id for delete in deletes}, {*source.position_deletes}
+        deleted = find_deleted_rows(self._io, source.path, tuple(now - applied if applied <= now else now))
         return deleted[deleted < self._rows[source.path]]
 
     def list_removed(self, gone: set[str]) -> Iterator[ListedFile]:
