@@ -142,6 +142,33 @@ def test_a_commit_that_the_table_has_is_not_found_twice(catalog: Catalog) -> Non
     assert ids(catalog, *view(catalog, first, second)) == [[1], [2]]
 
 
+def test_a_commit_that_lands_while_the_view_is_made_is_found(
+    catalog: SqlCatalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session retries pending commits in another thread."""
+    table = filled_table(catalog, ID)
+    pending, other, load_table = [staged(catalog, {"id": 1})], local_catalog(tmp_path), catalog.load_table
+
+    def retry() -> None:
+        commit.commit_all_or_raise(other, pending)
+        pending.clear()
+
+    def find_pending(*_: Any) -> list[StagedCommit]:
+        found = [*pending]
+        retry()
+        return found
+
+    def load(identifier: Any) -> Table:
+        loaded = load_table(identifier)
+        retry()
+        return loaded
+
+    monkeypatch.setattr(catalog, "load_table", load)
+    views = SessionViews(catalog, TableViews(ManifestReader()), find_pending)
+    found = views.find((TableIdentifier(*PATH), str(table.metadata.table_uuid)), WRITER, ())
+    assert ids(catalog, *found.files) == [[1]]
+
+
 def test_a_replaced_process_finds_nothing(catalog: Catalog) -> None:
     filled_table(catalog, ID)
     stale = staged(catalog, {"id": 1})

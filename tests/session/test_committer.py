@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -26,6 +27,7 @@ from connector.session import backlog
 from connector.session.backlog import Backlog, Limit
 from connector.session.committer import Committer, run_retries
 from support.bindings import PATH
+from support.processes import wait_until
 from support.snapshots import check_text
 from support.staged_files import stage
 from support.staged_rows import WRITER
@@ -213,6 +215,33 @@ def test_the_last_attempt_ends_in_time_where_a_catalog_is_silent(tables: Tables)
         with pytest.raises(RetryableError) as error:
             committer.finish(0.01)
     check_text("commit_errors", "rows wait for a silent catalog at the end of the input", str(error.value))
+
+
+def test_the_end_of_the_session_waits_for_an_attempt_that_is_running(tables: Tables) -> None:
+    committer = Committer(tables.attempt, GENEROUS)
+    with ThreadPoolExecutor() as threads, tables.held("good"):
+        committing = threads.submit(committer.commit, [staged("good", "g1")])
+        assert tables.is_holding.wait(DEADLINE)
+        finishing = threads.submit(committer.finish, DEADLINE)
+        assert wait_until(lambda: [] in tables.tried), "the last attempt has found nothing to do"
+    assert finishing.result() is None
+    assert committing.result() == [staged("good", "g1")]
+
+
+def test_what_fails_while_nothing_is_due_is_retried_too(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    committer, is_waiting = Committer(tables.attempt, GENEROUS), threading.Event()
+    wait = committer._changed.wait
+
+    def note(timeout: float | None = None) -> bool:
+        is_waiting.set()
+        return wait(timeout)
+
+    monkeypatch.setattr(committer._changed, "wait", note)
+    with run_retries(committer, lambda _: None):
+        assert is_waiting.wait(DEADLINE)
+        committer.commit([staged("bad", "b1")])
+        tables.errors.clear()
+        assert wait_until(lambda: tables.taken == ["b1"])
 
 
 def test_an_error_that_no_retry_can_mend_interrupts_the_session(tables: Tables) -> None:

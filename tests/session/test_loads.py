@@ -89,6 +89,19 @@ def test_a_key_is_answered_that_only_one_of_several_groups_of_files_has(tmp_path
     assert loads.found[0].answered.keys == 1
 
 
+def test_all_rows_of_the_keys_are_located_in_their_files(tmp_path: Path) -> None:
+    """Also in a file that is searched in parts, by several groups, and also those that are not the newest."""
+    searched = searched_tables.SearchedTable(tmp_path, [StringType()])
+    first = searched.write(['["one"]', '["two"]'], row_group_size=1)
+    second = searched.write(['["none"]', '["two"]', '["three"]'])
+    large = 1 << 40  # bytes
+    files = SearchedFile(first, large, 0, 1), SearchedFile(first, large, 1), SearchedFile(second, large)
+    [loaded] = search(tmp_path, searched, TableView(None, files), "one", "two", "three").found.values()
+    rows = read_located(IO, loaded.located.location or "").rows.to_pylist()
+    assert {(each["file_path"], each["pos"]) for each in rows} == {(first, 0), (first, 1), (second, 1), (second, 2)}
+    assert loaded.answered.keys == 3
+
+
 def open_transaction(directory: Path) -> OpenTransaction:
     """A transaction that may load the key "one", and stores nothing."""
     searched = searched_tables.SearchedTable(directory, [StringType()])

@@ -1,0 +1,117 @@
+"""What a session stages of its transactions, and in which order it works, without Spark."""
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+
+from connector.encoding.lines.key_digest import KeyDigest, digest_keys
+from connector.host.refresh import Lease
+from connector.iceberg.bound_table import BoundTable
+from connector.model.binding import Arrangement, Binding, KeyPart, Updates
+from connector.model.properties import Properties
+from connector.model.state import DataFile, LocatedRows, StagedCommit, WriterId
+from connector.model.table_identifier import TableIdentifier
+from connector.session.backlog import Limit
+from connector.session.committer import Committer
+from connector.session.loads import LoadedRows
+from connector.session.transactions import Session
+from connector.spark.jobs.write_job import Written
+from protocol.flow import WHOLE_RANGE
+from protocol.request import Flush, Load, StartCommit, Store
+
+PATH: Final = TableIdentifier("shop", "users")
+WRITER: Final = WriterId("acme/task", "users.v1", WHOLE_RANGE.key_range)
+UPDATES: Final = Updates((KeyPart(1, "/id"),), document_id=2)
+ARRANGEMENT: Final = Arrangement(spec_id=3, sort_order_id=4)
+FILE: Final = DataFile("file:///new.parquet", 1, 1, (4,), ())
+ONE_KEY: Final = digest_keys([pa.array([1])])
+NOT_FOUND: Final = LoadedRows(LocatedRows(None, 0, 7), KeyDigest())
+FOUND: Final = LoadedRows(LocatedRows("file:///located.parquet", 1, 7), ONE_KEY)
+
+
+@dataclass
+class Work:
+    """Stands for the search and the write job of each transaction, with the outcome of both."""
+
+    found: LoadedRows
+    written: Written
+    row_ids: Any = None
+    steps: list[str] = field(default_factory=list)
+
+    def session(self) -> Session:
+        binding = Binding(0, WRITER.state_key, PATH, (), (), None, updates=UPDATES)
+        lease, properties = Lease(Properties()), Properties()
+        table = BoundTable(binding, WRITER, "a-uuid", ARRANGEMENT, 5, "file:///users", properties, lease)
+        committer = Committer(lambda *_, **__: [], Limit(commits=0, size=0))
+        jobs: Any = self
+        return Session([table], (), committer, jobs.start_writing, jobs.start_loading)
+
+    def start_loading(self, _: object) -> "Loads":
+        return Loads(self, {0: self.found}, {0: self.row_ids} if self.row_ids else {})
+
+    def start_writing(self, _: object, row_ids: Any) -> "Work":
+        assert row_ids == ({0: self.row_ids} if self.row_ids else {})
+        return self
+
+    def add(self, _: Store) -> None:
+        self.steps.append("store")
+
+    def finish(self) -> Written:
+        self.steps.append("write")
+        return self.written
+
+
+@dataclass
+class Loads:
+    work: Work
+    found: dict[int, LoadedRows]
+    row_ids: Any
+    count: int = 1
+    began: float = 0.0
+
+    def add(self, _: Load) -> None:
+        pass
+
+    def answer(self) -> list[bytes]:
+        return []
+
+    def close(self) -> None:
+        self.work.steps.append("remove row ids")
+
+
+def stage(session: Session) -> tuple[StagedCommit, ...]:
+    """Stage a transaction that loads and stores one key."""
+    transaction = session.begin()
+    transaction.load(Load(0, 1, 1, (b"a load\n",)))
+    list(transaction.answer_loads(Flush()))
+    transaction.store(Store(0, 1, 1, (b"a store\n",)))
+    return transaction.start_commit(StartCommit()).commits
+
+
+def test_a_commit_says_in_which_snapshot_its_keys_had_no_rows() -> None:
+    """Another writer may add such rows before the commit, which has to find them."""
+    [commit] = stage(Work(NOT_FOUND, Written({0: (FILE,)})).session())
+    assert (commit.located, commit.updates) == (LocatedRows(None, 0, 7), UPDATES)
+
+
+def test_a_commit_may_only_delete_rows() -> None:
+    [commit] = stage(Work(FOUND, Written(existing_keys={0: ONE_KEY})).session())
+    assert (commit.files, commit.located) == ((), FOUND.located)
+
+
+def test_a_commit_is_of_the_schema_and_the_arrangement_that_its_files_were_written_by() -> None:
+    [commit] = stage(Work(NOT_FOUND, Written({0: (FILE,)})).session())
+    assert (commit.schema_id, commit.spec_id, commit.sort_order_id) == (5, 3, 4)
+
+
+def test_a_transaction_follows_the_one_before() -> None:
+    session = Work(NOT_FOUND, Written({0: (FILE,)})).session()
+    [first], [second] = stage(session), stage(session)
+    assert (first.prev, second.prev) == ("", first.next)
+
+
+def test_row_ids_are_removed_when_all_rows_are_written() -> None:
+    work = Work(FOUND, Written({0: (FILE,)}, existing_keys={0: ONE_KEY}), row_ids="a file with row ids")
+    assert len(stage(work.session())) == 1
+    assert work.steps == ["store", "write", "remove row ids"]
