@@ -25,7 +25,7 @@ from pyiceberg.types import (
 )
 
 from connector.encoding.parquet import data_pages, file_columns
-from connector.encoding.search import searched_keys
+from connector.encoding.search import row_search, searched_keys
 from connector.encoding.search.row_search import SearchedFile, search
 from connector.encoding.search.searched_keys import Bounds, Keys
 from connector.encoding.values.column_types import arrow_type_of
@@ -68,6 +68,8 @@ def test_a_search_finds_what_a_model_finds(
         monkeypatch.setattr(data_pages, "_PAGE_SIZE", 1)  # then any rows are few
     elif seed:
         monkeypatch.setattr(file_columns, "_TEXTS", 200)  # then a row group is decoded in several parts
+    if seed > 1:
+        monkeypatch.setattr(row_search, "_KEY_COLUMNS", 1)  # then each row group is opened alone
     table = SearchedTable(tmp_path, types, is_exact=False)
 
     def some_keys(count: int) -> list[str]:

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DateType, DoubleType, IntegerType, LongType, NestedField, StringType
 
 from connector.host.errors import UserError
@@ -71,6 +73,16 @@ def test_it_lands_without_its_values_if_the_new_column_was_dropped(catalog: Cata
         update.delete_column("qty")
     commit_all_or_raise(catalog, [late])
     assert rows(catalog) == [{"id": 2, "note": "n2"}]
+
+
+def test_it_lands_in_its_partition(catalog: Catalog) -> None:
+    spec = PartitionSpec(PartitionField(3, 1000, IdentityTransform(), "note"))
+    filled_table(catalog, ID, QTY, NOTE, spec=spec)
+    late = staged(catalog, row(2, 20), row(3, 30))
+    fit(catalog, *AS_TEXT)
+    commit_all_or_raise(catalog, [late])
+    assert rows(catalog) == [row(2, "20"), row(3, "30")]
+    assert catalog.load_table(PATH).scan("note = 'n3'").to_arrow().to_pylist() == [row(3, "30")]
 
 
 @pytest.mark.parametrize("history", [[], [row(1, 10)]])

@@ -375,6 +375,16 @@ def test_rows_are_found_after_their_key_column_was_converted(catalog: Catalog) -
     assert [(each["id"], each["doc"][-4:]) for each in found] == [("7", '"c"}'), ("8", '"a"}'), ("9", '"c"}')]
 
 
+def test_a_row_of_a_new_key_is_replaced_after_its_key_column_was_converted(catalog: Catalog) -> None:
+    land(catalog, {7: "a"})
+    staged = stage_updates(catalog, {8: "b"})
+    append(catalog, row(8, "foreign"))
+    fit(catalog, wanted("id", StringType()), wanted("doc", StringType()))
+    commit_all_or_raise(catalog, [replace(staged, is_recovered=True)])
+    found = catalog.load_table(PATH).scan().to_arrow().sort_by("id").to_pylist()
+    assert [(each["id"], each["doc"][-4:]) for each in found] == [("7", '"a"}'), ("8", '"b"}')]
+
+
 def test_a_file_that_was_rewritten_has_rows_of_all_shards_whatever_its_name_says(catalog: Catalog) -> None:
     land(catalog, {1: "a", 2: "a"}, writer=LEFT)
     land(catalog, {3: "a", 4: "a"}, writer=RIGHT)
