@@ -693,7 +693,7 @@ def test_a_file_whose_deleted_rows_are_unknown_is_left_out(catalog: Catalog) -> 
     land(catalog, {}, removed=[2, 3])
     for path in delete_files(catalog):
         pq.write_table(pa.table({"file_path": ["a"], "pos": [None]}), path.removeprefix("file://"))
-    deleted_rows._remembered.clear()  # as in the process of a worker, which has not written them
+    deleted_rows._written.clear()  # as in the process of a worker, which has not written them
     before = set(files(catalog))
     result = TableCompactor(catalog, compact_here).compact(PATH)
     assert (result.failed, result.files_before, len(before & set(files(catalog)))) == (2, 4, 2)

@@ -2,11 +2,14 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFileContent, FileFormat, ManifestContent, ManifestEntry, ManifestFile
 
-from connector.host.errors import UserError
+from connector.encoding.live_rows.deleted_rows import read_deleted_rows, remember_deleted_rows
+from connector.host.errors import RetryableError, UserError
 from connector.iceberg.commits import delete_files
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
@@ -126,6 +129,24 @@ def test_a_delete_file_that_this_process_has_written_is_not_read_again(catalog: 
     [merged] = listed(catalog)
     assert merged.data_file.record_count == 2
     assert values_of(catalog) == {number: "b" if number < 2 else "a" for number in range(10)}
+
+
+def test_delete_files_that_this_process_has_written_take_little_memory(catalog: Catalog) -> None:
+    """The next commits replace most of them. Only those that were written last are kept in memory."""
+    io, rows = catalog.load_table(PATH).io, np.arange(8_000)
+    written = [f"file:///gone/{number}.parquet" for number in range(1_000)]
+    for path in written:
+        remember_deleted_rows(path, {"data.parquet": rows})
+    kept = [path for path in written if is_remembered(io, path)]
+    assert kept == written[-len(kept) :]
+    assert 10 < len(kept) < 100
+
+
+def is_remembered(io: FileIO, path: str) -> bool:
+    try:
+        return bool(read_deleted_rows(io, path))
+    except RetryableError:  # the file is not there
+        return False
 
 
 def test_a_delete_file_of_a_data_file_that_is_gone_goes_when_it_is_merged(catalog: Catalog) -> None:

@@ -11,7 +11,8 @@ from connector.encoding.live_rows.deletion_vectors import DeletionVector, FileId
 from connector.encoding.live_rows.position_deletes import group_by_file, join_positions, read_position_deletes
 from connector.encoding.values.arrays import NO_ROWS, Positions
 
-_REMEMBERED: Final = 32 << 20  # bytes in each process
+_READ: Final = 32 << 20  # bytes in each process
+_WRITTEN: Final = 4 << 20  # bytes: few commits write more that the next ones replace
 _LITTLE: Final = 64 << 10  # bytes
 _PATH_SIZE: Final = 256  # bytes of memory that the path of a data file takes with its place, about
 
@@ -20,20 +21,14 @@ def _size_of(rows: Mapping[str, Positions]) -> int:
     return sum(_PATH_SIZE + positions.nbytes for positions in rows.values())
 
 
-# Files never change, and the searches of many data files need the same delete files.
-_remembered: Final = LRUCache[FileId, Mapping[str, Positions]](_REMEMBERED, getsizeof=_size_of)
+_written: Final = LRUCache[FileId, Mapping[str, Positions]](_WRITTEN, getsizeof=_size_of)
 _lock: Final = Lock()
 
 
-@cached(_remembered, key=lambda _, delete_file: delete_file, lock=_lock)
+# Files never change, and the searches of many data files need the same delete files.
+@cached(LRUCache(_READ, getsizeof=_size_of), key=lambda _, delete_file: delete_file, lock=Lock())
 def _deleted_by(io: FileIO, delete_file: FileId) -> Mapping[str, Positions]:
-    return _read(io, delete_file)
-
-
-def _read(io: FileIO, delete_file: FileId) -> Mapping[str, Positions]:
-    if isinstance(delete_file, DeletionVector):
-        return {delete_file.data_path: read_deletion_vector(io, delete_file)}
-    return dict(group_by_file(read_position_deletes(io, delete_file)))
+    return read_deleted_rows(io, delete_file)
 
 
 def find_deleted_rows(
@@ -54,15 +49,19 @@ def list_data_files(io: FileIO, delete_file: str) -> Collection[str]:
 def read_deleted_rows(io: FileIO, delete_file: FileId) -> Mapping[str, Positions]:
     """Return the positions of the rows that a delete file deletes, by the paths of their data files.
 
-    They are not remembered: this is for files that a commit replaces.
+    They are not remembered: this is for files that a commit replaces. What this process has written last is in memory.
     """
     with _lock:
-        remembered = _remembered.get(delete_file)
-    return _read(io, delete_file) if remembered is None else remembered
+        written = _written.get(delete_file)
+    if written is not None:
+        return written
+    if isinstance(delete_file, DeletionVector):
+        return {delete_file.data_path: read_deletion_vector(io, delete_file)}
+    return dict(group_by_file(read_position_deletes(io, delete_file)))
 
 
 def remember_deleted_rows(delete_file: FileId, rows: Mapping[str, Positions]) -> None:
     """Keep in memory what a new delete file deletes, if it is little: the next commit may replace the file."""
     if _size_of(rows) <= _LITTLE:
         with _lock:
-            _remembered[delete_file] = rows
+            _written[delete_file] = rows
