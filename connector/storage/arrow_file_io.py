@@ -2,19 +2,29 @@
 
 import os
 from datetime import UTC, datetime, timedelta
+from io import SEEK_CUR, SEEK_SET, RawIOBase
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from pyarrow import NativeFile
 from pyarrow.fs import AwsStandardS3RetryStrategy, FileSystem, GcsFileSystem, S3FileSystem
-from pyiceberg.io import ADLS_SAS_TOKEN, GCS_SERVICE_HOST, GCS_TOKEN, GCS_TOKEN_EXPIRES_AT_MS, S3_PROXY_URI
-from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.io import (
+    ADLS_SAS_TOKEN,
+    GCS_SERVICE_HOST,
+    GCS_TOKEN,
+    GCS_TOKEN_EXPIRES_AT_MS,
+    S3_PROXY_URI,
+    InputStream,
+)
+from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
-from connector.storage.file_access import ADLS_MACHINE_CREDENTIALS, AZURE_SCHEMES, AZURE_TOKEN_FILE
+from connector.storage.file_access import ADLS_MACHINE_CREDENTIALS, AZURE_SCHEMES, AZURE_TOKEN_FILE, S3_SCHEMES
 from connector.storage.s3_environment import find_certificates, find_proxy
 
 RETRY_SECONDS: Final = 30
 ATTEMPTS: Final = 5  # to send a request to S3, with growing pauses of seven seconds in all
+LEAST_READ: Final = 16 << 10  # bytes of an object in S3: more than stores say in an error
 # With one of these variables, Google's client ignores the address that it is given.
 EMULATORS: Final = ("CLOUD_STORAGE_EMULATOR_ENDPOINT", "CLOUD_STORAGE_TESTBENCH_ENDPOINT")
 
@@ -22,10 +32,10 @@ EMULATORS: Final = ("CLOUD_STORAGE_EMULATOR_ENDPOINT", "CLOUD_STORAGE_TESTBENCH_
 class ArrowFileIO(PyArrowFileIO):
     """Reads and writes files in any store.
 
-    S3: a small file takes one request, not the three of a multipart upload, a failed request is repeated often, and
-    the environment's proxy and certificates are used. Google: a failed request is not repeated for 15 minutes, and the
-    machine's own credentials are never used. Azure: the account's host is not taken for a part of the container's name,
-    and a machine's workload identity can sign in.
+    S3: a small file takes one request, not the three of a multipart upload, a failed request is repeated often, also if
+    it reads few bytes, and the environment's proxy and certificates are used. Google: a failed request is not repeated
+    for 15 minutes, and the machine's own credentials are never used. Azure: the account's host is not taken for a part
+    of the container's name, and a machine's workload identity can sign in.
     """
 
     @staticmethod
@@ -35,6 +45,13 @@ class ArrowFileIO(PyArrowFileIO):
         if scheme not in AZURE_SCHEMES:
             return scheme, netloc, path
         return scheme, netloc, f"{netloc.partition('@')[0]}{path.removeprefix(netloc)}"
+
+    def new_input(self, location: str) -> PyArrowFile:
+        """Return a file to read."""
+        scheme, netloc, path = self.parse_location(location, self.properties)
+        if scheme not in S3_SCHEMES:
+            return super().new_input(location)
+        return _S3File(location, path, self.fs_by_scheme(scheme, netloc))
 
     def _initialize_s3_fs(self, netloc: str | None) -> FileSystem:
         if proxy := find_proxy(self.properties):
@@ -71,3 +88,60 @@ class ArrowFileIO(PyArrowFileIO):
             address = urlsplit(endpoint)
             options |= {"scheme": address.scheme, "endpoint_override": address.netloc}
         return GcsFileSystem(**options)
+
+
+class _S3File(PyArrowFile):
+    """An object in S3."""
+
+    def open(self, seekable: bool = True) -> InputStream:
+        """Return a stream. One that is `seekable` reads the parts that are needed."""
+        stream = super().open(seekable)
+        return _Parts(stream) if seekable else stream
+
+
+class _Parts(RawIOBase):
+    """Reads parts of an object, and never few bytes of it.
+
+    If a store answers with an error that is longer than the bytes that were asked for, such as SlowDown, AWS's client
+    fails at once, and does not send the request again.
+    """
+
+    def __init__(self, file: NativeFile) -> None:
+        super().__init__()
+        self._file = file
+        self._size = file.size()
+        self._place = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Return so many bytes, by default all that follow."""
+        left = max(self._size - self._place, 0)
+        size = left if size is None or size < 0 else min(size, left)
+        begin = min(self._place, max(self._size - LEAST_READ, 0))
+        content: bytes = self._file.read_at(max(self._place + size - begin, LEAST_READ), begin) if size else b""
+        self._place += size
+        return content if len(content) == size else content[self._place - size - begin :][:size]
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill the buffer with the bytes that follow, as far as there are some, and return their number."""
+        content = self.read(len(buffer))
+        buffer[: len(content)] = content
+        return len(content)
+
+    def seek(self, offset: int, whence: int = SEEK_SET) -> int:
+        """Go to a place, and return it."""
+        begin = 0 if whence == SEEK_SET else self._place if whence == SEEK_CUR else self._size
+        self._place = begin + offset
+        return self._place
+
+    def tell(self) -> int:
+        return self._place
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()

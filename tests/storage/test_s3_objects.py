@@ -7,9 +7,10 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from http import HTTPStatus
-from io import SEEK_END
+from io import SEEK_CUR, SEEK_END, SEEK_SET, BytesIO
+from itertools import product
 from random import randbytes
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -40,6 +41,7 @@ from connector.host.errors import UserError
 from connector.model.binding import KeyPart, Updates
 from connector.model.properties import Properties
 from connector.model.state import DataFile
+from connector.storage.arrow_file_io import LEAST_READ
 from connector.storage.file_access import file_properties
 from connector.storage.file_io import LARGEST_HELD, create_file, open_file_io, write_small_file
 from connector.storage.s3_objects import find_url, open_s3_objects
@@ -50,6 +52,7 @@ from support.s3_server import S3Server
 
 pytestmark = pytest.mark.catalog
 
+LARGE: Final = 3 * LEAST_READ
 FORBIDDEN: Final = "the object store forbids this \\(ACCESS_DENIED"
 NAMES: Final = ("plain", "with space", "ä/ö", "a+b=c", "100%25", "a&b;c'(d)*!", "name=x%2Fy/z", "…", "~t", "a.b/..c")
 
@@ -234,6 +237,35 @@ def test_of_a_large_data_file_parts_are_read(io: FileIO, proxy: FaultProxy, buck
     with open_data_file(io, written.path, size=1 << 30) as reader:
         assert FileColumns(reader).row_groups == 1
     assert proxy.seen == [], "the footer is known"
+
+
+@pytest.mark.parametrize(
+    ("begin", "answer"), [(5, HTTPStatus.SERVICE_UNAVAILABLE), (LARGE - 5, HTTPStatus.INTERNAL_SERVER_ERROR)]
+)
+def test_a_part_that_is_smaller_than_the_store_s_error_is_asked_for_again(
+    begin: int, answer: HTTPStatus, io: FileIO, proxy: FaultProxy, bucket: str
+) -> None:
+    location = f"s3://{bucket}/large"
+    write_small_file(io, location, content := randbytes(LARGE))
+    with io.new_input(location).open(seekable=True) as stream:
+        proxy.inject(lambda request: request.method == "GET", Fault(0, answer))
+        stream.seek(begin)
+        assert stream.read(5) == content[begin : begin + 5]
+    assert proxy.fired
+
+
+def test_parts_of_a_large_object_are_those_that_were_asked_for(io: FileIO, bucket: str) -> None:
+    location, places = f"s3://{bucket}/large", (0, 7, LEAST_READ, LARGE - LEAST_READ + 1, LARGE - 2, LARGE, LARGE + 1)
+    write_small_file(io, location, content := randbytes(LARGE))
+    opened: Any = io.new_input(location).open(seekable=True)
+    with opened as stream, BytesIO(content) as same:
+        for place, size in product(places, (0, 1, 9, LEAST_READ, LARGE, -1)):
+            assert (stream.seek(place), same.seek(place)) == (place, place)
+            assert (stream.read(size), stream.tell()) == (same.read(size), same.tell())
+        for whence, offset in ((SEEK_SET, 3), (SEEK_CUR, 4), (SEEK_END, -5)):
+            assert stream.seek(offset, whence) == same.seek(offset, whence)
+            read, expected = bytearray(9), bytearray(9)
+            assert (stream.readinto(read), read) == (same.readinto(expected), expected)
 
 
 @pytest.mark.parametrize(
