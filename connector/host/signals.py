@@ -1,4 +1,5 @@
-"""Ends the process in order, without losing anything, on SIGINT, SIGTERM and SIGHUP, and when stdout is closed.
+"""Ends the process in order, without losing anything, on SIGINT, SIGTERM and SIGHUP, and when stdout is closed. A
+worker of Spark also ends when it hangs.
 
 Calls in threads are here too: a signal must not wait for them.
 """
@@ -6,10 +7,12 @@ Calls in threads are here too: a signal must not wait for them.
 import os
 import select
 import signal
+import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final, ParamSpec, TypeVar
 
 from connector.host.errors import UserError
@@ -19,10 +22,14 @@ STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, UNREAD)
 # nohup ignores one of them, and a shell that runs something in the background the other: they stay ignored.
 _MAY_BE_IGNORED: Final = (signal.SIGINT, signal.SIGHUP)
 ENDED_BY_SIGTERM: Final = "a process of the connector ends, because it got SIGTERM"
+ENDED_BECAUSE_IT_HANGS: Final = "a process of the connector ends, because it has not gone on for an hour"
+LOOKS: Final = 60  # at work that does not go on
+LOOK_PAUSE: Final = 60.0  # seconds
 AT_ONCE: Final = 8  # calls in threads; each waits for a catalog or a store most of the time
 _PAUSE: Final = 0.05  # seconds
 
 _taken: Final[list[int]] = []  # the signal for which Stopped was raised
+_waits: Final = threading.Event()  # while this process waits for another one of the connector
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -61,6 +68,31 @@ def announce_sigterm(work: Callable[P, R]) -> Callable[P, R]:
 
 
 @contextmanager
+def ending_if_it_hangs() -> Iterator[None]:
+    """End this process, after a line on stderr, if the block does not go on for an hour, such as at a disk of the
+    network that does not answer. Only Linux says whether a thread goes on: whether it takes time of a processor."""
+    if sys.platform != "linux":
+        yield
+        return
+    ended = threading.Event()
+    threading.Thread(target=_watch_work, args=(threading.get_ident(), ended), name="work-watch", daemon=True).start()
+    try:
+        yield
+    finally:
+        ended.set()
+
+
+@contextmanager
+def waiting() -> Iterator[None]:
+    """While the block waits for another process of the connector, this one does not hang."""
+    _waits.set()
+    try:
+        yield
+    finally:
+        _waits.clear()
+
+
+@contextmanager
 def writing_to_stdout() -> Iterator[None]:
     """Raise Stopped if the reader of stdout is gone, and UserError if stdout takes nothing for another reason."""
     try:
@@ -91,6 +123,26 @@ def _announce(number: int, _frame: object) -> None:
     os.write(2, f"{ENDED_BY_SIGTERM}\n".encode())
     signal.signal(number, signal.SIG_DFL)
     signal.raise_signal(number)
+
+
+def _watch_work(worker: int, ended: threading.Event) -> None:
+    clock = time.pthread_getcpuclockid(worker)
+    before, looks = -1, 0
+    while not ended.wait(LOOK_PAUSE):
+        now = time.clock_gettime_ns(clock)
+        looks = looks + 1 if now == before and not _waits.is_set() else 0
+        before = now
+        if looks == LOOKS:
+            os.write(2, f"{ENDED_BECAUSE_IT_HANGS}\n".encode())
+            _shut_connections()
+            os._exit(1)
+
+
+def _shut_connections() -> None:
+    """Let the other processes see the end at once. A process may not end before what it waits for in the kernel."""
+    for descriptor in os.listdir("/proc/self/fd"):
+        with suppress(OSError):  # it is no connection
+            socket.socket(fileno=int(descriptor)).shutdown(socket.SHUT_RDWR)
 
 
 def _watch(wire: int | None, woken: int) -> None:

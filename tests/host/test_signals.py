@@ -3,6 +3,7 @@
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -57,6 +58,58 @@ signals.announce_sigterm(os.kill)(os.getpid(), signal.SIGTERM)
 def test_sigterm_ends_a_process_that_announces_it() -> None:
     ended = subprocess.run([sys.executable, "-c", ANNOUNCING], timeout=30, capture_output=True, text=True)
     assert (ended.returncode, ended.stderr) == (-signal.SIGTERM, f"{signals.ENDED_BY_SIGTERM}\n")
+
+
+HANGING: Final = """
+import os, socket, sys, threading, time
+from connector.host import signals
+
+signals.LOOKS, signals.LOOK_PAUSE = 3, 0.05
+other = socket.socket(fileno=int(sys.argv[1]))
+never = threading.Lock()
+never.acquire()
+{block}
+print("has ended by itself")
+"""
+HANGS: Final = "with signals.ending_if_it_hangs(): never.acquire()"
+GOES_ON: Final = {
+    "works": """
+end = time.monotonic() + 1
+with signals.ending_if_it_hangs():
+    while time.monotonic() < end: time.sleep(0.01)
+""",
+    "waits for another process": """
+with signals.ending_if_it_hangs(), signals.waiting():
+    never.acquire(timeout=1)
+""",
+    "has done its work": """
+with signals.ending_if_it_hangs(): pass
+never.acquire(timeout=1)
+""",
+}
+
+
+def run_with(connection: socket.socket, block: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", HANGING.format(block=block), str(connection.fileno())]
+    return subprocess.run(command, timeout=30, capture_output=True, text=True, pass_fds=[connection.fileno()])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says whether a thread goes on")
+def test_a_process_that_hangs_ends_and_its_connections_with_it() -> None:
+    ours, others = socket.socketpair()  # `others` stays open: a process may not end before what the kernel waits for
+    with ours, others:
+        ended = run_with(others, HANGS)
+        ours.setblocking(False)
+        assert ours.recv(1) == b""
+    assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", f"{signals.ENDED_BECAUSE_IT_HANGS}\n")
+
+
+@pytest.mark.parametrize("block", GOES_ON.values(), ids=GOES_ON)
+def test_a_process_that_goes_on_or_waits_for_another_one_does_not_end(block: str) -> None:
+    ours, others = socket.socketpair()
+    with ours, others:
+        ended = run_with(others, block)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "has ended by itself\n", "")
 
 
 IGNORING: Final = """

@@ -6,6 +6,7 @@
 import json
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -64,6 +65,12 @@ def find_pools(spark: Spark, _: Path) -> Any:
     return [[*set(job.result(LONGEST))] for job in jobs]
 
 
+def find_watched(spark: Spark, _: Path) -> Any:
+    """Whether each kind of job ends if it hangs."""
+    jobs = (spark.run(is_watched), spark.map_shares(is_watched, [0]), spark.maintain(is_watched))
+    return [all(job.result(LONGEST)) for job in jobs]
+
+
 def find_policies(spark: Spark, place: Path) -> Any:
     """The scheduling policies of tasks of transactions after compactions: all idle workers run one."""
     for number in range(1, 4):
@@ -98,6 +105,7 @@ SCENARIOS: Final[tuple[Callable[[Spark, Path], Any], ...]] = (
     transact_beside_a_compaction,
     divide_among_tasks,
     find_pools,
+    find_watched,
     find_policies,
     fail_some,
     end_early,
@@ -154,6 +162,10 @@ def find_pool(items: Iterable[int]) -> list[str | None]:
     task = TaskContext.get()
     assert task
     return [task.getLocalProperty(POOL) for _ in items]
+
+
+def is_watched(items: Iterable[int]) -> list[bool]:
+    return [any(thread.name == "work-watch" for thread in threading.enumerate()) for _ in items]
 
 
 def find_policy(_: object = None) -> int:

@@ -109,29 +109,6 @@ def test_a_task_that_ends_in_the_middle_of_a_block_fails_the_transaction(
     check_text("spark_errors", "a task that ends too early", str(error.value))
 
 
-def test_a_task_that_hangs_fails_the_transaction(
-    task: "Connection[Any, Any]", ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(claims_module, "LONGEST_SILENCE", 0.01)
-    add_a_row(ledger)
-    task.send(Next(None))
-    task.recv()
-    assert task.poll(DEADLINE)  # the connection has been closed
-    with pytest.raises(RetryableError) as error:
-        ledger.check()
-    check_text("spark_errors", "a task that hangs", str(error.value))
-
-
-def test_a_task_that_waits_for_rows_does_not_hang(
-    task: "Connection[Any, Any]", ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    task.send(Next(None))
-    assert not task.poll(0.1)  # it is being answered
-    monkeypatch.setattr(claims_module, "LONGEST_SILENCE", 0.0)
-    assert not task.poll(0.1)
-    ledger.check()
-
-
 def test_a_task_that_ends_after_its_last_block_ends_well(
     claims: ClaimServer, task: "Connection[Any, Any]", ledger: Ledger
 ) -> None:

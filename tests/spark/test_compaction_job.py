@@ -65,6 +65,11 @@ def test_each_kind_of_job_has_its_pool(found: Any) -> None:
 
 
 @pytest.mark.spark
+def test_a_worker_that_hangs_ends_whatever_its_job_is(found: Any) -> None:
+    assert found["find_watched"] == [True, True, True]
+
+
+@pytest.mark.spark
 def test_no_worker_of_low_priority_runs_a_task_of_a_transaction(found: Any) -> None:
     assert found["find_policies"] == [os.sched_getscheduler(0)] * 5
 

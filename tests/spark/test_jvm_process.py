@@ -20,7 +20,7 @@ from pyspark.util import local_connect_and_auth
 
 from connector.host.cgroup import Cgroup
 from connector.host.errors import RetryableError, UserError
-from connector.host.signals import ENDED_BY_SIGTERM
+from connector.host.signals import ENDED_BECAUSE_IT_HANGS, ENDED_BY_SIGTERM
 from connector.spark.jvm import jvm_process, spark_errors, spark_session
 from connector.spark.jvm.class_path import list_jars
 from connector.spark.jvm.jvm_command import find_spark_home
@@ -348,13 +348,18 @@ def test_a_task_that_has_ended_with_the_jvm_is_told_from_one_that_has_ended_alon
     check_text("spark_errors", "a killed JVM", str(with_the_jvm))
 
 
-def test_a_worker_that_got_sigterm_is_not_said_to_lack_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JAVA_HOME", java_that(tmp_path, f"echo '{ENDED_BY_SIGTERM}'\nexec sleep 60"))
+@pytest.mark.parametrize(
+    ("name", "said"), [("a worker that is ended", ENDED_BY_SIGTERM), ("a worker that hangs", ENDED_BECAUSE_IT_HANGS)]
+)
+def test_a_worker_that_says_why_it_ends_is_not_said_to_lack_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, said: str
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", java_that(tmp_path, f"echo '{said}'\nexec sleep 60"))
     monkeypatch.setattr(spark_errors, "ENDING_TIMEOUT", 0.0)
     monkeypatch.setattr(jvm_process, "GRACE", 10.0)
     with started(tmp_path) as running:
         error = explain_lost_task(running)
-    check_text("spark_errors", "a worker that is ended", str(error))
+    check_text("spark_errors", name, str(error))
 
 
 @pytest.mark.spark

@@ -29,13 +29,6 @@ log = logging.getLogger(__name__)
 BACKLOG: Final = 64  # connections that wait to be accepted
 PAUSE: Final = 0.1  # seconds between two attempts to accept a connection
 ATTEMPTS: Final = 300  # that fail one after the other, such as while too many files are open
-# Far more than a task takes for a block, or to complete its files. A store that does not answer fails before.
-LONGEST_SILENCE: Final = 3600.0  # seconds
-HANGS: Final = (
-    "A Python worker of Spark has not gone on with its rows for an hour: it hangs, such as at a disk of the network "
-    "that does not answer (TMPDIR, or the storage of the tables). Nothing of this transaction has become visible. Find "
-    "out what it waits for, if this repeats."
-)
 
 
 @dataclass(frozen=True)
@@ -245,10 +238,8 @@ def _send(connection: ToTask, answer: Answer) -> None:
 
 
 def _receive(connection: ToTask) -> TaskMessage | None:
-    """Return what the task says next. None if it has ended. Raises RetryableError if it hangs."""
+    """Return what the task says next. None if it has ended."""
     try:
-        if not connection.poll(LONGEST_SILENCE):
-            raise RetryableError(HANGS)
         return connection.recv()
     except (EOFError, OSError):
         return None  # the task has ended

@@ -4,6 +4,7 @@ import signal
 from typing import Final
 
 from connector.host.machine import describe_address_limit
+from connector.host.signals import ENDED_BECAUSE_IT_HANGS, ENDED_BY_SIGTERM
 
 LESS_MEMORY: Final = "give it more, or run fewer tasks at once (spark.master in /advanced/spark, such as local[1])"
 SEE_LOG: Final = "With LOG_LEVEL=debug, the connector logs the output of Spark's processes."
@@ -15,6 +16,11 @@ WORKER_GOT_SIGTERM: Final = (
     "A Python worker of Spark has ended before its files were complete: something has ended it with SIGTERM (exit "
     "status 143). Find out what sends this signal to it: only Spark should end it."
 )
+WORKER_HANGS: Final = (
+    "A Python worker of Spark has ended before its files were complete, because it had not gone on for an hour: it "
+    "hung, such as at a disk of the network that does not answer (TMPDIR, or the storage of the tables). Find out what "
+    "it waits for, if this repeats."
+)
 WORKER_WAS_STOPPED: Final = (
     "A Python worker of Spark has ended before its files were complete: something had stopped it (SIGSTOP) for more "
     "than a minute, so the connector has killed it. Find out what stops it."
@@ -23,6 +29,8 @@ NO_ANSWER: Final = (
     "it did not answer any more, so the connector has killed it. Either something has stopped it (SIGSTOP), or its "
     "machine or container is overloaded: give it more memory or processors."
 )
+# What a worker says on stderr, and what its end means then.
+ANNOUNCED_ENDS: Final = {ENDED_BECAUSE_IT_HANGS: WORKER_HANGS, ENDED_BY_SIGTERM: WORKER_GOT_SIGTERM}
 _HEAP_RAN_OUT: Final = "java.lang.OutOfMemoryError"
 NO_THREAD: Final = f"{_HEAP_RAN_OUT}: unable to create native thread"
 _NO_FILE: Final = "Too many open files"

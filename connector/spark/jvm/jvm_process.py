@@ -23,14 +23,13 @@ from connector.host.cgroup import Cgroup
 from connector.host.errors import RetryableError, UserError
 from connector.host.machine import count_files
 from connector.host.processes import find_stopped
-from connector.host.signals import ENDED_BY_SIGTERM
 from connector.host.tempdirs import translate_disk_errors
 from connector.spark.jvm import jvm_command
 from connector.spark.jvm.jvm_ends import (
+    ANNOUNCED_ENDS,
     NO_ANSWER,
     NO_THREAD,
     WORKER_ENDED,
-    WORKER_GOT_SIGTERM,
     WORKER_WAS_STOPPED,
     explain_last_words,
     explain_status,
@@ -77,7 +76,8 @@ class Jvm:
         with translate_disk_errors(f"directory in {local_directory}"):
             self._connection_file = Path(tempfile.mkdtemp(prefix="jvm-", dir=local_directory)) / "connection"
         self._output: deque[str] = deque(maxlen=5)
-        self._worker_got_sigterm = threading.Event()
+        self._worker_end = WORKER_ENDED
+        self._end_was_announced = threading.Event()  # by a worker
         self._has_killed_stopped = False  # workers
         self._ended = threading.Event()  # by the connector
         self._reason = ""  # why the connector has given it up
@@ -138,7 +138,8 @@ class Jvm:
         """Return why a Python worker of this JVM has ended. Its last line may take a moment."""
         if self._has_killed_stopped:
             return WORKER_WAS_STOPPED
-        return WORKER_GOT_SIGTERM if self._worker_got_sigterm.wait(GRACE) else WORKER_ENDED
+        self._end_was_announced.wait(GRACE)
+        return self._worker_end
 
     def explain_end(self) -> str:
         """Return why the JVM has ended, or does not answer, and what to change. Ends in a full stop."""
@@ -230,8 +231,9 @@ class Jvm:
             for line in output:
                 text = line.decode("utf-8", "replace").rstrip()
                 log.debug("spark: %s", text)
-                if text == ENDED_BY_SIGTERM:
-                    self._worker_got_sigterm.set()
+                if end := ANNOUNCED_ENDS.get(text):
+                    self._worker_end = end
+                    self._end_was_announced.set()
                 if not text.startswith(STACK_FRAMES):
                     self._keep(text)
                     if NO_THREAD in text and not self.ends_within(GRACE):

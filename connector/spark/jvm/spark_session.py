@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from connector.config.values import SECRET_SETTING
 from connector.host.cgroup import Cgroup
 from connector.host.errors import ConnectorError, RetryableError
+from connector.host.signals import ending_if_it_hangs
 from connector.host.tempdirs import TemporaryDirectories, make_directories
 from connector.spark.jvm.class_path import list_jars
 from connector.spark.jvm.cluster import MASTER, PYTHON, check_master, is_local, make_cluster_settings, wait_for_executor
@@ -180,11 +181,11 @@ class Spark:
 
     def _run(self, task: Callable[[Iterable[int]], Iterable[T]]) -> list[T]:
         with self._begin_job(TRANSACTIONS) as context:
-            return _collect(self._number_tasks(context, context.defaultParallelism).mapPartitions(task))
+            return _perform(self._number_tasks(context, context.defaultParallelism), task)
 
     def _run_one(self, task: Callable[[Iterable[int]], Iterable[T]]) -> list[T]:
         with self._begin_job(MAINTENANCE) as context:
-            return _collect(self._number_tasks(context, 1).mapPartitions(task))
+            return _perform(self._number_tasks(context, 1), task)
 
     def _number_tasks(self, context: "SparkContext", tasks: int) -> "RDD[int]":
         """Return the input of jobs with so many tasks: one number for each. It is made once, which saves each job
@@ -200,7 +201,7 @@ class Spark:
         with self._begin_job(TRANSACTIONS) as context:
             tasks = min(len(things), tasks_per_core * context.defaultParallelism)
             shares = [things[first::tasks] for first in range(tasks)]  # neighbours are alike, and go to different tasks
-            outcomes = _collect(context.parallelize(shares, tasks).map(partial(_call_once, call)))
+            outcomes = _perform(context.parallelize(shares, tasks), partial(map, partial(_call_once, call)))
         found = [*map(_get_results, outcomes)]
         return [found[place % tasks][place // tasks] for place in range(len(things))]
 
@@ -220,14 +221,19 @@ def start_spark(settings: Mapping[str, str], lane: Lane = Lane.BETWEEN) -> Itera
             spark.kill()
 
 
-def _collect(rdd: "RDD[T]") -> list[T]:
-    """Return all elements of an RDD.
+def _perform(inputs: "RDD[S]", task: Callable[[Iterable[S]], Iterable[T]]) -> list[T]:
+    """Return the results of a job: of a task for each part of its input.
 
     For PySpark's own `collect`, Spark reads the code of two of its largest classes in each job, to check functions of
     its own: a third of what the JVM does for a job.
     """
-    batches = rdd._jrdd.collectAsync().get()
+    batches = inputs.mapPartitions(partial(_perform_task, task))._jrdd.collectAsync().get()
     return [each for number in range(batches.size()) for each in pickle.loads(batches.get(number))]
+
+
+def _perform_task(task: Callable[[Iterable[S]], Iterable[T]], part: Iterable[S]) -> Iterator[T]:
+    with ending_if_it_hangs():
+        yield from task(part)
 
 
 def _call_each(call: Callable[[S], T], things: Iterable[S]) -> Iterator[T]:

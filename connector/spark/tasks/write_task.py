@@ -21,6 +21,7 @@ from connector.encoding.parquet.data_files import ROW_GROUP_SIZE, DataFileWriter
 from connector.encoding.values.column_types import arrow_schema
 from connector.host import machine
 from connector.host.errors import BrokenTaskError, ConnectorError, RetryableError
+from connector.host.signals import waiting
 from connector.model.invalid_values import Tally
 from connector.model.state import DataFile
 from connector.spark.blocks.claims import (
@@ -96,7 +97,9 @@ def _write_claims(driver: ToDriver, unfinished: ExitStack) -> None:
         while claim and claim.block.binding == layout.binding.index and claim.layout.leases == layout.leases:
             blocks.write(claim)
             driver.send(Next(layout.binding.index))
-            if not driver.poll(layout.seconds_left):
+            with waiting():
+                is_answered = driver.poll(layout.seconds_left)
+            if not is_answered:
                 files.close()  # the credentials may expire before the next block comes
             claim = _receive(driver)
         wrote = Wrote(layout.binding.index, files.finish(), files.runs, blocks.treated, blocks.existing_keys)
@@ -107,7 +110,8 @@ def _write_claims(driver: ToDriver, unfinished: ExitStack) -> None:
 
 
 def _receive(driver: ToDriver) -> Claim | None:
-    claim = driver.recv()
+    with waiting():
+        claim = driver.recv()
     assert not isinstance(claim, Noted)
     return claim
 
