@@ -19,8 +19,9 @@ from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_access import ADLS_MACHINE_CREDENTIALS
 from fixtures.collection import NAMESPACE
 from protocol.flow import WHOLE_RANGE, Json
-from support.catalog_gateway import SCOPE, CatalogGateway, catalog_gateway
+from support.catalog_gateway import SCOPE, TOKEN_PATH, CatalogGateway, catalog_gateway
 from support.endpoint_configs import rest
+from support.fault_proxy import fault_proxy
 from support.readers import duckdb_rows
 from support.rest_catalog import RestCatalogServer
 from support.runtime import LEDGER, Runtime
@@ -85,6 +86,17 @@ def test_a_token_that_is_refused_before_its_time_is_replaced(gateway: CatalogGat
         gateway.revoke_tokens()
         assert isinstance(catalog.list_namespaces(), list)
     assert (gateway.refusals, len(gateway.token_requests)) == (1, 2)
+
+
+def test_a_token_is_not_asked_for_by_a_connection_that_may_have_ended_since_the_last_one(
+    gateway: CatalogGateway,
+) -> None:
+    with fault_proxy(gateway.uri) as proxy:
+        endpoint = parse(config(gateway, "signed_in", oauth2_server_uri=f"{proxy.uri}{TOKEN_PATH}"), [])[0]
+        with open_catalog(endpoint) as catalog:
+            gateway.revoke_tokens()
+            assert isinstance(catalog.list_namespaces(), list)
+        assert (len(proxy.seen), len(proxy.clients)) == (2, 2)
 
 
 @pytest.mark.parametrize(

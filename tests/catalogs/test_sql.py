@@ -123,6 +123,16 @@ def test_a_new_catalog_may_be_opened_by_many_at_once(endpoint: EndpointConfig, p
     assert opened == [False] * openers
 
 
+def test_a_connection_that_has_ended_meanwhile_is_replaced(config: Json, catalog: Catalog, postgres: Postgres) -> None:
+    """As after a restart of the server."""
+    assert not catalog.namespace_exists("nothing")
+    ended = rows(
+        config, postgres, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+    )
+    assert (True,) in ended
+    assert not catalog.namespace_exists("nothing")
+
+
 REFUSALS: Final[Mapping[str, tuple[Json, type[Exception]]]] = {
     "wrong password": ({"password": "planted-and-wrong"}, UserError),
     "no password": ({"password": None}, UserError),

@@ -1,19 +1,22 @@
 """A catalog that gets too many requests at once, or that restarts, is asked again later."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from http import HTTPStatus
+from threading import Barrier
 
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import ServiceUnavailableError, TooManyRequestsError
+from requests import ConnectionError
 
 from connector.config.catalog import RestCatalog
 from connector.iceberg.catalogs import retry_after
 from connector.iceberg.catalogs.rest import open_rest
 from connector.iceberg.catalogs.retry_after import LONGEST_PAUSE, PAUSES, read_retry_after
-from support.fault_proxy import GENUINE, Fault, FaultProxy
+from support.fault_proxy import GENUINE, Answer, Fault, FaultProxy
 from support.odd_servers import answering
 
 BUSY = Fault(0, HTTPStatus.TOO_MANY_REQUESTS)
@@ -75,6 +78,41 @@ def test_a_change_is_left_to_its_own_attempts(catalog: Catalog, proxy: FaultProx
     with pytest.raises(TooManyRequestsError):
         catalog.create_namespace("something")
     assert slept == []
+    assert len(proxy.seen) == 1
+
+
+@pytest.mark.catalog
+def test_a_read_whose_connection_has_ended_meanwhile_is_sent_again_on_a_new_one(
+    catalog: Catalog, proxy: FaultProxy
+) -> None:
+    """Others that were left open have probably ended, too."""
+    both = Barrier(2)
+    proxy.inject(lambda _: True, GENUINE, both.wait)
+    proxy.inject(lambda _: True, GENUINE, both.wait)
+    with ThreadPoolExecutor(2) as threads:
+        assert not any(threads.map(catalog.namespace_exists, ["nothing", "nothing"]))
+    proxy.inject(lambda _: True, Fault(0, Answer.NONE))
+    before = len(proxy.clients)
+    assert not catalog.namespace_exists("nothing")
+    assert len(proxy.clients) == before + 1
+
+
+@pytest.mark.catalog
+def test_a_read_whose_connections_end_each_time_is_not_repeated_without_limit(
+    catalog: Catalog, proxy: FaultProxy
+) -> None:
+    proxy.choose = lambda _: Fault(0, Answer.NONE)
+    with pytest.raises(ConnectionError):
+        catalog.list_namespaces()
+    assert len(proxy.seen) == 2
+
+
+@pytest.mark.catalog
+def test_a_change_whose_connection_has_ended_is_not_sent_again(catalog: Catalog, proxy: FaultProxy) -> None:
+    """It may have been done."""
+    proxy.choose = lambda _: Fault(0, Answer.NONE)
+    with pytest.raises(ConnectionError):
+        catalog.create_namespace("something")
     assert len(proxy.seen) == 1
 
 

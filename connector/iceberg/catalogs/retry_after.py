@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from requests import Response, codes
 
-READS: Final = frozenset({"GET", "HEAD"})  # what a commit is answered, its own attempts decide
+from connector.iceberg.catalogs.time_limits import READS
+
 # The statuses after which Iceberg's own client in Java repeats a read.
 REPEATED: Final = frozenset(
     {codes.too_many_requests, codes.bad_gateway, codes.service_unavailable, codes.gateway_timeout}
@@ -32,7 +33,7 @@ class RetryAfter:
         self._is_in_vain = False
 
     def __call__(self, response: Response, **options: Any) -> Response:
-        if response.request.method not in READS:
+        if response.request.method not in READS:  # what a commit is answered, its own attempts decide
             return response
         for pause in () if self._is_in_vain else PAUSES:
             if response.status_code not in REPEATED:

@@ -154,7 +154,9 @@ class OAuth2Client:
 
     def _post(self, form: Mapping[str, str]) -> Response:
         try:
-            return self._session.post(self._uri, data=form)
+            # Until the next token, a connection that is left open may be closed at its other end, without a word.
+            with self._session:
+                return self._session.post(self._uri, data=form)
         except RequestException as error:
             for classes, kind, failure in _FAILURES:
                 if isinstance(error, classes):

@@ -2,6 +2,9 @@
 
 The timeout of `requests` starts again with each byte. So a server that sends single bytes would be waited for without
 limit.
+
+Connections stay open. One that was not used for minutes may be closed at its other end, without a word: by what
+translates addresses on the way, or because the server was started anew. So a read that it breaks is sent again.
 """
 
 import socket
@@ -11,12 +14,12 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, Final, NamedTuple
 
-from requests import PreparedRequest, RequestException, Response, Session
+from requests import ConnectionError, PreparedRequest, RequestException, Response, Session
 from requests.adapters import HTTPAdapter
 from requests.exceptions import InvalidURL, ReadTimeout
 from urllib3 import HTTPConnectionPool
 from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.exceptions import LocationValueError
+from urllib3.exceptions import LocationValueError, ProtocolError
 
 
 class TimeLimits(NamedTuple):
@@ -32,6 +35,7 @@ class TimeLimits(NamedTuple):
 
 
 TIME_LIMITS: Final = TimeLimits(connect=10, read=60)
+READS: Final = frozenset({"GET", "HEAD"})  # a change may have been done, even without an answer
 
 
 def limit_time(session: Session, limits: TimeLimits) -> Session:
@@ -93,7 +97,8 @@ class _SecureConnection(HTTPSConnection):
 
 
 class _TimeLimitedAdapter(HTTPAdapter):
-    """Sends each request with time limits, and reads the whole answer before it returns."""
+    """Sends each request with time limits, and reads the whole answer before it returns. A read whose connection ends
+    without an answer is sent once more."""
 
     def __init__(self, limits: TimeLimits) -> None:
         super().__init__()
@@ -104,7 +109,15 @@ class _TimeLimitedAdapter(HTTPAdapter):
         pool.ConnectionCls = _SecureConnection if pool.scheme == "https" else _Connection
         return pool
 
-    def send(
+    def send(self, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:
+        try:
+            return self._send_once(request, *args, **kwargs)
+        except ConnectionError as error:
+            if request.method not in READS or not isinstance(error.args[0], ProtocolError):
+                raise
+            return self._send_once(request, *args, **kwargs)  # by a new connection: in the pool, it is the next one
+
+    def _send_once(
         self, request: PreparedRequest, stream: bool = False, timeout: Any = None, *args: Any, **kwargs: Any
     ) -> Response:
         limits = self._limits
