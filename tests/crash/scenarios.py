@@ -10,6 +10,7 @@ from crash.ledger import BALANCES, BALANCES_REJECTED, POSTINGS, REJECTED
 from crash.moments import killed_at
 from crash.shards import Event
 from crash.task import Task
+from simulation.crash_defects import CRASH_DEFECTS
 
 EVERYWHERE: Final = (Kind.LOCAL, Kind.REST, Kind.GLUE)
 IN_A_BUCKET: Final = (Kind.GLUE, Kind.REST)
@@ -139,28 +140,15 @@ WITHOUT_CI: Final = frozenset(  # nor with a defect
     }
 )
 
-# CI plants the same in the simulation, under these names. Here they take their turns with --all.
+# CI plants these in the simulation, or, under other names, the like. Here they take their turns with --all.
 SIMULATED: Final[Mapping[str, str]] = {
-    "advances_without_files": "advances_without_files",
-    "checks_no_uuid": "the_uuid_is_not_compared",
-    "cleans_up_when_in_doubt": "cleans_up_when_in_doubt",
-    "commits_without_looking": "staged_files_are_not_looked_for",
-    "dates_by_its_own_clock": "a_skewed_clock_is_believed",
-    "deletes_in_another_partition": "a_delete_file_has_the_partition_of_other_data_files",
-    "drops_deletes_of_others": "drops_deletes_of_others",
-    "drops_what_others_appended": "drops_what_others_appended",
-    "finishes_its_own_range_only": "only_the_own_range_is_recovered",
-    "finishes_the_first_child_only": "finishes_the_first_child_only",
+    **{name: name for name in CRASH_DEFECTS},
     "finishes_one_table_of_a_binding": "rejected_rows_are_not_recovered",
     "forgets_recovery": "nothing_is_recovered",
     "forgets_what_waits": "the_backlog_forgets_what_failed",
-    "ignores_the_fence": "the_fence_is_ignored",
     "loads_from_before_the_last_commit": "loads_are_answered_from_before_the_last_commit",
     "loads_without_what_waits": "loads_do_not_see_what_waits",
-    "looks_at_its_own_range_only": "writers_are_strangers_to_each_other",
     "loses_deletes": "replaced_rows_are_not_deleted",
-    "reuses_manifests": "manifests_are_used_twice",
-    "shows_at_start_commit": "shows_at_start_commit",
     "takes_files_for_old": "nothing_is_new_after_a_snapshot_that_has_expired",
     "trusts_old_positions": "rows_that_have_moved_are_not_searched_again",
 }

@@ -15,6 +15,7 @@ from connector.iceberg.commits.row_deletes import RowDeletes, _DataFiles
 from connector.iceberg.metadata import listed_files
 from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.manifests import manifests_of
+from connector.iceberg.metadata.partitions import Partition
 from connector.iceberg.table_view import SessionViews, TableView
 from connector.model.state import StagedCommit
 from crash.faults import swap
@@ -110,11 +111,15 @@ def deletes_in_another_partition() -> None:
     ) -> Any:
         added = add(files, table, prefix, positions, partitions, merged)
         return tuple(
-            (next((each for each in partitions.values() if each != partition), partition), file)
+            (next((each for each in partitions.values() if _is_other(each, partition)), partition), file)
             for partition, file in added
         )
 
     swap(DeleteFiles, "add", misplaced)
+
+
+def _is_other(partition: Partition, than: Partition) -> bool:
+    return partition.spec_id == than.spec_id and partition != than
 
 
 def forgets_older_positions() -> None:

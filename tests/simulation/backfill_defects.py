@@ -1,20 +1,18 @@
 """Defects of backfills that the simulation has to find, each planted in the shipped code from outside."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 import pytest
 from pyiceberg.table import Table
-from pyiceberg.table.metadata import TableMetadata
 
 from connector.iceberg import table_view
 from connector.iceberg.commits import backfill, commit
 from connector.iceberg.commits.snapshot import RemovedFiles
 from connector.iceberg.metadata.manifests import manifests_of
-from connector.model.state import StagedCommit
 from connector.model.table_identifier import Generation
-from support.broken_backfills import remove_rows_first, take_former_for_present
+from support.broken_backfills import take_former_for_present
 
 
 def rows_of_before_stay(patch: pytest.MonkeyPatch) -> None:
@@ -22,19 +20,6 @@ def rows_of_before_stay(patch: pytest.MonkeyPatch) -> None:
         return RemovedFiles(manifests_of(table.io, table.current_snapshot()), {})
 
     patch.setattr(backfill, "remove_rows", keep)
-
-
-def rows_of_before_go_in_a_commit_of_their_own(patch: pytest.MonkeyPatch) -> None:
-    commit_rows = commit._PendingCommits._commit
-
-    def remove_first(
-        pending: commit._PendingCommits, loaded: commit._LoadedTable, staged: Sequence[StagedCommit]
-    ) -> TableMetadata:
-        if loaded.generation.is_awaited:
-            loaded = remove_rows_first(pending, loaded, staged)
-        return commit_rows(pending, loaded, staged)
-
-    patch.setattr(commit._PendingCommits, "_commit", remove_first)
 
 
 def a_backfill_replaces_the_rows_of_every_commit(patch: pytest.MonkeyPatch) -> None:
@@ -65,7 +50,6 @@ BACKFILL_DEFECTS: Final[Mapping[str, Callable[[pytest.MonkeyPatch], None]]] = {
     plant.__name__: plant
     for plant in (
         rows_of_before_stay,
-        rows_of_before_go_in_a_commit_of_their_own,
         a_backfill_replaces_the_rows_of_every_commit,
         what_was_staged_before_lands_after,
         loads_see_rows_of_before,

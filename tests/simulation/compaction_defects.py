@@ -16,14 +16,9 @@ from connector.encoding.values.arrays import Positions
 from connector.iceberg.commits import compaction_changes, compaction_commit
 from connector.iceberg.commits.compaction_changes import CompactionChanges
 from connector.iceberg.commits.compaction_commit import CompactionCommit
-from connector.iceberg.maintenance import remove_task_orphans
 from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.manifests import manifests_of
 from connector.iceberg.metadata.partitions import Partition
-
-
-def deletes_are_not_carried_over(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(compaction_changes._Table, "carry_over", lambda *_: {})
 
 
 def deletes_are_carried_over_to_their_old_positions(patch: pytest.MonkeyPatch) -> None:
@@ -72,10 +67,6 @@ def files_of_a_lost_answer_are_deleted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(CompactionCommit, "_find_landed", lambda *_: None)
 
 
-def files_of_a_slow_compaction_are_orphans(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(remove_task_orphans, "COMPACTION_AGE", -(10**12))
-
-
 def a_compaction_of_any_age_is_committed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(compaction_commit, "MAX_AGE", 10**12)
 
@@ -111,13 +102,11 @@ def deletes_are_carried_over_to_the_partition_of_the_sources(patch: pytest.Monke
 COMPACTION_DEFECTS: Final[Mapping[str, Callable[[pytest.MonkeyPatch], None]]] = {
     plant.__name__: plant
     for plant in (
-        deletes_are_not_carried_over,
         deletes_are_carried_over_to_their_old_positions,
         deletes_are_carried_over_to_the_partition_of_the_sources,
         rows_of_a_source_that_is_gone_come_back,
         files_that_came_meanwhile_are_dropped,
         files_of_a_lost_answer_are_deleted,
-        files_of_a_slow_compaction_are_orphans,
         a_compaction_of_any_age_is_committed,
         new_files_have_only_what_the_plan_knew_of_deletes,
     )

@@ -12,13 +12,12 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetPropertiesUpdate
 
 from connector.iceberg.bound_table import BoundTable
-from connector.iceberg.commits import commit, fence, snapshot
+from connector.iceberg.commits import commit, fence
 from connector.iceberg.commits.outcomes import Outcome
 from connector.iceberg.maintenance import remove_task_orphans
 from connector.iceberg.metadata import references
 from connector.iceberg.metadata.manifest_rewriting import ManifestMerger
 from connector.iceberg.metadata.snapshot_manifests import ManifestFactory, RememberingFileIO
-from connector.iceberg.metadata.table_properties import find_generation
 from connector.model.invalid_values import REJECTED_SUFFIX
 from connector.model.state import ReportedCommits, StagedCommit, StagedTransaction, WriterId
 from connector.rpc import apply
@@ -33,19 +32,8 @@ Plant: TypeAlias = Callable[[pytest.MonkeyPatch], None]
 commit_table = SimulatedCatalog.commit_table
 
 
-def the_fence_is_ignored(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(fence, "remaining_commits", lambda chain, _properties: chain)
-
-
 def nobody_is_replaced_but_by_its_own_range(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(fence, "_check_known", lambda _chain, _properties: None)
-
-
-def writers_are_strangers_to_each_other(patch: pytest.MonkeyPatch) -> None:
-    def overlapping(properties: Mapping[str, str], writer: WriterId) -> dict[str, str]:
-        return {name: value for name, value in properties.items() if name == fence.property_name(writer)}
-
-    patch.setattr(fence, "find_overlapping_fences", overlapping)
 
 
 def an_old_state_key_is_a_stranger(patch: pytest.MonkeyPatch) -> None:
@@ -78,10 +66,6 @@ def what_waits_must_not_land_late(patch: pytest.MonkeyPatch) -> None:
 
 def nothing_is_recovered(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(recovery, "select_overlapping_commits", lambda _staged, _key_range: [])
-
-
-def only_the_own_range_is_recovered(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(WriterId, "overlaps", lambda writer, key_range: writer.key_range == key_range)
 
 
 def fences_are_read_before_recovery(patch: pytest.MonkeyPatch) -> None:
@@ -138,14 +122,6 @@ def the_uuid_is_not_asserted(patch: pytest.MonkeyPatch) -> None:
     _without_requirement(patch, AssertTableUUID)
 
 
-def the_uuid_is_not_compared(patch: pytest.MonkeyPatch) -> None:
-    def load(catalog: SimulatedCatalog, chain: Sequence[StagedCommit]) -> commit._LoadedTable:
-        table = catalog.load_table(chain[0].path)
-        return commit._LoadedTable(table, find_generation(table, chain[0].writer.materialization))
-
-    patch.setattr(commit, "_load", load)
-
-
 def the_fence_is_not_read_again(patch: pytest.MonkeyPatch) -> None:
     unlanded = fence.remaining_commits
     known: dict[tuple[Actor | None, str], Sequence[StagedCommit]] = {}
@@ -176,14 +152,6 @@ def the_fence_moves_in_a_commit_of_its_own(patch: pytest.MonkeyPatch) -> None:
         return commit_table(catalog, table, (), properties)
 
     patch.setattr(SimulatedCatalog, "commit_table", in_two)
-
-
-def manifests_are_used_twice(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(snapshot, "copy_manifest", lambda manifest: manifest)
-
-
-def a_skewed_clock_is_believed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(snapshot, "max", lambda now, _last: now, raising=False)
 
 
 def what_was_folded_is_used_for_whatever_a_later_attempt_finds(patch: pytest.MonkeyPatch) -> None:
@@ -232,10 +200,6 @@ def files_that_wait_are_orphans(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(fence, "read_ordinal", lambda _value: 0)
 
 
-def staged_files_are_not_looked_for(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(commit, "check_staged_files", lambda *_: None)
-
-
 def apply_does_not_finish_what_is_staged(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(apply, "commit_all_or_raise", lambda *_: [])
 
@@ -282,14 +246,11 @@ def _quarantine(table: BoundTable) -> int | None:
 DEFECTS: Final[Mapping[str, Plant]] = {
     plant.__name__: plant
     for plant in (
-        the_fence_is_ignored,
         nobody_is_replaced_but_by_its_own_range,
-        writers_are_strangers_to_each_other,
         an_old_state_key_is_a_stranger,
         a_session_does_not_wait_for_what_was_staged_before,
         what_waits_must_not_land_late,
         nothing_is_recovered,
-        only_the_own_range_is_recovered,
         fences_are_read_before_recovery,
         prev_is_whatever_the_table_says_at_the_commit,
         entries_are_not_removed,
@@ -298,20 +259,16 @@ DEFECTS: Final[Mapping[str, Plant]] = {
         the_backlog_forgets_what_failed,
         main_is_not_asserted,
         the_uuid_is_not_asserted,
-        the_uuid_is_not_compared,
         the_fence_is_not_read_again,
         an_unknown_outcome_counts_as_landed,
         the_fence_moves_in_a_commit_of_its_own,
-        manifests_are_used_twice,
         what_was_folded_is_used_for_whatever_a_later_attempt_finds,
-        a_skewed_clock_is_believed,
         the_own_manifest_list_is_taken_for_the_table_s,
         the_own_manifests_are_taken_for_those_of_others,
         files_of_the_present_value_are_orphans,
         referenced_files_are_orphans,
         expired_snapshots_have_files_of_their_own,
         files_that_wait_are_orphans,
-        staged_files_are_not_looked_for,
         apply_does_not_finish_what_is_staged,
         rejected_rows_are_not_recovered,
         rejected_rows_land_with_whatever_else_their_writer_lands,

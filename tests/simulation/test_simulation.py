@@ -44,14 +44,14 @@ ALL_DEFECTS: Final = {
     **CRASH_DEFECTS,
 }
 NEEDED: Final[Mapping[str, Callable[[Outline], bool]]] = {  # of a schedule, to have what the defect breaks
-    **dict.fromkeys(UPDATE_DEFECTS, lambda outline: outline.has_updates),
-    **dict.fromkeys(VECTOR_DEFECTS, lambda outline: outline.versions is not Versions.TWO),
-    **dict.fromkeys(COMPACTION_DEFECTS, lambda outline: outline.has_compactions),
+    **dict.fromkeys((*UPDATE_DEFECTS, "deletes_in_another_partition"), lambda outline: outline.has_updates),
+    **dict.fromkeys((*VECTOR_DEFECTS, "forgets_older_positions"), lambda outline: outline.versions is not Versions.TWO),
+    **dict.fromkeys((*COMPACTION_DEFECTS, "takes_young_files_for_orphans"), lambda outline: outline.has_compactions),
     "a_compaction_of_any_age_is_committed": lambda outline: outline.has_compactions and outline.weather.idling > 0,
     **dict.fromkeys(
         (
+            "carries_no_deletes_over",
             "deletes_are_carried_over_to_their_old_positions",
-            "deletes_are_not_carried_over",
             "new_files_have_only_what_the_plan_knew_of_deletes",
             "rows_of_a_source_that_is_gone_come_back",
         ),
@@ -73,7 +73,7 @@ NEEDED: Final[Mapping[str, Callable[[Outline], bool]]] = {  # of a schedule, to 
         lambda outline: outline.has_updates and outline.weather.foreign > 0,
     ),
     "rejected_rows_land_with_whatever_else_their_writer_lands": lambda outline: Kind.REJECTING in outline.kinds,
-    "staged_files_are_not_looked_for": lambda outline: outline.weather.cleaning > 0,
+    "commits_without_looking": lambda outline: outline.weather.cleaning > 0,
     "deletes_are_carried_over_to_the_partition_of_the_sources": lambda outline: (
         outline.has_compactions and outline.has_updates and outline.weather.foreign > 0  # which changes partition specs
     ),

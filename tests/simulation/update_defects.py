@@ -126,25 +126,6 @@ def rows_of_a_former_backfill_are_not_looked_for(patch: pytest.MonkeyPatch) -> N
     patch.setattr(BoundTable, "may_have_other_rows", False)
 
 
-def a_delete_file_has_the_partition_of_other_data_files(patch: pytest.MonkeyPatch) -> None:
-    add = DeleteFiles.add
-
-    def misplaced(
-        files: DeleteFiles, table: Any, prefix: str, positions: Any, partitions: Any, merged: Any = ()
-    ) -> Any:
-        added = add(files, table, prefix, positions, partitions, merged)
-        return tuple(
-            (next((each for each in partitions.values() if _is_other(each, partition)), partition), file)
-            for partition, file in added
-        )
-
-    patch.setattr(DeleteFiles, "add", misplaced)
-
-
-def _is_other(partition: Partition, than: Partition) -> bool:
-    return partition.spec_id == than.spec_id and partition != than
-
-
 def delete_files_have_the_current_spec(patch: pytest.MonkeyPatch) -> None:
     write = DeleteFiles.write
 
@@ -191,7 +172,6 @@ UPDATE_DEFECTS: Final[Mapping[str, Callable[[pytest.MonkeyPatch], None]]] = {
         loads_see_what_a_delete_file_of_several_data_files_deletes,
         loads_see_rows_of_a_former_key_range_in_any_order,
         rows_of_a_former_backfill_are_not_looked_for,
-        a_delete_file_has_the_partition_of_other_data_files,
         delete_files_have_the_current_spec,
         delete_files_have_the_partition_of_the_new_row,
     )

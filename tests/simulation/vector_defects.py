@@ -14,11 +14,6 @@ from connector.iceberg.metadata.listed_files import ListedFile
 from simulation import searching
 
 
-def a_vector_forgets_older_positions(patch: pytest.MonkeyPatch) -> None:
-    read = delete_files._Merge._list_positions
-    patch.setattr(delete_files._Merge, "_list_positions", lambda *what: [] if what[1].vector else read(*what))
-
-
 def a_replaced_vector_stays(patch: pytest.MonkeyPatch) -> None:
     perform = delete_files._Merge.perform
 
@@ -60,7 +55,6 @@ def row_ids_are_given_twice(patch: pytest.MonkeyPatch) -> None:
 VECTOR_DEFECTS: Final[Mapping[str, Callable[[pytest.MonkeyPatch], None]]] = {
     plant.__name__: plant
     for plant in (
-        a_vector_forgets_older_positions,
         a_replaced_vector_stays,
         position_deletes_of_one_file_are_not_taken_over,
         position_delete_files_are_written_in_version_3,
