@@ -16,9 +16,8 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpdate, update_table_metadata
 
-from connector.iceberg.metadata.manifests import read_entries, read_manifest_list
+from connector.iceberg.metadata.manifests import find_vector, read_entries, read_manifest_list
 from connector.iceberg.metadata.retention import MAX_AGE
-from connector.iceberg.metadata.vector_entries import find_vector
 from connector.model.invalid_values import REJECTED_SUFFIX
 from connector.model.table_identifier import Generation
 from simulation.compacting import EAGER

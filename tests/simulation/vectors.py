@@ -7,8 +7,8 @@ from pyiceberg.manifest import DataFileContent, FileFormat, ManifestEntry
 from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
 from pyiceberg.table.puffin import PuffinFile
 
+from connector.iceberg.metadata.manifests import find_vector
 from connector.iceberg.metadata.row_lineage import first_row_id_of
-from connector.iceberg.metadata.vector_entries import find_vector
 from support.row_ids import find_problem_of_ids
 
 

@@ -22,11 +22,10 @@ from connector.encoding.live_rows.deletion_vectors import DeletionVector, FileId
 from connector.encoding.live_rows.position_deletes import PATH_ID
 from connector.encoding.live_rows.source_rows import RowLineage, SourceFile
 from connector.host.signals import map_in_threads
-from connector.iceberg.metadata.manifests import manifests_of, read_entries
+from connector.iceberg.metadata.manifests import find_vector, manifests_of, read_entries
 from connector.iceberg.metadata.partitions import Partition
 from connector.iceberg.metadata.row_lineage import ManifestKey, find_manifest_key, first_row_id_of
 from connector.iceberg.metadata.snapshot_manifests import WrittenSnapshots
-from connector.iceberg.metadata.vector_entries import find_vector
 
 _Parsed: TypeAlias = Mapping[ManifestKey, tuple["ListedFile", ...]]
 

@@ -34,6 +34,7 @@ from pyiceberg.typedef import TableVersion
 from pyiceberg.types import IntegerType, ListType, NestedField, StructType
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
+from connector.encoding.live_rows.deletion_vectors import DeletionVector, FileId
 from connector.iceberg.metadata.avro_files import AvroFileWriter, AvroSchema, read_records
 from connector.iceberg.metadata.partitions import name_in_avro
 from connector.iceberg.metadata.row_lineage import NEWEST_VERSION, assign_row_ids, number_rows
@@ -43,7 +44,12 @@ SCHEMAS: Final = 64  # one serves all unpartitioned tables, and one the manifest
 # Where manifest lists and manifests have the content. Those of version 1 leave it out, and PyIceberg reads a plain 0.
 _LIST_FIELDS: Final = [field.name for field in MANIFEST_LIST_FILE_SCHEMAS[NEWEST_VERSION].fields]
 _OF_MANIFEST: Final = _LIST_FIELDS.index("content")
-_OF_FILE: Final = [field.name for field in DATA_FILE_TYPE[NEWEST_VERSION].fields].index("content")
+_FILE_FIELDS: Final = [field.name for field in DATA_FILE_TYPE[NEWEST_VERSION].fields]
+_OF_FILE: Final = _FILE_FIELDS.index("content")
+# What an entry says of a deletion vector, which is new in version 3. PyIceberg's class has no names for these fields.
+_OF_VECTOR: Final = [
+    _FILE_FIELDS.index(name) for name in ("content_offset", "content_size_in_bytes", "referenced_data_file")
+]
 _OF_SUMMARIES: Final = _LIST_FIELDS.index("partitions")
 # Where manifest lists have the numbers of files and of rows. Those of version 1 may leave them out.
 _COUNTS: Final = {
@@ -102,6 +108,18 @@ def read_all_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
     """Read a manifest's entries, also those of files that its snapshot has deleted. They have no row ids."""
     file, size = io.new_input(manifest.manifest_path), manifest.manifest_length
     return [_inherit(entry, manifest) for entry in read_records(file, _find_entry_reader, size)]
+
+
+def find_vector(file: ManifestDataFile) -> DeletionVector | None:
+    """Return the deletion vector that an entry names, None if it names a whole file."""
+    if file.file_format is not FileFormat.PUFFIN:
+        return None
+    return DeletionVector(file.file_path, *(file[place] for place in _OF_VECTOR))
+
+
+def find_id(file: ManifestDataFile) -> FileId:
+    """Return what tells the file of an entry from other files of the table."""
+    return find_vector(file) or file.file_path
 
 
 class ManifestWriter(ManifestWriterV2):

@@ -21,13 +21,9 @@ from pyiceberg.table.locations import load_location_provider
 
 from connector.encoding.live_rows.deletion_vectors import FileId, WrittenVector
 from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION
-from connector.iceberg.metadata.manifests import (
-    DeleteManifestWriter,
-    ManifestWriter,
-)
+from connector.iceberg.metadata.manifests import DeleteManifestWriter, ManifestWriter, find_id
 from connector.iceberg.metadata.partitions import Partition, find_source_schema
 from connector.iceberg.metadata.row_lineage import NEWEST_VERSION
-from connector.iceberg.metadata.vector_entries import find_id
 from connector.model.state import ColumnStatistics, DataFile
 from connector.storage.file_io import RememberedFile, WrittenFile
 
