@@ -24,12 +24,11 @@ from connector.evolution.table_change import Alteration
 from connector.host.errors import UserError
 from connector.iceberg.commits.backfill import change_columns
 from connector.iceberg.commits.file_names import find_file_prefix
-from connector.iceberg.commits.late_files import record_conversions
 from connector.iceberg.commits.rewrite_files import RewriteFiles, RewritePlan, commit_rewritten
 from connector.iceberg.commits.summaries import SUMMARY_MATERIALIZATION
 from connector.iceberg.metadata.live_files import find_live_files
 from connector.iceberg.metadata.table_arrangement import new_partition_spec, new_sort_order, require_arrangement
-from connector.iceberg.metadata.table_properties import find_generation, restrict_to_generation
+from connector.iceberg.metadata.table_properties import find_generation, record_conversions, restrict_to_generation
 from connector.iceberg.metadata.table_updates import (
     assign_schema_id,
     new_schema,

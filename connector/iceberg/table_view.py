@@ -22,12 +22,16 @@ from connector.iceberg.catalog_messages import explain_dropped_table, explain_un
 from connector.iceberg.commits import commit_errors, fence
 from connector.iceberg.commits.commit import RETRY_FOR, count_attempts
 from connector.iceberg.commits.commit_errors import BROKEN_METADATA, list_retried_errors
-from connector.iceberg.commits.late_files import find_newest_column, is_converted
 from connector.iceberg.commits.row_deletes import RowDeletes
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader, PositionDeletes
 from connector.iceberg.metadata.partitions import MissingValues
 from connector.iceberg.metadata.row_lineage import can_keep_lineage
-from connector.iceberg.metadata.table_properties import find_generation, restrict_to_generation
+from connector.iceberg.metadata.table_properties import (
+    find_generation,
+    find_newest_column,
+    is_converted,
+    restrict_to_generation,
+)
 from connector.model.binding import Column
 from connector.model.state import StagedCommit, TableId, WriterId
 from connector.storage.file_io import files_of

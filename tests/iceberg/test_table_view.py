@@ -24,9 +24,9 @@ from connector.encoding.search.searched_keys import Keys
 from connector.host.errors import FencedError, LostColumnError, RetryableError, UserError
 from connector.iceberg import table_view
 from connector.iceberg.commits import commit, delete_files
-from connector.iceberg.commits.late_files import CONVERTED_PREFIX
 from connector.iceberg.metadata import listed_files
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
+from connector.iceberg.metadata.table_properties import CONVERTED_PREFIX
 from connector.iceberg.table_view import SessionViews, TableViews
 from connector.model.binding import Column
 from connector.model.state import DataFile, FileList, LocatedRows, StagedCommit

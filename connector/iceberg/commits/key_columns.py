@@ -13,7 +13,7 @@ from pyiceberg.table import Table
 
 from connector.host.errors import UserError
 from connector.iceberg.commits import fence
-from connector.iceberg.metadata.table_properties import name_table_in_errors
+from connector.iceberg.metadata.table_properties import find_newest_column, name_table_in_errors
 from connector.model.binding import Binding, KeyPart
 from connector.model.state import StagedCommit, WriterId
 
@@ -45,7 +45,7 @@ def check_key_columns(table: Table, writer: WriterId, generation: str, binding: 
     assert binding.updates, "a binding with delta updates has no keys to find"
     for column, part in zip(binding.keys, binding.updates.parts, strict=True):
         before = recorded.columns.get(part.pointer, part.column_id)
-        if before != part.column_id and _find_newest(table, before) != part.column_id:
+        if before != part.column_id and find_newest_column(table, before) != part.column_id:
             raise UserError(
                 f"table {binding.table}: column {column.name!r} does not have this part of the key in older rows: "
                 "another engine has dropped or renamed columns. These rows cannot be found by their keys any more. "
@@ -66,9 +66,3 @@ def _read(table: Table, name: str) -> KeyColumns | None:
             return msgspec.json.decode(text, type=KeyColumns)
         except msgspec.DecodeError as error:
             raise ValueError(f"{name} is {text!r}; it must be as the connector wrote it") from error
-
-
-def _find_newest(table: Table, column_id: int) -> int:
-    from connector.iceberg.commits.late_files import find_newest_column  # takes long to import, and is rarely needed
-
-    return find_newest_column(table, column_id)

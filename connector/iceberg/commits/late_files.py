@@ -2,14 +2,13 @@
 
 Late files were staged before a column of their table was converted, retyped or dropped. Where the connector has
 converted a column, late files are rewritten, so that their values are kept. Apply commits the staged files before it
-alters a table. But not every runtime gives it the state, and a session may still be writing. So a property of the table
-records which column has taken the place of which.
+alters a table. But not every runtime gives it the state, and a session may still be writing.
 
 Where another engine has dropped or retyped a column, or requires values that are missing, late files are refused. Their
 rows would lose values, or no reader could read the table.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from posixpath import basename
 from typing import Final
@@ -25,32 +24,14 @@ from connector.encoding.parquet.file_columns import open_data_file
 from connector.encoding.parquet.file_options import Destination
 from connector.encoding.rewriting.converted_files import Rewriting
 from connector.encoding.rewriting.rewritten_schemas import UnconvertibleError
-from connector.evolution.altered_schema import ConvertedColumn
 from connector.host.errors import LostColumnError, UserError
 from connector.iceberg.metadata.table_arrangement import keep_sort_order
-from connector.iceberg.metadata.table_properties import name_table_in_errors
+from connector.iceberg.metadata.table_properties import find_newest_column, is_converted, read_successors
 from connector.model.state import DataFile, StagedCommit
 from connector.storage.file_io import files_of
 
-CONVERTED_PREFIX: Final = "flow.converted."
 _END_OF_NAME: Final = len("-00000000-0000-0000-0000-000000000000.parquet")
 _WIDER: Final = frozenset({(IntegerType(), LongType()), (FloatType(), DoubleType())})
-
-
-def record_conversions(converted: Iterable[ConvertedColumn]) -> dict[str, str]:
-    """Return the table properties that record the conversions."""
-    return {f"{CONVERTED_PREFIX}{column.old.field_id}": str(column.new.field_id) for column in converted}
-
-
-def is_converted(table: Table, column_id: int) -> bool:
-    """Whether another column has taken the place of this one, with its values."""
-    return f"{CONVERTED_PREFIX}{column_id}" in table.properties
-
-
-def find_newest_column(table: Table, column_id: int) -> int:
-    """Return the id of the column that has a column's values now. UserError if the property was changed by hand."""
-    with name_table_in_errors(table):
-        return _find_newest(column_id, dict(_read_successors(table.properties)))
 
 
 class LateFiles:
@@ -61,20 +42,19 @@ class LateFiles:
 
     def convert(self, table: Table, staged: Sequence[StagedCommit]) -> Sequence[StagedCommit]:
         """Return the same commits, with files that fit the table. UserError if a value cannot be converted."""
-        with name_table_in_errors(table):
-            successors = dict(_read_successors(table.properties))
+        successors = read_successors(table)
         return [self._commit(table, commit, successors) for commit in staged] if successors else staged
 
     def _commit(self, table: Table, commit: StagedCommit, successors: Mapping[int, int]) -> StagedCommit:
         files = files_of(table.io, commit.files)
         if not any(column.field_id in successors for file in files for column in file.columns):
             return commit
-        fitting = tuple(new for file in files for new in self._files(table, file, successors))
+        fitting = tuple(new for file in files for new in self._files(table, file))
         sort_order_id = keep_sort_order(table, commit.sort_order_id, successors)
         return replace(commit, files=fitting, schema_id=table.metadata.current_schema_id, sort_order_id=sort_order_id)
 
-    def _files(self, table: Table, file: DataFile, successors: Mapping[int, int]) -> tuple[DataFile, ...]:
-        columns = tuple(_find_target_columns(table, file, successors))
+    def _files(self, table: Table, file: DataFile) -> tuple[DataFile, ...]:
+        columns = tuple(_find_target_columns(table, file))
         # The new file's name begins like the old one's: as orphans, both are deleted at the same time.
         rewriting = Rewriting(columns, Destination.of_table(table, basename(file.path)[:-_END_OF_NAME]))
         key = rewriting, file.path
@@ -88,29 +68,10 @@ class LateFiles:
         return self._rewritten[key]
 
 
-def _read_successors(properties: Mapping[str, str]) -> Iterator[tuple[int, int]]:
-    """Read the ids of converted columns, each with the id of the column that has taken its place."""
-    for name, value in properties.items():
-        if name.startswith(CONVERTED_PREFIX):
-            try:
-                before, after = int(name.removeprefix(CONVERTED_PREFIX)), int(value)
-            except ValueError as error:
-                raise ValueError(f"{name} is {value!r}; it must name one column's id by another's") from error
-            if after <= before:  # it could lead back to the same column
-                raise ValueError(f"{name} is {value!r}; it must name a newer column, whose id is higher")
-            yield before, after
-
-
-def _find_newest(column_id: int, successors: Mapping[int, int]) -> int:
-    while column_id in successors:
-        column_id = successors[column_id]
-    return column_id
-
-
-def _find_target_columns(table: Table, file: DataFile, successors: Mapping[int, int]) -> Iterable[TargetColumn]:
+def _find_target_columns(table: Table, file: DataFile) -> Iterable[TargetColumn]:
     current, before = _index_columns(table.schema()), _index_written(table, file)
     for column in file.columns:
-        newest = _find_newest(column.field_id, successors)
+        newest = find_newest_column(table, column.field_id)
         if newest in current:
             yield TargetColumn.of(current[newest], before[column.field_id])
 

@@ -34,9 +34,9 @@ from connector.encoding.values.arrays import Positions, join_arrays
 from connector.host.errors import UserError
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.file_names import FileOrigin
-from connector.iceberg.commits.late_files import find_newest_column
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader, PositionDeletes
 from connector.iceberg.metadata.partitions import MissingValues, Partition, PartitionReader
+from connector.iceberg.metadata.table_properties import find_newest_column
 from connector.model.binding import KeyPart, Updates
 from connector.model.state import LocatedRows, StagedCommit, WriterId
 from connector.storage.file_io import files_of

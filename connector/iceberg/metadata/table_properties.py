@@ -1,10 +1,11 @@
-"""What a table's properties say: whether files and metadata can be written, and which generation the rows have."""
+"""What a table's properties say: whether files and metadata can be written, which generation the rows have, and which
+column has taken the place of which."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from textwrap import shorten
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.name_mapping import parse_mapping_from_json
@@ -16,12 +17,16 @@ from connector.iceberg.metadata.table_arrangement import keep_sources
 from connector.model.properties import parse_whole_number
 from connector.model.table_identifier import Generation
 
+if TYPE_CHECKING:
+    from connector.evolution.altered_schema import ConvertedColumn
+
 PROVIDER: Final = TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL
 ENCRYPTION: Final = "encryption.key-id"  # PyIceberg has no name for it
 DIRECTORIES: Final = (TableProperties.WRITE_DATA_PATH, TableProperties.WRITE_METADATA_PATH)
 SWITCHES: Final = (TableProperties.OBJECT_STORE_ENABLED, TableProperties.WRITE_OBJECT_STORE_PARTITIONED_PATHS)
 PREVIOUS_VERSIONS: Final = TableProperties.METADATA_PREVIOUS_VERSIONS_MAX
 NAME_MAPPING: Final = TableProperties.DEFAULT_NAME_MAPPING
+CONVERTED_PREFIX: Final = "flow.converted."
 QUOTED_CHARACTERS: Final = 60  # of a value
 _CORRECT: Final = "Correct it in the table (in Spark: ALTER TABLE … SET or UNSET TBLPROPERTIES …)."
 _OTHER_TABLE: Final = "Give the binding another table, which is not encrypted: the files of this one stay encrypted."
@@ -69,6 +74,43 @@ def restrict_to_generation(table: Table, generation: Generation) -> Table:
         }
     )
     return Table(table.name(), metadata, table.metadata_location, table.io, table.catalog)
+
+
+def record_conversions(converted: "Iterable[ConvertedColumn]") -> dict[str, str]:
+    """Return the table properties that record the conversions."""
+    return {f"{CONVERTED_PREFIX}{column.old.field_id}": str(column.new.field_id) for column in converted}
+
+
+def is_converted(table: Table, column_id: int) -> bool:
+    """Whether another column has taken the place of this one, with its values."""
+    return f"{CONVERTED_PREFIX}{column_id}" in table.properties
+
+
+def find_newest_column(table: Table, column_id: int) -> int:
+    """Return the id of the column that has a column's values now. UserError if the property was changed by hand."""
+    successors = read_successors(table)
+    while column_id in successors:
+        column_id = successors[column_id]
+    return column_id
+
+
+def read_successors(table: Table) -> dict[int, int]:
+    """Return the ids of converted columns, each with the id of the column that has taken its place. UserError if the
+    property was changed by hand."""
+    with name_table_in_errors(table):
+        return dict(_read_successors(table.properties))
+
+
+def _read_successors(properties: Mapping[str, str]) -> Iterator[tuple[int, int]]:
+    for name, value in properties.items():
+        if name.startswith(CONVERTED_PREFIX):
+            try:
+                before, after = int(name.removeprefix(CONVERTED_PREFIX)), int(value)
+            except ValueError as error:
+                raise ValueError(f"{name} is {value!r}; it must name one column's id by another's") from error
+            if after <= before:  # it could lead back to the same column
+                raise ValueError(f"{name} is {value!r}; it must name a newer column, whose id is higher")
+            yield before, after
 
 
 class _FixedPropertyError(ValueError):
