@@ -16,11 +16,11 @@ from pyiceberg.typedef import Record
 
 from connector.host.signals import map_in_threads
 from connector.iceberg.commits import fence
-from connector.iceberg.commits.delete_files import DeleteFiles
+from connector.iceberg.commits.delete_files import DeleteChanges, DeleteFiles
 from connector.iceberg.commits.summaries import add_totals, count_live, summarize_append
 from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION
 from connector.iceberg.metadata.listed_files import ManifestReader
-from connector.iceberg.metadata.manifest_rewriting import ManifestMerger, lists_files, remove_files
+from connector.iceberg.metadata.manifest_rewriting import ManifestMerger, remove_files
 from connector.iceberg.metadata.manifests import (
     ManifestListWriter,
     complete_summaries,
@@ -78,19 +78,12 @@ class SnapshotWriter:
         table = self.manifests.written.with_memory(table)
         prefix = find_current_prefix(table, staged[0].writer)
         factory = self.make_factory(table, prefix)
-        added, summary = self._add(factory, staged)
+        added, changes, summary = self._add(factory, staged, rows)
         existing = manifests_of(table.io, table.current_snapshot())
-        if rows is None:
-            existing = [each for each in existing if lists_files(each)]
-            existing = self._merger.merge(factory, existing, added)
-            totals = add_totals(Operation.APPEND, summary, table)
-            return self._snapshot(table, prefix, [*added, *existing], totals, transactions=len(staged))
-        changes = self._delete_files.write(table, prefix, rows)
-        added += factory.write_deletes(changes.added)
         existing, shortened = remove_files(factory, existing, changes.removed)
         existing = self._merger.merge(factory, existing, added)
         operation = Operation.OVERWRITE if changes.added or changes.removed else Operation.APPEND
-        totals = add_totals(operation, summary | changes.summarize(sum(commit.size for commit in staged)), table)
+        totals = add_totals(operation, summary, table)
         return self._snapshot(table, prefix, [*added, *shortened, *existing], totals, transactions=len(staged))
 
     def replace_rows(
@@ -109,11 +102,7 @@ class SnapshotWriter:
         """
         prefix = find_current_prefix(table, staged[0].writer)
         factory = self.make_factory(task_table, prefix)
-        added, summary = self._add(factory, staged)
-        if rows:
-            changes = self._delete_files.write(task_table, prefix, rows)
-            added += factory.write_deletes(changes.added)
-            summary |= changes.summarize(sum(commit.size for commit in staged))
+        added, _, summary = self._add(factory, staged, rows)
         totals = add_totals(Operation.OVERWRITE, summary, task_table).additional_properties
         counted = Summary(Operation.OVERWRITE, **totals, **removed.summary)
         manifests = [*added, *removed.manifests]
@@ -189,6 +178,17 @@ class SnapshotWriter:
         )
 
     def _add(
+        self, factory: ManifestFactory, staged: Sequence[StagedCommit], rows: "DeletedRows | None"
+    ) -> tuple[list[ManifestFile], DeleteChanges, dict[str, str]]:
+        """Return manifests of the staged files and of new delete files, what deletes these rows, and a summary."""
+        added, summary = self._add_files(factory, staged)
+        if rows is None:
+            return added, DeleteChanges(), summary
+        changes = self._delete_files.write(factory.table, factory.prefix, rows)
+        counts = changes.summarize(sum(commit.size for commit in staged))
+        return [*added, *factory.write_deletes(changes.added)], changes, summary | counts
+
+    def _add_files(
         self, factory: ManifestFactory, staged: Sequence[StagedCommit]
     ) -> tuple[list[ManifestFile], dict[str, str]]:
         """Return manifests of the staged files, and a summary of the commit."""
