@@ -12,7 +12,6 @@ from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadataV1
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary, update_snapshot_summaries
-from pyiceberg.typedef import Record
 
 from connector.host.signals import map_in_threads
 from connector.iceberg.commits import fence
@@ -27,7 +26,7 @@ from connector.iceberg.metadata.manifests import (
     copy_manifest,
     manifests_of,
 )
-from connector.iceberg.metadata.partitions import Partition, PartitionReader
+from connector.iceberg.metadata.partitions import PartitionReader
 from connector.iceberg.metadata.snapshot_manifests import (
     ManifestFactory,
     make_added_entry,
@@ -218,16 +217,9 @@ def _write_manifest(
     files: Sequence[tuple[StagedCommit, DataFile]],
     numbers: Mapping[str, int],
 ) -> ManifestFile:
-    spec = factory.table.specs().get(spec_id)
-    is_plain = spec is not None and not spec.fields and not any(file.partition for _, file in files)
-    partitions = None if is_plain else PartitionReader(factory.table, spec_id)
+    partitions = PartitionReader(factory.table, spec_id)
     entries = (
-        make_added_entry(
-            file,
-            partitions.read(file) if partitions else Partition(spec_id, "", Record()),
-            numbers.get(commit.next),
-            sort_order_id=commit.sort_order_id,
-        )
+        make_added_entry(file, partitions.read(file), numbers.get(commit.next), sort_order_id=commit.sort_order_id)
         for commit, file in files
     )
     return factory.write(spec_id, added=entries, schema_id=files[-1][0].schema_id)

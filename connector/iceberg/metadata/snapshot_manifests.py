@@ -83,7 +83,7 @@ class ManifestFactory:
         kind = ManifestWriter if content is ManifestContent.DATA else DeleteManifestWriter
         return kind(
             spec=spec,
-            schema=find_source_schema(table, spec, schema) if spec.fields else schema,
+            schema=find_source_schema(table, spec, schema),
             output_file=file,
             snapshot_id=self._snapshot_id,
             avro_compression=AVRO_COMPRESSION,
