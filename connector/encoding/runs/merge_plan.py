@@ -1,10 +1,12 @@
 """Plans a merge: which rows of which runs become files together."""
 
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
+from pyiceberg.utils.bin_packing import PackingIterator
 
 from connector.encoding.runs.partition_values import Partition
 from connector.encoding.runs.run_merging import MergeRange
@@ -35,17 +37,8 @@ def plan_merge(
 
 def group_ranges(ranges: Sequence[MergeRange], tasks: int) -> Iterator[tuple[MergeRange, ...]]:
     """Split the ranges into groups of similar size, each for one call."""
-    enough = max(sum(merged.memory for merged in ranges) // (tasks * _UNITS_PER_TASK), _LEAST_UNIT)
-    group: list[MergeRange] = []
-    size = 0
-    for merged in ranges:
-        group.append(merged)
-        size += merged.memory
-        if size >= enough:
-            yield tuple(group)
-            group, size = [], 0
-    if group:
-        yield tuple(group)
+    size = max(sum(merged.memory for merged in ranges) // (tasks * _UNITS_PER_TASK), _LEAST_UNIT)
+    return map(tuple, PackingIterator(ranges, size, lookback=1, weight_func=attrgetter("memory")))
 
 
 class _Parts:

@@ -7,10 +7,12 @@ rows are kept as Arrow's batches.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+from pyiceberg.utils.bin_packing import PackingIterator
 
 from connector.encoding.parquet.encoded_row_groups import EncodedRowGroup, write_row_group
 from connector.encoding.parquet.file_options import FileOptions
@@ -76,12 +78,12 @@ class RowArrangement:
             order = order[partitions.places[order] != partition]
             counts[partition] = 0
         first_rows = [self.sort_columns.of(batches[0].slice(0, 0))]
-        pieces = list(_divide([*map(int, counts)], max(PART_SIZE // row_size, 1)))
-        for some in _group(pieces, max(_TAKEN_AT_ONCE // row_size, 1)):
+        pieces = _divide([*map(int, counts)], max(PART_SIZE // row_size, 1))
+        for some in PackingIterator(pieces, _TAKEN_AT_ONCE // row_size, lookback=1, weight_func=attrgetter("rows")):
             begin = some[0].begin
             taken = rows.take(order[begin : some[-1].end])
             for piece in some:
-                part = taken.slice(piece.begin - begin, piece.end - piece.begin)
+                part = taken.slice(piece.begin - begin, piece.rows)
                 parts.append(_write_part(sink, partitions.values[piece.partition], part))
             firsts = pa.array([piece.begin - begin for piece in some])
             first_rows.append(self.sort_columns.of(taken.take(firsts)))
@@ -146,6 +148,10 @@ class _Piece:
     begin: int
     end: int
 
+    @property
+    def rows(self) -> int:
+        return self.end - self.begin
+
 
 def _divide(counts: Sequence[int], most_rows: int) -> Iterator[_Piece]:
     """Yield the parts of a run whose partitions have these numbers of rows."""
@@ -155,15 +161,3 @@ def _divide(counts: Sequence[int], most_rows: int) -> Iterator[_Piece]:
         for first in range(begin, end, most_rows):
             yield _Piece(partition, first, min(first + most_rows, end))
         begin = end
-
-
-def _group(pieces: Sequence[_Piece], enough_rows: int) -> Iterator[list[_Piece]]:
-    """Yield pieces that are copied together."""
-    some: list[_Piece] = []
-    for piece in pieces:
-        some.append(piece)
-        if piece.end - some[0].begin >= enough_rows:
-            yield some
-            some = []
-    if some:
-        yield some

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.io import FileIO
+from pyiceberg.utils.bin_packing import PackingIterator
 
 from connector.encoding.lines.key_tables import read_keys, write_keys
 from connector.encoding.live_rows.lineage_columns import NO_ROW_ID
@@ -107,16 +108,8 @@ def fetch_rows(found: FoundInGroup, io: FileIO) -> RowsOfKeys:
 
 def divide_files(files: Sequence[SearchedFile]) -> Iterator[tuple[tuple[int, SearchedFile], ...]]:
     """Split the files into groups of similar size, each for one call."""
-    group: list[tuple[int, SearchedFile]] = []
-    size = 0
-    for index, file in enumerate(files):
-        group.append((index, file))
-        size += file.size
-        if size >= GROUP_SIZE:
-            yield tuple(group)
-            group, size = [], 0
-    if group:
-        yield tuple(group)
+    numbered = enumerate(files)
+    return map(tuple, PackingIterator(numbered, GROUP_SIZE, lookback=1, weight_func=lambda each: each[1].size))
 
 
 def _describe(place: int, file: SearchedFile, rows: FoundRows) -> RowsOfKeys:
