@@ -30,11 +30,8 @@ class AssembledWriter(FileWriter[AssembledFile]):
     def write(self, batch: pa.RecordBatch) -> None:
         """Add the rows of a batch."""
         self._write_copied()
-        if self._gathered.add(batch):
-            return
-        self._write_rows()
-        if not self._gathered.add(batch):
-            self._write_row_group(pa.Table.from_batches([batch], self._files.schema), {})  # larger than a row group
+        for batches in self._gathered.fill(batch):
+            self._encode(batches)
 
     def copy(self, group: CopiedRowGroup) -> None:
         """Add the rows of a row group. Consecutive ones become one, if the same columns are copied."""
@@ -56,7 +53,10 @@ class AssembledWriter(FileWriter[AssembledFile]):
 
     def _write_rows(self) -> None:
         if batches := self._gathered.take():
-            self._write_row_group(pa.Table.from_batches(batches, self._files.schema), {})
+            self._encode(batches)
+
+    def _encode(self, batches: Sequence[pa.RecordBatch]) -> None:
+        self._write_row_group(pa.Table.from_batches(batches, self._files.schema), {})
 
     def _write_copied(self) -> None:
         if not self._copied:

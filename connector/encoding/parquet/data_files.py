@@ -23,44 +23,6 @@ from connector.storage.storage_errors import translate_errors
 ROW_GROUP_SIZE: Final = 32 << 20  # bytes of Arrow data
 
 
-class RowGroup:
-    """The rows of a row group while they are gathered: copied into one piece of memory that only they use.
-
-    Decoding frees its memory after each batch. If the batches themselves were kept until a row group is full, they
-    would lie scattered among freed memory, and a worker would grow by another half of a row group.
-
-    Each page of new memory costs the kernel time when it is first written to. So one table after the other is gathered
-    in the same memory.
-    """
-
-    def __init__(self, capacity: int) -> None:
-        """`capacity` is in bytes. They take no memory before they are written to."""
-        self._memory = _map_memory(capacity)
-        self._batches: list[pa.RecordBatch] = []
-        self._size = 0
-
-    def add(self, batch: pa.RecordBatch) -> bool:
-        """Add a batch if there is room for it. Return whether there was."""
-        end = self._size + _size_of(batch)
-        if end > len(self._memory):
-            return False
-        place = pa.py_buffer(self._memory[self._size : end])
-        _write(pa.FixedSizeBufferWriter(place), batch)
-        self._batches.append(pa.ipc.open_stream(place).read_next_batch())
-        self._size = end
-        return True
-
-    def take(self) -> list[pa.RecordBatch]:
-        """Remove and return all batches. They are valid until the next one is added."""
-        batches, self._batches, self._size = self._batches, [], 0
-        return batches
-
-    def release(self) -> None:
-        """Give all memory back to the system, when all batches are taken and written."""
-        assert not self._batches, "the batches are in this memory"
-        self._memory = _map_memory(len(self._memory))
-
-
 class GatheredRowGroup:
     """The rows of a row group while they are gathered, in batches that have their memory for themselves."""
 
@@ -69,6 +31,16 @@ class GatheredRowGroup:
         self._capacity = capacity
         self._batches: list[pa.RecordBatch] = []
         self._size = 0
+
+    def fill(self, batch: pa.RecordBatch) -> Iterator[list[pa.RecordBatch]]:
+        """Add the rows of a batch, if it has some. If there is no room for them, first yield all others, and the batch
+        itself if it is larger than a row group."""
+        if not batch.num_rows or self.add(batch):
+            return
+        if gathered := self.take():
+            yield gathered
+        if not self.add(batch):
+            yield [batch]
 
     def add(self, batch: pa.RecordBatch) -> bool:
         """Add a batch if there is room for it. Return whether there was."""
@@ -79,9 +51,41 @@ class GatheredRowGroup:
         return True
 
     def take(self) -> list[pa.RecordBatch]:
-        """Remove and return all batches."""
+        """Remove and return all batches. They are valid until the next one is added."""
         batches, self._batches, self._size = self._batches, [], 0
         return batches
+
+
+class RowGroup(GatheredRowGroup):
+    """The rows of a row group while they are gathered: copied into one piece of memory that only they use.
+
+    Decoding frees its memory after each batch. If the batches themselves were kept until a row group is full, they
+    would lie scattered among freed memory, and a worker would grow by another half of a row group.
+
+    Each page of new memory costs the kernel time when it is first written to. So one table after the other is gathered
+    in the same memory.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        """The bytes of `capacity` take no memory before they are written to."""
+        super().__init__(capacity)
+        self._memory = _map_memory(capacity)
+
+    def add(self, batch: pa.RecordBatch) -> bool:
+        """Add a batch if there is room for it. Return whether there was."""
+        end = self._size + _size_of(batch)
+        if end > self._capacity:
+            return False
+        place = pa.py_buffer(self._memory[self._size : end])
+        _write(pa.FixedSizeBufferWriter(place), batch)
+        self._batches.append(pa.ipc.open_stream(place).read_next_batch())
+        self._size = end
+        return True
+
+    def release(self) -> None:
+        """Give all memory back to the system, when all batches are taken and written."""
+        assert not self._batches, "the batches are in this memory"
+        self._memory = _map_memory(self._capacity)
 
 
 @dataclass(frozen=True)
@@ -180,18 +184,15 @@ def abort_on_failure(writer: _Abortable) -> Iterator[None]:
 class DataFileWriter(FileWriter["_OpenParquetFile"]):
     """Writes record batches of one schema to files of the target size."""
 
-    def __init__(self, files: NewFiles, row_group: RowGroup | GatheredRowGroup | None = None) -> None:
+    def __init__(self, files: NewFiles, row_group: GatheredRowGroup | None = None) -> None:
         """`row_group` gathers rows, until they are a row group of the file."""
         super().__init__(files)
         self._row_group = row_group or RowGroup(ROW_GROUP_SIZE)
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add the rows of a batch. A full row group is written to the open file."""
-        if self._row_group.add(batch):
-            return
-        self._write_gathered()
-        if not self._row_group.add(batch):
-            self._write_row_group([batch])  # larger than a row group: written as it is
+        for batches in self._row_group.fill(batch):
+            self._write_row_group(batches)
 
     def _write_gathered(self) -> None:
         self._write_row_group(self._row_group.take())

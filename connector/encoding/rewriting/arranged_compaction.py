@@ -77,10 +77,8 @@ class _Sorter:
         """Add rows of a source, with their positions in it."""
         origin = [pa.array(np.full(len(positions), source, np.int32)), pa.array(positions)]
         rows = pa.RecordBatch.from_arrays([*batch.columns, *origin], schema=self._schema)
-        if rows.num_rows and not self._gathered.add(rows):
-            self._write_run(self._gathered.take())
-            if not self._gathered.add(rows):
-                self._write_run([rows])
+        for batches in self._gathered.fill(rows):
+            self._write_run(batches)
 
     def finish(self) -> None:
         """Write all rows to the new files, in their order."""

@@ -41,11 +41,8 @@ class RunWriter:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add the rows of a batch."""
-        if not batch.num_rows or self._rows.add(batch):
-            return
-        self.close_file()
-        if not self._rows.add(batch):
-            self._write_run([batch])  # larger than a run: written as it is
+        for batches in self._rows.fill(batch):
+            self._write_run(batches)
 
     def close_file(self) -> None:
         """Make the rows durable."""
