@@ -1,7 +1,5 @@
 """The forms in which older versions of this image wrote the entries of the connector state."""
 
-from typing import TypeAlias
-
 import msgspec
 
 from connector.model.state import Entry, EntryBase, Int, LocatedRows, Name
@@ -23,35 +21,26 @@ class SecondEntry(EntryBase, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     table: tuple[Name, Name]
 
 
-class ThirdEntry(EntryBase, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="version", tag=3):
+class ThirdEntry(SecondEntry, frozen=True, kw_only=True, tag=3):
     """A staged commit in the form of version 3, whose files are of no partition and in no sort order."""
 
-    table: tuple[Name, Name]
     located: LocatedRows | None = None
 
 
-class FourthEntry(EntryBase, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="version", tag=4):
+class FourthEntry(ThirdEntry, frozen=True, kw_only=True, tag=4):
     """A staged commit in the form of version 4, which does not say how fresh its rows are."""
 
-    table: tuple[Name, Name]
-    located: LocatedRows | None = None
     sort_order_id: Int = 0
 
 
-class FifthEntry(EntryBase, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="version", tag=5):
+class FifthEntry(FourthEntry, frozen=True, kw_only=True, tag=5):
     """A staged commit in the form of version 5, which does not say where its rows have their keys."""
 
-    table: tuple[Name, Name]
-    located: LocatedRows | None = None
-    sort_order_id: Int = 0
     published: Int | None = None
     offsets: str = ""
 
 
-OldEntry: TypeAlias = FirstEntry | SecondEntry | ThirdEntry | FourthEntry | FifthEntry
-
-
-def convert_entry(entry: OldEntry) -> Entry:
+def convert_entry(entry: FirstEntry | SecondEntry) -> Entry:
     """Convert an entry of an older version."""
     fields = msgspec.structs.asdict(entry)
     if isinstance(entry, FirstEntry):

@@ -39,7 +39,7 @@ _UNKNOWN: Final = ("Object contains unknown field", "Expected `array` of at most
 _FILE_KEYS: Final = "fileKeys"  # files that it has not added yet
 _ESTUARY_NAMES: Final = frozenset({_FILE_KEYS, "previousCheckpoint", "currentCheckpoint"})
 
-_OLDER: Final[Mapping[int, type[SecondEntry | ThirdEntry | FourthEntry | FifthEntry]]] = {
+_OLDER: Final[Mapping[int, type[SecondEntry]]] = {
     2: SecondEntry,
     3: ThirdEntry,
     4: FourthEntry,
