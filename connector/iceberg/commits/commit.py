@@ -27,7 +27,6 @@ from connector.iceberg.catalog_messages import explain_unknown_type
 from connector.iceberg.commits import backfill, commit_errors, fence
 from connector.iceberg.commits.commit_errors import BROKEN_METADATA, is_final, list_retried_errors
 from connector.iceberg.commits.key_columns import record_key_columns
-from connector.iceberg.commits.late_files import LateFiles, check_columns
 from connector.iceberg.commits.outcomes import (
     Committed,
     Failed,
@@ -42,6 +41,7 @@ from connector.iceberg.metadata.table_properties import (
     check_properties,
     find_generation,
     name_table_in_errors,
+    read_successors,
     restrict_to_generation,
 )
 from connector.iceberg.metadata.table_updates import new_snapshot, require_unchanged
@@ -50,6 +50,7 @@ from connector.model.table_identifier import Generation, TableIdentifier
 from connector.storage import storage_errors
 
 if TYPE_CHECKING:
+    from connector.iceberg.commits.late_files import Rewrites
     from connector.iceberg.commits.row_deletes import RowDeletes
 
 RETRY_FOR: Final = 30.0  # seconds after the first attempt; an acknowledgement waits as long
@@ -144,7 +145,7 @@ class _PendingCommits:
     snapshots: SnapshotWriter
     has_failed: bool  # before: they get a single attempt
     began: float  # by the monotonic clock
-    late: LateFiles = field(default_factory=LateFiles)
+    rewritten: "Rewrites" = field(default_factory=dict)  # late files
     found: set[str] = field(default_factory=set)  # the fence values of commits whose staged files were found
 
     def try_to_commit(self) -> Outcome:
@@ -190,11 +191,10 @@ class _PendingCommits:
         return Committed(tuple(self.staged), number + 1, self._seconds, commit)
 
     def _check(self, loaded: _LoadedTable, remaining: Sequence[StagedCommit]) -> None:
-        """Raise UserError or LostColumnError if the table cannot get these commits as it is."""
+        """Raise UserError if the table cannot get these commits as it is."""
         # The files of a transaction that was staged just now are not checked: that would cost every commit a request.
         if older := [each for each in remaining if self.has_failed or each.is_recovered]:
             self._check_files(loaded, older)
-        check_columns(loaded.task_table, remaining)
         with name_table_in_errors(loaded.table):
             check_properties(loaded.table.properties)
 
@@ -212,7 +212,7 @@ class _PendingCommits:
     def _commit(self, loaded: _LoadedTable, remaining: Sequence[StagedCommit]) -> TableMetadata:
         """Write the snapshot with these commits, and commit it."""
         table, task_table = loaded.table, loaded.task_table
-        fitting = self.late.convert(task_table, remaining)
+        fitting = self._fit_late_files(task_table, remaining)
         with storage_errors.translate_errors(table.location()):
             rows = self._deletes.find(task_table, remaining, fitting) if self._deletes else None
             if loaded.generation.is_awaited:
@@ -223,6 +223,15 @@ class _PendingCommits:
         recorded = record_key_columns(newest, newest.updates.parts) if newest.updates else {}
         properties = {**recorded, **fence.advance(table.properties, newest)}
         return commit_snapshot(self.catalog, table, snapshot, properties, begun)
+
+    def _fit_late_files(self, table: Table, remaining: Sequence[StagedCommit]) -> Sequence[StagedCommit]:
+        """Return the same commits, with files that fit the table. UserError or LostColumnError if they cannot."""
+        schema_ids = {commit.schema_id for commit in remaining}
+        if schema_ids == {table.metadata.current_schema_id} and not read_successors(table):
+            return remaining
+        from connector.iceberg.commits.late_files import fit_late_files  # takes long to import, and is rarely needed
+
+        return fit_late_files(table, remaining, self.rewritten)
 
     @cached_property
     def _deletes(self) -> "RowDeletes | None":

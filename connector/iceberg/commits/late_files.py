@@ -8,10 +8,10 @@ Where another engine has dropped or retyped a column, or requires values that ar
 rows would lose values, or no reader could read the table.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from posixpath import basename
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 from pyiceberg.schema import Schema
@@ -34,38 +34,46 @@ _END_OF_NAME: Final = len("-00000000-0000-0000-0000-000000000000.parquet")
 _WIDER: Final = frozenset({(IntegerType(), LongType()), (FloatType(), DoubleType())})
 
 
-class LateFiles:
-    """The late files of one writer's pending commits, rewritten once for all attempts."""
+# The files that late files were rewritten into: all attempts of the commits use them.
+Rewrites: TypeAlias = dict[tuple[Rewriting, str], tuple[DataFile, ...]]
 
-    def __init__(self) -> None:
-        self._rewritten: dict[tuple[Rewriting, str], tuple[DataFile, ...]] = {}
 
-    def convert(self, table: Table, staged: Sequence[StagedCommit]) -> Sequence[StagedCommit]:
-        """Return the same commits, with files that fit the table. UserError if a value cannot be converted."""
-        successors = read_successors(table)
-        return [self._commit(table, commit, successors) for commit in staged] if successors else staged
+def fit_late_files(table: Table, staged: Sequence[StagedCommit], rewritten: Rewrites) -> list[StagedCommit]:
+    """Return the commits of one writer, with files that fit the table. `rewritten` gets the files that are rewritten.
 
-    def _commit(self, table: Table, commit: StagedCommit, successors: Mapping[int, int]) -> StagedCommit:
-        files = files_of(table.io, commit.files)
-        if not any(column.field_id in successors for file in files for column in file.columns):
-            return commit
-        fitting = tuple(new for file in files for new in self._files(table, file))
-        sort_order_id = keep_sort_order(table, commit.sort_order_id, successors)
-        return replace(commit, files=fitting, schema_id=table.metadata.current_schema_id, sort_order_id=sort_order_id)
+    UserError if files would make the table unreadable, or if a value cannot be converted; LostColumnError if this
+    session writes to a dropped column.
+    """
+    for commit in staged:
+        if commit.schema_id != table.metadata.current_schema_id and (files := files_of(table.io, commit.files)):
+            written = table.schemas().get(commit.schema_id) or _read_schema(table, files[0])
+            _check(table, commit, files, written)
+            _check_required(table, commit, files, written)
+    return [_convert(table, commit, rewritten) for commit in staged]
 
-    def _files(self, table: Table, file: DataFile) -> tuple[DataFile, ...]:
-        columns = tuple(_find_target_columns(table, file))
-        # The new file's name begins like the old one's: as orphans, both are deleted at the same time.
-        rewriting = Rewriting(columns, Destination.of_table(table, basename(file.path)[:-_END_OF_NAME]))
-        key = rewriting, file.path
-        if key not in self._rewritten:
-            try:
-                rewritten = rewriting.rewrite(table.io, SourceFile(file.path, file.size))
-            except UnconvertibleError as error:
-                raise _explain_unconvertible(table, file, error) from error
-            in_partition = (msgspec.structs.replace(new, partition=file.partition) for new in rewritten or ())
-            self._rewritten[key] = (file,) if rewritten is None else tuple(in_partition)
-        return self._rewritten[key]
+
+def _convert(table: Table, commit: StagedCommit, rewritten: Rewrites) -> StagedCommit:
+    files, successors = files_of(table.io, commit.files), read_successors(table)
+    if not any(column.field_id in successors for file in files for column in file.columns):
+        return commit
+    fitting = tuple(new for file in files for new in _rewrite(table, file, rewritten))
+    sort_order_id = keep_sort_order(table, commit.sort_order_id, successors)
+    return replace(commit, files=fitting, schema_id=table.metadata.current_schema_id, sort_order_id=sort_order_id)
+
+
+def _rewrite(table: Table, file: DataFile, rewritten: Rewrites) -> tuple[DataFile, ...]:
+    columns = tuple(_find_target_columns(table, file))
+    # The new file's name begins like the old one's: as orphans, both are deleted at the same time.
+    rewriting = Rewriting(columns, Destination.of_table(table, basename(file.path)[:-_END_OF_NAME]))
+    key = rewriting, file.path
+    if key not in rewritten:
+        try:
+            new = rewriting.rewrite(table.io, SourceFile(file.path, file.size))
+        except UnconvertibleError as error:
+            raise _explain_unconvertible(table, file, error) from error
+        in_partition = (msgspec.structs.replace(each, partition=file.partition) for each in new or ())
+        rewritten[key] = (file,) if new is None else tuple(in_partition)
+    return rewritten[key]
 
 
 def _find_target_columns(table: Table, file: DataFile) -> Iterable[TargetColumn]:
@@ -107,20 +115,6 @@ def _explain_unconvertible(table: Table, file: DataFile, error: UnconvertibleErr
         "another type, and have values without an equivalent of that type. They were not added, and stay in the task's "
         "state. Backfill the binding, which replaces all rows."
     )
-
-
-def check_columns(table: Table, staged: Sequence[StagedCommit]) -> None:
-    """Check the columns of late files against the table.
-
-    UserError if they would make the table unreadable; LostColumnError if this session writes to a dropped column.
-    """
-    for commit in staged:
-        if commit.schema_id == table.metadata.current_schema_id:
-            continue
-        if files := files_of(table.io, commit.files):
-            written = table.schemas().get(commit.schema_id) or _read_schema(table, files[0])
-            _check(table, commit, files, written)
-            _check_required(table, commit, files, written)
 
 
 def _check(table: Table, commit: StagedCommit, files: Iterable[DataFile], written: Schema) -> None:
