@@ -88,8 +88,7 @@ class TableViews:
             self._deletes.pop(uuid, None)
             return {}
         deletes = self._deletes.setdefault(uuid, RowDeletes(self._manifests))
-        rows = deletes.find(table, remaining, remaining)
-        return rows.positions if rows else {}
+        return deletes.find(table, remaining, remaining).positions
 
 
 class SessionViews:

@@ -10,7 +10,7 @@ from pyiceberg.table.snapshots import Snapshot
 from connector.encoding.values.arrays import Positions
 from connector.iceberg import table_view
 from connector.iceberg.commits import delete_files, fence, snapshot
-from connector.iceberg.commits.delete_files import DeleteFiles
+from connector.iceberg.commits.delete_files import DeleteChanges, DeleteFiles
 from connector.iceberg.commits.row_deletes import RowDeletes, _DataFiles
 from connector.iceberg.metadata import listed_files
 from connector.iceberg.metadata.listed_files import ListedFile
@@ -26,7 +26,7 @@ def trusts_old_positions() -> None:
 
 
 def loses_deletes() -> None:
-    swap(RowDeletes, "find", lambda *_: None)
+    swap(DeleteFiles, "write", lambda *_: DeleteChanges())
 
 
 def deletes_again() -> None:

@@ -36,6 +36,7 @@ CRASH_DEFECTS: Final[Mapping[str, Callable[[pytest.MonkeyPatch], None]]] = {
         "forgets_older_positions",
         "ignores_the_fence",
         "looks_at_its_own_range_only",
+        "loses_deletes",
         "removes_the_rows_before_it_adds_others",
         "reuses_manifests",
         "shows_at_start_commit",

@@ -44,7 +44,9 @@ ALL_DEFECTS: Final = {
     **CRASH_DEFECTS,
 }
 NEEDED: Final[Mapping[str, Callable[[Outline], bool]]] = {  # of a schedule, to have what the defect breaks
-    **dict.fromkeys((*UPDATE_DEFECTS, "deletes_in_another_partition"), lambda outline: outline.has_updates),
+    **dict.fromkeys(
+        (*UPDATE_DEFECTS, "deletes_in_another_partition", "loses_deletes"), lambda outline: outline.has_updates
+    ),
     **dict.fromkeys((*VECTOR_DEFECTS, "forgets_older_positions"), lambda outline: outline.versions is not Versions.TWO),
     **dict.fromkeys((*COMPACTION_DEFECTS, "takes_young_files_for_orphans"), lambda outline: outline.has_compactions),
     "a_compaction_of_any_age_is_committed": lambda outline: outline.has_compactions and outline.weather.idling > 0,

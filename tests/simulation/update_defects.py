@@ -39,10 +39,6 @@ def nothing_is_new_after_a_snapshot_that_has_expired(patch: pytest.MonkeyPatch) 
     patch.setattr(row_deletes._DataFiles, "find_sequence_number", last)
 
 
-def replaced_rows_are_not_deleted(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(DeleteFiles, "write", lambda *_: DeleteChanges())
-
-
 def the_state_does_not_name_what_is_deleted(patch: pytest.MonkeyPatch) -> None:
     encode = state._encode
     patch.setattr(state, "_encode", lambda commit: encode(replace(commit, located=None)))
@@ -52,9 +48,9 @@ def a_second_attempt_deletes_what_the_first_one_has_added(patch: pytest.MonkeyPa
     find = RowDeletes.find
     tried: set[tuple[int, str]] = set()
 
-    def replay(deletes: RowDeletes, table: Table, staged: Sequence[StagedCommit], fitting: Any) -> DeletedRows | None:
+    def replay(deletes: RowDeletes, table: Table, staged: Sequence[StagedCommit], fitting: Any) -> DeletedRows:
         rows, attempt = find(deletes, table, staged, fitting), (id(deletes), staged[-1].next)
-        if rows is None or attempt not in tried:
+        if attempt not in tried:
             tried.add(attempt)
             return rows
         own = {file.path: np.arange(file.rows) for file in files_of(table.io, staged[-1].files)}
@@ -146,7 +142,7 @@ def delete_files_have_the_partition_of_the_new_row(patch: pytest.MonkeyPatch) ->
 
     def of_new_row(deletes: RowDeletes, table: Table, staged: Sequence[StagedCommit], fitting: Any) -> Any:
         rows = find(deletes, table, staged, fitting)
-        if rows is None or not (files := files_of(table.io, staged[-1].files)):
+        if not (files := files_of(table.io, staged[-1].files)):
             return rows
         partition = PartitionReader(table, staged[-1].spec_id).read(files[0])
         return replace(rows, partitions=dict.fromkeys(rows.partitions, partition))
@@ -159,7 +155,6 @@ UPDATE_DEFECTS: Final[Mapping[str, Callable[[pytest.MonkeyPatch], None]]] = {
     for plant in (
         rows_that_have_moved_are_not_searched_again,
         nothing_is_new_after_a_snapshot_that_has_expired,
-        replaced_rows_are_not_deleted,
         the_state_does_not_name_what_is_deleted,
         a_second_attempt_deletes_what_the_first_one_has_added,
         what_a_waiting_commit_has_added_is_not_deleted,

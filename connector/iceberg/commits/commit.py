@@ -214,7 +214,8 @@ class _PendingCommits:
         table, task_table = loaded.table, loaded.task_table
         fitting = self._fit_late_files(task_table, remaining)
         with storage_errors.translate_errors(table.location()):
-            rows = self._deletes.find(task_table, remaining, fitting) if self._deletes else None
+            has_loads = any(commit.located for commit in remaining)
+            rows = self._deletes.find(task_table, remaining, fitting) if has_loads else None
             if loaded.generation.is_awaited:
                 snapshot, begun = backfill.replace_rows(table, task_table, fitting, self.snapshots, rows)
             else:
@@ -234,10 +235,8 @@ class _PendingCommits:
         return fit_late_files(table, remaining, self.rewritten)
 
     @cached_property
-    def _deletes(self) -> "RowDeletes | None":
-        """The rows that the commits delete; None if they delete none, for they had no Loads."""
-        if not any(commit.located for commit in self.staged):
-            return None
+    def _deletes(self) -> "RowDeletes":
+        """The rows that the commits delete."""
         from connector.iceberg.commits.row_deletes import RowDeletes  # only for standard updates
 
         return RowDeletes(self.snapshots.manifests)

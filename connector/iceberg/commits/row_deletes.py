@@ -76,13 +76,11 @@ class RowDeletes:
         # deleted in it.
         self._found: dict[tuple[str, Updates], dict[SearchedFile, Positions]] = {}
 
-    def find(self, table: Table, staged: Sequence[StagedCommit], fitting: Sequence[StagedCommit]) -> DeletedRows | None:
-        """Return the rows to delete in the commit of `staged`, None if they delete nothing: they had no Loads.
+    def find(self, table: Table, staged: Sequence[StagedCommit], fitting: Sequence[StagedCommit]) -> DeletedRows:
+        """Return the rows to delete in the commit of `staged`, of which some had Loads.
 
         `fitting` are the same commits with the files that the table gets. UserError if rows cannot be found any more.
         """
-        if not any(commit.located for commit in staged):
-            return None
         files = _DataFiles(table, self._manifests)
         chains = fence.group_by_writer(staged)
         reset = {first.writer for first, *_ in chains if fence.is_reset_since(first, table.properties)}
