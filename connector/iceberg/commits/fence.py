@@ -19,7 +19,7 @@ from typing import Final
 
 from connector.host.errors import FencedError, UserError
 from connector.model.state import KEY_RANGE, RECORDED_VALUE, Known, StagedCommit, WriterId, strip_marks
-from connector.model.table_identifier import TableIdentifier
+from connector.model.table_identifier import Owner, TableIdentifier
 
 PREFIX: Final = "flow.fence."
 CLOSED: Final = "closed:"
@@ -95,7 +95,7 @@ def _is_recorded_value(value: str) -> bool:
 
 def check_recorded(table: TableIdentifier, properties: Mapping[str, str], writer: WriterId) -> None:
     """Raise FencedError if a fence property of this materialization has a name or value that no connector writes."""
-    prefix = PREFIX + materialization_hash(writer)
+    prefix = PREFIX + materialization_hash(writer.materialization)
     for name, value in properties.items():
         if name.startswith(prefix) and not (_PROPERTY.fullmatch(name) and _is_recorded_value(value)):
             raise FencedError(
@@ -106,17 +106,17 @@ def check_recorded(table: TableIdentifier, properties: Mapping[str, str], writer
             )
 
 
-def materialization_hash(writer: WriterId) -> str:
+def materialization_hash(materialization: str) -> str:
     """Return 12 hexadecimal digits."""
-    return _hash(writer.materialization)[:12]
+    return _hash(materialization)[:12]
 
 
-def writer_hash(writer: WriterId) -> str:
+def writer_hash(writer: WriterId | Owner) -> str:
     """Return 20 hexadecimal digits for a materialization and a state key. Glue limits the names of properties.
 
     The first 12 are the materialization's: a task recognizes its own writers by them, under all state keys.
     """
-    return materialization_hash(writer) + _hash(f"{writer.materialization}\0{writer.state_key}")[:8]
+    return materialization_hash(writer.materialization) + _hash(f"{writer.materialization}\0{writer.state_key}")[:8]
 
 
 def file_prefix(writer: WriterId, table_uuid: str, prev: str) -> str:
@@ -148,7 +148,7 @@ def find_overlapping_fences(properties: Mapping[str, str], writer: WriterId) -> 
 
     Their state keys may differ: a backfill that keeps the table's rows begins with a new state key.
     """
-    prefix = PREFIX + materialization_hash(writer)
+    prefix = PREFIX + materialization_hash(writer.materialization)
     return {
         name: value
         for name, value in properties.items()

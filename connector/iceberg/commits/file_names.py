@@ -29,13 +29,12 @@ def find_file_prefix(table: Table, owner: Owner) -> str:
 
     A writer that is not closed is preferred: after its next commit, a session can tell whether the files are orphans.
     """
-    whole = WriterId(owner.materialization, owner.state_key, WHOLE_RANGE.key_range)
     is_closed = {
         name.rpartition(".")[2]: value.startswith(fence.CLOSED)
         for name, value in table.properties.items()
-        if name.startswith(f"{fence.PREFIX}{fence.writer_hash(whole)}.")
+        if name.startswith(f"{fence.PREFIX}{fence.writer_hash(owner)}.")
     }
-    key_range = min(is_closed, key=lambda each: (is_closed[each], each), default=whole.key_range)
+    key_range = min(is_closed, key=lambda each: (is_closed[each], each), default=WHOLE_RANGE.key_range)
     writer = WriterId(owner.materialization, owner.state_key, key_range)
     generation = find_generation(table, owner.materialization)
     return fence.file_prefix(writer, generation.uuid, fence.read_value(table.properties, writer))

@@ -54,7 +54,7 @@ def check_key_columns(table: Table, writer: WriterId, generation: str, binding: 
 
 
 def _property_name(writer: WriterId) -> str:
-    return f"{PREFIX}{fence.materialization_hash(writer)}"
+    return f"{PREFIX}{fence.materialization_hash(writer.materialization)}"
 
 
 def _read(table: Table, name: str) -> KeyColumns | None:

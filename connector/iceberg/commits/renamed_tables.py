@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from connector.iceberg.commits import fence
 from connector.model.state import WriterId
 from connector.model.table_identifier import Owner, TableIdentifier
-from protocol.flow import WHOLE_RANGE
 
 
 @dataclass(frozen=True)
@@ -48,5 +47,5 @@ def _find_bindings(properties: Mapping[str, str]) -> set[str]:
     """Return the hashes of the bindings that have written a table, and of one that has begun with its rows."""
     written, owner = fence.find_writer_hashes(properties), Owner.of(properties)
     if owner and owner.has_older_rows:
-        written.add(fence.writer_hash(WriterId(owner.materialization, owner.state_key, WHOLE_RANGE.key_range)))
+        written.add(fence.writer_hash(owner))
     return written

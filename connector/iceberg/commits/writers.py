@@ -46,9 +46,7 @@ def _find_owners(table: Table) -> set[Owner]:
 
 def list_recorded_writers(table: Table) -> list[RecordedWriter]:
     """Return every writer that has a fence property, sorted by the property's name."""
-    by_hash = {
-        fence.writer_hash(WriterId(owner.materialization, owner.state_key, "")): owner for owner in _find_owners(table)
-    }
+    by_hash = {fence.writer_hash(owner): owner for owner in _find_owners(table)}
     last_commits = {fence.property_name(writer): at for writer, at in _last_commits(table).items()}
     writers = []
     for name, value in sorted(table.properties.items()):

@@ -41,9 +41,7 @@ from connector.iceberg.metadata.stored_files import (
     must_delete_old_metadata,
 )
 from connector.iceberg.metadata.table_properties import find_generation, read_switch
-from connector.model.state import WriterId
 from connector.model.table_identifier import Owner, TableIdentifier
-from protocol.flow import WHOLE_RANGE
 
 
 @dataclass(frozen=True)
@@ -115,7 +113,7 @@ def _make_void_condition(table: Table) -> Callable[[FileOrigin], bool]:
     owner = Owner.of(table.properties)
     materialization = owner.materialization if owner else ""
     generation = find_generation(table, materialization)
-    own_hash = fence.materialization_hash(WriterId(materialization, "", WHOLE_RANGE.key_range))
+    own_hash = fence.materialization_hash(materialization)
 
     def is_void(origin: FileOrigin) -> bool:
         is_own = origin.writer_hash.startswith(own_hash)

@@ -109,7 +109,7 @@ def _make_condition(table: Table, writer: WriterId, staged: Collection[StagedCom
         is_former = origin.table_uuid in generation.former  # nothing from before a backfill can be committed any more
         return (
             (is_former or (origin.table_uuid == generation.uuid and is_passed(origin)))
-            and origin.writer_hash.startswith(fence.materialization_hash(writer))
+            and origin.writer_hash.startswith(fence.materialization_hash(writer.materialization))
             and begin <= origin.key_range.split("-")[0] <= end
             and origin not in in_state
         )
