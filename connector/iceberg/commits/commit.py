@@ -50,7 +50,7 @@ from connector.model.table_identifier import Generation, TableIdentifier
 from connector.storage import storage_errors
 
 if TYPE_CHECKING:
-    from connector.iceberg.commits.late_files import Rewrites
+    from connector.iceberg.commits.late_files import ConvertedFiles
     from connector.iceberg.commits.row_deletes import RowDeletes
 
 RETRY_FOR: Final = 30.0  # seconds after the first attempt; an acknowledgement waits as long
@@ -145,7 +145,7 @@ class _PendingCommits:
     snapshots: SnapshotWriter
     has_failed: bool  # before: they get a single attempt
     began: float  # by the monotonic clock
-    rewritten: "Rewrites" = field(default_factory=dict)  # late files
+    converted: "ConvertedFiles" = field(default_factory=dict)  # late files
     found: set[str] = field(default_factory=set)  # the fence values of commits whose staged files were found
 
     def try_to_commit(self) -> Outcome:
@@ -232,7 +232,7 @@ class _PendingCommits:
             return remaining
         from connector.iceberg.commits.late_files import fit_late_files  # takes long to import, and is rarely needed
 
-        return fit_late_files(table, remaining, self.rewritten)
+        return fit_late_files(table, remaining, self.converted)
 
     @cached_property
     def _deletes(self) -> "RowDeletes":

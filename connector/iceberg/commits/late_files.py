@@ -35,10 +35,10 @@ _WIDER: Final = frozenset({(IntegerType(), LongType()), (FloatType(), DoubleType
 
 
 # The files that late files were rewritten into: all attempts of the commits use them.
-Rewrites: TypeAlias = dict[tuple[Rewriting, str], tuple[DataFile, ...]]
+ConvertedFiles: TypeAlias = dict[tuple[Rewriting, str], tuple[DataFile, ...]]
 
 
-def fit_late_files(table: Table, staged: Sequence[StagedCommit], rewritten: Rewrites) -> list[StagedCommit]:
+def fit_late_files(table: Table, staged: Sequence[StagedCommit], rewritten: ConvertedFiles) -> list[StagedCommit]:
     """Return the commits of one writer, with files that fit the table. `rewritten` gets the files that are rewritten.
 
     UserError if files would make the table unreadable, or if a value cannot be converted; LostColumnError if this
@@ -52,7 +52,7 @@ def fit_late_files(table: Table, staged: Sequence[StagedCommit], rewritten: Rewr
     return [_convert(table, commit, rewritten) for commit in staged]
 
 
-def _convert(table: Table, commit: StagedCommit, rewritten: Rewrites) -> StagedCommit:
+def _convert(table: Table, commit: StagedCommit, rewritten: ConvertedFiles) -> StagedCommit:
     files, successors = files_of(table.io, commit.files), read_successors(table)
     if not any(column.field_id in successors for file in files for column in file.columns):
         return commit
@@ -61,7 +61,7 @@ def _convert(table: Table, commit: StagedCommit, rewritten: Rewrites) -> StagedC
     return replace(commit, files=fitting, schema_id=table.metadata.current_schema_id, sort_order_id=sort_order_id)
 
 
-def _rewrite(table: Table, file: DataFile, rewritten: Rewrites) -> tuple[DataFile, ...]:
+def _rewrite(table: Table, file: DataFile, rewritten: ConvertedFiles) -> tuple[DataFile, ...]:
     columns = tuple(_find_target_columns(table, file))
     # The new file's name begins like the old one's: as orphans, both are deleted at the same time.
     rewriting = Rewriting(columns, Destination.of_table(table, basename(file.path)[:-_END_OF_NAME]))
