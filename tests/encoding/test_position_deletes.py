@@ -1,6 +1,9 @@
 """Position delete files: what is written, what its statistics say, and files of other writers."""
 
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+from threading import Barrier, BrokenBarrierError
 
 import numpy as np
 import pyarrow as pa
@@ -8,15 +11,21 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
+from connector.encoding.live_rows import deleted_rows
+from connector.encoding.live_rows.deleted_rows import find_deleted_rows
+from connector.encoding.live_rows.deletion_vectors import FileId
 from connector.encoding.live_rows.position_deletes import (
     group_by_file,
     join_positions,
     read_position_deletes,
     write_position_deletes,
 )
+from connector.encoding.values.arrays import Positions
 from connector.host.errors import UserError
+from connector.host.signals import map_in_threads
 from connector.model.state import DataFile
 from support.snapshots import check_text
 
@@ -48,6 +57,22 @@ def test_a_dictionary_with_unused_and_equal_paths_is_sorted_by_its_strings(tmp_p
     file = write_position_deletes(PyArrowFileIO(), f"file://{tmp_path}/deletes.parquet", paths, positions)
 
     assert read(file.path) == [("a", 3), ("a", 4), ("b", 1)]
+
+
+def test_a_file_that_several_threads_need_is_read_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, read_file, reads = write(tmp_path, [("a", 1), ("b", 2)]).path, deleted_rows._read, list[str]()
+    both = Barrier(2)
+
+    def wait_for_another(io: FileIO, path: FileId) -> Mapping[str, Positions]:
+        reads.append(str(path))
+        with suppress(BrokenBarrierError):
+            both.wait(0.2)
+        return read_file(io, path)
+
+    monkeypatch.setattr(deleted_rows, "_read", wait_for_another)
+    found = map_in_threads(lambda name: find_deleted_rows(PyArrowFileIO(), name, (path,)).tolist(), "ab", "search")
+    assert found == [[1], [2]]
+    assert reads == [path]
 
 
 def test_the_file_has_icebergs_ids_and_encodings(tmp_path: Path) -> None:

@@ -3,16 +3,18 @@
 import gc
 import json
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from threading import Barrier
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyiceberg.types import LongType
 
 from connector.encoding.lines.key_tables import write_keys
-from connector.encoding.search.row_search import SearchedFile
+from connector.encoding.search.row_search import FoundRows, SearchedFile, search
 from connector.encoding.search.rows_of_keys import RowsOfKeys
 from connector.encoding.search.searched_keys import Keys
 from connector.host.errors import LostColumnError, RetryableError
@@ -116,6 +118,7 @@ def test_a_worker_keeps_the_index_of_one_tables_keys_at_a_time(tmp_path: Path, m
         return keys
 
     monkeypatch.setattr(search_job, "Keys", make)
+    monkeypatch.setattr(search_job, "SEARCHED_AT_ONCE", 1)
     groups = []
     for index in range(3):
         directory = tmp_path / str(index)
@@ -130,6 +133,50 @@ def test_a_worker_keeps_the_index_of_one_tables_keys_at_a_time(tmp_path: Path, m
         gc.enable()
     assert all(isinstance(of_group, RowsOfKeys) for of_group in found)
     assert [index() for index in made] == [None] * 3
+
+
+def test_small_files_are_searched_at_the_same_time_also_of_several_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of them waits for the store."""
+    together = Barrier(4, timeout=60)
+
+    def wait_for_the_others(*arguments: Any, **options: Any) -> Iterator[FoundRows]:
+        together.wait()
+        return search(*arguments, **options)
+
+    monkeypatch.setattr(search_job, "search", wait_for_the_others)
+    groups = []
+    for index in range(2):
+        directory = tmp_path / str(index)
+        directory.mkdir()
+        table = SearchedTable(directory, [LongType()])
+        paths = [table.write([f"[{number}]"]) for number in range(3)]
+        group = group_of(table, paths[0], ["[0]", "[2]"], directory / "loaded", index=index)
+        files = tuple((place, SearchedFile(paths[place], 1)) for place in (2, 0))
+        groups.append(replace(group, files=files))
+    found = [*search_groups(dict.fromkeys(range(2), Properties({})), groups)]
+    for index, rows in enumerate(found):
+        assert isinstance(rows, RowsOfKeys)
+        assert rows.files.tolist() == [2, 0]
+        lines = (tmp_path / str(index) / "loaded").read_text().splitlines()
+        assert [json.loads(line)["loaded"]["doc"]["0"] for line in lines] == [2, 0]
+
+
+def test_what_is_found_in_a_large_file_is_written_while_it_is_searched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, loaded = SearchedTable(tmp_path, [LongType()]), tmp_path / "loaded"
+
+    def watch(*arguments: Any, **options: Any) -> Iterator[FoundRows]:
+        for number, rows in enumerate(search(*arguments, **options)):
+            assert loaded.exists() == (number > 0)
+            yield rows
+
+    monkeypatch.setattr(search_job, "search", watch)
+    monkeypatch.setattr(search_job, "SEARCHED_AT_ONCE", 1)
+    run(table, table.write(["[1]", "[2]"], row_group_size=1), ["[1]", "[2]"], loaded)
+    assert len(loaded.read_bytes().splitlines()) == 2
 
 
 def test_a_key_column_that_comes_again_under_its_name_is_an_error(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Deleted rows: the positions of a data file's rows that delete files and pending commits delete."""
 
 from collections.abc import Collection, Mapping
-from threading import Lock
+from threading import Condition, Lock
 from typing import Final
 
 from cachetools import LRUCache, cached
@@ -25,8 +25,9 @@ _written: Final = LRUCache[FileId, Mapping[str, Positions]](_WRITTEN, getsizeof=
 _lock: Final = Lock()
 
 
-# Files never change, and the searches of many data files need the same delete files.
-@cached(LRUCache(_READ, getsizeof=_size_of), key=lambda _, delete_file: delete_file, lock=Lock())
+# Files never change, and the searches of many data files need the same delete files. A file that several threads need is
+# read by one of them.
+@cached(LRUCache(_READ, getsizeof=_size_of), key=lambda _, delete_file: delete_file, condition=Condition())
 def _deleted_by(io: FileIO, delete_file: FileId) -> Mapping[str, Positions]:
     return read_deleted_rows(io, delete_file)
 

@@ -4,6 +4,7 @@ import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final, TypeAlias
@@ -20,6 +21,7 @@ from connector.encoding.search.row_search import FoundRows, SearchedFile, search
 from connector.encoding.search.rows_of_keys import RowsOfKeys
 from connector.encoding.search.searched_keys import Keys
 from connector.host.errors import RetryableError
+from connector.host.signals import map_in_threads
 from connector.host.tempdirs import advise
 from connector.model.binding import Binding
 from connector.model.properties import Properties
@@ -27,7 +29,9 @@ from connector.spark.blocks.stored_keys import open_keys
 from connector.spark.blocks.temporary_files import TemporaryFile
 from connector.storage.file_io import open_file_io
 
-GROUP_SIZE: Final = 64 << 20  # bytes of files that are searched one after the other
+GROUP_SIZE: Final = 64 << 20  # bytes of the files of a group
+SEARCHED_AT_ONCE: Final = 2 << 20  # bytes of small files: what is found in them is in memory until it is written
+FILES_AT_ONCE: Final = 16  # each waits for the store most of the time
 COPIED_AT_ONCE: Final = 1 << 20  # bytes
 MOST_RETURNED: Final = 1 << 12  # rows of a group that go through the JVM
 RESULTS: Final = "the results of a search"
@@ -39,7 +43,7 @@ _NEWLINE: Final = b"\n"
 
 @dataclass(frozen=True)
 class Group:
-    """Files of one table that are searched one after the other. They have their places in the view of the table."""
+    """Files of one table whose documents go to one file. They have their places in the view of the table."""
 
     binding: Binding
     keys_file: TemporaryFile  # the keys of the binding's Loads
@@ -54,32 +58,74 @@ FoundInGroup: TypeAlias = RowsOfKeys | TemporaryFile
 
 
 def search_groups(access: Mapping[int, Properties], groups: Iterable[Group]) -> Iterator[FoundInGroup]:
-    """Search one group after the other. `access` has the storage settings of each table, by its binding's index."""
+    """Search the groups. `access` has the storage settings of each table, by its binding's index."""
     gc.collect()  # the daemon has turned the automatic collection off
-    for (binding, keys_file), groups_of_table in groupby(groups, attrgetter("binding", "keys_file")):
-        yield from _search_table(binding, keys_file, access[binding.index], groups_of_table)
+    files = [_File(group, place, file) for group in groups for place, file in group.files]
+    for group, found in groupby(_search_files(access, files), lambda each: each[0].group):
+        yield _write_group(group, found, open_file_io(access[group.binding.index]))
 
 
-def _search_table(
-    binding: Binding, keys_file: TemporaryFile, access: Properties, groups: Iterable[Group]
-) -> Iterator[FoundInGroup]:
-    """Search the groups of one table. The index of its keys is dropped with the last one."""
-    assert binding.updates, "only bindings that update rows are searched"
-    names = [column.name for column in binding.keys]
-    io, keys = open_file_io(access), Keys(open_keys(keys_file, access), binding.updates, names)
-    for group in groups:
-        yield _search_group(group, keys, io)
+@dataclass(frozen=True)
+class _File:
+    """A file of a group."""
+
+    group: Group
+    place: int
+    searched: SearchedFile
+
+    @property
+    def size(self) -> int:
+        return self.searched.size
 
 
-def _search_group(group: Group, keys: Keys, io: FileIO) -> FoundInGroup:
-    found: list[RowsOfKeys] = []
+def _search_files(
+    access: Mapping[int, Properties], files: Sequence[_File]
+) -> Iterator[tuple[_File, Iterable[FoundRows]]]:
+    """Yield the found rows of each file, in order. Small files are searched some at the same time, also if they are of
+    several tables. The index of a table's keys is dropped with its last file."""
+    keys: dict[TemporaryFile, Keys] = {}
+    for some in PackingIterator(files, SEARCHED_AT_ONCE, lookback=1, weight_func=attrgetter("size")):
+        groups = {file.group.keys_file: file.group for file in some}
+        keys = {of_table: keys[of_table] for of_table in groups if of_table in keys}
+        new = [of_table for of_table in groups if of_table not in keys]
+        indexed = map_in_threads(partial(_index_keys, access), [groups[of_table] for of_table in new], "keys")
+        keys.update(zip(new, indexed, strict=True))
+        del indexed
+        if len(some) == 1:  # it may be large
+            yield some[0], _search_file(access, keys, some[0])
+        else:
+            yield from zip(
+                some, map_in_threads(partial(_gather, access, keys), some, "search", FILES_AT_ONCE), strict=True
+            )
+
+
+def _index_keys(access: Mapping[int, Properties], group: Group) -> Keys:
+    assert group.binding.updates, "only bindings that update rows are searched"
+    names = [column.name for column in group.binding.keys]
+    return Keys(open_keys(group.keys_file, access[group.binding.index]), group.binding.updates, names)
+
+
+def _search_file(
+    access: Mapping[int, Properties], keys: Mapping[TemporaryFile, Keys], file: _File
+) -> Iterator[FoundRows]:
+    io = open_file_io(access[file.group.binding.index])
+    return search(io, file.searched, keys[file.group.keys_file], with_documents=True)
+
+
+def _gather(access: Mapping[int, Properties], keys: Mapping[TemporaryFile, Keys], file: _File) -> list[FoundRows]:
+    return [*_search_file(access, keys, file)]
+
+
+def _write_group(group: Group, found: Iterable[tuple[_File, Iterable[FoundRows]]], io: FileIO) -> FoundInGroup:
+    """Write the found documents of a group, and return the rows."""
+    described: list[RowsOfKeys] = []
     try:
         with _Lines(group.documents, io, group.binding.index) as lines:
-            for place, file in group.files:
-                for rows in search(io, file, keys, with_documents=True):
+            for file, in_file in found:
+                for rows in in_file:
                     lines.write(rows.documents)
-                    found.append(_describe(place, file, rows))
-        return _return_rows(RowsOfKeys.join(found), group, io)
+                    described.append(_describe(file.place, file.searched, rows))
+        return _return_rows(RowsOfKeys.join(described), group, io)
     except OSError as error:
         raise RetryableError(
             f"the documents that were found for Loads could not be written to the disk ({error.strerror}). Nothing "
