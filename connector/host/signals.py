@@ -13,9 +13,12 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Final, ParamSpec, Self, TypeVar
 
 from connector.host.errors import UserError
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 UNREAD: Final = signal.SIGUSR1  # ours: SIGPIPE would also come from any socket that is closed at the other end
 STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, UNREAD)
@@ -187,3 +190,44 @@ def map_in_threads(call: Callable[[T], R], things: Iterable[T], name: str, at_on
         return list(pool.map(call, things))
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
+
+
+class StartedCalls:
+    """Calls in threads, beside what their callers do."""
+
+    def __init__(self, limit: int) -> None:
+        """`limit` is the weight of all calls that are not finished, such as bytes in memory."""
+        self._limit = limit
+        self._weight = 0
+        self._pool: ThreadPoolExecutor | None = None
+        self._started: list[Future[object]] = []
+        self._changing = threading.Lock()  # of all of the above
+
+    def start(self, call: Callable[[], object], weight: int) -> None:
+        """Start a call. If the limit is reached, the earlier ones are finished first, which raises their errors."""
+        from concurrent.futures import ThreadPoolExecutor
+
+        with self._changing:
+            if self._weight + weight > self._limit:
+                self._finish()
+            self._pool = self._pool or ThreadPoolExecutor(AT_ONCE, thread_name_prefix="started")
+            self._started.append(self._pool.submit(call))
+            self._weight += weight
+
+    def finish(self) -> None:
+        """Wait for all calls. Raises the error of the first one that has failed."""
+        with self._changing:
+            self._finish()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Drop the calls that no thread has begun, and wait for the others."""
+        if self._pool:
+            self._pool.shutdown(cancel_futures=True)
+
+    def _finish(self) -> None:
+        started, self._started, self._weight = self._started, [], 0
+        for each in started:
+            each.result()

@@ -3,13 +3,13 @@
 A list of data files that is too long for the connector state is a file beside the data files. The state names it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, lru_cache
 from io import BytesIO
 from itertools import accumulate
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
@@ -17,6 +17,7 @@ from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile, OutputStrea
 
 from connector.host.errors import UserError
 from connector.host.redaction import hide_obtained
+from connector.host.signals import StartedCalls
 from connector.model.properties import Properties
 from connector.model.state import DataFile, FileList
 from connector.storage.file_access import S3_SCHEMES, SECRET_PROPERTIES
@@ -32,9 +33,12 @@ OPEN_FILE_IOS: Final = 32
 # The pending commits of all tables and shards must fit into one message of 64 MiB.
 LONGEST_IN_STATE: Final = 64 << 10  # bytes, of one table
 LARGEST_IN_STATE: Final = 8 << 20  # bytes, of all tables of a transaction
-# Larger objects in S3 are worth PyArrow's upload in parts.
+# Larger objects are worth PyArrow's upload in parts.
 LARGEST_HELD: Final = 4 << 20  # bytes
 LIST_SUFFIX: Final = "-files.json"
+LOCAL_SCHEMES: Final = frozenset({"", "file"})
+
+WriteFile: TypeAlias = Callable[[FileIO, str, bytes], object]  # writes a small file: its location and its content
 
 
 class StoreFileIO(FileIO):
@@ -105,18 +109,34 @@ def _find_objects(io: FileIO, location: str) -> "S3Objects | None":
     return open_s3_objects(Properties(io.properties))
 
 
-def create_file(io: FileIO, location: str) -> Any:
-    """Return a stream that writes a file with a new name. The file is whole and durable when the stream is closed."""
-    if urlsplit(location).scheme in S3_SCHEMES:
-        return _HeldStream(io, location)
-    return io.new_output(location).create(overwrite=True)
+def create_file(io: FileIO, location: str, write_file: WriteFile = write_small_file) -> Any:
+    """Return a stream that writes a file with a new name. When it is closed, the file is whole and durable. If it is
+    small and not on the local disk, it is only given to `write_file` by then."""
+    if urlsplit(location).scheme in LOCAL_SCHEMES:
+        return io.new_output(location).create(overwrite=True)
+    return _HeldStream(io, location, write_file)
+
+
+def end_file(stream: Any) -> None:
+    """End a stream of `create_file` whose file is not completed. A file that may be left is to be deleted."""
+    (stream.drop if isinstance(stream, _HeldStream) else stream.close)()
+
+
+def write_later(calls: StartedCalls, io: FileIO, location: str, content: bytes) -> None:
+    """Begin to write a small file. It is durable when the calls are finished."""
+
+    def write() -> None:
+        with translate_errors(location):
+            write_small_file(io, location, content)
+
+    calls.start(write, len(content))
 
 
 class _HeldStream:
     """Holds the content of a file until it is closed, or until it is no longer small. Then PyArrow's stream has it."""
 
-    def __init__(self, io: FileIO, location: str) -> None:
-        self._io, self._location = io, location
+    def __init__(self, io: FileIO, location: str, write_file: WriteFile) -> None:
+        self._io, self._location, self._write_file = io, location, write_file
         self._pieces: list[bytes] = []
         self._size = 0
         self._stream: Any = None
@@ -146,8 +166,14 @@ class _HeldStream:
             return
         self.closed = True
         if self._stream is None:
-            write_small_file(self._io, self._location, b"".join(self._pieces))
+            self._write_file(self._io, self._location, b"".join(self._pieces))
         else:
+            self._stream.close()
+
+    def drop(self) -> None:
+        """Write no more of the file."""
+        self.closed = True
+        if self._stream is not None:
             self._stream.close()
 
 
@@ -197,11 +223,11 @@ def files_of(io: FileIO, files: tuple[DataFile, ...] | FileList) -> tuple[DataFi
 class WrittenFile(OutputFile):
     """An output file with a new name. When it is closed, it is whole, but only in memory until it is sent."""
 
-    def __init__(self, io: FileIO, location: str) -> None:
+    def __init__(self, io: FileIO, location: str, pieces: Sequence[bytes] = ()) -> None:
         super().__init__(location)
         self._io = io
         self._is_sent = False
-        self.pieces: Sequence[bytes] = ()
+        self.pieces = pieces
 
     def __len__(self) -> int:
         return sum(map(len, self.pieces))

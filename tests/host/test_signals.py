@@ -7,11 +7,14 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
+from threading import Barrier, Event, Timer
 from typing import Final
 
 import pytest
 
 from connector.host import signals
+from connector.host.signals import AT_ONCE, StartedCalls
 
 # The kernel may give a signal to another thread, or to the main thread just before it begins to wait. Both leave it
 # waiting, so this does the same each time.
@@ -159,3 +162,45 @@ def test_a_wire_that_cannot_be_watched_is_none(woken: tuple[int, int]) -> None:
     assert watch.poll()[0][1] & select.POLLNVAL
     os.write(woken[1], bytes([signal.SIGTERM]))
     assert signals._wait_for_reason(wire, woken[0]) == signal.SIGTERM
+
+
+def test_the_first_error_of_started_calls_is_raised_when_they_are_waited_for() -> None:
+    calls, done = StartedCalls(limit=3), list[str]()
+    calls.start(partial(done.append, "first"), 1)
+    calls.start(partial(int, "second"), 1)
+    calls.start(partial(int, "third"), 1)
+    with pytest.raises(ValueError, match="second"):
+        calls.finish()
+    assert done == ["first"]
+    calls.finish()
+
+
+def test_started_calls_are_waited_for_before_the_limit_is_passed() -> None:
+    calls, done, may_end = StartedCalls(limit=10), list[int](), Event()
+
+    def wait() -> None:
+        may_end.wait()
+        done.append(1)
+
+    calls.start(wait, 6)
+    Timer(0.1, may_end.set).start()
+    calls.start(lambda: None, 4)
+    calls.start(lambda: None, 1)
+    assert done == [1]
+
+
+def test_after_a_failure_started_calls_have_ended_and_others_do_not_begin() -> None:
+    begun, may_end, ended = Barrier(AT_ONCE + 1, timeout=60), Event(), list[int]()
+
+    def wait() -> None:
+        begun.wait()
+        may_end.wait()
+        ended.append(1)
+
+    with pytest.raises(KeyError), StartedCalls(limit=100) as calls:  # noqa: PT012
+        for _ in range(AT_ONCE + 3):
+            calls.start(wait, 1)
+        begun.wait()
+        Timer(0.1, may_end.set).start()
+        raise KeyError
+    assert ended == [1] * AT_ONCE

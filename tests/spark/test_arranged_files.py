@@ -7,7 +7,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import count
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import duckdb
@@ -16,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.conversions import from_bytes
+from pyiceberg.io import FileIO
 from pyiceberg.types import DoubleType, IntegerType, LongType, StringType
 
 from connector.encoding.parquet import data_files
@@ -42,6 +45,7 @@ from connector.spark.jobs import merge_job
 from connector.spark.jobs.merge_job import MergeUnit
 from connector.spark.jobs.write_job import WriteJob
 from connector.spark.jvm.jvm_ends import WORKER_ENDED
+from connector.storage import file_io
 from encoding.store_lines import REJECTED, binding, plain
 from protocol.protocol_error import ProtocolError
 from protocol.request import Store
@@ -176,6 +180,25 @@ def test_a_small_transaction_makes_one_file_for_each_partition_with_its_rows(tab
         assert {None if value is None else value // 10 * 10 for value in values} == {partition}
     assert sorted(row["id"] for file in files for row in read(file)) == list(range(200))
     assert table.left == []
+
+
+def test_files_of_several_partitions_are_uploaded_at_the_same_time(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark's tasks divide the partitions among them."""
+    table.cores = 1
+    monkeypatch.setattr(file_io, "LOCAL_SCHEMES", ())
+    together, write, files = Barrier(4, timeout=60), file_io.write_small_file, count(1)
+
+    def wait_for_others(io: FileIO, location: str, content: bytes) -> None:
+        if next(files) <= 4:
+            together.wait()
+        write(io, location, content)
+
+    monkeypatch.setattr(file_io, "write_small_file", wait_for_others)
+    written = table.write(*rows_of(200))[0]
+    assert len(written) == 5
+    assert sorted(row["id"] for file in written for row in read(file)) == list(range(200))
 
 
 def test_rows_without_a_sort_order_stay_in_the_order_of_the_input(table: Table) -> None:

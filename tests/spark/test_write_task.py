@@ -1,20 +1,25 @@
 """A task without Spark around it: the files that it makes of spooled blocks, and what it says when it cannot go on."""
 
 import logging
+import os
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from errno import ENOSPC
+from functools import partial
 from http import HTTPStatus
 from itertools import count
 from multiprocessing.connection import Connection, Listener
 from pathlib import Path
-from typing import Any
+from threading import Barrier
+from typing import Any, Final
 
 import orjson
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.io import S3_ENDPOINT
+from pyiceberg.io import S3_ENDPOINT, FileIO
 from pyiceberg.types import LongType, StringType, UUIDType
 
 from connector.encoding.parquet.file_options import Destination
@@ -25,12 +30,14 @@ from connector.model.invalid_values import OnInvalid, Tally, Treatment
 from connector.model.properties import Properties
 from connector.model.state import DataFile
 from connector.spark.blocks.claims import Address, Claim, ClaimServer, Next
-from connector.spark.blocks.ledger import Ledger, Wrote
+from connector.spark.blocks.ledger import Ledger, TaskAccount, Wrote
 from connector.spark.blocks.spool import Block, LineRange, Spool
 from connector.spark.blocks.table_layout import TableLayout
 from connector.spark.blocks.temporary_files import LocalFile, OnThisMachine
 from connector.spark.jvm.jvm_ends import WORKER_ENDED
+from connector.spark.tasks import write_task
 from connector.spark.tasks.write_task import write_files
+from connector.storage import file_io
 from connector.storage.file_access import file_properties
 from encoding.store_lines import REJECTED, binding, plain
 from protocol.protocol_error import ProtocolError
@@ -49,23 +56,24 @@ def text_of(key: int) -> str:
 
 
 class Job:
-    """One transaction of one task."""
+    """One transaction of one task. Each binding has a layout."""
 
-    def __init__(self, directory: Path, layout: TableLayout) -> None:
+    def __init__(self, directory: Path, *layouts: TableLayout) -> None:
         self.files: dict[int, tuple[DataFile, ...]] = {}
         self.treated: dict[int, Tally] = {}
         self._ledger = Ledger(Spool(directory / "spool", block_size=8 << 20))
-        self._directory, self._layout = directory, layout
+        self._directory = directory
+        self._new_layouts = [partial(replace, layout) for layout in layouts]
         self._lines = count(1)
 
-    def add(self, *lines: bytes) -> None:
-        self._ledger.add(Store(0, next(self._lines), len(lines), lines))
+    def add(self, *lines: bytes, binding: int = 0) -> None:
+        self._ledger.add(Store(binding, next(self._lines), len(lines), lines))
 
     def run(self) -> None:
         """Raises what has stopped the task."""
         self._ledger.complete()
         with closing(ClaimServer(str(self._directory / "claims"))) as claims:
-            claims.begin(self._ledger, [lambda: self._layout], OnThisMachine(lambda: RetryableError(WORKER_ENDED)))
+            claims.begin(self._ledger, self._new_layouts, OnThisMachine(lambda: RetryableError(WORKER_ENDED)))
             write_files(claims.address, [0])
             claims.finish()
         counted = self._ledger.close("table {}".format)
@@ -156,6 +164,88 @@ def test_a_task_that_fails_leaves_no_file_of_either_table(job: Job, tmp_path: Pa
     with pytest.raises(ProtocolError):
         job.run()
 
+    assert parquet_files(tmp_path) == []
+
+
+BINDINGS: Final = tuple(binding(LongType(), StringType(), index=index) for index in range(3))
+
+
+@pytest.fixture
+def job_of_three_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
+    """Whose files are held until they are complete, as those on S3 are."""
+    monkeypatch.setattr(file_io, "LOCAL_SCHEMES", ())
+    job = Job(tmp_path, *(layout(tmp_path / str(of.index), of) for of in BINDINGS))
+    for of in BINDINGS:
+        job.add(plain(of.index, of.index, "text", binding=of.index), binding=of.index)
+    return job
+
+
+def test_small_files_of_several_tables_are_uploaded_at_the_same_time(
+    job_of_three_tables: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together, write = Barrier(3, timeout=60), file_io.write_small_file
+
+    def wait_for_the_others(io: FileIO, location: str, content: bytes) -> None:
+        together.wait()
+        write(io, location, content)
+
+    monkeypatch.setattr(file_io, "write_small_file", wait_for_the_others)
+    job_of_three_tables.run()
+    assert [[row["id"] for row in job_of_three_tables.rows(index)] for index in range(3)] == [[0], [1], [2]]
+
+
+def test_the_driver_is_told_of_larger_blocks_at_once(job_of_three_tables: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lost task of a cluster repeats only what it has not told."""
+    monkeypatch.setattr(write_task, "WRITTEN_AT_ONCE", 1)
+    told, count_written = list[int](), Ledger.count
+
+    def note(ledger: Ledger, task: TaskAccount, wrote: Wrote) -> None:
+        told.append(len(wrote.written))
+        count_written(ledger, task, wrote)
+
+    monkeypatch.setattr(Ledger, "count", note)
+    job_of_three_tables.run()
+    assert told == [1, 1, 1]
+
+
+def test_the_driver_is_told_when_all_files_are_durable(
+    job_of_three_tables: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, finished, count_written = file_io.write_small_file, list[str](), Ledger.count
+
+    def write_slowly(io: FileIO, location: str, content: bytes) -> None:
+        time.sleep(0.1)
+        write(io, location, content)
+        finished.append(location)
+
+    def check(ledger: Ledger, task: TaskAccount, wrote: Wrote) -> None:
+        named = {file.path for written in wrote.written for _, files in written.files for file in files}
+        assert named == {*finished}
+        count_written(ledger, task, wrote)
+
+    monkeypatch.setattr(file_io, "write_small_file", write_slowly)
+    monkeypatch.setattr(Ledger, "count", check)
+    job_of_three_tables.run()
+    assert len(finished) == 3
+
+
+def test_an_upload_that_fails_fails_the_transaction_and_no_file_is_left(
+    job_of_three_tables: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together, write, written = Barrier(3, timeout=60), file_io.write_small_file, list[str]()
+
+    def fail_in_one_table(io: FileIO, location: str, content: bytes) -> None:
+        together.wait()
+        if "/1/" in location:
+            raise OSError(ENOSPC, os.strerror(ENOSPC))
+        time.sleep(0.1)
+        write(io, location, content)
+        written.append(location)
+
+    monkeypatch.setattr(file_io, "write_small_file", fail_in_one_table)
+    with pytest.raises(RetryableError, match=r"/1/.*\.parquet: the disk is full"):
+        job_of_three_tables.run()
+    assert len(written) == 2
     assert parquet_files(tmp_path) == []
 
 

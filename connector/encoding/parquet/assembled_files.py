@@ -21,6 +21,7 @@ from connector.encoding.parquet.encoded_row_groups import EncodedRowGroup
 from connector.encoding.parquet.statistics import describe_file, find_nan, worth_a_dictionary
 from connector.encoding.parquet.thrift_structs import Struct, read_struct, write_struct
 from connector.model.state import DataFile
+from connector.storage.file_io import end_file
 from connector.storage.storage_errors import translate_errors
 
 _MAGIC: Final = b"PAR1"
@@ -57,7 +58,7 @@ class AssembledFile:
         self._groups: list[Struct] = []
         self._rows = 0
         with translate_errors(self.location):
-            self._stream: Any = files.io.new_output(self.location).create(overwrite=True)
+            self._stream = files.create(self.location)
             self._stream.write(_MAGIC)
         self.size = len(_MAGIC)  # bytes written so far
 
@@ -105,7 +106,7 @@ class AssembledFile:
 
     def abort(self) -> None:
         """End writing."""
-        self._stream.close()
+        end_file(self._stream)
 
     def _encode(self, rows: pa.Table, copied: Mapping[int, Any]) -> tuple[memoryview, Struct]:
         """Return the bytes and the metadata of a Parquet file with these rows."""

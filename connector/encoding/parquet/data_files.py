@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,7 +16,7 @@ from connector.encoding.parquet.statistics import describe_file, find_nan, worth
 from connector.host.errors import ConnectorError
 from connector.model.binding import Column
 from connector.model.state import DataFile
-from connector.storage.file_io import create_file, delete_if_possible
+from connector.storage.file_io import WriteFile, create_file, delete_if_possible, end_file, write_small_file
 from connector.storage.storage_errors import translate_errors
 
 # A row group is held in memory until it is written; larger ones compress no better.
@@ -97,6 +97,11 @@ class NewFiles:
     columns: Sequence[Column]  # those with statistics: the first ones of the schema
     schema: pa.Schema
     options: FileOptions
+    write_file: WriteFile = write_small_file  # of small files, which may become durable later
+
+    def create(self, location: str) -> Any:
+        """Return a stream that writes a file; see `create_file`."""
+        return create_file(self.io, location, self.write_file)
 
 
 class OpenFile(Protocol):
@@ -127,12 +132,12 @@ class FileWriter(ABC, Generic[File]):
         self._complete: list[DataFile] = []
 
     def finish(self) -> list[DataFile]:
-        """Return all files, complete and durable."""
+        """Return all files, complete. They are durable when those that `write_file` got are."""
         self.close_file()
         return self._complete
 
     def close_file(self) -> None:
-        """End the open file, so that its rows are durable. Further rows go to another file."""
+        """Complete the open file. Further rows go to another one."""
         self._write_gathered()
         self._end()
 
@@ -215,7 +220,7 @@ class _OpenParquetFile:
         self._with_nan: set[int] = set()
         self._metadata: list[pq.FileMetaData] = []
         with translate_errors(self.location):
-            self._stream = create_file(files.io, self.location)
+            self._stream = files.create(self.location)
         self._writer = pq.ParquetWriter(
             self._stream,
             files.schema,
@@ -245,7 +250,9 @@ class _OpenParquetFile:
 
     def abort(self) -> None:
         """End writing."""
-        self.close()
+        with translate_errors(self.location):
+            self._writer.close()
+            end_file(self._stream)
 
 
 def _map_memory(size: int) -> memoryview:

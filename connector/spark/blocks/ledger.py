@@ -34,17 +34,35 @@ class Counted:
     treated: dict[int, Tally] = field(default_factory=dict)  # by binding
     existing_keys: dict[int, KeyDigest] = field(default_factory=dict)  # of Stores whose rows exist, by binding
 
+    def add(self, written: "WrittenBlocks") -> None:
+        """Add what a task has written."""
+        for table, files in written.files:
+            self.files[table] = self.files.get(table, ()) + files
+        for table, sorted_runs in written.runs:
+            self.runs[table] = self.runs.get(table, ()) + sorted_runs
+        binding = written.binding
+        if written.treated:
+            self.treated.setdefault(binding, Tally()).add_all(written.treated)
+        if written.existing_keys.keys:
+            self.existing_keys[binding] = self.existing_keys.get(binding, KeyDigest()) + written.existing_keys
+
 
 @dataclass(frozen=True)
-class Wrote:
-    """Every row of the blocks that a task has encoded since it last said so is durable, in these files and runs. All of
-    these blocks are of one binding."""
+class WrittenBlocks:
+    """What a task has made of consecutive blocks of one binding: durable files and runs with every row of them."""
 
     binding: int
     files: Sequence[tuple[int, tuple[DataFile, ...]]]  # by table: its binding's index
     runs: Sequence[tuple[int, tuple[StoredRun, ...]]] = ()  # by table
     treated: Tally = field(default_factory=Tally)  # values that did not reach their column as they were sent
     existing_keys: KeyDigest = field(default_factory=KeyDigest)  # of Stores whose rows exist
+
+
+@dataclass(frozen=True)
+class Wrote:
+    """All blocks that a task has encoded since it last said so are written."""
+
+    written: Sequence[WrittenBlocks]
 
 
 @dataclass(eq=False)
@@ -125,16 +143,9 @@ class Ledger:
 
     def count(self, task: TaskAccount, wrote: Wrote) -> None:
         """Count files and sorted runs of a task, and in the same step all blocks that it has encoded."""
-        counted, binding = self._counted, wrote.binding
         with self._changed:
-            for table, written in wrote.files:
-                counted.files[table] = counted.files.get(table, ()) + written
-            for table, sorted_runs in wrote.runs:
-                counted.runs[table] = counted.runs.get(table, ()) + sorted_runs
-            if wrote.treated:
-                counted.treated.setdefault(binding, Tally()).add_all(wrote.treated)
-            if wrote.existing_keys.keys:
-                counted.existing_keys[binding] = counted.existing_keys.get(binding, KeyDigest()) + wrote.existing_keys
+            for written in wrote.written:
+                self._counted.add(written)
             task.encoded = []
 
     def give_back(self, task: TaskAccount) -> None:

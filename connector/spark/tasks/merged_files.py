@@ -2,21 +2,30 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
+import msgspec
 import pyarrow as pa
-from msgspec.structs import replace
 from pyiceberg.io import FileIO
 
 from connector.encoding.parquet.assembled_writer import AssembledWriter
-from connector.encoding.parquet.data_files import ROW_GROUP_SIZE, DataFileWriter, GatheredRowGroup, abort_on_failure
+from connector.encoding.parquet.data_files import (
+    ROW_GROUP_SIZE,
+    DataFileWriter,
+    GatheredRowGroup,
+    NewFiles,
+    abort_on_failure,
+)
 from connector.encoding.runs.run_merging import MergeRange, merge
 from connector.encoding.runs.sort_columns import SortColumns
 from connector.encoding.runs.sorted_runs import RunPart, read_encoded, read_part
+from connector.host.signals import StartedCalls
 from connector.model.state import DataFile
 from connector.spark.blocks.table_layout import TableLayout
 from connector.spark.blocks.temporary_files import TemporaryFile
-from connector.storage.file_io import delete_if_possible
+from connector.storage.file_io import LARGEST_HELD, delete_if_possible, write_later
 
 
 def find_sort_columns(layout: TableLayout) -> SortColumns:
@@ -29,35 +38,37 @@ def write_merged(
 ) -> list[DataFile]:
     """Merge these ranges of runs into data files, which are complete and durable. `run_files` has the file of each run.
 
-    If this fails, no file stays, as far as possible.
+    Small files are uploaded while the next ones are encoded. If this fails, no file stays, as far as possible.
     """
     io, sort_columns = layout.io, find_sort_columns(layout)
     written: list[DataFile] = []
-    with _Runs(run_files, io, layout.schema) as runs:
-        try:
+    try:
+        with _Runs(run_files, io, layout.schema) as runs, StartedCalls(LARGEST_HELD) as uploads:
+            new_files = replace(layout.new_files, write_file=partial(write_later, uploads))
             for merged in ranges:
                 if merged.has_encoded:
-                    files = _copy_range(layout, merged, runs)
+                    files = _copy_range(new_files, merged, runs)
                 else:
-                    files = _write_rows(layout, merge(merged, sort_columns, runs.read))
-                written += [replace(file, partition=merged.partition) for file in files]
-        except BaseException:
-            delete_if_possible(io, [file.path for file in written])
-            raise
+                    files = _write_rows(new_files, merge(merged, sort_columns, runs.read))
+                written += [msgspec.structs.replace(file, partition=merged.partition) for file in files]
+            uploads.finish()
+    except BaseException:
+        delete_if_possible(io, [file.path for file in written])
+        raise
     return written
 
 
-def _write_rows(layout: TableLayout, batches: Iterator[pa.RecordBatch]) -> list[DataFile]:
-    writer = DataFileWriter(layout.new_files, GatheredRowGroup(ROW_GROUP_SIZE))
+def _write_rows(new_files: NewFiles, batches: Iterator[pa.RecordBatch]) -> list[DataFile]:
+    writer = DataFileWriter(new_files, GatheredRowGroup(ROW_GROUP_SIZE))
     with abort_on_failure(writer):
         for rows in batches:
             writer.write(rows)
         return writer.finish()
 
 
-def _copy_range(layout: TableLayout, merged: MergeRange, runs: "_Runs") -> list[DataFile]:
+def _copy_range(new_files: NewFiles, merged: MergeRange, runs: "_Runs") -> list[DataFile]:
     """Copy the row groups that are encoded already. Only rows between them are encoded here."""
-    writer = AssembledWriter(layout.new_files)
+    writer = AssembledWriter(new_files)
     with abort_on_failure(writer):
         for run, part in merged.parts:
             if part.encoded:

@@ -4,9 +4,9 @@ import gc
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -21,7 +21,7 @@ from connector.encoding.parquet.data_files import ROW_GROUP_SIZE, DataFileWriter
 from connector.encoding.values.column_types import arrow_schema
 from connector.host import machine
 from connector.host.errors import BrokenTaskError, ConnectorError, RetryableError
-from connector.host.signals import waiting
+from connector.host.signals import StartedCalls, waiting
 from connector.model.invalid_values import Tally
 from connector.model.state import DataFile
 from connector.spark.blocks.claims import (
@@ -33,16 +33,18 @@ from connector.spark.blocks.claims import (
     Strays,
     ToDriver,
 )
-from connector.spark.blocks.ledger import Wrote
+from connector.spark.blocks.ledger import WrittenBlocks, Wrote
 from connector.spark.blocks.spool import Block
 from connector.spark.blocks.table_layout import TableLayout
 from connector.spark.blocks.temporary_files import StoredRun, TemporaryFile
+from connector.storage.file_io import LARGEST_HELD, WriteFile, write_later
 from protocol.protocol_error import ProtocolError
 
 if TYPE_CHECKING:
     from connector.spark.tasks.run_writer import RunWriter
 
 DECODING_BATCH: Final = 4 << 20  # bytes: larger batches leave the processor's cache, smaller ones need more calls
+WRITTEN_AT_ONCE: Final = 4 << 20  # bytes of blocks: the driver is told of smaller ones of several bindings together
 
 # Beside the file of the other rows: it must not double the memory that is planned for them.
 _REJECTED_ROW_GROUP_SIZE: Final = ROW_GROUP_SIZE // 4
@@ -65,9 +67,9 @@ def write_files(address: Address, partition: Iterable[int]) -> Iterable[None]:
         pass
     gc.collect()  # the daemon has turned the automatic collection off
     # A failure is reported before the files are cleaned up: a store that has failed may not answer a deletion either.
-    with address.connect() as driver, ExitStack() as unfinished:
+    with address.connect() as driver, ExitStack() as unfinished, StartedCalls(LARGEST_HELD) as uploads:
         try:
-            _write_claims(driver, unfinished)
+            _write_claims(driver, unfinished, uploads)
         except (ConnectorError, ProtocolError) as error:
             driver.send(Failed(error))
         except EOFError:
@@ -81,32 +83,40 @@ def write_files(address: Address, partition: Iterable[int]) -> Iterable[None]:
     return ()
 
 
-def _write_claims(driver: ToDriver, unfinished: ExitStack) -> None:
+def _write_claims(driver: ToDriver, unfinished: ExitStack, uploads: StartedCalls) -> None:
     """Write consecutive blocks of one binding to the same files, while the credentials are the same.
 
-    One table is written at a time: the memory is planned for one.
+    One table is encoded at a time: the memory is planned for one. Its small files are uploaded while the next one is
+    encoded, and the driver is told of several tables when all of their files are durable.
     """
     driver.send(Next(None))
     claim = _receive(driver)
     row_group = RowGroup(ROW_GROUP_SIZE)
+    written: list[WrittenBlocks] = []
+    size = 0
     while claim:
         layout = claim.layout
-        files = TableFiles(layout, claim.source, row_group)
+        files = TableFiles(layout, claim.source, row_group, partial(write_later, uploads))
         unfinished.callback(files.abort)
         blocks = _BlockWriter(driver, layout, files)
         while claim and claim.block.binding == layout.binding.index and claim.layout.leases == layout.leases:
             blocks.write(claim)
+            size += claim.block.size
             driver.send(Next(layout.binding.index))
             with waiting():
                 is_answered = driver.poll(layout.seconds_left)
             if not is_answered:
                 files.close()  # the credentials may expire before the next block comes
             claim = _receive(driver)
-        wrote = Wrote(layout.binding.index, files.finish(), files.runs, blocks.treated, blocks.existing_keys)
-        unfinished.pop_all()  # once this is sent, the files may count, even without an answer
-        driver.send(wrote)
-        noted = driver.recv()
-        assert isinstance(noted, Noted)
+        index = layout.binding.index
+        written.append(WrittenBlocks(index, files.finish(), files.runs, blocks.treated, blocks.existing_keys))
+        if claim is None or size >= WRITTEN_AT_ONCE:
+            uploads.finish()
+            unfinished.pop_all()  # once this is sent, the files may count, even without an answer
+            driver.send(Wrote(written))
+            noted = driver.recv()
+            assert isinstance(noted, Noted)
+            written, size = [], 0
 
 
 def _receive(driver: ToDriver) -> Claim | None:
@@ -123,10 +133,10 @@ class RowWriter(Protocol):
         """Add the rows of a batch."""
 
     def close_file(self) -> None:
-        """Make the rows durable. Further rows go to another file."""
+        """Complete the open file. Further rows go to another one."""
 
     def finish(self) -> list[DataFile]:
-        """Return all data files, complete and durable."""
+        """Return all data files, complete."""
 
     def abort(self) -> None:
         """Delete all files, as far as possible. Nothing refers to them."""
@@ -138,9 +148,10 @@ class TableFiles:
     Rows go to data files, or to sorted runs if their table has partitions or a sort order.
     """
 
-    def __init__(self, layout: TableLayout, block: TemporaryFile, row_group: RowGroup) -> None:
-        """Runs go where the block is: to the same disk, or to the object store. `row_group` gathers the rows."""
-        self._layout, self._block = layout, block
+    def __init__(self, layout: TableLayout, block: TemporaryFile, row_group: RowGroup, write_file: WriteFile) -> None:
+        """Runs go where the block is: to the same disk, or to the object store. `row_group` gathers the rows.
+        `write_file` writes small files, which may become durable later."""
+        self._layout, self._block, self._write_file = layout, block, write_file
         self._first_line = 0
         self._run_writers: dict[int, RunWriter] = {}  # by table: its binding's index
         self._rows = self._open_writer(layout, row_group)
@@ -162,13 +173,13 @@ class TableFiles:
             self._rejected.write(make_batch(decoded.rejected, datetime.now(UTC), arrow_schema(rejected.binding)))
 
     def close(self) -> None:
-        """Make the rows durable. Further rows go to new files."""
+        """Complete the open files. Further rows go to new ones."""
         self._rows.close_file()
         if self._rejected:
             self._rejected.close_file()
 
     def finish(self) -> list[tuple[int, tuple[DataFile, ...]]]:
-        """Return all data files by table, complete and durable. The other rows are in `runs`."""
+        """Return all data files by table, complete. The other rows are in `runs`."""
         written = [(self._layout.binding.index, tuple(self._rows.finish()))]
         if self._rejected and self._layout.rejected:
             written.append((self._layout.rejected.binding.index, tuple(self._rejected.finish())))
@@ -187,7 +198,7 @@ class TableFiles:
 
     def _open_writer(self, layout: TableLayout, row_group: RowGroup) -> RowWriter:
         if layout.arrangement.is_plain:
-            return DataFileWriter(layout.new_files, row_group)
+            return DataFileWriter(replace(layout.new_files, write_file=self._write_file), row_group)
         from connector.spark.tasks.run_writer import RunWriter  # only for arranged tables
 
         writer = RunWriter(layout, row_group, lambda: self._block.new_run(layout.new_run_location))
