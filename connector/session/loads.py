@@ -31,7 +31,7 @@ from connector.encoding.search.rows_of_keys import RowsOfKeys, choose_newest
 from connector.encoding.values.arrays import Mask
 from connector.host import facts
 from connector.host.facts import AnsweredLoads
-from connector.host.signals import map_in_threads
+from connector.host.signals import StartedCalls, map_in_threads
 from connector.host.tempdirs import translate_disk_errors
 from connector.iceberg.table_view import TableView
 from connector.model.binding import Binding
@@ -49,6 +49,7 @@ from connector.spark.jobs.search_job import (
     search_groups,
 )
 from connector.spark.jvm.spark_session import Spark
+from connector.storage.file_io import LARGEST_HELD, write_later
 from protocol.protocol_error import ProtocolError
 from protocol.request import Load
 
@@ -114,6 +115,7 @@ class TransactionLoads:
         self._tables = tables
         self._bindings = bindings
         self._keys: dict[int, GatheredKeys] = {}
+        self._uploads = StartedCalls(LARGEST_HELD)
         self.began = time.monotonic()  # with the first Load
         self.count = 0
         self.found: dict[int, LoadedRows] = {}
@@ -141,6 +143,10 @@ class TransactionLoads:
         bindings = sorted(self._keys)
         for indexes in PackingIterator(bindings, KEYS_AT_ONCE, lookback=1, weight_func=self._count_keys):
             yield from self._answer(indexes)
+
+    def stage(self) -> None:
+        """Return when what was found is durable. It is uploaded while the runtime stores rows."""
+        self._uploads.finish()
 
     def close(self) -> None:
         """Remove the row ids of loaded keys and, as far as possible, the directory. All rows are written."""
@@ -216,12 +222,13 @@ class TransactionLoads:
             yield FoundInTable(of_table, rows, newest)
 
     def _locate(self, found: FoundInTable) -> LoadedRows:
-        """Stage all found rows, and describe the newest ones of the keys, which the runtime has got."""
+        """Begin to stage all found rows, and describe the newest ones of the keys, which the runtime has got."""
         layout, keys = found.search.layout, found.search.keys
         updates = layout.binding.updates
         assert updates, "only bindings that update rows are searched"
         location = layout.new_located_location()
-        write_located(layout.io, location, _describe_rows(found.search.view, keys, found.rows), updates)
+        rows, write_file = _describe_rows(found.search.view, keys, found.rows), partial(write_later, self._uploads)
+        write_located(layout.io, location, rows, updates, write_file)
         chosen = [some.take(are_newest) for some, are_newest in zip(found.rows, found.newest, strict=True)]
         columns = keys.drop_columns([KEY])
         digests = [digest_keys_table(take_keys(columns, some.keys)) for part in chosen for some in part.slices()]

@@ -193,6 +193,7 @@ class OpenTransaction:
         found = self._loads.found if self._loads else {}
         written = self._writing.finish() if self._writing else Written()
         if self._loads:
+            self._loads.stage()
             self._loads.close()
         if self._writing is None and not _find_updated(found):
             return StagedTransaction()

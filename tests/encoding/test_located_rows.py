@@ -1,5 +1,7 @@
 """Located rows: an object from which a later process, without a binding, finds the rows again."""
 
+import json
+import secrets
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,9 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.types import LongType, StringType
 
 from connector.encoding.search.located_rows import read_located, write_located
-from connector.host.errors import UserError
+from connector.host.errors import RetryableError, UserError
 from connector.model.binding import KeyPart, Updates
+from connector.storage import file_io
 from support.snapshots import check_text
 
 UPDATES = Updates((KeyPart(4, "/a~1b", default={"x": [1]}), KeyPart(1, "/n", is_exact=False)), 9, hard_delete=True)
@@ -61,6 +64,23 @@ def test_a_dropped_key_column_is_a_key_error(tmp_path: Path) -> None:
 
     with pytest.raises(KeyError, match="1"):
         read_located(IO, f"file://{tmp_path}/located").keys({4: StringType()})
+
+
+def test_a_small_object_that_this_process_has_written_is_not_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_io, "LOCAL_SCHEMES", ())
+    small, large = f"file://{tmp_path}/small", f"file://{tmp_path}/large"
+    write_located(IO, small, [ROWS], UPDATES)
+    keys = [json.dumps([secrets.token_hex(), number]) for number in range(2000)]
+    many = pa.table({"file_path": ["a"] * len(keys), "pos": range(len(keys)), "key": keys})
+    write_located(IO, large, [many], UPDATES)
+    for path in tmp_path.iterdir():
+        path.unlink()
+    assert read_located(IO, small).rows.num_rows == 3
+    assert read_located(IO, small).read_texts().to_pylist() == ROWS["key"].to_pylist()
+    with pytest.raises(RetryableError):
+        read_located(IO, large)
 
 
 @pytest.mark.parametrize("damage", ["cut off", "another file"])

@@ -1,14 +1,19 @@
 """The keys of Loads on their way to the search."""
 
 import json
+import os
 import pickle
 import time
+from collections.abc import Callable
+from errno import ENOSPC
 from pathlib import Path
+from threading import Event, Timer
 from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.io import FileIO
 from pyiceberg.types import StringType
 
 from connector.encoding.lines.key_digest import digest_keys
@@ -19,7 +24,7 @@ from connector.encoding.parquet.file_options import Destination
 from connector.encoding.search.located_rows import read_located
 from connector.encoding.search.row_search import SearchedFile
 from connector.host import facts
-from connector.host.errors import UserError
+from connector.host.errors import RetryableError, UserError
 from connector.host.refresh import Lease
 from connector.iceberg.table_view import TableView
 from connector.model.binding import Binding, Column
@@ -31,6 +36,7 @@ from connector.session.loads import LoadedRows, SearchedTable, TransactionLoads,
 from connector.session.progress import TransactionProgress
 from connector.session.transactions import OpenTransaction
 from connector.spark.blocks.table_layout import TableLayout
+from connector.storage import file_io
 from encoding import searched_tables
 from encoding.searched_tables import IO
 from protocol.protocol_error import ProtocolError
@@ -102,7 +108,9 @@ def test_all_rows_of_the_keys_are_located_in_their_files(tmp_path: Path) -> None
     assert loaded.answered.keys == 3
 
 
-def open_transaction(directory: Path) -> OpenTransaction:
+def open_transaction(
+    directory: Path, stage: Callable[..., StagedTransaction] = lambda *_: pytest.fail("nothing is staged")
+) -> OpenTransaction:
     """A transaction that may load the key "one", and stores nothing."""
     searched = searched_tables.SearchedTable(directory, [StringType()])
     view = TableView(None, (SearchedFile(searched.write(['["one"]']), 1),))
@@ -110,7 +118,7 @@ def open_transaction(directory: Path) -> OpenTransaction:
         TransactionProgress(1),
         lambda _: pytest.fail("no row is stored"),
         lambda: begin(directory, searched, view),
-        lambda *_: pytest.fail("nothing is staged"),
+        stage,
     )
 
 
@@ -141,6 +149,43 @@ def test_loads_are_timed_from_the_first_one_and_their_search_from_the_flush(
     [loaded] = [fact for fact in told if isinstance(fact, facts.LoadedTransaction)]
     assert loaded.search_seconds >= pause
     assert loaded.seconds >= loaded.search_seconds + pause
+
+
+def test_the_runtime_does_not_wait_for_located_rows_before_it_stores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They must be durable when the transaction is staged."""
+    monkeypatch.setattr(file_io, "LOCAL_SCHEMES", ())
+    may_write, written = Event(), list[str]()
+
+    def write(_: FileIO, location: str, __: bytes) -> None:
+        may_write.wait()
+        written.append(location)
+
+    monkeypatch.setattr(file_io, "write_small_file", write)
+    transaction = open_transaction(tmp_path, stage=lambda *_: StagedTransaction())
+    transaction.load(load("one"))
+    assert [*transaction.answer_loads(Flush())]
+    assert not written
+    Timer(0.1, may_write.set).start()
+    transaction.start_commit(StartCommit())
+    assert len(written) == 1
+
+
+def test_located_rows_that_cannot_be_written_fail_the_transaction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_io, "LOCAL_SCHEMES", ())
+
+    def fail(*_: object) -> None:
+        raise OSError(ENOSPC, os.strerror(ENOSPC))
+
+    monkeypatch.setattr(file_io, "write_small_file", fail)
+    transaction = open_transaction(tmp_path)
+    transaction.load(load("one"))
+    assert [*transaction.answer_loads(Flush())]
+    with pytest.raises(RetryableError, match=r"-located.parquet: the disk is full"):
+        transaction.start_commit(StartCommit())
 
 
 def search(directory: Path, searched: searched_tables.SearchedTable, view: TableView, *keys: str) -> TransactionLoads:

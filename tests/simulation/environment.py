@@ -83,6 +83,21 @@ def _one_by_one(call: Callable[[T], R], things: Iterable[T], _name: str, _at_onc
     return [call(thing) for thing in things]
 
 
+class _StartedCalls:
+    """Stands for calls in threads: they are made when they are waited for."""
+
+    def __init__(self, _limit: int) -> None:
+        self._started: list[Callable[[], object]] = []
+
+    def start(self, call: Callable[[], object], _weight: int) -> None:
+        self._started.append(call)
+
+    def finish(self) -> None:
+        started, self._started = self._started, []
+        for call in started:
+            call()
+
+
 def _files_under(store: FileIO, directory: str) -> Iterator[str]:
     """Stands for the listing of a file system."""
     assert isinstance(store, StoreIO)
@@ -151,6 +166,7 @@ def simulated(*, with_avro: bool = False) -> Iterator[pytest.MonkeyPatch]:
         for module in [module for name, module in sys.modules.items() if name.startswith("connector.")]:
             if hasattr(module, "map_in_threads"):
                 patch.setattr(module, "map_in_threads", _one_by_one)
+        patch.setattr(loads, "StartedCalls", _StartedCalls)
         patch.setattr(remove_task_orphans, "files_under", _files_under)
         for module in (pyiceberg.table.update, reset):
             patch.setattr(module, "datetime", _Datetime)

@@ -31,7 +31,7 @@ from connector.iceberg.metadata import manifests
 from connector.iceberg.metadata.row_lineage import NEWEST_VERSION
 from connector.model.binding import Updates
 from connector.session import loads
-from connector.storage.file_io import RememberedFile, WrittenFile
+from connector.storage.file_io import RememberedFile, WriteFile, WrittenFile
 from connector.storage.storage_errors import translate_errors
 from simulation.store import Download
 
@@ -60,10 +60,11 @@ class _LocatedRows(bytes):
         return content
 
 
-def _write_located(io: FileIO, location: str, parts: Iterable[pa.Table], updates: Updates) -> None:
+def _write_located(
+    io: FileIO, location: str, parts: Iterable[pa.Table], updates: Updates, write_file: WriteFile
+) -> None:
     rows = pa.concat_tables(parts)
-    with translate_errors(location), io.new_output(location).create() as stream:
-        stream.write(_LocatedRows.of(Located(rows, updates, lambda: rows["key"])))
+    write_file(io, location, _LocatedRows.of(Located(rows, updates, lambda: rows["key"])))
 
 
 def _read_located(io: FileIO, location: str) -> Located:

@@ -8,21 +8,25 @@ columns and which places in documents have the key.
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from threading import Lock
 from typing import Final
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
+from cachetools import LRUCache
 from pyiceberg.io import FileIO
 from pyiceberg.types import PrimitiveType
 
 from connector.encoding.lines.key_tables import keys_of_texts
 from connector.host.errors import UserError
 from connector.model.binding import Updates
-from connector.storage.file_io import create_file
+from connector.storage.file_io import WriteFile, create_file, write_small_file
 from connector.storage.storage_errors import translate_errors
 
 SUFFIX: Final = "-located.parquet"  # of the objects' names; no manifest lists them
+_REMEMBERED: Final = 8 << 20  # bytes in each process
+_LITTLE: Final = 64 << 10  # bytes
 _UPDATES: Final = b"updates"  # in the metadata of the schema
 _PLACES: Final = ("file_path", "pos")
 _SCHEMA: Final = pa.schema(
@@ -32,6 +36,10 @@ _SCHEMA: Final = pa.schema(
         pa.field("key", pa.string(), nullable=False),
     ]
 )
+
+# Small objects that this process has written. Objects never change, and the next commit needs them.
+_remembered: Final = LRUCache[str, bytes](_REMEMBERED, getsizeof=len)
+_lock: Final = Lock()
 
 
 @dataclass(frozen=True)
@@ -49,10 +57,24 @@ class Located:
         return keys_of_texts(self.read_texts().unique(), self.updates.parts, types)
 
 
-def write_located(io: FileIO, location: str, parts: Iterable[pa.Table], updates: Updates) -> None:
-    """Write located rows, some after the others: `file_path`, `pos` and `key`. They are durable when this returns."""
+def write_located(
+    io: FileIO,
+    location: str,
+    parts: Iterable[pa.Table],
+    updates: Updates,
+    write_file: WriteFile = write_small_file,
+) -> None:
+    """Write located rows, some after the others: `file_path`, `pos` and `key`. They are durable when this returns,
+    unless `write_file` got them: it may take longer."""
+
+    def remember(io: FileIO, location: str, content: bytes) -> None:
+        if len(content) <= _LITTLE:
+            with _lock:
+                _remembered[location] = content
+        write_file(io, location, content)
+
     schema = _SCHEMA.with_metadata({_UPDATES: msgspec.json.encode(updates)})
-    with translate_errors(location), closing(create_file(io, location)) as stream:
+    with translate_errors(location), closing(create_file(io, location, remember)) as stream:
         writer = pq.ParquetWriter(
             stream,
             schema,
@@ -66,15 +88,22 @@ def write_located(io: FileIO, location: str, parts: Iterable[pa.Table], updates:
 
 
 def read_located(io: FileIO, location: str) -> Located:
-    """Return located rows. Raises UserError if the object was changed."""
-    with translate_errors(location), io.new_input(location).open() as stream:
-        content = stream.read()
+    """Return located rows. What this process has written lately is not read again, if it is small. Raises UserError if
+    the object was changed."""
+    with _lock:
+        remembered = _remembered.get(location)
+    content = _read_object(io, location) if remembered is None else remembered
     rows = _read(location, content, *_PLACES)
     try:
         updates = msgspec.json.decode((rows.schema.metadata or {}).get(_UPDATES, b""), type=Updates)
     except msgspec.DecodeError as error:
         raise _explain_damage(location, error) from error
     return Located(rows, updates, lambda: _read(location, content, "key")["key"])
+
+
+def _read_object(io: FileIO, location: str) -> bytes:
+    with translate_errors(location), io.new_input(location).open() as stream:
+        return stream.read()
 
 
 def _read(location: str, content: bytes, *names: str) -> pa.Table:
