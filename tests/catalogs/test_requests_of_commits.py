@@ -1,6 +1,7 @@
 """A commit asks a catalog and an object store no more than it needs to know."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import PurePosixPath
@@ -13,16 +14,19 @@ from pyiceberg.catalog import Catalog
 from connector.config.settings import parse
 from connector.iceberg.catalogs.opening import open_catalog
 from connector.iceberg.commits import commit
+from connector.iceberg.commits.outcomes import Committed
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
+from support.bindings import PATH as UPDATED
 from support.endpoint_configs import on_s3, rest
 from support.fault_proxy import GENUINE, Fault, FaultProxy, Request, fault_proxy
 from support.rest_catalog import RestCatalogOnS3
 from support.staged_files import stage
 from support.tables import foreign_table
+from support.updated_rows import make_table, stage_updates, values_of
 
 pytestmark = pytest.mark.catalog
 
@@ -49,7 +53,20 @@ def catalog(rest_on_s3: RestCatalogOnS3, store: FaultProxy, rest_proxy: FaultPro
 
 def kind(request: Request) -> tuple[str, str]:
     name = PurePosixPath(request.path.partition("?")[0]).name
-    return request.method, "manifest list" if name.startswith("snap-") else "manifest" if "-m0." in name else name
+    kinds = {"snap-": "manifest list", "-m0.": "manifest", "-deletes.": "delete file"}
+    return request.method, next((what for part, what in kinds.items() if part in name), name)
+
+
+def wait_for_others(number: int) -> Callable[[Request], Fault]:
+    """No request is taken on before so many files are written at the same time."""
+    together = Barrier(number, timeout=60)
+
+    def wait(request: Request) -> Fault:
+        if request.method == "PUT":
+            together.wait()
+        return GENUINE
+
+    return wait
 
 
 def test_a_session_reads_the_manifest_list_that_it_finds_and_none_of_its_own(
@@ -69,16 +86,31 @@ def test_a_session_reads_the_manifest_list_that_it_finds_and_none_of_its_own(
 
 def test_a_manifest_and_its_list_are_sent_at_the_same_time(catalog: Catalog, store: FaultProxy) -> None:
     staged = stage(catalog, PATH, WRITER, 1)
-    together = Barrier(2, timeout=60)
-
-    def wait_for_the_other(request: Request) -> Fault:
-        if request.method == "PUT":
-            together.wait()
-        return GENUINE
-
-    store.choose = wait_for_the_other
+    store.seen.clear()
+    store.choose = wait_for_others(2)
     commit.commit_all_or_raise(catalog, [staged])
-    assert not together.broken
+    assert [request.method for request in store.seen].count("PUT") == 2
+
+
+def test_an_update_sends_its_delete_file_with_the_manifests_and_reads_nothing_that_its_process_has_written(
+    catalog: Catalog, store: FaultProxy
+) -> None:
+    new_writer = partial(SnapshotWriter, ManifestReader())
+    make_table(catalog)
+    for values in (dict.fromkeys(range(10), "a"), {1: "b", 20: "b"}):
+        commit.try_commits(catalog, [stage_updates(catalog, values)], new_writer=new_writer)
+    staged = stage_updates(catalog, {2: "c"})
+    store.seen.clear()
+    store.choose = wait_for_others(5)
+    [committed] = commit.try_commits(catalog, [staged], new_writer=new_writer)
+    assert isinstance(committed, Committed)
+    assert Counter(map(kind, store.seen)) == {
+        ("PUT", "delete file"): 1,
+        ("PUT", "manifest"): 3,
+        ("PUT", "manifest list"): 1,
+    }
+    assert values_of(catalog) == {**dict.fromkeys(range(10), "a"), 1: "b", 2: "c", 20: "b"}
+    catalog.drop_table(UPDATED)
 
 
 def test_connections_stay_open_from_one_commit_to_the_next(

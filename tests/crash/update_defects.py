@@ -111,8 +111,9 @@ def deletes_in_another_partition() -> None:
     ) -> Any:
         added = add(files, table, prefix, positions, partitions, merged)
         return tuple(
-            (next((each for each in partitions.values() if _is_other(each, partition)), partition), file)
-            for partition, file in added
+            replace(deletes, partition=next((each for each in partitions.values() if _is_other(each, own)), own))
+            for deletes in added
+            for own in [deletes.partition]
         )
 
     swap(DeleteFiles, "add", misplaced)

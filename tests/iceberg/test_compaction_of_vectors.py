@@ -12,6 +12,7 @@ from connector.encoding.values.arrays import Positions
 from connector.iceberg.commits import delete_files
 from connector.iceberg.commits.compaction_changes import _Table
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
+from connector.storage.file_io import WrittenFile
 from support import compacted_tables
 from support.bindings import PATH
 from support.compacting import EAGER, compact
@@ -51,6 +52,28 @@ def test_rows_that_are_deleted_while_files_are_written_get_a_vector_of_the_new_f
     assert not Listed.of(catalog, PATH).vectors
     check_totals(catalog, PATH)
     assert values_of(catalog) == dict(sorted(expected.items()))
+
+
+def test_a_vector_that_did_not_reach_the_store_is_sent_by_the_next_attempt(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    land(catalog, dict.fromkeys(range(10), "a"))
+    land(catalog, {20: "a", 21: "a"})
+    land(catalog, {1: "b"}, (2,))
+    write, failed = WrittenFile._write, list[str]()
+
+    def fail_once(file: WrittenFile) -> None:
+        if file.location.endswith("-deletes.puffin") and "/compact-" in file.location and not failed:
+            failed.append(file.location)
+            raise OSError("the store does not answer")
+        write(file)
+
+    monkeypatch.setattr(WrittenFile, "_write", fail_once)
+    result = compact(catalog, PATH, lambda: land(catalog, {3: "c"}, (4, 20)))
+    assert (result.commits, result.dropped, len(failed)) == (1, 0, 1)
+    expected = {**dict.fromkeys(range(10), "a"), 1: "b", 3: "c", 21: "a"}
+    del expected[2], expected[4]
+    assert values_of(catalog) == expected
 
 
 def test_compactions_and_transactions_of_a_partitioned_table_meet(tmp_path: Path) -> None:

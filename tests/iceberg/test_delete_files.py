@@ -14,6 +14,8 @@ from connector.iceberg.commits import delete_files
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
+from connector.storage import file_io
+from connector.storage.file_io import WrittenFile
 from support.altered_tables import append, current_manifests, entries
 from support.bindings import PATH
 from support.foreign_deletes import delete_equal, delete_position
@@ -147,6 +149,46 @@ def is_remembered(io: FileIO, path: str) -> bool:
         return bool(read_deleted_rows(io, path))
     except RetryableError:  # the file is not there
         return False
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("kind", ["-deletes", "-m0.avro", "snap-"])
+def test_a_delete_file_is_sent_with_its_manifest_also_by_a_later_attempt(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, version: int, kind: str
+) -> None:
+    monkeypatch.setattr(file_io, "LOCAL_SCHEMES", ())
+    if version == 3:
+        upgrade_to_version_3(catalog, PATH)
+    land(catalog, dict.fromkeys(range(10), "a"))
+    write, sent = WrittenFile._write, list[str]()
+
+    def fail_once(file: WrittenFile) -> None:
+        sent.append(file.location)
+        if kind in file.location and sum(kind in location for location in sent) == 1:
+            raise OSError("the store does not answer")
+        write(file)
+
+    monkeypatch.setattr(WrittenFile, "_write", fail_once)
+    land(catalog, {0: "b"})
+    assert sum("-deletes" in location for location in sent) == 1 + (kind == "-deletes"), "once, unless that failed"
+    assert values_of(catalog) == {0: "b"} | dict.fromkeys(range(1, 10), "a")
+
+
+def test_a_large_delete_file_is_not_kept_in_memory(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_io, "LOCAL_SCHEMES", ())
+    monkeypatch.setattr(delete_files, "KEPT_BYTES", 1)
+    land(catalog, dict.fromkeys(range(10), "a"))
+    send, sent = WrittenFile.send, list[bool]()
+
+    def note(file: WrittenFile) -> None:
+        sent.append("-deletes" in file.location)
+        send(file)
+
+    monkeypatch.setattr(WrittenFile, "send", note)
+    land(catalog, {0: "b"})
+    assert sent[0], "before its manifest is made"
+    assert sum(sent) == 1
+    assert values_of(catalog) == {0: "b"} | dict.fromkeys(range(1, 10), "a")
 
 
 def test_a_delete_file_of_a_data_file_that_is_gone_goes_when_it_is_merged(catalog: Catalog) -> None:

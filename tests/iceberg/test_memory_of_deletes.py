@@ -58,7 +58,7 @@ def test_the_positions_of_an_attempt_are_held_about_once(table: Table, rows: Del
         kept, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert sum(file.rows for _, file in changes.added) == FILES * (ROWS + 1)
+    assert sum(each.deletes.rows for each in changes.added) == FILES * (ROWS + 1)
     assert kept < SIZE / 4, "it lives as long as the commits are pending"
     assert peak < 1.7 * SIZE
     assert files.write(table, "p", rows).added == changes.added, "the files of the earlier attempt"

@@ -115,11 +115,12 @@ def test_a_partition_is_in_the_manifest_as_it_was_staged(
         for value in (low, None, high)
     ]
     reader = PartitionReader(table, 0)
-    small = dict[str, WrittenFile]()
-    manifest = ManifestFactory(table, "m", 7, small).write(
+    unsent = dict[str, list[WrittenFile]]()
+    manifest = ManifestFactory(table, "m", 7, unsent).write(
         0, added=[make_added_entry(file, reader.read(file)) for file in files]
     )
-    small[manifest.manifest_path].send()
+    [file] = unsent[manifest.manifest_path]
+    file.send()
     manifest.sequence_number = manifest.min_sequence_number = 1
     assert [entry.data_file.partition[0] for entry in manifest.fetch_manifest_entry(table.io)] == [low, None, high]
     assert manifest.partitions

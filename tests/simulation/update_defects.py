@@ -129,8 +129,10 @@ def delete_files_have_the_current_spec(patch: pytest.MonkeyPatch) -> None:
         changes, spec = write(files, table, *what), table.spec()
         record = Record(*(None for _ in spec.fields))
         added = (
-            (partition if partition.spec_id == spec.spec_id else Partition.of(spec.spec_id, record), file)
-            for partition, file in changes.added
+            each
+            if each.partition.spec_id == spec.spec_id
+            else replace(each, partition=Partition.of(spec.spec_id, record))
+            for each in changes.added
         )
         return replace(changes, added=tuple(added))
 

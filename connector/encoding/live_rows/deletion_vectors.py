@@ -18,7 +18,7 @@ from pyroaring import BitMap64
 
 from connector.encoding.values.arrays import Positions
 from connector.host.errors import UnreadableFileError
-from connector.storage.file_io import write_small_file
+from connector.storage.file_io import WriteFile, write_small_file
 from connector.storage.storage_errors import translate_errors
 
 _PUFFIN_MAGIC: Final = b"PFA1"
@@ -63,8 +63,10 @@ class WrittenVector:
         return self.vector.size
 
 
-def write_deletion_vectors(io: FileIO, location: str, deleted: Mapping[str, Positions]) -> list[WrittenVector]:
-    """Write a Puffin file with a vector for each data file. It is durable when this returns.
+def write_deletion_vectors(
+    io: FileIO, location: str, deleted: Mapping[str, Positions], write_file: WriteFile = write_small_file
+) -> list[WrittenVector]:
+    """Write a Puffin file with a vector for each data file, with `write_file`.
 
     `deleted` are the positions of all deleted rows of each data file: a data file has one vector at most.
     """
@@ -80,7 +82,7 @@ def write_deletion_vectors(io: FileIO, location: str, deleted: Mapping[str, Posi
     pieces += [_PUFFIN_MAGIC, footer, _FOOTER_SIZE.pack(len(footer)), _NO_FLAGS, _PUFFIN_MAGIC]
     file = b"".join(pieces)
     with translate_errors(location):
-        write_small_file(io, location, file)
+        write_file(io, location, file)
     return [WrittenVector(vector, len(bitmaps[vector.data_path]), len(file)) for vector in vectors]
 
 

@@ -18,7 +18,7 @@ from connector.encoding.values.arrays import Positions
 from connector.encoding.values.column_types import FIELD_ID, NO_ID, column_id
 from connector.host.errors import UnreadableFileError
 from connector.model.state import ColumnStatistics, DataFile
-from connector.storage.file_io import create_file
+from connector.storage.file_io import WriteFile, create_file, write_small_file
 from connector.storage.storage_errors import translate_errors
 
 # The ids are Iceberg's. Readers find the columns by them.
@@ -48,15 +48,18 @@ def join_positions(parts: Sequence[Positions]) -> Positions:
     return distinct
 
 
-def write_position_deletes(io: FileIO, location: str, paths: pa.Array, positions: pa.Array) -> DataFile:
-    """Write a file that deletes these rows, each of them once. It is durable when this returns.
+def write_position_deletes(
+    io: FileIO, location: str, paths: pa.Array, positions: pa.Array, write_file: WriteFile = write_small_file
+) -> DataFile:
+    """Write a file that deletes these rows, each of them once. It is durable when this returns, unless `write_file`
+    got it.
 
     The paths must be spelled exactly as the manifests have them. Otherwise the file deletes nothing.
     """
     rows = _sort(paths, positions)
     assert rows.num_rows, "a delete file has rows"
     written: list[pq.FileMetaData] = []
-    with translate_errors(location), closing(create_file(io, location)) as stream:
+    with translate_errors(location), closing(create_file(io, location, write_file)) as stream:
         pq.write_table(
             rows,
             stream,

@@ -211,7 +211,7 @@ class CompactionCommit:
         existing = manifests_of(table.io, table.current_snapshot())
         merged, entries = find_small(table, existing), self._make_entries(changes)
         existing, changed = remove_files(factory, existing, changes.removed, merged, entries)
-        counts = summarize_rewrite(changes.new_files, (file for _, file in carried), changes.removed)
+        counts = summarize_rewrite(changes.new_files, (each.deletes for each in carried), changes.removed)
         summary = {SUMMARY_COMPACTION: str(len(changes.groups)), **counts}
         return snapshots.replace(
             table, prefix, [*deletes, *changed, *existing], table.metadata.current_schema_id, summary

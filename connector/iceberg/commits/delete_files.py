@@ -8,7 +8,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -27,8 +27,9 @@ from connector.iceberg.commits.summaries import summarize_changes
 from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.partitions import Partition
 from connector.iceberg.metadata.row_lineage import has_row_lineage
-from connector.iceberg.metadata.snapshot_manifests import WrittenDeletes
+from connector.iceberg.metadata.snapshot_manifests import KEPT_BYTES, AddedDeletes, WrittenDeletes
 from connector.model.state import DataFile
+from connector.storage.file_io import WriteFile, WrittenFile
 
 if TYPE_CHECKING:
     from connector.iceberg.commits.row_deletes import DeletedRows
@@ -45,12 +46,12 @@ LARGEST_MANIFEST: Final = 1_000  # files; a larger one is not written again only
 class DeleteChanges:
     """New delete files, and files that the same commit removes: delete files, and data files without rows."""
 
-    added: tuple[tuple[Partition, WrittenDeletes], ...] = ()
+    added: tuple[AddedDeletes, ...] = ()
     removed: tuple[ListedFile, ...] = ()
 
     def summarize(self, added_size: int) -> dict[str, str]:
         """Return the entries of a snapshot's summary. `added_size` are the bytes of the data files that it adds."""
-        return summarize_changes((file for _, file in self.added), self.removed, added_size)
+        return summarize_changes((each.deletes for each in self.added), self.removed, added_size)
 
 
 class DeleteFiles:
@@ -62,9 +63,10 @@ class DeleteFiles:
 
     def __init__(self) -> None:
         self._written: dict[tuple[str, str, bytes], tuple[WrittenDeletes, ...]] = {}
+        self._small: dict[str, WrittenFile] = {}  # by location
 
     def write(self, table: Table, prefix: str, rows: "DeletedRows") -> DeleteChanges:
-        """Write the delete files. They are durable when this returns; their names begin with the prefix."""
+        """Write the delete files; their names begin with the prefix. Small ones are sent with their manifest."""
         merge = _Merge(table, rows)
         positions, removed = merge.perform()
         return DeleteChanges(self.add(table, prefix, positions, rows.partitions, merge.due), tuple(removed))
@@ -76,9 +78,9 @@ class DeleteFiles:
         positions: Mapping[str, Positions],
         partitions: Mapping[str, Partition],
         merged: Collection[Partition] = (),
-    ) -> tuple[tuple[Partition, WrittenDeletes], ...]:
-        """Write delete files with these positions, and return them with their partitions. `merged` are partitions
-        whose older delete files are merged into them."""
+    ) -> tuple[AddedDeletes, ...]:
+        """Write delete files with these positions. `merged` are partitions whose older delete files are merged into
+        them. Small files are sent with their manifest."""
         if has_row_lineage(table):
             suffix, files = _VECTORS, list(_divide_vectors(positions, partitions))
         else:
@@ -90,7 +92,7 @@ class DeleteFiles:
         written = map_in_threads(write, files, "delete")
         # A position delete file is of one partition, and a Puffin file has a vector for each data file.
         return tuple(
-            (partitions[path], file)
+            AddedDeletes(partitions[path], file, self._small.get(file.path))
             for paths, of_paths in zip(files, written, strict=True)
             for path, file in zip(paths, of_paths, strict=False)
         )
@@ -102,10 +104,17 @@ class DeleteFiles:
         key = prefix, suffix, _digest(positions)
         if key not in self._written:
             location = Destination.of_table(table, prefix).new_location(f"-deletes{suffix}")
-            self._written[key] = tuple(_WRITE[suffix](table.io, location, positions))
+            self._written[key] = tuple(_WRITE[suffix](table.io, location, positions, self._write_file))
             for file in self._written[key]:
                 _remember(file, positions)
         return self._written[key]
+
+    def _write_file(self, io: FileIO, location: str, content: bytes) -> None:
+        file = WrittenFile(io, location, [content])
+        if len(file) <= KEPT_BYTES:
+            self._small[location] = file
+        else:
+            file.send()
 
 
 def _remember(file: WrittenDeletes, positions: Mapping[str, Positions]) -> None:
@@ -124,16 +133,19 @@ def _digest(positions: Mapping[str, Positions]) -> bytes:
     return digest.digest()
 
 
-def _write_positions(io: FileIO, location: str, positions: Mapping[str, Positions]) -> list[DataFile]:
+def _write_positions(
+    io: FileIO, location: str, positions: Mapping[str, Positions], write_file: WriteFile
+) -> list[DataFile]:
     places = np.repeat(np.arange(len(positions), dtype=np.int32), [len(rows) for rows in positions.values()])
     paths = pa.DictionaryArray.from_arrays(places, pa.array([*positions], pa.string()))
     numbers = pa.array(np.concatenate([*positions.values()]))
-    return [write_position_deletes(io, location, paths, numbers)]
+    return [write_position_deletes(io, location, paths, numbers, write_file)]
 
 
 _POSITIONS: Final = ".parquet"
 _VECTORS: Final = ".puffin"
-_WRITE: Final[Mapping[str, Callable[[FileIO, str, Mapping[str, Positions]], Sequence[WrittenDeletes]]]] = {
+_Write: TypeAlias = Callable[[FileIO, str, Mapping[str, Positions], WriteFile], Sequence[WrittenDeletes]]
+_WRITE: Final[Mapping[str, _Write]] = {
     _POSITIONS: _write_positions,
     _VECTORS: write_deletion_vectors,
 }

@@ -65,12 +65,12 @@ class SnapshotWriter:
         self._id = uuid.uuid4().int >> 65  # a positive 63-bit number
         self._merger = ManifestMerger()
         self._mark = mark
-        self._small: dict[str, WrittenFile] = {}  # manifests of all attempts, by location
+        self._unsent: dict[str, list[WrittenFile]] = {}  # by the manifest; of all attempts
         self._manifests: dict[tuple[str, ...], tuple[list[ManifestFile], PublishedTimes | None]] = {}
 
     def make_factory(self, table: Table, prefix: str) -> ManifestFactory:
         """Return what writes the manifests of the snapshot, for a table as it was loaded."""
-        return ManifestFactory(table, prefix, self._id, self._small)
+        return ManifestFactory(table, prefix, self._id, self._unsent)
 
     def append(self, table: Table, staged: Sequence[StagedCommit], rows: "DeletedRows | None" = None) -> Snapshot:
         """Write a snapshot that adds the staged files to the current one, and deletes these rows."""
@@ -157,10 +157,11 @@ class SnapshotWriter:
             next_row_id=first_row_id,
         ) as manifest_list:
             manifest_list.add_manifests(list(manifests))
-        small = [self._small[each.manifest_path] for each in manifests if each.manifest_path in self._small]
+        named = [file for each in manifests for file in self._unsent.get(each.manifest_path, ())]
         # None of these files is named by the table before the commit, so their order does not matter.
-        map_in_threads(WrittenFile.send, [*small, written], "manifest")
-        self.manifests.written.add(table, [written, *small])
+        map_in_threads(WrittenFile.send, [*named, written], "manifest")
+        paths = {each.manifest_path for each in manifests}
+        self.manifests.written.add(table, [written, *(file for file in named if file.location in paths)])
         next_row_id = manifest_list.next_row_id
         return Snapshot(
             snapshot_id=self._id,

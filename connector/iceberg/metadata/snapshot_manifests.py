@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Final, TypeAlias
 from uuid import UUID
@@ -32,16 +33,25 @@ WrittenDeletes: TypeAlias = DataFile | WrittenVector  # a position delete file, 
 KEPT_BYTES: Final = 64 << 10  # of the newest snapshot of each table
 
 
+@dataclass(frozen=True)
+class AddedDeletes:
+    """Deletes that a snapshot adds."""
+
+    partition: Partition
+    deletes: WrittenDeletes
+    unsent: WrittenFile | None  # the file with them, if it is sent with its manifest; several deletes may share one
+
+
 class ManifestFactory:
     """Writes manifests of one snapshot, for a table as it was loaded. Names of their files begin with the prefix."""
 
-    def __init__(self, table: Table, prefix: str, snapshot_id: int, small: dict[str, WrittenFile]) -> None:
-        """`small` gets the manifests that are small, by their locations. They are sent with the manifest list that
-        names them."""
+    def __init__(self, table: Table, prefix: str, snapshot_id: int, unsent: dict[str, list[WrittenFile]]) -> None:
+        """`unsent` gets the files that are sent with the manifest list that names a manifest, by its location: the
+        manifest itself if it is small, and small delete files that it names."""
         self.table = table
         self.prefix = prefix
         self._snapshot_id = snapshot_id
-        self._small = small
+        self._unsent = unsent
 
     def write(
         self,
@@ -65,15 +75,24 @@ class ManifestFactory:
             for entry in added:
                 manifest.add_entry(entry)
         if len(file) <= KEPT_BYTES:
-            self._small[file.location] = file
+            self._unsent[file.location] = [file]
         else:
             file.send()
         return manifest.to_manifest_file()
 
-    def write_deletes(self, added: Iterable[tuple[Partition, WrittenDeletes]]) -> list[ManifestFile]:
+    def write_deletes(self, added: Iterable[AddedDeletes]) -> list[ManifestFile]:
         """Write a manifest of new delete files for each partition spec."""
-        by_spec = group_by_spec(_make_delete_entry(file, partition) for partition, file in added)
-        return [self.write(spec_id, ManifestContent.DELETES, added=entries) for spec_id, entries in by_spec.items()]
+        by_spec: dict[int, list[AddedDeletes]] = {}
+        for each in added:
+            by_spec.setdefault(each.partition.spec_id, []).append(each)
+        return [self._write_deletes(spec_id, of_spec) for spec_id, of_spec in by_spec.items()]
+
+    def _write_deletes(self, spec_id: int, added: Sequence[AddedDeletes]) -> ManifestFile:
+        entries = (_make_delete_entry(each.deletes, each.partition) for each in added)
+        manifest = self.write(spec_id, ManifestContent.DELETES, added=entries)
+        unsent = {each.deletes.path: each.unsent for each in added if each.unsent}
+        self._unsent.setdefault(manifest.manifest_path, []).extend(unsent.values())
+        return manifest
 
     def _open(self, file: WrittenFile, spec_id: int, content: ManifestContent, schema_id: int | None) -> ManifestWriter:
         table = self.table
