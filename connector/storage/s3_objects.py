@@ -41,7 +41,7 @@ from connector.storage.s3_environment import find_amazon_host, find_certificates
 log = logging.getLogger(__name__)
 
 OPEN_CLIENTS: Final = 32
-CONNECTIONS: Final = 8  # kept open; as many commits are made at once
+CONNECTIONS: Final = 64  # kept open: eight tables are committed at once, and each sends eight files at once
 # All are needed. Without a region, PyArrow asks Amazon for it.
 NEEDED: Final = frozenset({S3_ACCESS_KEY_ID, S3_SECRET_ACCESS_KEY, S3_REGION})
 TIMEOUT: Final = "60"  # seconds

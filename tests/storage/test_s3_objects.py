@@ -10,6 +10,7 @@ from http import HTTPStatus
 from io import SEEK_CUR, SEEK_END, SEEK_SET, BytesIO
 from itertools import product
 from random import randbytes
+from threading import Barrier
 from typing import Any, Final
 
 import numpy as np
@@ -38,6 +39,7 @@ from connector.encoding.parquet.file_columns import FileColumns, open_data_file
 from connector.encoding.parquet.file_options import FileOptions
 from connector.encoding.search.located_rows import write_located
 from connector.host.errors import UserError
+from connector.host.signals import AT_ONCE, map_in_threads
 from connector.model.binding import KeyPart, Updates
 from connector.model.properties import Properties
 from connector.model.state import DataFile
@@ -47,7 +49,7 @@ from connector.storage.file_io import LARGEST_HELD, create_file, open_file_io, w
 from connector.storage.s3_objects import find_url, open_s3_objects
 from connector.storage.storage_errors import translate_errors
 from encoding.store_lines import binding, numbered, plain
-from support.fault_proxy import Answer, Fault, FaultProxy, Request, fault_proxy
+from support.fault_proxy import GENUINE, Answer, Fault, FaultProxy, Request, fault_proxy
 from support.s3_server import S3Server
 
 pytestmark = pytest.mark.catalog
@@ -404,6 +406,21 @@ def test_a_store_that_does_not_answer_is_not_waited_for_without_limit(
     proxy.inject(is_of_the_small_client, Fault(0, Answer.SILENCE))
     write_small_file(io, f"s3://{bucket}/silence", b"content")
     assert kinds(proxy) == [("PUT", True), ("PUT", False)]
+
+
+def test_connections_of_requests_at_the_same_time_stay_open(io: FileIO, proxy: FaultProxy, bucket: str) -> None:
+    """Several tables are committed at once, and each sends several files."""
+    at_once = 2 * AT_ONCE
+    together = Barrier(at_once, timeout=60)
+
+    def wait_for_the_others(_: Request) -> Fault:
+        together.wait()
+        return GENUINE
+
+    proxy.choose = wait_for_the_others
+    for _ in range(2):
+        map_in_threads(lambda name: write_small_file(io, f"s3://{bucket}/{name}", b"a"), range(at_once), "w", at_once)
+    assert len(proxy.clients) == at_once
 
 
 def test_a_store_that_refuses_such_requests_is_asked_once(io: FileIO, proxy: FaultProxy, bucket: str) -> None:
