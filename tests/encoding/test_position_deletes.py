@@ -60,7 +60,7 @@ def test_a_dictionary_with_unused_and_equal_paths_is_sorted_by_its_strings(tmp_p
 
 
 def test_a_file_that_several_threads_need_is_read_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, read_file, reads = write(tmp_path, [("a", 1), ("b", 2)]).path, deleted_rows._read, list[str]()
+    path, read_file, reads = write(tmp_path, [("a", 1), ("b", 2)]).path, deleted_rows.read_deleted_rows, list[str]()
     both = Barrier(2)
 
     def wait_for_another(io: FileIO, path: FileId) -> Mapping[str, Positions]:
@@ -69,7 +69,7 @@ def test_a_file_that_several_threads_need_is_read_by_one(tmp_path: Path, monkeyp
             both.wait(0.2)
         return read_file(io, path)
 
-    monkeypatch.setattr(deleted_rows, "_read", wait_for_another)
+    monkeypatch.setattr(deleted_rows, "read_deleted_rows", wait_for_another)
     found = map_in_threads(lambda name: find_deleted_rows(PyArrowFileIO(), name, (path,)).tolist(), "ab", "search")
     assert found == [[1], [2]]
     assert reads == [path]

@@ -76,6 +76,9 @@ class Loads:
     def answer(self) -> list[bytes]:
         return []
 
+    def stage(self) -> None:
+        self.work.steps.append("stage located rows")
+
     def close(self) -> None:
         self.work.steps.append("remove row ids")
 
@@ -111,7 +114,7 @@ def test_a_transaction_follows_the_one_before() -> None:
     assert (first.prev, second.prev) == ("", first.next)
 
 
-def test_row_ids_are_removed_when_all_rows_are_written() -> None:
+def test_row_ids_are_removed_when_all_rows_are_written_and_located() -> None:
     work = Work(FOUND, Written({0: (FILE,)}, existing_keys={0: ONE_KEY}), row_ids="a file with row ids")
     assert len(stage(work.session())) == 1
-    assert work.steps == ["store", "write", "remove row ids"]
+    assert work.steps == ["store", "write", "stage located rows", "remove row ids"]

@@ -25,8 +25,8 @@ _written: Final = LRUCache[FileId, Mapping[str, Positions]](_WRITTEN, getsizeof=
 _lock: Final = Lock()
 
 
-# Files never change, and the searches of many data files need the same delete files. A file that several threads need is
-# read by one of them.
+# Files never change, and the searches of many data files need the same delete files. A file that several threads need
+# is read by one of them.
 @cached(LRUCache(_READ, getsizeof=_size_of), key=lambda _, delete_file: delete_file, condition=Condition())
 def _deleted_by(io: FileIO, delete_file: FileId) -> Mapping[str, Positions]:
     return read_deleted_rows(io, delete_file)
