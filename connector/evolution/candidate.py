@@ -62,8 +62,13 @@ class Candidate:
 
     @cached_property
     def partition_fields(self) -> frozenset[str]:
-        """The names, without regard to case, that the partition fields of the binding have."""
-        return frozenset(map(fold_case, name_derived_fields(self.arrangement, self._sources)))
+        """The names, without regard to case, that no new column can have: those of partition fields of the binding,
+        and of the existing table, where no column of it has the name."""
+        names = set(map(fold_case, name_derived_fields(self.arrangement, self._sources)))
+        if self.evolution:
+            table = self.evolution.table
+            names |= {*map(fold_case, table.partition_fields)} - {fold_case(each.name) for each in table.schema.fields}
+        return frozenset(names)
 
     @cached_property
     def document(self) -> str | None:

@@ -24,6 +24,9 @@ class ExistingTable:
     unconvertible: frozenset[int] = frozenset()
     has_snapshot: bool = False
     arrangement: Arrangement = PLAIN  # the current partition spec and sort order
+    # The partition fields of all its specs: by name, the id of the column that it comes from. REST catalogs refuse a
+    # table in which another column has such a name.
+    partition_fields: Mapping[str, int] = field(default_factory=dict)
     generation: Generation | None = None  # of its owner's rows; None if no backfill has replaced them
     # The types of its current columns, if its catalog refuses columns of other types in their places.
     fixed_types: tuple[IcebergType, ...] = ()

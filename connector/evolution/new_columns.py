@@ -60,8 +60,8 @@ RULES: Final[tuple[Rule, ...]] = (
     (
         lambda candidate, projection: fold_case(candidate.name(projection)) in candidate.partition_fields,
         ConstraintType.FIELD_FORBIDDEN,
-        "A partition field of the table has this name, from the binding's partition_by. To select this field, give it "
-        'another column with {"column": "…"} in its field config.',
+        "A partition field of the table has this name. To select this field, give it another column with "
+        '{"column": "…"} in its field config.',
     ),
     (
         lambda _, projection: not list_types_besides_null(projection.inference),

@@ -42,6 +42,7 @@ from protocol.protocol_error import ProtocolError
 
 # Why a backfill cannot replace the rows in place.
 OTHER_TYPES: Final = "its catalog refuses columns of other types in their places"
+OTHER_NAMES: Final = "one of its partition fields has the name of a column that is new or gets another type"
 OTHER_ARRANGEMENT: Final = "its partitions or its sort order need a column that it does not have yet"
 
 NANOSECONDS_SINCE: Final = 3  # format version
@@ -225,6 +226,9 @@ def _plan_backfill(table: ExistingTable, target: Target) -> list[TableChange]:
     if any(column.type != fixed for column, fixed in zip(target.columns, table.fixed_types, strict=False)):
         return [DropTable(target.path, table.uuid, OTHER_TYPES), _plan_creation(target)]
     usable = find_usable_ids(table.schema, target.columns, target.identifier)
+    names = {column.name for column in target.columns if column.name in table.partition_fields}
+    if any(table.partition_fields[name] != usable.get(name) for name in names):
+        return [DropTable(target.path, table.uuid, OTHER_NAMES), _plan_creation(target)]
     sources = [Source(column.field, column.name, column.type, usable.get(column.name)) for column in target.columns]
     resolved = _resolve_terms(target, sources)
     _refuse(target, resolved.problems)

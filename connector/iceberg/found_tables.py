@@ -109,6 +109,7 @@ def describe_found(
             pinned=_find_pinned_columns(table),
             unconvertible=_find_unconvertible(table, unconvertible),
             arrangement=read_arrangement(table),
+            partition_fields={each.name: each.source_id for spec in table.specs().values() for each in spec.fields},
             properties=table.properties,
         ),
     )

@@ -187,6 +187,23 @@ def test_a_column_stays_that_another_engine_arranges_rows_by_before_the_first_co
     assert [row["id"] for row in orders.rows] == ["7", "8"]
 
 
+@pytest.mark.parametrize("fixture", ["on_rest", "on_glue"])
+def test_a_table_is_new_if_a_partition_field_has_the_name_of_a_column_that_gets_another_type(
+    fixture: str, request: pytest.FixtureRequest
+) -> None:
+    opened: tuple[Catalog, EndpointConfig] = request.getfixturevalue(fixture)
+    orders = Backfilled(*opened, 2)
+    orders.fit(0, *OLD)
+    orders.land(0, *OLD_ROWS)
+    with orders.table.update_spec() as update:
+        update.add_identity("note")
+    with orders.table.update_spec() as update:
+        update.remove_field("note")
+    assert orders.fit(1, *NEW) == [DropTable, CreateTable]
+    orders.land(1, *NEW_ROWS)
+    assert orders.rows == NEW_ROWS
+
+
 @pytest.mark.parametrize("version", [2, 3])
 @IN_ONE_WORKER
 def test_hive_takes_columns_of_the_same_types_in_place_and_a_new_table_for_others(

@@ -1,8 +1,9 @@
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 from pyiceberg.schema import Schema
@@ -128,9 +129,16 @@ def table(
     owner: str = MATERIALIZATION,
     arrangement: Arrangement = PLAIN,
     identifiers: tuple[int, ...] = (),
+    partition_fields: Mapping[str, int] = MappingProxyType({}),
 ) -> Evolution:
     schema = Schema(*columns, identifier_field_ids=[*identifiers])
-    existing = ExistingTable(schema, "uuid-1", Owner(owner, "shop%2Forders.v0"), arrangement=arrangement)
+    existing = ExistingTable(
+        schema,
+        "uuid-1",
+        Owner(owner, "shop%2Forders.v0"),
+        arrangement=arrangement,
+        partition_fields=partition_fields,
+    )
     return Evolution(existing, MATERIALIZATION, BindingSettings(mode))
 
 
@@ -245,6 +253,12 @@ SCENARIOS = {
     "standard updates, incompatible key and document": Candidate(EVERYTHING, {}, False, table(*WRONG_KEY)),
     "columns that something depends on": Candidate(
         EVERYTHING, {}, True, table(*DEPENDED_ON, arrangement=SORTED, identifiers=(1, 3))
+    ),
+    "partition fields of another engine": Candidate(
+        TERMED,
+        {},
+        True,
+        table(column(1, "id"), column(2, "date"), partition_fields={"date": 2, "ID_bucket_4": 1, "integer": 7}),
     ),
     "terms, no table": Candidate(TERMED, {}, True, arrangement=TERMS),
     "terms, existing table": Candidate(

@@ -210,6 +210,26 @@ def test_a_backfill_drops_a_table_whose_catalog_refuses_the_types(
         )
 
 
+@pytest.mark.parametrize(
+    ("partition_fields", "is_dropped"),
+    [({}, False), ({"note": 2}, True), ({"qty": 1}, True), ({"id": 1, "note_bucket": 2}, False)],
+    ids=["none", "of a column that gets another type", "of another column than the new one", "that stay"],
+)
+def test_a_backfill_drops_a_table_whose_partition_fields_have_the_names_of_new_columns(
+    partition_fields: dict[str, int], is_dropped: bool
+) -> None:
+    found = table(field(1, "id"), field(2, "note", required=False))
+    assert found.table
+    found = replace(found, table=replace(found.table, partition_fields=partition_fields))
+    changes = plan_changes(found, target(ID_COLUMN, QTY, NOTE, owner=V1, replaces=True))
+    assert [type(change) for change in changes] == ([DropTable, CreateTable] if is_dropped else [StartBackfill])
+    if is_dropped:
+        assert describe_change(changes[0], PATH) == (
+            "drop table shop.orders with uuid uuid-1 for a backfill, because one of its partition fields has the name "
+            "of a column that is new or gets another type; its files stay"
+        )
+
+
 def test_a_table_that_was_replaced_already_is_not_replaced_again() -> None:
     assert plan_changes(table(field(1, "id"), owner=V1), target(ID_COLUMN, owner=V1, replaces=True)) == []
 
