@@ -31,7 +31,7 @@ PLACES: Final[Mapping[str, str]] = {
 }
 
 # The object of the endpoint config that has a property, for configs that have the property beside the object.
-OBJECTS: Final[Mapping[str, str]] = {
+PLACES_IN_OBJECTS: Final[Mapping[str, str]] = {
     name: f"/{place}/{name}"
     for place in ("storage", "credentials", "catalog")
     for branch in ENDPOINT_SCHEMA["properties"][place]["oneOf"]
@@ -105,8 +105,8 @@ def _unknown_property(name: str, known: Mapping[str, Json]) -> str:
     unknown = "is not a property that PyIceberg reads here" if settings else "is not a known property"
     if name in PLACES and not settings:
         return f"{unknown} here; set {PLACES[name]}"
-    if name in OBJECTS and OBJECTS[name].split("/")[1] in known:
-        return f"{unknown} here; set {OBJECTS[name]}"
+    if name in PLACES_IN_OBJECTS and PLACES_IN_OBJECTS[name].split("/")[1] in known:
+        return f"{unknown} here; set {PLACES_IN_OBJECTS[name]}"
     match get_close_matches(_simplify(name), plain, n=1, cutoff=0.5):
         case [nearest]:
             return f"{unknown}; did you mean {plain[nearest]}?"

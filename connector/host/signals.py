@@ -1,7 +1,8 @@
 """Ends the process in order, without losing anything, on SIGINT, SIGTERM and SIGHUP, and when stdout is closed. A
 worker of Spark also ends when it hangs.
 
-Calls in threads are here too: a signal must not wait for them.
+Calls in threads are here too. A signal does not wait for those of `map_in_threads`. `StartedCalls` waits for calls that
+have begun, so that files can be deleted after them.
 """
 
 import os
@@ -26,7 +27,7 @@ STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, UNREAD)
 _MAY_BE_IGNORED: Final = (signal.SIGINT, signal.SIGHUP)
 ENDED_BY_SIGTERM: Final = "a process of the connector ends, because it got SIGTERM"
 ENDED_BECAUSE_IT_HANGS: Final = "a process of the connector ends, because it has not gone on for an hour"
-LOOKS: Final = 60  # at work that does not go on
+LOOKS: Final = 60  # in a row that find no progress
 LOOK_PAUSE: Final = 60.0  # seconds
 AT_ONCE: Final = 8  # calls in threads; each waits for a catalog or a store most of the time
 _PAUSE: Final = 0.05  # seconds
@@ -142,7 +143,8 @@ def _watch_work(worker: int, ended: threading.Event) -> None:
 
 
 def _shut_connections() -> None:
-    """Let the other processes see the end at once. A process may not end before what it waits for in the kernel."""
+    """End all connections. The kernel may keep this process and its connections until a disk answers, and the other
+    processes must not wait for that."""
     for descriptor in os.listdir("/proc/self/fd"):
         with suppress(OSError):  # it is no connection
             socket.socket(fileno=int(descriptor)).shutdown(socket.SHUT_RDWR)
@@ -193,7 +195,7 @@ def map_in_threads(call: Callable[[T], R], things: Iterable[T], name: str, at_on
 
 
 class StartedCalls:
-    """Calls in threads, beside what their callers do."""
+    """Makes calls in threads while the caller goes on, such as uploads."""
 
     def __init__(self, limit: int) -> None:
         """`limit` is the weight of all calls that are not finished, such as bytes in memory."""

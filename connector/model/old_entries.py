@@ -21,6 +21,7 @@ class SecondEntry(EntryBase, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     table: tuple[Name, Name]
 
 
+# Each form has the fields of the one before. So a SecondEntry is an entry of any version from 2 to 5.
 class ThirdEntry(SecondEntry, frozen=True, kw_only=True, tag=3):
     """A staged commit in the form of version 3, whose files are of no partition and in no sort order."""
 

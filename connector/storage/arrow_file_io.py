@@ -96,10 +96,10 @@ class _S3File(PyArrowFile):
     def open(self, seekable: bool = True) -> InputStream:
         """Return a stream. One that is `seekable` reads the parts that are needed."""
         stream = super().open(seekable)
-        return _Parts(stream) if seekable else stream
+        return _SeekableObject(stream) if seekable else stream
 
 
-class _Parts(RawIOBase):
+class _SeekableObject(RawIOBase):
     """Reads parts of an object, and never few bytes of it.
 
     If a store answers with an error that is longer than the bytes that were asked for, such as SlowDown, AWS's client

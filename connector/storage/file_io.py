@@ -33,7 +33,7 @@ OPEN_FILE_IOS: Final = 32
 # The pending commits of all tables and shards must fit into one message of 64 MiB.
 LONGEST_IN_STATE: Final = 64 << 10  # bytes, of one table
 LARGEST_IN_STATE: Final = 8 << 20  # bytes, of all tables of a transaction
-# Larger objects are worth PyArrow's upload in parts.
+# Larger objects are worth PyArrow's upload in parts. Uploads that are not finished may have as much in memory.
 LARGEST_HELD: Final = 4 << 20  # bytes
 LIST_SUFFIX: Final = "-files.json"
 LOCAL_SCHEMES: Final = frozenset({"", "file"})
@@ -110,16 +110,16 @@ def _find_objects(io: FileIO, location: str) -> "S3Objects | None":
 
 
 def create_file(io: FileIO, location: str, write_file: WriteFile = write_small_file) -> Any:
-    """Return a stream that writes a file with a new name. When it is closed, the file is whole and durable. If it is
-    small and not on the local disk, it is only given to `write_file` by then."""
+    """Return a stream that writes a file with a new name. When it is closed, the file is whole. It is also durable, but
+    for a small file in a store: `write_file` gets that, and may write it later."""
     if urlsplit(location).scheme in LOCAL_SCHEMES:
         return io.new_output(location).create(overwrite=True)
     return _HeldStream(io, location, write_file)
 
 
-def end_file(stream: Any) -> None:
-    """End a stream of `create_file` whose file is not completed. A file that may be left is to be deleted."""
-    (stream.drop if isinstance(stream, _HeldStream) else stream.close)()
+def abort_file(stream: Any) -> None:
+    """Stop writing a file of `create_file`. What may be left of it is to be deleted."""
+    (stream.abort if isinstance(stream, _HeldStream) else stream.close)()
 
 
 def write_later(calls: StartedCalls, io: FileIO, location: str, content: bytes) -> None:
@@ -170,7 +170,7 @@ class _HeldStream:
         else:
             self._stream.close()
 
-    def drop(self) -> None:
+    def abort(self) -> None:
         """Write no more of the file."""
         self.closed = True
         if self._stream is not None:

@@ -88,7 +88,7 @@ def test_a_token_that_is_refused_before_its_time_is_replaced(gateway: CatalogGat
     assert (gateway.refusals, len(gateway.token_requests)) == (1, 2)
 
 
-def test_a_token_is_not_asked_for_by_a_connection_that_may_have_ended_since_the_last_one(
+def test_each_token_is_asked_for_on_a_new_connection(
     gateway: CatalogGateway,
 ) -> None:
     with fault_proxy(gateway.uri) as proxy:

@@ -226,7 +226,7 @@ def test_with_a_config_the_table_is_in_its_catalog_and_namespace(tmp_path: Path)
     assert readers_catalog(tmp_path / "lake").load_table("shop.orders").scan().to_arrow().num_rows == 4
 
 
-def test_a_config_without_a_warehouse_has_no_place_that_stays(tmp_path: Path) -> None:
+def test_a_local_config_without_a_warehouse_is_refused(tmp_path: Path) -> None:
     said = demo(tmp_path, "--config", "-", stdin='{"namespace": "shop", "catalog": {"catalog_type": "Local"}}')
     assert said.returncode == 1
     assert "the config has no /catalog/warehouse" in said.stderr

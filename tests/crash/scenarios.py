@@ -140,7 +140,8 @@ WITHOUT_CI: Final = frozenset(  # nor with a defect
     }
 )
 
-# CI plants these in the simulation, or, under other names, the like. Here they take their turns with --all.
+# CI plants these in the simulation: most under the same name, others as a similar defect with the name given here.
+# --all also plants them here.
 SIMULATED: Final[Mapping[str, str]] = {
     **{name: name for name in CRASH_DEFECTS},
     "finishes_one_table_of_a_binding": "rejected_rows_are_not_recovered",

@@ -625,7 +625,7 @@ def test_a_session_s_run_ends_although_new_files_keep_coming(catalog: Catalog) -
     assert result.debt > 0, "the new files are left for the next run"
 
 
-def test_the_processor_time_of_all_groups_is_known_also_of_those_that_were_given_up(catalog: Catalog) -> None:
+def test_the_processor_time_of_a_compaction_counts_groups_that_were_given_up(catalog: Catalog) -> None:
     catalog.drop_table(PATH)
     make_eager(catalog, BY_PART)
     for number in range(4):

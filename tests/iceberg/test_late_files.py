@@ -75,7 +75,7 @@ def test_it_lands_without_its_values_if_the_new_column_was_dropped(catalog: Cata
     assert rows(catalog) == [{"id": 2, "note": "n2"}]
 
 
-def test_it_lands_in_its_partition(catalog: Catalog) -> None:
+def test_a_converted_late_file_stays_in_its_partition(catalog: Catalog) -> None:
     spec = PartitionSpec(PartitionField(3, 1000, IdentityTransform(), "note"))
     filled_table(catalog, ID, QTY, NOTE, spec=spec)
     late = staged(catalog, row(2, 20), row(3, 30))

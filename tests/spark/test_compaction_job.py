@@ -65,7 +65,7 @@ def test_each_kind_of_job_has_its_pool(found: Any) -> None:
 
 
 @pytest.mark.spark
-def test_a_worker_that_hangs_ends_whatever_its_job_is(found: Any) -> None:
+def test_each_kind_of_job_is_watched_for_hanging(found: Any) -> None:
     assert found["find_watched"] == [True, True, True]
 
 

@@ -107,7 +107,9 @@ def test_results_that_cannot_be_deleted_are_only_a_warning(tmp_path: Path, caplo
     assert "the results of a search stay in the object store until a later session" in caplog.text
 
 
-def test_a_worker_keeps_the_index_of_one_tables_keys_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_index_of_a_tables_keys_is_dropped_with_its_last_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A million keys take 20 MB, a task may search many tables, and its worker serves the session's next jobs."""
     made: list[weakref.ref[Keys]] = []
 

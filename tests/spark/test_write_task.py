@@ -194,9 +194,11 @@ def test_small_files_of_several_tables_are_uploaded_at_the_same_time(
     assert [[row["id"] for row in job_of_three_tables.rows(index)] for index in range(3)] == [[0], [1], [2]]
 
 
-def test_the_driver_is_told_of_larger_blocks_at_once(job_of_three_tables: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_driver_is_told_of_large_blocks_before_the_next_table(
+    job_of_three_tables: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A lost task of a cluster repeats only what it has not told."""
-    monkeypatch.setattr(write_task, "WRITTEN_AT_ONCE", 1)
+    monkeypatch.setattr(write_task, "REPORTED_TOGETHER", 1)
     told, count_written = list[int](), Ledger.count
 
     def note(ledger: Ledger, task: TaskAccount, wrote: Wrote) -> None:

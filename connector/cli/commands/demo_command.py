@@ -175,7 +175,7 @@ def _make_warehouse(into: str | None) -> Path:
 
 
 def _find_warehouse(endpoint: EndpointConfig) -> Path | None:
-    """Return the directory of a Local catalog; None of any other catalog."""
+    """Return the directory of a Local catalog; None for any other catalog."""
     if not isinstance(endpoint.catalog, LocalCatalog):
         return None
     if endpoint.catalog.warehouse is None:  # the connector's process would have a temporary directory of its own

@@ -12,7 +12,7 @@ from connector.encoding.live_rows.position_deletes import group_by_file, join_po
 from connector.encoding.values.arrays import NO_ROWS, Positions
 
 _READ: Final = 32 << 20  # bytes in each process
-_WRITTEN: Final = 4 << 20  # bytes: few commits write more that the next ones replace
+_WRITTEN: Final = 4 << 20  # bytes: what the newest commits have written, which the next ones may replace
 _LITTLE: Final = 64 << 10  # bytes
 _PATH_SIZE: Final = 256  # bytes of memory that the path of a data file takes with its place, about
 
@@ -50,7 +50,8 @@ def list_data_files(io: FileIO, delete_file: str) -> Collection[str]:
 def read_deleted_rows(io: FileIO, delete_file: FileId) -> Mapping[str, Positions]:
     """Return the positions of the rows that a delete file deletes, by the paths of their data files.
 
-    They are not remembered: this is for files that a commit replaces. What this process has written last is in memory.
+    The result is not cached, because a commit replaces the file. If this process wrote the file lately, its rows are
+    still in memory.
     """
     with _lock:
         written = _written.get(delete_file)

@@ -52,7 +52,7 @@ def write_position_deletes(
     io: FileIO, location: str, paths: pa.Array, positions: pa.Array, write_file: WriteFile = write_small_file
 ) -> DataFile:
     """Write a file that deletes these rows, each of them once. It is durable when this returns, unless `write_file`
-    got it.
+    writes small files later.
 
     The paths must be spelled exactly as the manifests have them. Otherwise the file deletes nothing.
     """

@@ -16,7 +16,7 @@ from connector.encoding.parquet.statistics import describe_file, find_nan, worth
 from connector.host.errors import ConnectorError
 from connector.model.binding import Column
 from connector.model.state import DataFile
-from connector.storage.file_io import WriteFile, create_file, delete_if_possible, end_file, write_small_file
+from connector.storage.file_io import WriteFile, abort_file, create_file, delete_if_possible, write_small_file
 from connector.storage.storage_errors import translate_errors
 
 # A row group is held in memory until it is written; larger ones compress no better.
@@ -24,7 +24,7 @@ ROW_GROUP_SIZE: Final = 32 << 20  # bytes of Arrow data
 
 
 class GatheredRowGroup:
-    """The rows of a row group while they are gathered, in batches that have their memory for themselves."""
+    """Gathers batches until they are a row group. It keeps the batches themselves."""
 
     def __init__(self, capacity: int) -> None:
         """`capacity` is in bytes."""
@@ -33,8 +33,8 @@ class GatheredRowGroup:
         self._size = 0
 
     def fill(self, batch: pa.RecordBatch) -> Iterator[list[pa.RecordBatch]]:
-        """Add the rows of a batch, if it has some. If there is no room for them, first yield all others, and the batch
-        itself if it is larger than a row group."""
+        """Add a batch, unless it is empty. Yield what has to be written first for that: the gathered batches, and a
+        batch that is larger than a row group. The caller has to use all that is yielded."""
         if not batch.num_rows or self.add(batch):
             return
         if gathered := self.take():
@@ -57,7 +57,7 @@ class GatheredRowGroup:
 
 
 class RowGroup(GatheredRowGroup):
-    """The rows of a row group while they are gathered: copied into one piece of memory that only they use.
+    """Gathers batches until they are a row group. It copies their rows into one piece of memory that only they use.
 
     Decoding frees its memory after each batch. If the batches themselves were kept until a row group is full, they
     would lie scattered among freed memory, and a worker would grow by another half of a row group.
@@ -252,7 +252,7 @@ class _OpenParquetFile:
         """End writing."""
         with translate_errors(self.location):
             self._writer.close()
-            end_file(self._stream)
+            abort_file(self._stream)
 
 
 def _map_memory(size: int) -> memoryview:

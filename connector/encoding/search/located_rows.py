@@ -65,7 +65,7 @@ def write_located(
     write_file: WriteFile = write_small_file,
 ) -> None:
     """Write located rows, some after the others: `file_path`, `pos` and `key`. They are durable when this returns,
-    unless `write_file` got them: it may take longer."""
+    unless `write_file` writes small files later."""
 
     def remember(io: FileIO, location: str, content: bytes) -> None:
         if len(content) <= _LITTLE:

@@ -154,7 +154,7 @@ class OAuth2Client:
 
     def _post(self, form: Mapping[str, str]) -> Response:
         try:
-            # Until the next token, a connection that is left open may be closed at its other end, without a word.
+            # An idle connection may be closed before the next token is needed. A closed Session can be used again.
             with self._session:
                 return self._session.post(self._uri, data=form)
         except RequestException as error:

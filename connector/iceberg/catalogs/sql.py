@@ -112,7 +112,7 @@ def open_sql(
     catalog: catalog_config.SqlCatalog, file_addresses: Mapping[str, str], credentials: FileCredentials
 ) -> SqlTables:
     """Open a catalog in PostgreSQL."""
-    # A connection that has been open for long may be closed at its other end, as after a restart of the server.
+    # `pool_pre_ping` tries an idle connection before it is used: a restart of the server closes it.
     address = {"uri": _url(catalog).render_as_string(hide_password=False), "pool_pre_ping": "true"}
     return open_with_retries(partial(_TablesOnS3, credentials, catalog.name, {**address, **file_addresses}))
 

@@ -3,8 +3,8 @@
 The timeout of `requests` starts again with each byte. So a server that sends single bytes would be waited for without
 limit.
 
-Connections stay open. One that was not used for minutes may be closed at its other end, without a word: by what
-translates addresses on the way, or because the server was started anew. So a read that it breaks is sent again.
+Connections stay open. One that is idle for minutes may be closed without notice, such as by a NAT gateway or a restart
+of the server. So a read that fails for this reason is sent again.
 """
 
 import socket

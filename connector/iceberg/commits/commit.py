@@ -227,8 +227,7 @@ class _PendingCommits:
 
     def _fit_late_files(self, table: Table, remaining: Sequence[StagedCommit]) -> Sequence[StagedCommit]:
         """Return the same commits, with files that fit the table. UserError or LostColumnError if they cannot."""
-        schema_ids = {commit.schema_id for commit in remaining}
-        if schema_ids == {table.metadata.current_schema_id} and not read_successors(table):
+        if {each.schema_id for each in remaining} == {table.metadata.current_schema_id} and not read_successors(table):
             return remaining
         from connector.iceberg.commits.late_files import fit_late_files  # takes long to import, and is rarely needed
 

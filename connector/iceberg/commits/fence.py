@@ -76,11 +76,11 @@ def is_void(value: str, recorded: str) -> bool:
     return is_passed(value, recorded) and read_ordinal(value) < read_ordinal(recorded)
 
 
-def is_reset_since(commit: StagedCommit, properties: Mapping[str, str]) -> bool:
+def is_reset_since(first: StagedCommit, properties: Mapping[str, str]) -> bool:
     """Whether the fence of a writer was reset since its first pending commit was staged. The reset may have skipped
     commits that came before."""
-    recorded = read_value(properties, commit.writer)
-    return _is_reset_value(recorded) and commit.prev != recorded
+    recorded = read_value(properties, first.writer)
+    return _is_reset_value(recorded) and first.prev != recorded
 
 
 def _is_reset_value(value: str) -> bool:

@@ -82,8 +82,8 @@ class RowDeletes:
         `fitting` are the same commits with the files that the table gets. UserError if rows cannot be found any more.
         """
         files = _DataFiles(table, self._manifests)
-        chains = fence.group_by_writer(staged)
-        reset = {first.writer for first, *_ in chains if fence.is_reset_since(first, table.properties)}
+        pending = fence.group_by_writer(staged)
+        reset_writers = {first.writer for first, *_ in pending if fence.is_reset_since(first, table.properties)}
         found: dict[str, list[Positions]] = {}
         searches: list[_Search] = []
         for before, commit in zip(staged, fitting, strict=True):
@@ -93,8 +93,8 @@ class RowDeletes:
                 for path, positions in at_old_places.items():
                     if path in files.partitions:
                         found.setdefault(path, []).append(positions)
-                # The Loads did not see rows that a skipped commit would have deleted.
-                is_reset = before.writer in reset
+                # The Loads left out rows that a skipped commit was to delete.
+                is_reset = before.writer in reset_writers
                 since = _NONE if is_reset else files.find_sequence_number(before.located.snapshot_id)
                 if rows and (newer := files.find_newer(since, before.writer)):
                     searches.append(_search_located(table, before.located, rows, newer))

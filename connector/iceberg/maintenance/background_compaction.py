@@ -2,8 +2,8 @@
 
 It has a thread for itself, so it holds up neither a commit nor the expiry of snapshots. After some commits of a table,
 the table's files are looked at. A run rewrites a limited number of bytes. Then the thread rests for several times the
-processor time of the run, so compaction takes a limited share of it, whatever its debt is. On a busy machine, most of a
-run is waiting: the tasks have the lowest priority.
+processor time of the run, so compaction takes a limited share of a processor, whatever its debt is. The time of the run
+itself is no measure: the tasks have the lowest priority, and may wait for a processor.
 """
 
 import logging

@@ -25,7 +25,7 @@ from protocol.request import Store
 CLAIMANT_CHECK: Final = 1.0  # seconds between two looks whether a task that waits for a block has been killed
 
 
-@dataclass(frozen=True)
+@dataclass
 class Counted:
     """The files that hold a transaction's rows, and the values that were treated."""
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from connector.spark.tasks.run_writer import RunWriter
 
 DECODING_BATCH: Final = 4 << 20  # bytes: larger batches leave the processor's cache, smaller ones need more calls
-WRITTEN_AT_ONCE: Final = 4 << 20  # bytes of blocks: the driver is told of smaller ones of several bindings together
+REPORTED_TOGETHER: Final = 4 << 20  # bytes of blocks; after so many, the driver is told what was written
 
 # Beside the file of the other rows: it must not double the memory that is planned for them.
 _REJECTED_ROW_GROUP_SIZE: Final = ROW_GROUP_SIZE // 4
@@ -110,7 +110,7 @@ def _write_claims(driver: ToDriver, unfinished: ExitStack, uploads: StartedCalls
             claim = _receive(driver)
         index = layout.binding.index
         written.append(WrittenBlocks(index, files.finish(), files.runs, blocks.treated, blocks.existing_keys))
-        if claim is None or size >= WRITTEN_AT_ONCE:
+        if claim is None or size >= REPORTED_TOGETHER:
             uploads.finish()
             unfinished.pop_all()  # once this is sent, the files may count, even without an answer
             driver.send(Wrote(written))
