@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from pyiceberg.types import LongType
 
 from connector.encoding.lines.key_tables import write_keys
@@ -143,11 +144,12 @@ def test_small_files_are_searched_at_the_same_time_also_of_several_tables(
     """Each of them waits for the store."""
     together = Barrier(4, timeout=60)
 
-    def wait_for_the_others(*arguments: Any, **options: Any) -> Iterator[FoundRows]:
-        together.wait()
-        return search(*arguments, **options)
+    class Store(PyArrowFileIO):
+        def new_input(self, location: str) -> PyArrowFile:
+            together.wait()
+            return super().new_input(location)
 
-    monkeypatch.setattr(search_job, "search", wait_for_the_others)
+    monkeypatch.setattr(search_job, "open_file_io", lambda _: Store())
     groups = []
     for index in range(2):
         directory = tmp_path / str(index)

@@ -3,7 +3,6 @@
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from functools import cached_property
 from threading import Lock
 from typing import Any, Final
 
@@ -34,10 +33,17 @@ class DataFileReader:
         self.path = path
         self._io, self._size = io, size
         self._opened = ExitStack()
+        self._stream: Any = None
 
-    @cached_property
+    @property
     def stream(self) -> Any:
         """The bytes of the file."""
+        # Python 3.11 computes one `cached_property` of a class at a time, and here this would be a request to a store.
+        if self._stream is None:
+            self._stream = self._open()
+        return self._stream
+
+    def _open(self) -> Any:
         file = self._io.new_input(self.path)
         if self._size > _SMALL:
             return self._opened.enter_context(file.open(seekable=True))
