@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
-from threading import Barrier
+from threading import Barrier, Event
 from typing import Any
 
 import duckdb
@@ -45,6 +45,7 @@ from connector.spark.jobs import merge_job
 from connector.spark.jobs.merge_job import MergeUnit
 from connector.spark.jobs.write_job import WriteJob
 from connector.spark.jvm.jvm_ends import WORKER_ENDED
+from connector.spark.tasks import merged_files
 from connector.storage import file_io
 from encoding.store_lines import REJECTED, binding, plain
 from protocol.protocol_error import ProtocolError
@@ -414,6 +415,32 @@ def test_a_merge_that_fails_leaves_no_files_and_in_the_store_no_runs(
         table.write(*rows_of(200))
     assert data_files_in(table) == []
     assert table.is_local or [name for name in table.left if name.endswith(".run")] == []
+
+
+def test_no_file_is_uploaded_after_a_failed_merge_has_deleted_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_io, "LOCAL_SCHEMES", ())
+    monkeypatch.setattr(merged_files, "ROW_GROUP_SIZE", 1)
+    monkeypatch.setattr(data_files.FileWriter, "_end_if_full", data_files.FileWriter._end)
+    begun, failed, write = Event(), Event(), file_io.write_small_file
+
+    def write_late(*arguments: Any) -> None:
+        begun.set()
+        assert failed.wait(60)
+        write(*arguments)
+
+    def fail(_: Any) -> list[DataFile]:
+        assert begun.wait(60)
+        failed.set()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(file_io, "write_small_file", write_late)
+    monkeypatch.setattr(data_files.FileWriter, "finish", fail)
+    table = Table(tmp_path)
+    with pytest.raises(RetryableError, match="No space left on device"):
+        table.write(*rows_of(20))
+    assert data_files_in(table) == []
 
 
 def test_a_task_that_fails_leaves_no_runs_in_the_store(tmp_path: Path) -> None:

@@ -15,8 +15,6 @@ from connector.encoding.parquet.data_files import (
     ROW_GROUP_SIZE,
     DataFileWriter,
     GatheredRowGroup,
-    NewFiles,
-    abort_on_failure,
 )
 from connector.encoding.runs.run_merging import MergeRange, merge
 from connector.encoding.runs.sort_columns import SortColumns
@@ -25,7 +23,7 @@ from connector.host.signals import StartedCalls
 from connector.model.state import DataFile
 from connector.spark.blocks.table_layout import TableLayout
 from connector.spark.blocks.temporary_files import TemporaryFile
-from connector.storage.file_io import LARGEST_HELD, delete_if_possible, write_later
+from connector.storage.file_io import LARGEST_HELD, write_later
 
 
 def find_sort_columns(layout: TableLayout) -> SortColumns:
@@ -40,42 +38,44 @@ def write_merged(
 
     Small files are uploaded while the next ones are encoded. If this fails, no file stays, as far as possible.
     """
-    io, sort_columns = layout.io, find_sort_columns(layout)
+    sort_columns = find_sort_columns(layout)
     written: list[DataFile] = []
-    try:
-        with _Runs(run_files, io, layout.schema) as runs, StartedCalls(LARGEST_HELD) as uploads:
-            new_files = replace(layout.new_files, write_file=partial(write_later, uploads))
-            for merged in ranges:
-                if merged.has_encoded:
-                    files = _copy_range(new_files, merged, runs)
-                else:
-                    files = _write_rows(new_files, merge(merged, sort_columns, runs.read))
-                written += [msgspec.structs.replace(file, partition=merged.partition) for file in files]
-            uploads.finish()
-    except BaseException:
-        delete_if_possible(io, [file.path for file in written])
-        raise
+    # Files are deleted when their uploads have ended: one that ends later would bring its file back.
+    with (
+        ExitStack() as unfinished,
+        _Runs(run_files, layout.io, layout.schema) as runs,
+        StartedCalls(LARGEST_HELD) as uploads,
+    ):
+        new_files = replace(layout.new_files, write_file=partial(write_later, uploads))
+        for merged in ranges:
+            if merged.has_encoded:
+                copying = AssembledWriter(new_files)
+                unfinished.callback(copying.abort)
+                files = _copy_range(copying, merged, runs)
+            else:
+                writer = DataFileWriter(new_files, GatheredRowGroup(ROW_GROUP_SIZE))
+                unfinished.callback(writer.abort)
+                files = _write_rows(writer, merge(merged, sort_columns, runs.read))
+            written += [msgspec.structs.replace(file, partition=merged.partition) for file in files]
+        uploads.finish()
+        unfinished.pop_all()
     return written
 
 
-def _write_rows(new_files: NewFiles, batches: Iterator[pa.RecordBatch]) -> list[DataFile]:
-    writer = DataFileWriter(new_files, GatheredRowGroup(ROW_GROUP_SIZE))
-    with abort_on_failure(writer):
-        for rows in batches:
-            writer.write(rows)
-        return writer.finish()
+def _write_rows(writer: DataFileWriter, batches: Iterator[pa.RecordBatch]) -> list[DataFile]:
+    for rows in batches:
+        writer.write(rows)
+    return writer.finish()
 
 
-def _copy_range(new_files: NewFiles, merged: MergeRange, runs: "_Runs") -> list[DataFile]:
+def _copy_range(writer: AssembledWriter, merged: MergeRange, runs: "_Runs") -> list[DataFile]:
     """Copy the row groups that are encoded already. Only rows between them are encoded here."""
-    writer = AssembledWriter(new_files)
-    with abort_on_failure(writer):
-        for run, part in merged.parts:
-            if part.encoded:
-                writer.append(part.encoded, runs.copy(run, part))
-            else:
-                writer.write(runs.read(run, part))
-        return writer.finish()
+    for run, part in merged.parts:
+        if part.encoded:
+            writer.append(part.encoded, runs.copy(run, part))
+        else:
+            writer.write(runs.read(run, part))
+    return writer.finish()
 
 
 class _Runs:
