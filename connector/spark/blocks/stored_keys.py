@@ -93,7 +93,8 @@ def _on_disk() -> AbstractContextManager[None]:
 def open_keys(file: TemporaryFile, access: Properties) -> pa.Table:
     """Return a table of keys that the driver has written."""
     if isinstance(file, LocalFile):
-        return read_keys(str(file.path))
+        with _on_disk():
+            return read_keys(str(file.path))
     with file.open(open_file_io(access)) as stream:
         return read_keys(stream.read())
 

@@ -47,6 +47,7 @@ ANSWER_TIMEOUT: Final = 30.0  # seconds
 UNANSWERED: Final = 4  # questions in a row. One alone gets no answer if the whole container was paused.
 STOPPED: Final = 5  # times in a row that a worker is found stopped: for more than a minute
 LAST_WORDS_TIMEOUT: Final = 5.0  # seconds: a worker that lives on may hold the pipe
+ANNOUNCED_FOR: Final = 60.0  # seconds: then what a worker announced explains no later end of another one
 GRACE: Final = 1.0  # seconds: a JVM that lacks threads may end by itself, and a worker's last line comes later
 _ENVIRONMENT: Final = threading.Lock()  # held while this process's environment names a gateway
 _START_FAILED: Final = 'Exception in thread "main"'  # after it, other threads may keep the JVM alive
@@ -78,6 +79,7 @@ class Jvm:
         self._output: deque[str] = deque(maxlen=5)
         self._worker_end = WORKER_ENDED
         self._end_was_announced = threading.Event()  # by a worker
+        self._announced = 0.0  # when, by the monotonic clock
         self._has_killed_stopped = False  # workers
         self._ended = threading.Event()  # by the connector
         self._reason = ""  # why the connector has given it up
@@ -139,7 +141,8 @@ class Jvm:
         if self._has_killed_stopped:
             return WORKER_WAS_STOPPED
         self._end_was_announced.wait(GRACE)
-        return self._worker_end
+        # The session may have gone on since: a compaction whose worker ends is given up.
+        return self._worker_end if time.monotonic() - self._announced < ANNOUNCED_FOR else WORKER_ENDED
 
     def explain_end(self) -> str:
         """Return why the JVM has ended, or does not answer, and what to change. Ends in a full stop."""
@@ -232,7 +235,7 @@ class Jvm:
                 text = line.decode("utf-8", "replace").rstrip()
                 log.debug("spark: %s", text)
                 if end := ANNOUNCED_ENDS.get(text):
-                    self._worker_end = end
+                    self._worker_end, self._announced = end, time.monotonic()
                     self._end_was_announced.set()
                 if not text.startswith(STACK_FRAMES):
                     self._keep(text)
