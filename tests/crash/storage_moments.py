@@ -5,9 +5,9 @@ from typing import Final
 from connector.iceberg.catalogs.local import CATALOG_FILE
 from crash.faults import ALWAYS, IMPATIENT
 from crash.shards import Event
-from crash.storage import UPLOAD_FAILS
+from crash.storage import DATA_UPLOAD_FAILS, UPLOAD_FAILS
 from crash.task import Task
-from crash.wire import PART_FAILS, STORE_FORBIDS, STORE_HANGS, STORE_IS_BUSY, STORE_IS_SLOW
+from crash.wire import DATA_UPLOAD_HANGS, PART_FAILS, STORE_FORBIDS, STORE_HANGS, STORE_IS_BUSY, STORE_IS_SLOW
 from support.small_disk import small_disk
 
 DISK_IS_FULL: Final = "database or disk is full"  # as SQLite has it
@@ -19,10 +19,13 @@ def storage_fails(task: Task) -> None:
     task.run_to(Event.FLUSHED)
     assert task.faults.fired(UPLOAD_FAILS) == 8
     task.check(complete=True)
-    task.faults.arm(UPLOAD_FAILS, times=ALWAYS)  # of data files
-    task.fails("INTERNAL_FAILURE")
-    task.faults.disarm(UPLOAD_FAILS)
-    task.noted()
+    # A session also uploads where rows were found. So data files fail alone first, and then everything.
+    for fault in DATA_UPLOAD_FAILS, UPLOAD_FAILS:
+        task.faults.arm(fault, times=ALWAYS)
+        task.fails("INTERNAL_FAILURE")
+        task.faults.disarm(fault)
+        task.noted()
+        task.run_to(Event.FLUSHED)
 
 
 def storage_is_slow(task: Task) -> None:
@@ -60,11 +63,12 @@ def storage_hangs(task: Task) -> None:
     task.faults.arm(STORE_HANGS, times=3)
     task.run_to(Event.RECORDED)
     task.check(complete=True)
-    task.run_to(Event.FLUSHED)  # so that data files are written next, and none is read
-    task.faults.arm(STORE_HANGS, times=ALWAYS)
-    task.fails("the object store cannot be reached")
-    task.faults.disarm(STORE_HANGS)
-    task.noted()
+    for fault in DATA_UPLOAD_HANGS, STORE_HANGS:
+        task.run_to(Event.FLUSHED)  # so that data files are written next, and none is read
+        task.faults.arm(fault, times=ALWAYS)
+        task.fails("the object store cannot be reached")
+        task.faults.disarm(fault)
+        task.noted()
 
 
 def upload_fails_half_way(task: Task) -> None:

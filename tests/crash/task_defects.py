@@ -6,11 +6,15 @@ from contextlib import suppress
 from typing import Final
 
 import pyarrow.parquet as pq
+from pyiceberg.io import FileIO
 
 from connector.encoding.parquet import statistics
 from connector.encoding.parquet.data_files import DataFileWriter
 from connector.host.errors import ConnectorError
+from connector.host.signals import StartedCalls
 from connector.model.state import DataFile
+from connector.spark.tasks import merged_files, write_task
+from connector.storage.file_io import write_small_file
 from crash.faults import DEFECT, swap
 
 
@@ -20,6 +24,7 @@ def plant() -> None:
 
 
 def swallows_upload_errors() -> None:
+    """Small files are written at once here, so that `finish` meets their errors."""
     finish = DataFileWriter.finish
 
     def finish_anyhow(self: DataFileWriter) -> list[DataFile]:
@@ -27,7 +32,12 @@ def swallows_upload_errors() -> None:
             return finish(self)
         return []
 
+    def write_at_once(_: StartedCalls, io: FileIO, location: str, content: bytes) -> None:
+        write_small_file(io, location, content)
+
     swap(DataFileWriter, "finish", finish_anyhow)
+    for task in write_task, merged_files:
+        swap(task, "write_later", write_at_once)
 
 
 def misplaces_row_groups() -> None:

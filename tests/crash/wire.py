@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from crash.catalog_faults import is_refused, lost_answer
 from crash.faults import Faults
-from crash.storage import UPLOAD_FAILS
+from crash.storage import DATA_UPLOAD_FAILS, UPLOAD_FAILS, is_data_file
 from support.fault_proxy import GENUINE, Answer, Fault, Matches, Request, is_commit
 
 CommittedTable: TypeAlias = Callable[[Request], str | None]  # that a request commits to
@@ -21,6 +21,7 @@ STORE_IS_SLOW: Final = "store-is-slow"
 STORE_FORBIDS: Final = "store-forbids"
 STORE_IS_BUSY: Final = "store-is-busy"
 STORE_HANGS: Final = "store-hangs"
+DATA_UPLOAD_HANGS: Final = "data-upload-hangs"
 PART_FAILS: Final = "part-fails"
 SLOW: Final = 4.0  # seconds: longer than the client would wait by itself
 
@@ -73,6 +74,10 @@ def _begins_upload(request: Request) -> bool:
     return (request.method == "POST" and "uploads" in about) or (request.method == "PUT" and "partNumber" not in about)
 
 
+def _begins_data_upload(request: Request) -> bool:
+    return _begins_upload(request) and is_data_file(urlsplit(request.path).path)
+
+
 def _uploads_second_part(request: Request) -> bool:
     return _query(request).get("partNumber") == ["2"]
 
@@ -83,6 +88,8 @@ def _query(request: Request) -> dict[str, list[str]]:
 
 STORE_FAULTS: Final = {
     UPLOAD_FAILS: StoreFault(_begins_upload, Fault(0, HTTPStatus.INTERNAL_SERVER_ERROR)),
+    DATA_UPLOAD_FAILS: StoreFault(_begins_data_upload, Fault(0, HTTPStatus.INTERNAL_SERVER_ERROR)),
+    DATA_UPLOAD_HANGS: StoreFault(_begins_data_upload, Fault(0, Answer.SILENCE)),
     STORE_IS_SLOW: StoreFault(_any, GENUINE, delay=SLOW),
     STORE_FORBIDS: StoreFault(_any, Fault(0, HTTPStatus.FORBIDDEN)),
     STORE_IS_BUSY: StoreFault(_any, Fault(0, HTTPStatus.SERVICE_UNAVAILABLE)),
