@@ -24,7 +24,7 @@ from connector.host.signals import ENDED_BECAUSE_IT_HANGS, ENDED_BY_SIGTERM
 from connector.spark.jvm import jvm_process, spark_errors, spark_session
 from connector.spark.jvm.class_path import list_jars
 from connector.spark.jvm.jvm_command import find_spark_home
-from connector.spark.jvm.jvm_ends import WORKER_ENDED
+from connector.spark.jvm.jvm_ends import WORKER_ENDED, WORKER_HANGS
 from connector.spark.jvm.jvm_process import Jvm
 from connector.spark.jvm.spark_errors import explain_lost_task, translate_errors
 from connector.spark.jvm.spark_session import start_spark
@@ -370,8 +370,10 @@ def test_the_end_that_a_worker_announced_explains_no_later_end_of_another_one(
     monkeypatch.setenv("JAVA_HOME", java_that(tmp_path, f"echo '{ENDED_BECAUSE_IT_HANGS}'\nexec sleep 60"))
     monkeypatch.setattr(spark_errors, "ENDING_TIMEOUT", 0.0)
     monkeypatch.setattr(jvm_process, "GRACE", 10.0)
-    monkeypatch.setattr(jvm_process, "ANNOUNCED_FOR", 0.0)
     with started(tmp_path) as running:
+        assert str(explain_lost_task(running)) == str(explain_lost_task(running)) == WORKER_HANGS
+        monkeypatch.setattr(jvm_process, "ANNOUNCED_FOR", 0.0)
+        monkeypatch.setattr(jvm_process, "GRACE", 0.1)
         assert str(explain_lost_task(running)) == WORKER_ENDED
 
 

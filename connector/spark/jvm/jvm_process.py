@@ -77,8 +77,8 @@ class Jvm:
         with translate_disk_errors(f"directory in {local_directory}"):
             self._connection_file = Path(tempfile.mkdtemp(prefix="jvm-", dir=local_directory)) / "connection"
         self._output: deque[str] = deque(maxlen=5)
-        self._worker_end = WORKER_ENDED
-        self._end_was_announced = threading.Event()  # by a worker
+        self._worker_end = ""  # why a worker has ended, by what it announced
+        self._end_was_announced = threading.Event()
         self._announced = 0.0  # when, by the monotonic clock
         self._has_killed_stopped = False  # workers
         self._ended = threading.Event()  # by the connector
@@ -140,9 +140,9 @@ class Jvm:
         """Return why a Python worker of this JVM has ended. Its last line may take a moment."""
         if self._has_killed_stopped:
             return WORKER_WAS_STOPPED
-        self._end_was_announced.wait(GRACE)
-        # The session may have gone on since: a compaction whose worker ends is given up.
-        return self._worker_end if time.monotonic() - self._announced < ANNOUNCED_FOR else WORKER_ENDED
+        if time.monotonic() - self._announced >= ANNOUNCED_FOR:
+            self._end_was_announced.clear()  # the session has gone on since: a compaction is given up with its worker
+        return self._worker_end if self._end_was_announced.wait(GRACE) else WORKER_ENDED
 
     def explain_end(self) -> str:
         """Return why the JVM has ended, or does not answer, and what to change. Ends in a full stop."""

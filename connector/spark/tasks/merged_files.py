@@ -11,11 +11,7 @@ import pyarrow as pa
 from pyiceberg.io import FileIO
 
 from connector.encoding.parquet.assembled_writer import AssembledWriter
-from connector.encoding.parquet.data_files import (
-    ROW_GROUP_SIZE,
-    DataFileWriter,
-    GatheredRowGroup,
-)
+from connector.encoding.parquet.data_files import ROW_GROUP_SIZE, DataFileWriter, GatheredRowGroup
 from connector.encoding.runs.run_merging import MergeRange, merge
 from connector.encoding.runs.sort_columns import SortColumns
 from connector.encoding.runs.sorted_runs import RunPart, read_encoded, read_part
