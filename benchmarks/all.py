@@ -1,17 +1,15 @@
-"""Every line of what the connector must reach, measured in one run, as a table for docs/performance.md."""
+"""Every line of what the connector must reach, measured in one run. `scripts/bench tables` writes runs to the docs."""
 
 import argparse
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from benchmarks import commits, publishing, spec, stores, targets, transactions
-from benchmarks.report import REPOSITORY, conditions, write
-from benchmarks.targets import COLUMNS, Baseline, Figures, Measured, Unit
+from benchmarks.report import conditions, write
+from benchmarks.targets import COLUMNS, Baseline, Measured
 
-PAGE: Final = REPOSITORY / "docs" / "performance.md"
 ROWS: Final = 1_000_000  # a gigabyte
 COMMITS: Final = 5000
 PARTS: Final = ("spec", "stores", "transactions", "publishing", "commits")
@@ -21,17 +19,16 @@ _Raw: TypeAlias = Mapping[targets.Line, float]
 
 
 @dataclass(frozen=True)
-class Line:
+class Figure:
     """A line's figure, as it is written to the file."""
 
     work: str
-    must_reach: float | None
-    unit: str
     catalog: str
     form: str
-    reached: float  # in this unit
-    seconds: float | None  # of a time
-    baseline_seconds: float
+    reached: float  # in the unit of the line
+    must_reach: float | None
+    unit: str
+    measured: Measured
 
 
 def main() -> int:
@@ -50,18 +47,19 @@ def main() -> int:
         parts["ten gigabytes"] = lambda: _ten_gigabytes(given)
         wanted.append("ten gigabytes")
     figures: dict[targets.Line, Measured] = {}
-    baselines = [given[0].baseline]
+    baseline = given[0].baseline
     for name in wanted:
         print(f"measuring: {name}", file=sys.stderr, flush=True)
         try:
             for some in parts[name]():
                 # The speed of a shared machine changes within minutes: R is measured before and after each column.
-                baselines.append(stores.measure_baseline(given[0].path, ROWS))
-                beside = _mean(*baselines[-2:])
+                before_it, baseline = baseline, stores.measure_baseline(given[0].path, ROWS)
+                beside = _mean(before_it, baseline)
                 figures |= {line: Measured(figure, beside) for line, figure in some.items()}
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the other lines are still of use
             print(f"{name}: {error or type(error).__name__}", file=sys.stderr, flush=True)
-    _report(before, figures, baselines, arguments.write)
+    print("\n".join(targets.table({line: (measured,) for line, measured in figures.items()})))
+    write("all", before, [figure_of(line, measured) for line, measured in figures.items()])
     return 0
 
 
@@ -70,28 +68,10 @@ def _mean(one: Baseline, other: Baseline) -> Baseline:
     return Baseline(one.rows, one.megabytes, seconds / 2, cpu_seconds / 2)
 
 
-def _report(before: Mapping[str, Any], figures: Figures, baselines: Sequence[Baseline], is_written: bool) -> None:
-    seconds = [baseline.seconds for baseline in baselines]
-    load = before["load_before"][0]
-    text = (
-        f"Measured on {before['measured_at'][:10]}: R's time is {median(seconds):.1f} s ({min(seconds):.1f} to "
-        f"{max(seconds):.1f} s in {len(seconds)} measurements), {baselines[0].megabytes / median(seconds):.0f} MB/s. "
-        f"{before['cores']} cores, load {load:.1f} before the run.\n\n"
-        + "\n".join([*targets.headlines(figures), "", *targets.table(figures)])
-        + "\n"
-    )
-    print(text)
-    write("all", before, [_line(line, measured) for line, measured in figures.items()])
-    if is_written:
-        PAGE.write_text(targets.replaced(PAGE.read_text(), text))
-
-
-def _line(line: targets.Line, measured: Measured) -> Line:
+def figure_of(line: targets.Line, measured: Measured) -> Figure:
     target, (catalog, form) = line
-    seconds = measured.figure if target.unit in (Unit.TIME, Unit.PROCESSOR_TIME) else None
     reached = measured.express(target.unit)
-    unit = target.unit.value
-    return Line(target.work, target.limit, unit, catalog, form, reached, seconds, measured.baseline.seconds)
+    return Figure(target.work, catalog, form, reached, target.limit, target.unit.value, measured)
 
 
 def _spec() -> Iterator[_Raw]:
@@ -176,9 +156,6 @@ def _arguments() -> argparse.Namespace:
         "--only", choices=PARTS, nargs="+", default=PARTS, help="of the lines (commits take half the time)"
     )
     parser.add_argument("--ten-gigabytes", action="store_true", help="these lines too: about ten minutes more")
-    parser.add_argument(
-        "--write", action="store_true", help="write the tables to docs/performance.md; README shows the short one"
-    )
     return parser.parse_args()
 
 

@@ -1,13 +1,14 @@
-"""What the connector must reach, line by line, and the table that says what it reaches.
+"""What the connector must reach, line by line, and the table that says what it reaches: the median of some runs.
 
 Times and speeds are ratios to R, the baseline that was measured beside them. So a slower machine changes little. On a
 busy machine, R's time grows more than its processor time. So processor time is compared with R's processor time.
 """
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from statistics import median
 from typing import Final, TypeAlias
 
 COLUMNS: Final = tuple((catalog, form) for catalog in ("local", "rest") for form in ("plain", "packed"))
@@ -130,7 +131,7 @@ TARGETS: Final = (
 )
 
 Line: TypeAlias = tuple[Target, Column]
-Figures: TypeAlias = Mapping[Line, Measured]
+Figures: TypeAlias = Mapping[Line, Sequence[Measured]]  # of some runs
 
 # The figures that README shows: speeds in MB/s and times in seconds, with two digits. More digits differ from run to
 # run.
@@ -146,46 +147,48 @@ def headlines(figures: Figures) -> Iterator[str]:
     yield "| in short | local disk | REST catalog and S3 |"
     yield "|---|---|---|"
     for label, target in HEADLINES:
-        measured = [figures.get((target, (catalog, "plain"))) for catalog in PLACES]
+        measured = [figures.get((target, (catalog, "plain")), ()) for catalog in PLACES]
         yield f"| {label} | {' | '.join(_headline(target, figure) for figure in measured)} |"
 
 
-def _headline(target: Target, measured: Measured | None) -> str:
-    if measured is None:
+def _headline(target: Target, measured: Sequence[Measured]) -> str:
+    if not measured:
         return "not measured"
     match target.unit:
         case Unit.SPEED:
-            megabytes = measured.figure * measured.baseline.megabytes / measured.baseline.rows
+            megabytes = median(some.figure * some.baseline.megabytes / some.baseline.rows for some in measured)
             return f"{float(f'{megabytes:.2g}'):.0f} MB/s"
         case Unit.TIME:
-            return f"{measured.figure:.2g} s"
+            return f"{median(some.figure for some in measured):.2g} s"
         case unit:
-            return f"{measured.figure:.0f} {unit.value}"
+            return f"{median(some.figure for some in measured):.0f} {unit.value}"
 
 
 def table(figures: Figures) -> Iterator[str]:
-    """Lines of Markdown. A figure that misses its target is bold, and its line is red."""
+    """Lines of Markdown. A figure whose median misses its target is bold, and its line is red. Beside a median are the
+    least and the largest figure."""
     heads = [f"{PLACES[catalog]}, {form}" for catalog, form in COLUMNS]
     yield f"| work | must reach | {' | '.join(heads)} | |"
     yield "|---|---|" + "---|" * (len(COLUMNS) + 1)
     for target in TARGETS:
-        expressed = {
-            column: figures[target, column].express(target.unit) for column in COLUMNS if (target, column) in figures
-        }
-        cells = [_cell(target, expressed.get(column)) for column in COLUMNS]
+        expressed = [[some.express(target.unit) for some in figures.get((target, column), ())] for column in COLUMNS]
         limit = "" if target.limit is None else f"{target.limit:g} {target.unit.value}"
-        verdict = _verdict(target, [*expressed.values()])
-        yield f"| {target.work} | {limit} | {' | '.join(cells)} | {verdict} |"
+        verdict = _verdict(target, [median(some) for some in expressed if some])
+        yield f"| {target.work} | {limit} | {' | '.join(_cell(target, some) for some in expressed)} | {verdict} |"
 
 
-def _cell(target: Target, figure: float | None) -> str:
-    if figure is None:
+def _cell(target: Target, figures: Sequence[float]) -> str:
+    if not figures:
         return ""
-    digits = f"{figure:,.0f}" if abs(figure) >= 100 else f"{figure:.3g}"
-    return digits if target.is_met(figure) else f"**{digits}**"
+    middle = _digits(median(figures)) if target.is_met(median(figures)) else f"**{_digits(median(figures))}**"
+    return middle if len(figures) == 1 else f"{middle} ({_digits(min(figures))} to {_digits(max(figures))})"
 
 
-def _verdict(target: Target, measured: list[float]) -> str:
+def _digits(figure: float) -> str:
+    return f"{figure:,.0f}" if abs(figure) >= 100 else f"{figure:.3g}"
+
+
+def _verdict(target: Target, measured: Sequence[float]) -> str:
     if not measured:
         return "not measured"
     if target.limit is None:
