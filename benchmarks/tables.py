@@ -11,7 +11,7 @@ from benchmarks.report import REPOSITORY
 from benchmarks.targets import TARGETS, Baseline, Figures, Measured
 
 PAGE: Final = REPOSITORY / "docs" / "performance.md"
-RUNS: Final = REPOSITORY / "benchmarks" / "runs"  # files that `all` has written
+RUNS: Final = REPOSITORY / "benchmarks" / "runs"  # files that benchmarks have written
 
 
 def main() -> int:
@@ -22,7 +22,7 @@ def main() -> int:
 
 def read_runs() -> Sequence[Mapping[str, Any]]:
     """Return the runs, the earliest first."""
-    return [json.loads(path.read_text()) for path in sorted(RUNS.glob("*.json"))]
+    return [json.loads(path.read_text()) for path in sorted(RUNS.glob("all-*.json"))]
 
 
 def describe(runs: Sequence[Mapping[str, Any]]) -> str:
