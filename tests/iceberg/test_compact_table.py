@@ -1,91 +1,42 @@
 """A compacted table has the same rows, whatever happens between the plan and the commit."""
 
-import itertools
 import logging
 import random
-import re
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from posixpath import basename
-from types import SimpleNamespace
-from typing import Any, Final
+from typing import Final
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
-from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.exceptions import (
-    AuthorizationExpiredError,
-    BadRequestError,
-    CommitFailedException,
-    CommitStateUnknownException,
-    ForbiddenError,
-)
 from pyiceberg.manifest import DataFileContent, FileFormat, ManifestContent
-from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table
-from pyiceberg.table.snapshots import Operation, Snapshot
-from pyiceberg.table.update import AddSnapshotUpdate
+from pyiceberg.table.snapshots import Operation
 from pyiceberg.types import LongType, StringType
 
-from connector.encoding.live_rows import deleted_rows
-from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction, FailedGroup, FileGroup
-from connector.host.errors import CommitUnknownError, RetryableError, SignInError, UserError
-from connector.host.logs import FIELDS
-from connector.iceberg.commits import compaction_commit
 from connector.iceberg.commits import delete_files as delete_files_module
 from connector.iceberg.commits.commit import commit_all_or_raise
-from connector.iceberg.commits.compaction_commit import SUMMARY_COMPACTION, CompactionCommit
 from connector.iceberg.commits.file_names import CompactionOrigin
-from connector.iceberg.maintenance import compact_table as compact_table_module
-from connector.iceberg.maintenance.background_compaction import RUN
-from connector.iceberg.maintenance.compact_table import CompactionBudget, TableCompactor
-from connector.iceberg.maintenance.compaction_thresholds import check_compaction
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
-from connector.iceberg.metadata.references import InterruptedMaintenanceError
 from connector.model.table_identifier import Generation
 from support.altered_tables import ID, QTY, append, current_manifests, entries, filled_table, fit, rows, wanted
 from support.bindings import PATH
-from support.compacting import EAGER, compact, compact_here
+from support.compacting import EAGER, compact
+from support.eager_compaction import delete_files, files, make_eager, stored
 from support.foreign_deletes import delete_equal, delete_position
 from support.snapshots import check_text
 from support.staged_rows import WRITER
-from support.tables import record_property, upgrade_to_version_3
+from support.tables import upgrade_to_version_3
 from support.updated_rows import BY_PART, land, make_table, row, stage_updates, values_of
 
 pytestmark = pytest.mark.long
-
 SOME_UUID: Final = "6b1f1c1e-93d5-4d0e-8b7e-0f5b6a3c2d10"
-IN_AN_HOUR: Final = SimpleNamespace(time_ns=lambda: time.time_ns() + 3_601 * 10**9, monotonic=time.monotonic)
 
 
 @pytest.fixture
 def catalog(catalog: Catalog) -> Catalog:
     make_eager(catalog)
     return catalog
-
-
-def make_eager(catalog: Catalog, spec: PartitionSpec | None = None) -> None:
-    make_table(catalog, spec)
-    with catalog.load_table(PATH).transaction() as transaction:
-        transaction.set_properties(EAGER)
-
-
-def files(catalog: Catalog, content: DataFileContent = DataFileContent.DATA) -> list[str]:
-    return [entry.data_file.file_path for entry in entries(catalog) if entry.data_file.content is content]
-
-
-def delete_files(catalog: Catalog) -> list[str]:
-    return files(catalog, DataFileContent.POSITION_DELETES)
-
-
-def stored(catalog: Catalog) -> set[str]:
-    """The names of all Parquet files beside the table."""
-    directory = Path(catalog.load_table(PATH).location().removeprefix("file://"))
-    return {file.name for file in directory.rglob("*.parquet")}
 
 
 def test_small_files_become_one(catalog: Catalog) -> None:
@@ -408,148 +359,6 @@ def test_files_of_a_former_spec_stay_in_it(catalog: Catalog) -> None:
     assert values_of(catalog) == dict.fromkeys(range(4), "a") | dict.fromkeys(range(4, 8), "b")
 
 
-class Answers:
-    """The catalog's answers to commits of compactions: each is sent, lost, or refused."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *answers: Exception | None, reaches: bool = True) -> None:
-        self.remaining = list(answers)
-        self.reaches = reaches
-        commit_table = SqlCatalog.commit_table
-
-        def send(catalog: SqlCatalog, table: Any, requirements: Any, updates: Any) -> Any:
-            is_ours = any(
-                SUMMARY_COMPACTION in (update.snapshot.summary or {})
-                for update in updates
-                if isinstance(update, AddSnapshotUpdate)
-            )
-            answer = self.remaining.pop(0) if is_ours and self.remaining else None
-            if answer and not self.reaches:
-                raise answer
-            response = commit_table(catalog, table, requirements, updates)
-            if answer:
-                raise answer
-            return response
-
-        monkeypatch.setattr(SqlCatalog, "commit_table", send)
-
-
-@pytest.mark.parametrize("answer", [CommitStateUnknownException("504"), CommitFailedException("409"), OSError("gone")])
-@pytest.mark.parametrize("reaches", [True, False])
-def test_a_lost_answer_does_not_lose_files(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, answer: Exception, reaches: bool
-) -> None:
-    for number in range(3):
-        land(catalog, {number: "a"})
-    Answers(monkeypatch, answer, reaches=reaches)
-    result = compact(catalog, PATH)
-    assert (result.commits, result.dropped) == (1, 0)
-    assert values_of(catalog) == dict.fromkeys(range(3), "a")
-    assert len(files(catalog)) == 1
-
-
-def test_files_of_a_commit_that_may_still_arrive_are_kept(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was sent, and nobody knows. Then another engine rewrites the sources."""
-    for number in range(3):
-        land(catalog, {number: "a"})
-    commit_table = SqlCatalog.commit_table
-    sent: list[Any] = []
-
-    def lose(catalog: SqlCatalog, table: Any, *about: Any) -> Any:
-        if not sent:
-            sent.append(about)
-            table = catalog.load_table(PATH)
-            table.overwrite(table.scan().to_arrow())
-            raise CommitStateUnknownException("504")
-        return commit_table(catalog, table, *about)
-
-    monkeypatch.setattr(SqlCatalog, "commit_table", lose)
-    result = compact(catalog, PATH)
-    assert (result.commits, result.dropped) == (0, 1)
-    assert any(name.startswith("compact-") for name in stored(catalog))
-
-
-def count_in(attempts: list[int]) -> Iterator[int]:
-    for number in range(3):
-        attempts.append(number)
-        yield number
-
-
-def test_an_old_compaction_is_not_committed(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its files may be taken for orphans soon. No further attempt is made: they get no younger."""
-    attempts: list[int] = []
-    monkeypatch.setattr(compaction_commit, "count_attempts", lambda _: count_in(attempts))
-    for number in range(3):
-        land(catalog, {number: "a"})
-    with pytest.raises(RetryableError) as caught:
-        compact(catalog, PATH, lambda: monkeypatch.setattr(compaction_commit, "time", IN_AN_HOUR))
-    check_text("compaction_errors", "too old", str(caught.value))
-    assert attempts == [0]
-    assert len(files(catalog)) == 3
-
-
-def test_a_compaction_that_becomes_old_during_an_attempt_is_not_committed(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for number in range(3):
-        land(catalog, {number: "a"})
-    write = CompactionCommit._write
-
-    def write_slowly(commit: CompactionCommit, *what: Any) -> Snapshot:
-        monkeypatch.setattr(compaction_commit, "time", IN_AN_HOUR)
-        return write(commit, *what)
-
-    monkeypatch.setattr(CompactionCommit, "_write", write_slowly)
-    with pytest.raises(RetryableError, match="more than 60 minutes"):
-        compact(catalog, PATH)
-    assert len(files(catalog)) == 3
-
-
-# What Iceberg's REST server answers if this machine's clock is an hour ahead.
-OF_ANOTHER_CLOCK: Final = (
-    "IllegalArgumentException: Invalid update timestamp 1795716105530: before last snapshot log entry at 1795719705505"
-)
-
-
-@pytest.mark.parametrize(
-    ("case", "kind", "answers"),
-    [
-        ("refused", RetryableError, [CommitFailedException("409")]),
-        ("no answer", CommitUnknownError, [CommitStateUnknownException("504")]),
-        ("no answer", CommitUnknownError, [CommitStateUnknownException("504"), CommitFailedException("409")]),
-        ("no answer", CommitUnknownError, [CommitStateUnknownException("504"), RetryableError("no space is left")]),
-        ("forbidden", UserError, [ForbiddenError("403")]),
-        ("bad request", UserError, [BadRequestError("400")]),
-        ("another clock", UserError, [BadRequestError(OF_ANOTHER_CLOCK)]),
-        ("expired token", SignInError, [AuthorizationExpiredError("419")]),
-    ],
-)
-def test_a_catalog_that_takes_no_compaction(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, case: str, kind: type[Exception], answers: Sequence[Exception]
-) -> None:
-    for number in range(3):
-        land(catalog, {number: "a"})
-    monkeypatch.setattr(compaction_commit, "RETRY_FOR", 0.01)
-    Answers(monkeypatch, *answers, *([answers[-1]] * 100), reaches=False)
-    with pytest.raises(kind) as caught:
-        compact(catalog, PATH)
-    check_text("compaction_errors", case, str(caught.value))
-    assert len(files(catalog)) == 3
-
-
-def test_files_that_no_commit_has_named_are_deleted(catalog: Catalog) -> None:
-    """The commit fails before it is sent: a property is broken, as a manifest could not be written to a full disk."""
-    for number in range(3):
-        land(catalog, {number: "a"})
-    before = stored(catalog)
-
-    def spoil() -> None:
-        record_property(catalog.load_table(PATH), "write.metadata.previous-versions-max", "many")
-
-    with pytest.raises(UserError, match="many"):
-        compact(catalog, PATH, spoil)
-    assert stored(catalog) == before
-
-
 def test_manifests_stay_few(catalog: Catalog) -> None:
     for number in range(12):
         land(catalog, {number: "a"})
@@ -586,189 +395,3 @@ def test_a_table_without_merging_keeps_its_manifests(catalog: Catalog) -> None:
         land(catalog, {number: "a"})
     compact(catalog, PATH)
     assert len(current_manifests(catalog.load_table(PATH))) == 2, "only those of files that were removed are written"
-
-
-def test_a_budget_of_bytes_takes_the_best_groups(catalog: Catalog) -> None:
-    for number in range(3):
-        land(catalog, {number: "a"})
-    result = TableCompactor(catalog, compact_here).compact(PATH, CompactionBudget(size=10))
-    assert (result.commits, len(files(catalog))) == (0, 3)
-    assert result.debt > 10
-    assert TableCompactor(catalog, compact_here).compact(PATH, CompactionBudget(seconds=0)).commits == 0
-
-
-def test_a_budget_may_allow_a_larger_group(catalog: Catalog) -> None:
-    """In a session, no file is too large to get rid of its deleted rows."""
-    for number in range(3):
-        land(catalog, {number: "a"})
-    budget = replace(RUN, size=10)
-    assert TableCompactor(catalog, compact_here).compact(PATH, budget).commits == 1
-    assert len(files(catalog)) == 1
-
-
-def test_a_session_s_run_ends_although_new_files_keep_coming(catalog: Catalog) -> None:
-    """Otherwise a table with quick transactions would never give another table its turn."""
-    numbers = itertools.count()
-
-    def land_more() -> None:
-        for number in itertools.islice(numbers, 6):
-            land(catalog, {number: "a"})
-
-    def compact_beside_commits(*arguments: Any) -> Iterator[CompactedGroup | FailedGroup]:
-        assert next(numbers) < 30, "the run goes on"
-        yield from list(compact_here(*arguments))
-        land_more()
-
-    land_more()
-    result = TableCompactor(catalog, compact_beside_commits).compact(PATH, RUN)
-    assert result.commits == 1
-    assert result.debt > 0, "the new files are left for the next run"
-
-
-def test_the_processor_time_of_a_compaction_counts_groups_that_were_given_up(catalog: Catalog) -> None:
-    catalog.drop_table(PATH)
-    make_eager(catalog, BY_PART)
-    for number in range(4):
-        land(catalog, {number: "a", number + 10: "b"})
-
-    def compact_late(*arguments: Any) -> Iterator[CompactedGroup | FailedGroup]:
-        compacted = [*compact_here(*arguments)]
-        catalog.load_table(PATH).delete("part = 'a'")
-        for outcome in compacted:
-            assert isinstance(outcome, CompactedGroup)
-            yield replace(outcome, processor_seconds=2.5)
-
-    result = TableCompactor(catalog, compact_late).compact(PATH)
-    assert (result.groups, result.dropped, result.processor_seconds) == (1, 1, 5.0)
-
-
-def test_a_group_that_fails_leaves_the_others(catalog: Catalog, caplog: pytest.LogCaptureFixture) -> None:
-    catalog.drop_table(PATH)
-    make_eager(catalog, BY_PART)
-    for number in range(4):
-        land(catalog, {number: "a", number + 10: "b"})
-
-    def fail_first(compaction: Compaction, groups: Iterable[FileGroup], access: Any) -> Iterator[Any]:
-        first, *others = groups
-        yield FailedGroup(first, RetryableError("the storage does not answer"))
-        yield from compact_here(compaction, others, access)
-
-    result = TableCompactor(catalog, fail_first).compact(PATH)
-    assert (result.commits, result.failed, result.files_after) == (1, 1, 1)
-    assert len(values_of(catalog)) == 8
-    assert "4 data file(s) were not compacted: the storage does not answer" in caplog.text
-
-
-def damage_pages(content: bytes) -> bytes:
-    return content[:60] + bytes(40) + content[100:]
-
-
-def damage_footer(content: bytes) -> bytes:
-    return content[:-60] + bytes(40) + content[-20:]
-
-
-@pytest.mark.parametrize("damage", [lambda _: b"PAR1 nothing PAR1", lambda _: b"", damage_pages, damage_footer])
-def test_a_file_that_cannot_be_read_is_left_out_and_its_neighbours_are_compacted(
-    catalog: Catalog, caplog: pytest.LogCaptureFixture, damage: Callable[[bytes], bytes]
-) -> None:
-    for number in range(4):
-        land(catalog, {number: "a"})
-    damaged = files(catalog)[1]
-    file = Path(damaged.removeprefix("file://"))
-    file.write_bytes(damage(file.read_bytes()))
-    compactor = TableCompactor(catalog, compact_here)
-    result = compactor.compact(PATH)
-    assert (result.commits, result.failed, result.files_before, result.debt) == (1, 1, 3, 0)
-    assert damaged in files(catalog)
-    assert caplog.text.count("1 data file(s) were not compacted") == 1
-    for number in range(4, 8):
-        land(catalog, {number: "a"})
-    result = compactor.compact(PATH)
-    assert (result.commits, result.failed, len(files(catalog))) == (1, 0, 2)
-
-
-def test_a_file_whose_deleted_rows_are_unknown_is_left_out(catalog: Catalog) -> None:
-    for number in range(6):
-        land(catalog, {number: "a", number + 10: "a"})
-    land(catalog, {}, removed=[2, 3])
-    for path in delete_files(catalog):
-        pq.write_table(pa.table({"file_path": ["a"], "pos": [None]}), path.removeprefix("file://"))
-    deleted_rows._written.clear()  # as in the process of a worker, which has not written them
-    before = set(files(catalog))
-    result = TableCompactor(catalog, compact_here).compact(PATH)
-    assert (result.failed, result.files_before, len(before & set(files(catalog)))) == (2, 4, 2)
-
-
-def test_what_takes_longer_than_a_commit_may_wait_is_compacted_by_further_ones(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each of them begins one group at least."""
-    catalog.drop_table(PATH)
-    make_eager(catalog, BY_PART)
-    for number in range(4):
-        land(catalog, {number: "a", number + 10: "b", number + 20: "c"})
-    monkeypatch.setattr(compact_table_module, "COMMIT_SECONDS", 0.0)
-    result = TableCompactor(catalog, compact_here).compact(PATH)
-    assert (result.commits, result.groups, result.files_before, result.debt) == (3, 3, 12, 0)
-
-
-def test_a_group_that_is_larger_than_a_commit_should_be_has_one_of_its_own(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    catalog.drop_table(PATH)
-    make_eager(catalog, BY_PART)
-    for number in range(4):
-        land(catalog, {number: "a", number + 10: "b"})
-    monkeypatch.setattr(compact_table_module, "COMMIT_SIZE", 10)
-    assert TableCompactor(catalog, compact_here).compact(PATH, CompactionBudget(size=10)).commits == 0
-    result = TableCompactor(catalog, compact_here).compact(PATH)
-    assert (result.commits, result.groups, result.files_before, result.debt) == (2, 2, 8, 0)
-
-
-def test_a_compaction_is_logged_with_its_gain(catalog: Catalog, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "connector")
-    for number in range(3):
-        land(catalog, {number: "a"})
-    compact(catalog, PATH)
-    [record] = [record for record in caplog.records if getattr(record, FIELDS, {}).get("event") == "compacted"]
-    values = getattr(record, FIELDS)
-    assert (values["table"], values["files"], values["newFiles"], values["rows"]) == ("shop.orders", 3, 1, 3)
-    assert values["bytes"] > values["newBytes"]
-    assert [name for name in values if not re.fullmatch("[a-z]+([A-Z][a-z]+)*", name)] == []
-
-
-def test_an_interrupted_compaction_commits_nothing(catalog: Catalog) -> None:
-    for number in range(3):
-        land(catalog, {number: "a"})
-    with pytest.raises(InterruptedMaintenanceError):
-        TableCompactor(catalog, compact_here).compact(PATH, is_interrupted=lambda: True)
-    assert len(files(catalog)) == 3
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("min-input-files", "few"),
-        ("min-input-files", "1"),
-        ("delete-ratio-threshold", "0"),
-        ("delete-ratio-threshold", "nan"),
-        ("max-file-size-bytes", "1"),
-    ],
-)
-def test_an_invalid_threshold_is_named(catalog: Catalog, name: str, value: str) -> None:
-    make_property(catalog, f"flow.compaction.{name}", value)
-    land(catalog, {1: "a"})
-    with pytest.raises(UserError) as caught:
-        TableCompactor(catalog, compact_here).compact(PATH)
-    check_text("compaction_errors", f"{name} {value}", str(caught.value))
-
-
-def test_a_switch_that_is_neither_on_nor_off_is_named() -> None:
-    with pytest.raises(ValueError, match="must be true or false") as caught:
-        check_compaction({"flow.compaction.enabled": "maybe"})
-    check_text("compaction_errors", "enabled", str(caught.value))
-
-
-def make_property(catalog: Catalog, name: str, value: str) -> None:
-    with catalog.load_table(PATH).transaction() as transaction:
-        transaction.set_properties({name: value})

@@ -1,0 +1,223 @@
+"""How much one run of compaction takes, which groups it leaves out, and what it logs."""
+
+import itertools
+import logging
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.catalog import Catalog
+
+from connector.encoding.live_rows import deleted_rows
+from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction, FailedGroup, FileGroup
+from connector.host.errors import RetryableError, UserError
+from connector.host.logs import FIELDS
+from connector.iceberg.maintenance import compact_table as compact_table_module
+from connector.iceberg.maintenance.background_compaction import RUN
+from connector.iceberg.maintenance.compact_table import CompactionBudget, TableCompactor
+from connector.iceberg.maintenance.compaction_thresholds import check_compaction
+from connector.iceberg.metadata.references import InterruptedMaintenanceError
+from support.bindings import PATH
+from support.compacting import compact, compact_here
+from support.eager_compaction import delete_files, files, make_eager
+from support.snapshots import check_text
+from support.updated_rows import BY_PART, land, values_of
+
+pytestmark = pytest.mark.long
+
+
+@pytest.fixture
+def catalog(catalog: Catalog) -> Catalog:
+    make_eager(catalog)
+    return catalog
+
+
+def test_a_budget_of_bytes_takes_the_best_groups(catalog: Catalog) -> None:
+    for number in range(3):
+        land(catalog, {number: "a"})
+    result = TableCompactor(catalog, compact_here).compact(PATH, CompactionBudget(size=10))
+    assert (result.commits, len(files(catalog))) == (0, 3)
+    assert result.debt > 10
+    assert TableCompactor(catalog, compact_here).compact(PATH, CompactionBudget(seconds=0)).commits == 0
+
+
+def test_a_budget_may_allow_a_larger_group(catalog: Catalog) -> None:
+    """In a session, no file is too large to get rid of its deleted rows."""
+    for number in range(3):
+        land(catalog, {number: "a"})
+    budget = replace(RUN, size=10)
+    assert TableCompactor(catalog, compact_here).compact(PATH, budget).commits == 1
+    assert len(files(catalog)) == 1
+
+
+def test_a_session_s_run_ends_although_new_files_keep_coming(catalog: Catalog) -> None:
+    """Otherwise a table with quick transactions would never give another table its turn."""
+    numbers = itertools.count()
+
+    def land_more() -> None:
+        for number in itertools.islice(numbers, 6):
+            land(catalog, {number: "a"})
+
+    def compact_beside_commits(*arguments: Any) -> Iterator[CompactedGroup | FailedGroup]:
+        assert next(numbers) < 30, "the run goes on"
+        yield from list(compact_here(*arguments))
+        land_more()
+
+    land_more()
+    result = TableCompactor(catalog, compact_beside_commits).compact(PATH, RUN)
+    assert result.commits == 1
+    assert result.debt > 0, "the new files are left for the next run"
+
+
+def test_the_processor_time_of_a_compaction_counts_groups_that_were_given_up(catalog: Catalog) -> None:
+    catalog.drop_table(PATH)
+    make_eager(catalog, BY_PART)
+    for number in range(4):
+        land(catalog, {number: "a", number + 10: "b"})
+
+    def compact_late(*arguments: Any) -> Iterator[CompactedGroup | FailedGroup]:
+        compacted = [*compact_here(*arguments)]
+        catalog.load_table(PATH).delete("part = 'a'")
+        for outcome in compacted:
+            assert isinstance(outcome, CompactedGroup)
+            yield replace(outcome, processor_seconds=2.5)
+
+    result = TableCompactor(catalog, compact_late).compact(PATH)
+    assert (result.groups, result.dropped, result.processor_seconds) == (1, 1, 5.0)
+
+
+def test_a_group_that_fails_leaves_the_others(catalog: Catalog, caplog: pytest.LogCaptureFixture) -> None:
+    catalog.drop_table(PATH)
+    make_eager(catalog, BY_PART)
+    for number in range(4):
+        land(catalog, {number: "a", number + 10: "b"})
+
+    def fail_first(compaction: Compaction, groups: Iterable[FileGroup], access: Any) -> Iterator[Any]:
+        first, *others = groups
+        yield FailedGroup(first, RetryableError("the storage does not answer"))
+        yield from compact_here(compaction, others, access)
+
+    result = TableCompactor(catalog, fail_first).compact(PATH)
+    assert (result.commits, result.failed, result.files_after) == (1, 1, 1)
+    assert len(values_of(catalog)) == 8
+    assert "4 data file(s) were not compacted: the storage does not answer" in caplog.text
+
+
+def damage_pages(content: bytes) -> bytes:
+    return content[:60] + bytes(40) + content[100:]
+
+
+def damage_footer(content: bytes) -> bytes:
+    return content[:-60] + bytes(40) + content[-20:]
+
+
+@pytest.mark.parametrize("damage", [lambda _: b"PAR1 nothing PAR1", lambda _: b"", damage_pages, damage_footer])
+def test_a_file_that_cannot_be_read_is_left_out_and_its_neighbours_are_compacted(
+    catalog: Catalog, caplog: pytest.LogCaptureFixture, damage: Callable[[bytes], bytes]
+) -> None:
+    for number in range(4):
+        land(catalog, {number: "a"})
+    damaged = files(catalog)[1]
+    file = Path(damaged.removeprefix("file://"))
+    file.write_bytes(damage(file.read_bytes()))
+    compactor = TableCompactor(catalog, compact_here)
+    result = compactor.compact(PATH)
+    assert (result.commits, result.failed, result.files_before, result.debt) == (1, 1, 3, 0)
+    assert damaged in files(catalog)
+    assert caplog.text.count("1 data file(s) were not compacted") == 1
+    for number in range(4, 8):
+        land(catalog, {number: "a"})
+    result = compactor.compact(PATH)
+    assert (result.commits, result.failed, len(files(catalog))) == (1, 0, 2)
+
+
+def test_a_file_whose_deleted_rows_are_unknown_is_left_out(catalog: Catalog) -> None:
+    for number in range(6):
+        land(catalog, {number: "a", number + 10: "a"})
+    land(catalog, {}, removed=[2, 3])
+    for path in delete_files(catalog):
+        pq.write_table(pa.table({"file_path": ["a"], "pos": [None]}), path.removeprefix("file://"))
+    deleted_rows._written.clear()  # as in the process of a worker, which has not written them
+    before = set(files(catalog))
+    result = TableCompactor(catalog, compact_here).compact(PATH)
+    assert (result.failed, result.files_before, len(before & set(files(catalog)))) == (2, 4, 2)
+
+
+def test_what_takes_longer_than_a_commit_may_wait_is_compacted_by_further_ones(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of them begins one group at least."""
+    catalog.drop_table(PATH)
+    make_eager(catalog, BY_PART)
+    for number in range(4):
+        land(catalog, {number: "a", number + 10: "b", number + 20: "c"})
+    monkeypatch.setattr(compact_table_module, "COMMIT_SECONDS", 0.0)
+    result = TableCompactor(catalog, compact_here).compact(PATH)
+    assert (result.commits, result.groups, result.files_before, result.debt) == (3, 3, 12, 0)
+
+
+def test_a_group_that_is_larger_than_a_commit_should_be_has_one_of_its_own(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog.drop_table(PATH)
+    make_eager(catalog, BY_PART)
+    for number in range(4):
+        land(catalog, {number: "a", number + 10: "b"})
+    monkeypatch.setattr(compact_table_module, "COMMIT_SIZE", 10)
+    assert TableCompactor(catalog, compact_here).compact(PATH, CompactionBudget(size=10)).commits == 0
+    result = TableCompactor(catalog, compact_here).compact(PATH)
+    assert (result.commits, result.groups, result.files_before, result.debt) == (2, 2, 8, 0)
+
+
+def test_a_compaction_is_logged_with_its_gain(catalog: Catalog, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "connector")
+    for number in range(3):
+        land(catalog, {number: "a"})
+    compact(catalog, PATH)
+    [record] = [record for record in caplog.records if getattr(record, FIELDS, {}).get("event") == "compacted"]
+    values = getattr(record, FIELDS)
+    assert (values["table"], values["files"], values["newFiles"], values["rows"]) == ("shop.orders", 3, 1, 3)
+    assert values["bytes"] > values["newBytes"]
+    assert [name for name in values if not re.fullmatch("[a-z]+([A-Z][a-z]+)*", name)] == []
+
+
+def test_an_interrupted_compaction_commits_nothing(catalog: Catalog) -> None:
+    for number in range(3):
+        land(catalog, {number: "a"})
+    with pytest.raises(InterruptedMaintenanceError):
+        TableCompactor(catalog, compact_here).compact(PATH, is_interrupted=lambda: True)
+    assert len(files(catalog)) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("min-input-files", "few"),
+        ("min-input-files", "1"),
+        ("delete-ratio-threshold", "0"),
+        ("delete-ratio-threshold", "nan"),
+        ("max-file-size-bytes", "1"),
+    ],
+)
+def test_an_invalid_threshold_is_named(catalog: Catalog, name: str, value: str) -> None:
+    make_property(catalog, f"flow.compaction.{name}", value)
+    land(catalog, {1: "a"})
+    with pytest.raises(UserError) as caught:
+        TableCompactor(catalog, compact_here).compact(PATH)
+    check_text("compaction_errors", f"{name} {value}", str(caught.value))
+
+
+def test_a_switch_that_is_neither_on_nor_off_is_named() -> None:
+    with pytest.raises(ValueError, match="must be true or false") as caught:
+        check_compaction({"flow.compaction.enabled": "maybe"})
+    check_text("compaction_errors", "enabled", str(caught.value))
+
+
+def make_property(catalog: Catalog, name: str, value: str) -> None:
+    with catalog.load_table(PATH).transaction() as transaction:
+        transaction.set_properties({name: value})
