@@ -29,6 +29,7 @@ from connector.model import state
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import Generation, TableIdentifier
 from support.bindings import PATH
+from support.planted_faults import lose_answer, plant
 from support.snapshots import check_text
 from support.staged_files import stage
 from support.tables import foreign_table, ids_of, local_catalog
@@ -256,18 +257,10 @@ def read_half_an_answer() -> Exception:
 @pytest.mark.parametrize(
     "answer", [CommitStateUnknownException("504"), read_half_an_answer()], ids=["no answer", "half an answer"]
 )
-def test_a_reset_whose_answer_is_lost_is_looked_up(
-    fenced: Fenced, monkeypatch: pytest.MonkeyPatch, answer: Exception
-) -> None:
+def test_a_reset_whose_answer_is_lost_is_looked_up(fenced: Fenced, answer: Exception) -> None:
     table = fenced.catalog.load_table(PATH)
     planned = plan_reset(table, [fenced.lost], Decision.SKIP)
-    commit_table = table.catalog.commit_table
-
-    def lost(*update: Any) -> None:
-        commit_table(*update)
-        raise answer
-
-    monkeypatch.setattr(table.catalog, "commit_table", lost)
+    plant(table.catalog, [lose_answer(answer)])
     with pytest.raises(CommitUnknownError) as error:
         perform_reset(table, planned, "restored a backup")
     told = re.sub(r"\(.*\)", "(ERROR: MESSAGE)", str(error.value), flags=re.DOTALL)

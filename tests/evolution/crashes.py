@@ -2,16 +2,19 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import repeat
 from pathlib import Path
 from typing import Any
+
+from pyiceberg.catalog import Catalog
 
 from connector.encoding.live_rows.source_rows import SourceFile
 from connector.encoding.rewriting.converted_files import Rewriting
 from connector.host.refresh import Refreshed
-from connector.iceberg.catalogs.sql import SqlTables
 from connector.model.properties import Properties
 from connector.model.state import DataFile
-from support.tables import rewrite_here
+from support.planted_faults import Send, plant
+from support.tables import local_catalog, rewrite_here
 
 
 class Crash(BaseException):
@@ -44,6 +47,10 @@ class Moments:
             if self._left < 0:
                 raise Crash
 
+    def send(self, send: Send) -> Any:
+        with self.around():
+            return send()
+
     def rewrite(
         self, rewriting: Rewriting, sources: Sequence[SourceFile], access: Refreshed[Properties]
     ) -> list[tuple[DataFile, ...] | None]:
@@ -51,25 +58,9 @@ class Moments:
             return rewrite_here(rewriting, sources, access)
 
 
-class MortalCatalog(SqlTables):
-    """A Local catalog."""
-
-    def __init__(self, warehouse: Path, moments: Moments) -> None:
-        self._moments = moments
-        super().__init__("local", {"uri": f"sqlite:///{warehouse}/catalog.db", "warehouse": f"file://{warehouse}"})
-
-    def create_namespace(self, *args: Any, **kwargs: Any) -> None:
-        with self._moments.around():
-            super().create_namespace(*args, **kwargs)
-
-    def create_table(self, *args: Any, **kwargs: Any) -> Any:
-        with self._moments.around():
-            return super().create_table(*args, **kwargs)
-
-    def drop_table(self, *args: Any, **kwargs: Any) -> None:
-        with self._moments.around():
-            super().drop_table(*args, **kwargs)
-
-    def commit_table(self, *args: Any, **kwargs: Any) -> Any:
-        with self._moments.around():
-            return super().commit_table(*args, **kwargs)
+def open_mortal(warehouse: Path, moments: Moments) -> Catalog:
+    """Open a Local catalog."""
+    catalog = local_catalog(warehouse)
+    for method in ("create_namespace", "create_table", "drop_table", "commit_table"):
+        plant(catalog, repeat(moments.send), method)
+    return catalog

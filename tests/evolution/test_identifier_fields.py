@@ -13,7 +13,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from connector.config.values import ALLOW_EXISTING_TABLES
 from connector.host.errors import UserError
-from evolution.crashes import Crash, Moments, MortalCatalog
+from evolution.crashes import Crash, Moments, open_mortal
 from evolution.local_task import LocalTask
 from fixtures.collection import Collection, Field
 from fixtures.conversation import Row, store
@@ -214,7 +214,7 @@ def test_an_apply_that_dies_is_repeated(tmp_path: Path, moment: int) -> None:
     """It converts a column, too, so that it has several moments."""
     moments = Moments()
     first, then = orders(), orders(replace(ID, types=("string",)), REGION, QTY, key=("region",))
-    with closing(MortalCatalog(tmp_path, moments)) as catalog:
+    with closing(open_mortal(tmp_path, moments)) as catalog:
         task = LocalTask(tmp_path, catalog)
         published(task, first)
         with suppress(Crash), moments.ending_after(moment):

@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from evolution.crashes import Moments, MortalCatalog
+from evolution.crashes import Moments, open_mortal
 from evolution.evolving_task import EvolvingTask
 from evolution.local_task import LocalTask
 
@@ -20,7 +20,7 @@ SEEDS: Final = [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_table_is_what_the_model_says_after_each_version(tmp_path: Path, seed: int) -> None:
     moments = Moments()
-    with closing(MortalCatalog(tmp_path, moments)) as catalog:
+    with closing(open_mortal(tmp_path, moments)) as catalog:
         evolving = EvolvingTask(LocalTask(tmp_path, catalog), moments, Random(seed))
         for _ in range(VERSIONS):
             evolving.publish()

@@ -61,6 +61,7 @@ from support.altered_tables import (
     wanted,
 )
 from support.bindings import MATERIALIZATION, PATH
+from support.planted_faults import do_first, lose_answer, plant, refuse
 from support.staged_files import stage
 
 PRICED = {"id": 1, "qty": 10, "price": Decimal("7.10"), "cost": Decimal("7.10")}
@@ -353,20 +354,9 @@ def test_files_that_a_session_may_take_for_left_behind_are_written_anew(catalog:
 
 
 @pytest.mark.parametrize("lands", [True, False])
-def test_a_commit_whose_answer_was_lost_is_looked_for(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, lands: bool
-) -> None:
+def test_a_commit_whose_answer_was_lost_is_looked_for(catalog: Catalog, lands: bool) -> None:
     filled_table(catalog, ID, QTY, rows=[ROWS])
-    commit_table, lost = SqlCatalog.commit_table, [True]
-
-    def lose_the_answer(self: SqlCatalog, *arguments: Any) -> Any:
-        if not lost.pop() if lost else True:
-            return commit_table(self, *arguments)
-        if lands:
-            commit_table(self, *arguments)
-        raise CommitStateUnknownException("lost")
-
-    monkeypatch.setattr(SqlCatalog, "commit_table", lose_the_answer)
+    plant(catalog, [(lose_answer if lands else refuse)(CommitStateUnknownException("lost"))])
     counting = Counting()
     fit(catalog, *QTY_AS_TEXT, rewrite=counting)
     assert [row["qty"] for row in rows(catalog)] == ["10", "-5"]
@@ -420,18 +410,11 @@ def partition_by_qty(catalog: Catalog) -> None:
 
 @pytest.mark.parametrize(("arrange", "kept_by"), [(sort_by_qty, "sort order"), (partition_by_qty, "partition spec")])
 def test_a_column_that_another_engine_arranges_rows_by_meanwhile_is_not_converted(
-    catalog: Catalog, arrange: Callable[[Catalog], None], kept_by: str, monkeypatch: pytest.MonkeyPatch
+    catalog: Catalog, arrange: Callable[[Catalog], None], kept_by: str
 ) -> None:
     """Java reads no table whose partition spec or sort order lacks its source."""
     filled_table(catalog, ID, QTY, rows=[ROWS])
-    commit_table = SqlCatalog.commit_table
-
-    def commit_later(self: SqlCatalog, *request: Any) -> Any:
-        monkeypatch.undo()
-        arrange(catalog)
-        return commit_table(self, *request)
-
-    monkeypatch.setattr(SqlCatalog, "commit_table", commit_later)
+    plant(catalog, [do_first(lambda: arrange(catalog))])
     with pytest.raises(UserError, match=f"{kept_by} of the table depends on the column"):
         fit(catalog, *QTY_AS_TEXT)
     assert rows(catalog) == ROWS

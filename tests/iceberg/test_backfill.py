@@ -35,6 +35,7 @@ from connector.model.table_identifier import Owner
 from protocol.flow import WHOLE_RANGE
 from support.altered_tables import ID, QTY, ROWS, append, filled_table, rows, wanted
 from support.bindings import MATERIALIZATION, PATH
+from support.planted_faults import do_first, plant
 from support.readers import duckdb_connection, duckdb_rows
 from support.snapshots import check_text
 from support.staged_rows import staged
@@ -358,14 +359,7 @@ def test_the_fence_alone_stops_a_process_whose_image_knows_no_generations(catalo
 def test_a_commit_on_its_way_when_the_backfill_begins_is_refused(tmp_path: Path, catalog: Catalog) -> None:
     zombie = staged(catalog, {"id": 66, "qty": 6}, writer=writer(0))
     slow = local_catalog(tmp_path)
-    commit_table, meanwhile = slow.commit_table, iter([True])
-
-    def stall(*arguments: Any) -> Any:
-        if next(meanwhile, False):
-            fit(catalog, target(QTY_COLUMN))
-        return commit_table(*arguments)
-
-    slow.commit_table = stall  # type: ignore[assignment, method-assign]
+    plant(slow, [do_first(lambda: fit(catalog, target(QTY_COLUMN)))])
     with pytest.raises(FencedError):
         land(slow, zombie)
     assert rows(catalog) == OLD_ROWS

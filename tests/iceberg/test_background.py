@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import repeat
 from math import log2
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,6 +28,7 @@ from connector.iceberg.metadata.retention import GC_ENABLED, MAX_AGE
 from connector.model.binding import Policy
 from protocol.flow import FieldSelection, Materialization, MaterializationBinding
 from support.bindings import PATH
+from support.planted_faults import do_first, plant
 from support.processes import wait_until
 from support.staged_files import leave_behind, stage
 from support.staged_rows import WRITER
@@ -129,19 +131,13 @@ def test_a_table_grows_no_more_once_its_first_snapshots_have_expired(
     assert ids_of(catalog, PATH) == list(range(120))
 
 
-def test_an_expiry_makes_no_commit_of_its_session_fail(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_expiry_makes_no_commit_of_its_session_fail(catalog: Catalog) -> None:
     """It holds the lock that the session's commits wait for."""
     locks, held = commit.TableLocks(), []
     maintenance = Maintenance(catalog, locks=locks)
     for number in range(2):
         land(maintenance, catalog, number)
-    commit_table = catalog.commit_table
-
-    def observe(*arguments: Any) -> Any:
-        held.append(locks.of(PATH).locked())
-        return commit_table(*arguments)
-
-    monkeypatch.setattr(catalog, "commit_table", observe)
+    plant(catalog, repeat(do_first(lambda: held.append(locks.of(PATH).locked()))))
     do_all(maintenance)
     assert held == [True]
     assert len(table_of(catalog).snapshots()) == 1

@@ -3,9 +3,8 @@
 import logging
 import time
 import uuid
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import pyarrow as pa
 import pytest
@@ -18,12 +17,10 @@ from pyiceberg.exceptions import (
     ForbiddenError,
     ServiceUnavailableError,
 )
-from pyiceberg.table import Table
 from pyiceberg.table.statistics import PartitionStatisticsFile, StatisticsFile
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
     AssertTableUUID,
-    RemoveSnapshotsUpdate,
     SetPartitionStatisticsUpdate,
 )
 
@@ -46,13 +43,12 @@ from connector.iceberg.metadata.stored_files import DELETE_OLD_METADATA
 from connector.model.state import WriterId
 from support.bindings import PATH
 from support.jars import jars
+from support.planted_faults import Send, do_after, do_first, lose_answer, no_fault, plant, refuse
 from support.rest_catalog import rest_catalog_server
 from support.snapshots import check_text
 from support.staged_files import land, leave_behind, place_of, stage
 from support.staged_rows import WRITER
 from support.tables import ID_ONLY, foreign_table, ids_of, record_property, table_of
-
-Send: TypeAlias = Callable[[], Any]
 
 NOTHING_OLD: Final = {MAX_AGE: "0", "commit.manifest.min-count-to-merge": "3"}
 
@@ -61,22 +57,6 @@ NOTHING_OLD: Final = {MAX_AGE: "0", "commit.manifest.min-count-to-merge": "3"}
 def catalog(catalog: Catalog) -> Catalog:
     foreign_table(catalog, PATH, properties=NOTHING_OLD)
     return catalog
-
-
-def around_the_expiry(monkeypatch: pytest.MonkeyPatch, catalog: Catalog, event: Callable[[Send], Any]) -> None:
-    """Whatever happens to the next commit that expires snapshots."""
-    commit_table = catalog.commit_table
-
-    def commit_with_event(table: Table, requirements: Any, updates: Any) -> Any:
-        def send() -> Any:
-            return commit_table(table, requirements, updates)
-
-        if not isinstance(updates[0], RemoveSnapshotsUpdate):
-            return send()
-        monkeypatch.setattr(catalog, "commit_table", commit_table)
-        return event(send)
-
-    monkeypatch.setattr(catalog, "commit_table", commit_with_event)
 
 
 def head(catalog: Catalog) -> int:
@@ -294,36 +274,27 @@ def test_a_commit_of_ours_leaves_the_main_branch_its_own_retention(catalog: Cata
 
 
 @pytest.mark.parametrize("kind", ["tag", "branch"])
-def test_a_reference_that_is_made_in_that_moment_is_not_lost(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
+def test_a_reference_that_is_made_in_that_moment_is_not_lost(catalog: Catalog, kind: str) -> None:
     land(catalog, 1)
     old = head(catalog)
     land(catalog, 2)
 
-    def reached(send: Send) -> Any:
+    def refer() -> None:
         manage = table_of(catalog).manage_snapshots()
         (manage.create_tag(old, "late") if kind == "tag" else manage.create_branch(old, "late")).commit()
-        return send()
 
-    around_the_expiry(monkeypatch, catalog, reached)
+    plant(catalog, [do_first(refer)])
     assert expire_snapshots(catalog, PATH) == 0
     assert table_of(catalog).refs()["late"].snapshot_id == old
     assert ids_at(catalog, old) == [1]
 
 
-def test_of_two_that_expire_at_once_the_slower_one_finds_it_done(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_two_that_expire_at_once_the_slower_one_finds_it_done(catalog: Catalog) -> None:
     for number in range(5):
         land(catalog, number)
     faster = []
 
-    def overtaken(send: Send) -> Any:
-        faster.append(expire_snapshots(catalog, PATH))
-        return send()
-
-    around_the_expiry(monkeypatch, catalog, overtaken)
+    plant(catalog, [do_first(lambda: faster.append(expire_snapshots(catalog, PATH)))])
     assert expire_snapshots(catalog, PATH) == 0
     assert faster[0] > 0
     assert left(catalog) == referred_to(catalog)
@@ -348,31 +319,24 @@ def test_a_commit_that_an_expiry_overtakes_lands_all_the_same(
 
 
 @pytest.mark.parametrize("landed", [True, False])
-def test_a_lost_answer_is_looked_for_in_the_table(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, landed: bool
-) -> None:
+def test_a_lost_answer_is_looked_for_in_the_table(catalog: Catalog, landed: bool) -> None:
     for number in range(3):
         land(catalog, number)
     before = left(catalog)
 
-    def lost(send: Send) -> Any:
-        if landed:
-            send()
-        raise CommitStateUnknownException("500")
-
-    around_the_expiry(monkeypatch, catalog, lost)
+    plant(catalog, [(lose_answer if landed else refuse)(CommitStateUnknownException("500"))])
     assert (expire_snapshots(catalog, PATH) > 0) is landed
     assert (left(catalog) < before) is landed
     assert left(catalog) == referred_to(catalog)
 
 
 def test_an_expiry_that_was_not_committed_is_not_told_as_done(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    catalog: Catalog, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     for number in range(3):
         land(catalog, number)
-    around_the_expiry(monkeypatch, catalog, _raise(CommitStateUnknownException("500")))
+    plant(catalog, [refuse(CommitStateUnknownException("500"))])
     expire_snapshots(catalog, PATH)
     assert "table shop.orders: no snapshot was expired: 500" in caplog.messages
     assert not [record for record in caplog.records if getattr(record, FIELDS, {}).get("event") == "expired"]
@@ -382,33 +346,27 @@ def expire_by_hand(catalog: Catalog) -> ExpiredSnapshots:
     return expire_all_snapshots(catalog, PATH, lambda: False)
 
 
-def test_a_command_expires_beside_a_task_that_commits(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_expires_beside_a_task_that_commits(catalog: Catalog) -> None:
     """The first attempt is refused, because the main branch has moved."""
     for number in range(3):
         land(catalog, number)
 
-    def overtaken(send: Send) -> Any:
-        land(catalog, 3)
-        return send()
-
-    around_the_expiry(monkeypatch, catalog, overtaken)
+    plant(catalog, [do_first(lambda: land(catalog, 3))])
     assert expire_by_hand(catalog).count == 3
     assert len(table_of(catalog).snapshots()) == 1
 
 
 @pytest.mark.parametrize("lands", ["before the table is loaded", "after it is loaded"])
 def test_a_command_deletes_the_files_of_snapshots_that_an_earlier_attempt_has_removed(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, lands: str
+    catalog: Catalog, lands: str
 ) -> None:
     """The answer of the first attempt is lost, and the table does not show yet what became of it."""
     for number in range(3):
         land(catalog, number)
-    load_table = catalog.load_table
 
     def lost(send: Send) -> Any:
-        def load_once(path: Any) -> Table:
-            monkeypatch.setattr(catalog, "load_table", load_table)
-            table = load_table(path)
+        def load_once(load: Send) -> Any:
+            table = load()
             if lands == "after it is loaded":
                 send()
                 return table
@@ -416,10 +374,10 @@ def test_a_command_deletes_the_files_of_snapshots_that_an_earlier_attempt_has_re
 
         if lands == "before the table is loaded":
             send()
-        monkeypatch.setattr(catalog, "load_table", load_once)
+        plant(catalog, [load_once], "load_table")
         raise CommitStateUnknownException("500")
 
-    around_the_expiry(monkeypatch, catalog, lost)
+    plant(catalog, [lost])
     expired = expire_by_hand(catalog)
     assert expired.count == 2
     assert {Path(location).name for location in expired.locations} == left(catalog) - referred_to(catalog) != set()
@@ -441,7 +399,7 @@ def test_a_command_that_cannot_expire_says_why(
     monkeypatch.setattr(retry_commits, "RETRY_FOR", 0.0)
     for number in range(3):
         land(catalog, number)
-    around_the_expiry(monkeypatch, catalog, _raise(error))
+    plant(catalog, [refuse(error)])
     with pytest.raises(kind) as raised:
         expire_by_hand(catalog)
     check_text("maintenance_errors", name, str(raised.value))
@@ -466,21 +424,10 @@ def test_a_command_whose_first_attempt_got_no_answer_does_not_say_that_nothing_w
     for number in range(3):
         land(catalog, number)
 
-    def lost(_: Send) -> Any:
-        around_the_expiry(monkeypatch, catalog, _raise(error))
-        raise CommitStateUnknownException("504")
-
-    around_the_expiry(monkeypatch, catalog, lost)
+    plant(catalog, [refuse(CommitStateUnknownException("504")), refuse(error)])
     with pytest.raises(kind) as raised:
         expire_by_hand(catalog)
     check_text("maintenance_errors", name, str(raised.value))
-
-
-def _raise(error: Exception) -> Callable[[Send], Any]:
-    def refuse(_: Send) -> Any:
-        raise error
-
-    return refuse
 
 
 def test_what_a_killed_process_leaves_of_an_expiry_is_collected_by_the_next_session(catalog: Catalog) -> None:
@@ -511,49 +458,31 @@ def test_a_file_of_another_engine_that_a_killed_expiry_leaves_goes_with_the_snap
     assert ids_of(catalog, PATH) == [2, 3]
 
 
-def test_snapshots_that_expire_under_the_eyes_of_one_who_reads_them_do_not_stop_it(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_snapshots_that_expire_under_the_eyes_of_one_who_reads_them_do_not_stop_it(catalog: Catalog) -> None:
     for number in range(3):
         land(catalog, number)
-    load_table = catalog.load_table
-    loads = 0
 
-    def loaded_before_an_expiry(path: Any) -> Table:
-        nonlocal loads
-        loads += 1
-        table = load_table(path)
-        if loads == 2:  # what the collector judges by
-            monkeypatch.setattr(catalog, "load_table", load_table)
-            expire_snapshots(catalog, PATH)
-        return table
-
-    monkeypatch.setattr(catalog, "load_table", loaded_before_an_expiry)
+    loads = iter([no_fault, do_after(lambda: expire_snapshots(catalog, PATH))])  # the collector judges by the second
+    plant(catalog, loads, "load_table")
     remove_task_orphans(catalog, PATH, WRITER, [])
-    assert loads == 2
+    assert not list(loads)
     assert left(catalog) == referred_to(catalog)
 
 
 def test_files_of_a_table_that_was_renamed_meanwhile_are_not_judged_by_the_one_that_took_its_name(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+    catalog: Catalog,
 ) -> None:
     leave_behind(table_of(catalog), WRITER)  # to find it unreferenced, every snapshot has to be read
     for number in range(3):
         land(catalog, number)
-    manifest_list, load_table, loads = table_of(catalog).snapshots()[0].manifest_list, catalog.load_table, 0
+    manifest_list = table_of(catalog).snapshots()[0].manifest_list
 
-    def loaded_before_a_renaming(path: Any) -> Table:
-        nonlocal loads
-        loads += 1
-        table = load_table(path)
-        if loads == 2:  # what the collector judges by
-            monkeypatch.setattr(catalog, "load_table", load_table)
-            Path(manifest_list.removeprefix("file://")).unlink()
-            catalog.rename_table(PATH, ("shop", "renamed"))
-            foreign_table(catalog, PATH)
-        return table
+    def rename_and_replace() -> None:
+        Path(manifest_list.removeprefix("file://")).unlink()
+        catalog.rename_table(PATH, ("shop", "renamed"))
+        foreign_table(catalog, PATH)
 
-    monkeypatch.setattr(catalog, "load_table", loaded_before_a_renaming)
+    plant(catalog, [no_fault, do_after(rename_and_replace)], "load_table")  # the collector judges by the second
     with pytest.raises(FileNotFoundError):
         remove_task_orphans(catalog, PATH, WRITER, [])
     assert ids_of(catalog, ("shop", "renamed")) == [0, 1, 2]
@@ -587,7 +516,7 @@ def test_a_clock_that_is_behind_the_tables_expires_snapshots_and_leaves_readable
     assert metadata.last_updated_ms >= metadata.snapshots[0].timestamp_ms
 
 
-def test_a_table_that_was_replaced_meanwhile_keeps_its_files(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_that_was_replaced_meanwhile_keeps_its_files(catalog: Catalog) -> None:
     land(catalog, 1)
     land(catalog, 2)
 
@@ -598,6 +527,6 @@ def test_a_table_that_was_replaced_meanwhile_keeps_its_files(catalog: Catalog, m
         raise ServiceUnavailableError("503")
 
     before = left(catalog)
-    around_the_expiry(monkeypatch, catalog, replaced)
+    plant(catalog, [replaced])
     assert expire_snapshots(catalog, PATH) == 0
     assert left(catalog) == before

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.table import Table, TableProperties
+from pyiceberg.table import TableProperties
 from pyiceberg.table.statistics import BlobMetadata, PartitionStatisticsFile, StatisticsFile
 from pyiceberg.table.update import SetPartitionStatisticsUpdate, SetPropertiesUpdate
 
@@ -31,6 +31,7 @@ from connector.iceberg.metadata.retention import GC_ENABLED
 from connector.iceberg.metadata.stored_files import StoredFile, delete_all, find_directories
 from connector.model.table_identifier import OWNER_PROPERTY, Generation, Owner, TableIdentifier
 from support.bindings import PATH
+from support.planted_faults import do_first, no_fault, plant
 from support.snapshots import check_text
 from support.staged_files import land, leave_behind, place_of, stage, write_file
 from support.staged_rows import WRITER
@@ -316,18 +317,9 @@ def test_unknown_files_beside_those_of_a_dropped_table_are_deleted_with_them(cat
     )
 
 
-def test_a_file_that_is_added_while_files_are_listed_is_kept(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_added_while_files_are_listed_is_kept(catalog: Catalog) -> None:
     left = write_file(table_of(catalog), "part-0.parquet", 7)
-    loads = iter((lambda: None, lambda: table_of(catalog).add_files([left])))
-    load_table = catalog.load_table
-
-    def load_after_event(path: TableIdentifier) -> Table:
-        monkeypatch.setattr(catalog, "load_table", load_table)
-        next(loads)()
-        monkeypatch.setattr(catalog, "load_table", load_after_event)
-        return load_table(path)
-
-    monkeypatch.setattr(catalog, "load_table", load_after_event)
+    plant(catalog, [no_fault, do_first(lambda: table_of(catalog).add_files([left]))], "load_table")
     assert find_orphan_files(catalog, catalog.load_table(PATH), UNKNOWN).deletable == []
 
 

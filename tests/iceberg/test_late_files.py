@@ -1,13 +1,11 @@
 """Rows that were staged before a column of theirs was converted land with their values."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyiceberg.catalog import Catalog
-from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DateType, DoubleType, IntegerType, LongType, NestedField, StringType
@@ -17,6 +15,7 @@ from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from support.altered_tables import ID, filled_table, fit, rows, wanted
 from support.bindings import PATH
+from support.planted_faults import do_first, plant
 from support.snapshots import check_text
 from support.staged_rows import WRITER, staged
 from support.tables import local_catalog
@@ -87,19 +86,11 @@ def test_a_converted_late_file_stays_in_its_partition(catalog: Catalog) -> None:
 
 @pytest.mark.parametrize("history", [[], [row(1, 10)]])
 def test_a_conversion_in_the_middle_of_a_commit_is_noticed(
-    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, history: list[Any]
+    catalog: Catalog, tmp_path: Path, history: list[Any]
 ) -> None:
     filled_table(catalog, ID, QTY, NOTE, rows=[history] if history else [])
     late = staged(catalog, row(2, 20))
-    commit_table = SqlCatalog.commit_table
-    conversions: list[Callable[[], Any]] = [lambda: fit(local_catalog(tmp_path), *AS_TEXT)]
-
-    def converted_first(self: SqlCatalog, *arguments: Any) -> Any:
-        if conversions:
-            conversions.pop()()
-        return commit_table(self, *arguments)
-
-    monkeypatch.setattr(SqlCatalog, "commit_table", converted_first)
+    plant(catalog, [do_first(lambda: fit(local_catalog(tmp_path), *AS_TEXT))])
     commit_all_or_raise(catalog, [late])
     assert rows(catalog) == [{**each, "qty": str(each["qty"])} for each in [*history, row(2, 20)]]
 

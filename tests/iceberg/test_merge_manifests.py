@@ -1,19 +1,19 @@
 """Small manifests are folded: every file keeps what other engines' deletes go by, and none comes back or is lost."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import ManifestContent, ManifestEntryStatus, ManifestFile
 from pyiceberg.transforms import IdentityTransform
 
 from connector.iceberg.metadata.manifest_rewriting import Thresholds, find_mergeable
 from support.bindings import PATH
 from support.foreign_deletes import delete_equal
+from support.planted_faults import do_first, plant
 from support.staged_files import land
 from support.tables import ID_ONLY, foreign_table, ids_of, table_of
 
@@ -22,28 +22,11 @@ SIZE = "commit.manifest.target-size-bytes"
 ENABLED = "commit.manifest-merge.enabled"
 
 
-class OvertakenCatalog(SqlCatalog):
-    """A real catalog in which somebody else commits first, once."""
-
-    before_commit: Callable[[], None] | None = None
-
-    def commit_table(self, *arguments: Any) -> Any:
-        event, self.before_commit = self.before_commit, None
-        if event:
-            event()
-        return super().commit_table(*arguments)
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> OvertakenCatalog:
-    return OvertakenCatalog("local", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=tmp_path.as_uri())
-
-
-def append(catalog: SqlCatalog, *ids: int) -> None:
+def append(catalog: Catalog, *ids: int) -> None:
     table_of(catalog).append(pa.table({"id": list(ids)}, schema=ID_ONLY.as_arrow()))
 
 
-def manifests(catalog: SqlCatalog) -> list[ManifestFile]:
+def manifests(catalog: Catalog) -> list[ManifestFile]:
     table = table_of(catalog)
     snapshot = table.current_snapshot()
     return snapshot.manifests(table.io) if snapshot else []
@@ -60,7 +43,7 @@ class Known:
     rows: int
 
 
-def known_files(catalog: SqlCatalog) -> set[Known]:
+def known_files(catalog: Catalog) -> set[Known]:
     table = table_of(catalog)
     return {
         Known(
@@ -75,11 +58,11 @@ def known_files(catalog: SqlCatalog) -> set[Known]:
     }
 
 
-def metadata_files(catalog: SqlCatalog, pattern: str) -> set[Path]:
+def metadata_files(catalog: Catalog, pattern: str) -> set[Path]:
     return set(Path(table_of(catalog).location().removeprefix("file://"), "metadata").glob(pattern))
 
 
-def test_a_table_has_few_manifests_however_many_commits_it_gets(catalog: OvertakenCatalog) -> None:
+def test_a_table_has_few_manifests_however_many_commits_it_gets(catalog: Catalog) -> None:
     foreign_table(catalog, PATH, properties={COUNT: "5"})
     counts = []
     for number in range(40):
@@ -89,7 +72,7 @@ def test_a_table_has_few_manifests_however_many_commits_it_gets(catalog: Overtak
     assert ids_of(catalog, PATH) == list(range(40))
 
 
-def test_a_folded_file_keeps_its_snapshot_and_its_sequence_numbers(catalog: OvertakenCatalog) -> None:
+def test_a_folded_file_keeps_its_snapshot_and_its_sequence_numbers(catalog: Catalog) -> None:
     foreign_table(catalog, PATH, properties={COUNT: "4"})
     for number in range(3):
         land(catalog, number)
@@ -104,7 +87,7 @@ def test_a_folded_file_keeps_its_snapshot_and_its_sequence_numbers(catalog: Over
     assert before < known_files(catalog)
 
 
-def test_a_file_that_another_engine_has_deleted_does_not_come_back(catalog: OvertakenCatalog) -> None:
+def test_a_file_that_another_engine_has_deleted_does_not_come_back(catalog: Catalog) -> None:
     foreign_table(catalog, PATH, properties={COUNT: "4"})
     for number in range(3):
         land(catalog, number)
@@ -115,7 +98,7 @@ def test_a_file_that_another_engine_has_deleted_does_not_come_back(catalog: Over
     assert all(manifest.deleted_files_count == 0 for manifest in manifests(catalog))
 
 
-def test_a_manifest_without_a_file_left_goes_with_the_next_commit(catalog: OvertakenCatalog) -> None:
+def test_a_manifest_without_a_file_left_goes_with_the_next_commit(catalog: Catalog) -> None:
     foreign_table(catalog, PATH)
     land(catalog, 1)
     table_of(catalog).delete("id >= 0")
@@ -125,7 +108,7 @@ def test_a_manifest_without_a_file_left_goes_with_the_next_commit(catalog: Overt
     assert ids_of(catalog, PATH) == [2]
 
 
-def test_other_engines_small_manifests_are_folded_too(catalog: OvertakenCatalog) -> None:
+def test_other_engines_small_manifests_are_folded_too(catalog: Catalog) -> None:
     foreign_table(catalog, PATH, properties={COUNT: "4"})
     for number in range(3):
         append(catalog, number)
@@ -135,7 +118,7 @@ def test_other_engines_small_manifests_are_folded_too(catalog: OvertakenCatalog)
     assert before < known_files(catalog)
 
 
-def test_delete_manifests_and_those_of_other_specs_are_left_alone(catalog: OvertakenCatalog) -> None:
+def test_delete_manifests_and_those_of_other_specs_are_left_alone(catalog: Catalog) -> None:
     table = foreign_table(catalog, PATH, properties={COUNT: "4"})
     with table.update_spec() as spec:
         spec.add_field("id", IdentityTransform())
@@ -157,7 +140,7 @@ def test_delete_manifests_and_those_of_other_specs_are_left_alone(catalog: Overt
     ids=["turned off", "not a number", "all too large"],
 )
 def test_nothing_is_folded_where_the_tables_properties_do_not_ask_for_it(
-    catalog: OvertakenCatalog, properties: dict[str, str]
+    catalog: Catalog, properties: dict[str, str]
 ) -> None:
     foreign_table(catalog, PATH, properties=properties)
     for number in range(5):
@@ -166,22 +149,22 @@ def test_nothing_is_folded_where_the_tables_properties_do_not_ask_for_it(
     assert ids_of(catalog, PATH) == list(range(5))
 
 
-def test_what_was_folded_before_a_conflict_is_not_believed_after_it(catalog: OvertakenCatalog) -> None:
+def test_what_was_folded_before_a_conflict_is_not_believed_after_it(catalog: Catalog) -> None:
     """Else the other writer's delete would be undone."""
     foreign_table(catalog, PATH, properties={COUNT: "4"})
     for number in range(3):
         land(catalog, number)
-    catalog.before_commit = lambda: table_of(catalog).delete("id = 1")
+    plant(catalog, [do_first(lambda: table_of(catalog).delete("id = 1"))])
     land(catalog, 3)
     assert ids_of(catalog, PATH) == [0, 2, 3]
 
 
-def test_what_was_folded_is_used_again_under_the_commits_new_sequence_number(catalog: OvertakenCatalog) -> None:
+def test_what_was_folded_is_used_again_under_the_commits_new_sequence_number(catalog: Catalog) -> None:
     foreign_table(catalog, PATH, properties={COUNT: "4"})
     for number in range(3):
         land(catalog, number)
     before = known_files(catalog), metadata_files(catalog, "*-m0.avro")
-    catalog.before_commit = lambda: delete_equal(table_of(catalog), 1)
+    plant(catalog, [do_first(lambda: delete_equal(table_of(catalog), 1))])
     land(catalog, 3)
     new = [
         manifest

@@ -2,10 +2,8 @@
 
 import json
 import logging
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyiceberg.catalog import Catalog
@@ -26,6 +24,7 @@ from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import OWNER_PROPERTY
 from connector.storage.file_io import files_of
 from support.bindings import PATH
+from support.planted_faults import do_after, do_first, plant
 from support.s3_server import S3Server
 from support.staged_files import land, leave_behind, stage, write_file
 from support.staged_rows import WRITER
@@ -43,29 +42,8 @@ def location_of(staged: StagedCommit) -> str:
     return file.path
 
 
-class EventfulCatalog(SqlCatalog):
-    """A real catalog around whose calls something happens, once each."""
-
-    before_commit: Callable[[], object] | None = None
-    after_load: Callable[[], None] | None = None
-
-    def commit_table(self, *arguments: Any) -> Any:
-        event, self.before_commit = self.before_commit, None
-        if event:
-            event()
-        return super().commit_table(*arguments)
-
-    def load_table(self, identifier: Any) -> Table:
-        table = super().load_table(identifier)
-        event, self.after_load = self.after_load, None
-        if event:
-            event()
-        return table
-
-
 @pytest.fixture
-def catalog(tmp_path: Path) -> EventfulCatalog:
-    catalog = EventfulCatalog("local", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=tmp_path.as_uri())
+def catalog(catalog: Catalog) -> Catalog:
     foreign_table(catalog, PATH)
     return catalog
 
@@ -79,7 +57,7 @@ def exists(table: Table, location: str) -> bool:
 
 
 def test_what_a_killed_process_left_is_deleted_once_its_writer_has_moved_on(
-    catalog: EventfulCatalog, caplog: pytest.LogCaptureFixture
+    catalog: Catalog, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     left = leave_behind(table_of(catalog), WHOLE)
@@ -95,7 +73,7 @@ def test_what_a_killed_process_left_is_deleted_once_its_writer_has_moved_on(
     assert getattr(caplog.records[-1], FIELDS) == {"event": "collected", "table": "shop.orders", "files": 1}
 
 
-def test_what_the_lost_part_of_a_manifest_lists_is_not_deleted(catalog: EventfulCatalog) -> None:
+def test_what_the_lost_part_of_a_manifest_lists_is_not_deleted(catalog: Catalog) -> None:
     first = stage(catalog, PATH, WHOLE, 1)
     second = stage(catalog, PATH, WHOLE, 2, prev=first.next)
     commit.commit_all_or_raise(catalog, [first, second])
@@ -105,7 +83,7 @@ def test_what_the_lost_part_of_a_manifest_lists_is_not_deleted(catalog: Eventful
     assert exists(table_of(catalog), location_of(second))
 
 
-def test_nothing_is_deleted_if_a_manifest_list_ends_behind_its_header(catalog: EventfulCatalog) -> None:
+def test_nothing_is_deleted_if_a_manifest_list_ends_behind_its_header(catalog: Catalog) -> None:
     first = stage(catalog, PATH, WHOLE, 1)
     commit.commit_all_or_raise(catalog, [first])
     cut_manifest_list(table_of(catalog))
@@ -114,7 +92,7 @@ def test_nothing_is_deleted_if_a_manifest_list_ends_behind_its_header(catalog: E
     assert exists(table_of(catalog), location_of(first))
 
 
-def test_rows_that_a_killed_process_left_on_their_way_are_deleted_likewise(catalog: EventfulCatalog) -> None:
+def test_rows_that_a_killed_process_left_on_their_way_are_deleted_likewise(catalog: Catalog) -> None:
     table = table_of(catalog)
     name = f"{file_prefix(WHOLE, str(table.metadata.table_uuid), fence.NONE)}-{SOME_UUID}.jsonl"
     left = write_file(table, name, 1)
@@ -124,7 +102,7 @@ def test_rows_that_a_killed_process_left_on_their_way_are_deleted_likewise(catal
     assert not exists(table, left)
 
 
-def test_a_frozen_process_cannot_bring_a_deleted_file_into_the_table(catalog: EventfulCatalog) -> None:
+def test_a_frozen_process_cannot_bring_a_deleted_file_into_the_table(catalog: Catalog) -> None:
     frozen = stage(catalog, PATH, WHOLE, 1)
     land(catalog, 2)
     assert collect_as(catalog, WHOLE) == 1
@@ -135,7 +113,7 @@ def test_a_frozen_process_cannot_bring_a_deleted_file_into_the_table(catalog: Ev
     assert ids_of(catalog, PATH) == [2]
 
 
-def test_what_waits_behind_a_refused_commit_is_kept_whoever_collects(catalog: EventfulCatalog) -> None:
+def test_what_waits_behind_a_refused_commit_is_kept_whoever_collects(catalog: Catalog) -> None:
     """An older process, which knows nothing of its successor's state, may still be collecting."""
     first = land(catalog, 1)
     waiting = stage(catalog, PATH, WHOLE, 2, prev=first.next)
@@ -145,7 +123,7 @@ def test_what_waits_behind_a_refused_commit_is_kept_whoever_collects(catalog: Ev
     assert ids_of(catalog, PATH) == [1, 2, 3]
 
 
-def test_a_file_that_only_an_older_snapshot_has_is_kept_until_that_expires(catalog: EventfulCatalog) -> None:
+def test_a_file_that_only_an_older_snapshot_has_is_kept_until_that_expires(catalog: Catalog) -> None:
     staged = land(catalog, 1)
     older = table_of(catalog).metadata.current_snapshot_id
     assert older
@@ -159,7 +137,7 @@ def test_a_file_that_only_an_older_snapshot_has_is_kept_until_that_expires(catal
     assert ids_of(catalog, PATH) == [2]
 
 
-def test_a_file_that_only_a_tag_has_is_kept(catalog: EventfulCatalog) -> None:
+def test_a_file_that_only_a_tag_has_is_kept(catalog: Catalog) -> None:
     staged = land(catalog, 1)
     tagged = table_of(catalog).metadata.current_snapshot_id
     assert tagged
@@ -183,7 +161,7 @@ def test_a_file_that_only_a_tag_has_is_kept(catalog: EventfulCatalog) -> None:
         f"copy-of-{file_prefix(WHOLE, 'TABLE', '')}-{SOME_UUID}.parquet",
     ],
 )
-def test_a_file_that_is_not_provably_ours_is_kept(catalog: EventfulCatalog, name: str) -> None:
+def test_a_file_that_is_not_provably_ours_is_kept(catalog: Catalog, name: str) -> None:
     table = table_of(catalog)
     file = write_file(table, name.replace("TABLE", str(table.metadata.table_uuid)), 666)
     land(catalog, 1)
@@ -191,7 +169,7 @@ def test_a_file_that_is_not_provably_ours_is_kept(catalog: EventfulCatalog, name
     assert exists(table, file)
 
 
-def test_what_another_materialization_left_in_a_shared_table_is_its_own(catalog: EventfulCatalog) -> None:
+def test_what_another_materialization_left_in_a_shared_table_is_its_own(catalog: Catalog) -> None:
     other = WriterId("acme/other", "orders.v1", WHOLE.key_range)
     left = leave_behind(table_of(catalog), other)
     land(catalog, 1, writer=other)
@@ -201,7 +179,7 @@ def test_what_another_materialization_left_in_a_shared_table_is_its_own(catalog:
     assert not exists(table_of(catalog), left)
 
 
-def test_what_an_older_state_key_of_ours_left_in_a_table_that_was_retained_is_deleted(catalog: EventfulCatalog) -> None:
+def test_what_an_older_state_key_of_ours_left_in_a_table_that_was_retained_is_deleted(catalog: Catalog) -> None:
     older = replace(WHOLE, state_key="orders.v0")
     leave_behind(table_of(catalog), older)
     land(catalog, 1, writer=older)
@@ -210,7 +188,7 @@ def test_what_an_older_state_key_of_ours_left_in_a_table_that_was_retained_is_de
     assert ids_of(catalog, PATH) == [1, 2]
 
 
-def test_the_maker_of_a_table_is_known_when_its_snapshots_are_not(catalog: EventfulCatalog) -> None:
+def test_the_maker_of_a_table_is_known_when_its_snapshots_are_not(catalog: Catalog) -> None:
     older = replace(WHOLE, state_key="orders.v0")
     leave_behind(table_of(catalog), older)
     owner = json.dumps({"materialization": older.materialization, "stateKey": older.state_key})
@@ -220,7 +198,7 @@ def test_the_maker_of_a_table_is_known_when_its_snapshots_are_not(catalog: Event
     assert collect_as(catalog, WHOLE) == 1
 
 
-def test_a_range_that_a_split_has_closed_is_collected_by_the_child_that_it_begins_in(catalog: EventfulCatalog) -> None:
+def test_a_range_that_a_split_has_closed_is_collected_by_the_child_that_it_begins_in(catalog: Catalog) -> None:
     parent = land(catalog, 1)
     left = leave_behind(table_of(catalog), WHOLE, parent.next)
     assert collect_as(catalog, LEFT) == 0
@@ -232,7 +210,7 @@ def test_a_range_that_a_split_has_closed_is_collected_by_the_child_that_it_begin
         land(catalog, 3, prev=parent.next)
 
 
-def test_an_open_range_beside_ours_is_its_own_process(catalog: EventfulCatalog) -> None:
+def test_an_open_range_beside_ours_is_its_own_process(catalog: Catalog) -> None:
     leave_behind(table_of(catalog), RIGHT)
     land(catalog, 1, writer=LEFT)
     land(catalog, 2, writer=RIGHT)
@@ -240,7 +218,7 @@ def test_an_open_range_beside_ours_is_its_own_process(catalog: EventfulCatalog) 
     assert collect_as(catalog, RIGHT) == 1
 
 
-def test_what_the_state_names_of_a_closed_range_is_kept(catalog: EventfulCatalog) -> None:
+def test_what_the_state_names_of_a_closed_range_is_kept(catalog: Catalog) -> None:
     """Its table refused it when the session opened: a later session may still build on the closed value."""
     parent = land(catalog, 1)
     pending = replace(stage(catalog, PATH, WHOLE, 2, prev=parent.next), is_recovered=True)
@@ -250,7 +228,7 @@ def test_what_the_state_names_of_a_closed_range_is_kept(catalog: EventfulCatalog
     assert ids_of(catalog, PATH) == [1, 2, 3]
 
 
-def test_the_first_transaction_of_a_range_is_still_to_come(catalog: EventfulCatalog) -> None:
+def test_the_first_transaction_of_a_range_is_still_to_come(catalog: Catalog) -> None:
     land(catalog, 1)
     waiting = stage(catalog, PATH, LEFT, 2)
     land(catalog, 3, writer=RIGHT)
@@ -259,7 +237,7 @@ def test_the_first_transaction_of_a_range_is_still_to_come(catalog: EventfulCata
     assert ids_of(catalog, PATH) == [1, 2, 3]
 
 
-def test_what_a_reopened_range_stages_on_its_closed_value_is_kept(catalog: EventfulCatalog) -> None:
+def test_what_a_reopened_range_stages_on_its_closed_value_is_kept(catalog: Catalog) -> None:
     parent = land(catalog, 1)
     land(catalog, 2, writer=LEFT)
     closed = fence.read_value(table_of(catalog).properties, WHOLE)
@@ -273,7 +251,7 @@ def test_what_a_reopened_range_stages_on_its_closed_value_is_kept(catalog: Event
     assert ids_of(catalog, PATH) == [1, 2, 3]
 
 
-def test_what_is_staged_after_a_reset_is_not_judged_by_the_value_before_it(catalog: EventfulCatalog) -> None:
+def test_what_is_staged_after_a_reset_is_not_judged_by_the_value_before_it(catalog: Catalog) -> None:
     first = land(catalog, 1)
     second = land(catalog, 2, prev=first.next)
     land(catalog, 3, prev=second.next)
@@ -285,13 +263,13 @@ def test_what_is_staged_after_a_reset_is_not_judged_by_the_value_before_it(catal
         value = fence.read_value(table_of(catalog).properties, WHOLE)
         after_reset.append(stage(catalog, PATH, WHOLE, 4, prev=value))
 
-    catalog.after_load = reset_and_stage
+    plant(catalog, [do_after(reset_and_stage)], "load_table")
     remove_task_orphans(catalog, PATH, WHOLE, [])
     commit.commit_all_or_raise(catalog, after_reset)
     assert ids_of(catalog, PATH) == [1, 2, 3, 4]
 
 
-def test_what_a_reset_is_to_add_is_kept_whoever_collects(catalog: EventfulCatalog) -> None:
+def test_what_a_reset_is_to_add_is_kept_whoever_collects(catalog: Catalog) -> None:
     """An older process, which knows nothing of the state that was restored, may still be there."""
     fenced = stage(catalog, PATH, WHOLE, 1)
     land(catalog, 2)
@@ -303,7 +281,7 @@ def test_what_a_reset_is_to_add_is_kept_whoever_collects(catalog: EventfulCatalo
     assert collect_as(catalog, WHOLE) == 1
 
 
-def test_what_is_staged_while_something_waits_is_kept_whoever_lands_it(catalog: EventfulCatalog) -> None:
+def test_what_is_staged_while_something_waits_is_kept_whoever_lands_it(catalog: Catalog) -> None:
     """An older process lands what the state names, and closes the value that its successor has staged on."""
     land(catalog, 1)
     waiting = stage(catalog, PATH, LEFT, 2)
@@ -328,10 +306,10 @@ def referenced_metadata(catalog: Catalog) -> set[str]:
     }
 
 
-def test_the_metadata_of_commits_that_lost_a_race_is_deleted(catalog: EventfulCatalog) -> None:
+def test_the_metadata_of_commits_that_lost_a_race_is_deleted(catalog: Catalog) -> None:
     stale = stage(catalog, PATH, WHOLE, 666)
     successor = stage(catalog, PATH, WHOLE, 1)
-    catalog.before_commit = lambda: commit.commit_all_or_raise(catalog, [successor])
+    plant(catalog, [do_first(lambda: commit.commit_all_or_raise(catalog, [successor]))])
     with pytest.raises(FencedError):
         commit.commit_all_or_raise(catalog, [stale])
     assert len(metadata_files(catalog) - referenced_metadata(catalog)) == 2  # a manifest and a manifest list
@@ -340,20 +318,20 @@ def test_the_metadata_of_commits_that_lost_a_race_is_deleted(catalog: EventfulCa
     assert ids_of(catalog, PATH) == [1]
 
 
-def test_the_metadata_of_a_commit_that_is_under_way_is_kept(catalog: EventfulCatalog) -> None:
+def test_the_metadata_of_a_commit_that_is_under_way_is_kept(catalog: Catalog) -> None:
     first = land(catalog, 1)
-    catalog.before_commit = lambda: collected.append(collect_as(catalog, WHOLE))
+    plant(catalog, [do_first(lambda: collected.append(collect_as(catalog, WHOLE)))])
     collected: list[int] = []
     land(catalog, 2, prev=first.next)
     assert collected == [0]
     assert ids_of(catalog, PATH) == [1, 2]
 
 
-def test_a_manifest_bears_the_value_that_its_commit_asserts(catalog: EventfulCatalog) -> None:
+def test_a_manifest_bears_the_value_that_its_commit_asserts(catalog: Catalog) -> None:
     """One written before the value was closed is written again: on the open value it may be collected."""
     parent = land(catalog, 1)
     pending = replace(stage(catalog, PATH, WHOLE, 2, prev=parent.next), is_recovered=True)
-    catalog.before_commit = lambda: land(catalog, 3, writer=RIGHT)
+    plant(catalog, [do_first(lambda: land(catalog, 3, writer=RIGHT))])
     commit.commit_all_or_raise(catalog, [pending])
     snapshot = table_of(catalog).current_snapshot()
     assert snapshot
@@ -366,7 +344,7 @@ def test_a_manifest_bears_the_value_that_its_commit_asserts(catalog: EventfulCat
     assert [origin and origin.prev for origin in added] == [f"closed:{parent.next}"] * 2
 
 
-def test_a_table_that_was_made_anew_is_left_alone(catalog: EventfulCatalog) -> None:
+def test_a_table_that_was_made_anew_is_left_alone(catalog: Catalog) -> None:
     left = leave_behind(table_of(catalog), WHOLE)
     location = table_of(catalog).location()
     land(catalog, 1)
@@ -378,7 +356,7 @@ def test_a_table_that_was_made_anew_is_left_alone(catalog: EventfulCatalog) -> N
 
 
 @pytest.mark.parametrize("manifests", [0, 1])
-def test_a_session_that_ends_stops_reading_and_deleting(catalog: EventfulCatalog, manifests: int) -> None:
+def test_a_session_that_ends_stops_reading_and_deleting(catalog: Catalog, manifests: int) -> None:
     left = leave_behind(table_of(catalog), WHOLE)
     land(catalog, 1)
     answers = iter([False] * manifests)

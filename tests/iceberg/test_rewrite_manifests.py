@@ -1,7 +1,7 @@
 """Small manifests become one without a change of rows, beside other writers, and whatever the catalog answers."""
 
-from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from itertools import repeat
+from typing import Any, Final
 
 import pyarrow as pa
 import pytest
@@ -18,13 +18,12 @@ from connector.iceberg.maintenance.rewrite_manifests import plan_manifests, rewr
 from connector.iceberg.metadata.manifests import manifests_of
 from connector.model.table_identifier import OWNER_PROPERTY, Owner, TableIdentifier
 from support.foreign_deletes import delete_equal
+from support.planted_faults import do_first, lose_answer, plant, refuse
 from support.rest_catalog import RestCatalogServer
 from support.snapshots import check_text
 from support.staged_files import land
 from support.staged_rows import WRITER
 from support.tables import foreign_table, ids_of
-
-Send: TypeAlias = Callable[[], Any]
 
 PATH: Final = TableIdentifier("rewritten_manifests", "orders")
 OWNER: Final = Owner(WRITER.materialization, WRITER.state_key)
@@ -57,23 +56,6 @@ def entries(catalog: Catalog) -> dict[str, tuple[Any, ...]]:
         for manifest in manifests(catalog)
         for entry in manifest.fetch_manifest_entry(io)
     }
-
-
-def around_commit(monkeypatch: pytest.MonkeyPatch, catalog: Catalog, *events: Callable[[Send], Any]) -> None:
-    """What happens to the next commits."""
-    commit_table, left = catalog.commit_table, list(events)
-
-    def commit_with_event(*arguments: Any) -> Any:
-        if not left:
-            return commit_table(*arguments)
-        event = left.pop(0)
-        monkeypatch.setattr(catalog, "commit_table", commit_table)
-        try:
-            return event(lambda: commit_table(*arguments))
-        finally:
-            monkeypatch.setattr(catalog, "commit_table", commit_with_event)
-
-    monkeypatch.setattr(catalog, "commit_table", commit_with_event)
 
 
 def test_small_manifests_become_one_of_each_kind_and_spec(catalog: Catalog) -> None:
@@ -143,15 +125,11 @@ def test_a_manifest_of_deleted_files_only_goes(catalog: Catalog) -> None:
     assert ids_of(catalog, PATH) == [2]
 
 
-def test_a_commit_of_a_task_in_between_loses_nothing(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_of_a_task_in_between_loses_nothing(catalog: Catalog) -> None:
     for number in range(3):
         land(catalog, number, path=PATH)
 
-    def after_another(send: Send) -> Any:
-        land(catalog, 3, path=PATH)
-        return send()
-
-    around_commit(monkeypatch, catalog, after_another)
+    plant(catalog, [do_first(lambda: land(catalog, 3, path=PATH))])
     plan = rewrite_manifests(catalog, PATH, OWNER)
     assert len(plan.replaced) == 4
     assert len(manifests(catalog)) == 1
@@ -159,24 +137,13 @@ def test_a_commit_of_a_task_in_between_loses_nothing(catalog: Catalog, monkeypat
     assert ids_of(catalog, PATH) == [0, 1, 2, 3, 4]
 
 
-def test_an_answer_that_got_lost_is_looked_for_in_the_table(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_got_lost_is_looked_for_in_the_table(catalog: Catalog) -> None:
     for number in range(3):
         land(catalog, number, path=PATH)
 
-    def without_answer(send: Send) -> Any:
-        send()
-        raise ServiceUnavailableError("no answer")
-
-    around_commit(monkeypatch, catalog, without_answer)
+    plant(catalog, [lose_answer(ServiceUnavailableError("no answer"))])
     assert len(rewrite_manifests(catalog, PATH, OWNER).replaced) == 3
     assert len(table_of(catalog).snapshots()) == 4
-
-
-def _raise(error: Exception) -> Callable[[Send], Any]:
-    def refuse(_send: Send) -> Any:
-        raise error
-
-    return refuse
 
 
 @pytest.mark.parametrize(
@@ -193,7 +160,7 @@ def test_a_refusal_says_what_to_do(
     monkeypatch.setattr("connector.iceberg.commits.retry_commits.RETRY_FOR", 0.0)
     for number in range(2):
         land(catalog, number, path=PATH)
-    around_commit(monkeypatch, catalog, *[_raise(error)] * 9)
+    plant(catalog, repeat(refuse(error)))
     with pytest.raises(kind) as raised:
         rewrite_manifests(catalog, PATH, OWNER)
     check_text("maintenance_errors", name, str(raised.value))
@@ -201,20 +168,14 @@ def test_a_refusal_says_what_to_do(
 
 
 @pytest.mark.catalog
-def test_a_commit_in_between_loses_nothing_on_a_rest_catalog(
-    rest_catalog: RestCatalogServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_commit_in_between_loses_nothing_on_a_rest_catalog(rest_catalog: RestCatalogServer) -> None:
     """Its server keeps what a commit does not assert, and takes everything else."""
     with open_rest(RestCatalog(rest_catalog.uri, str(rest_catalog.warehouse)), {}) as catalog:
         foreign_table(catalog, PATH, properties={OWNER_PROPERTY: OWNER.encode()})
         for number in range(3):
             land(catalog, number, path=PATH)
 
-        def after_another(send: Send) -> Any:
-            land(catalog, 3, path=PATH)
-            return send()
-
-        around_commit(monkeypatch, catalog, after_another)
+        plant(catalog, [do_first(lambda: land(catalog, 3, path=PATH))])
         rewrite_manifests(catalog, PATH, OWNER)
         assert len(manifests(catalog)) == 1
         assert ids_of(catalog, PATH) == [0, 1, 2, 3]

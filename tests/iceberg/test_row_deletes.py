@@ -2,7 +2,6 @@
 
 import json
 import random
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ from support.altered_tables import append, entries, fit, wanted
 from support.bindings import PATH
 from support.compacting import EAGER
 from support.foreign_deletes import delete_position
+from support.planted_faults import do_first, plant, refuse
 from support.snapshot_refs import point
 from support.snapshots import check_text
 from support.staged_rows import WRITER
@@ -63,18 +63,6 @@ def compact(catalog: Catalog) -> None:
     """Another engine writes all rows to one new file, in another order."""
     table = catalog.load_table(PATH)
     table.overwrite(table.scan().to_arrow().sort_by([("id", "descending")]))
-
-
-def meanwhile(monkeypatch: pytest.MonkeyPatch, *events: Callable[[], object]) -> None:
-    """Before each commit reaches the catalog, something happens, once each."""
-    commit_table, remaining = SqlCatalog.commit_table, list(events)
-
-    def send(self: SqlCatalog, *arguments: Any) -> Any:
-        if remaining:
-            remaining.pop(0)()
-        return commit_table(self, *arguments)
-
-    monkeypatch.setattr(SqlCatalog, "commit_table", send)
 
 
 def roll_back(catalog: Catalog, snapshot_id: int) -> None:
@@ -136,13 +124,11 @@ def test_rows_that_another_engine_has_moved_are_found_by_their_keys(catalog: Cat
     assert values_of(catalog) == expected
 
 
-def test_rows_that_move_in_the_middle_of_a_commit_are_found(
-    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_that_move_in_the_middle_of_a_commit_are_found(catalog: Catalog, tmp_path: Path) -> None:
     land(catalog, {1: "a", 2: "a"})
     staged = stage_updates(catalog, {1: "b"})
     other = local_catalog(tmp_path)
-    meanwhile(monkeypatch, lambda: compact(other))
+    plant(catalog, [do_first(lambda: compact(other))])
     commit_all_or_raise(catalog, [staged])
     assert values_of(catalog) == {1: "b", 2: "a"}
 
@@ -325,9 +311,7 @@ def test_a_row_that_a_rollback_brings_back_while_commits_wait_is_replaced(catalo
     assert values_of(catalog) == {1: "c"}
 
 
-def test_a_row_that_a_rollback_brings_back_between_two_attempts_is_replaced(
-    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_row_that_a_rollback_brings_back_between_two_attempts_is_replaced(catalog: Catalog, tmp_path: Path) -> None:
     land(catalog, {1: "a", 2: "a"})
     staged = stage_updates(catalog, {1: "b"})
     compact(catalog)
@@ -337,7 +321,7 @@ def test_a_row_that_a_rollback_brings_back_between_two_attempts_is_replaced(
     assert values_of(catalog) == {2: "a"}
     assert compacted
     other = local_catalog(tmp_path)
-    meanwhile(monkeypatch, lambda: roll_back(other, compacted.snapshot_id))
+    plant(catalog, [do_first(lambda: roll_back(other, compacted.snapshot_id))])
     commit_all_or_raise(catalog, [staged])
     assert values_of(catalog) == {1: "b", 2: "a"}
 
@@ -500,16 +484,11 @@ def test_located_rows_that_are_gone_keep_their_commit_pending(catalog: Catalog) 
     assert values_of(catalog) == {1: "a"}
 
 
-def test_an_attempt_that_was_refused_leaves_its_delete_file_to_the_next_one(
-    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_attempt_that_was_refused_leaves_its_delete_file_to_the_next_one(catalog: Catalog, tmp_path: Path) -> None:
     land(catalog, {1: "a", 2: "a"})
     staged = stage_updates(catalog, {1: "b"})
 
-    def refuse() -> None:
-        raise CommitFailedException("branch main has changed")
-
-    meanwhile(monkeypatch, refuse, refuse)
+    plant(catalog, [refuse(CommitFailedException("branch main has changed"))] * 2)
     commit_all_or_raise(catalog, [staged])
     assert len(list(tmp_path.rglob("*-deletes.parquet"))) == 1
     assert values_of(catalog) == {1: "b", 2: "a"}

@@ -41,6 +41,7 @@ from support.bindings import MATERIALIZATION, PATH
 from support.compacting import EAGER, compact
 from support.foreign_deletes import delete_position
 from support.found_tables import find
+from support.planted_faults import do_first, plant
 from support.readers import polars_table
 from support.snapshots import check_text
 from support.staged_files import stage
@@ -120,21 +121,12 @@ def test_rows_keep_their_ids_when_manifests_are_merged(
     assert seen[10][1] == snapshot.sequence_number
 
 
-def test_a_repeated_attempt_gives_no_id_twice(
-    catalog: Catalog, duckdb_reader: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_repeated_attempt_gives_no_id_twice(catalog: Catalog, duckdb_reader: duckdb.DuckDBPyConnection) -> None:
     """Another writer is faster: the ids of the first attempt are its own now."""
     fit(catalog, format_version=3)
     other = WriterId("acme/other", "orders.v0", WHOLE_RANGE.key_range)
     mine, theirs = stage(catalog, PATH, WRITER, 1, 2), stage(catalog, PATH, other, 3)
-    send = catalog.commit_table
-
-    def commit_after_others(*args: Any) -> Any:
-        monkeypatch.undo()
-        commit.commit_all_or_raise(catalog, [theirs])
-        return send(*args)
-
-    monkeypatch.setattr(catalog, "commit_table", commit_after_others)
+    plant(catalog, [do_first(lambda: commit.commit_all_or_raise(catalog, [theirs]))])
     commit.commit_all_or_raise(catalog, [mine])
     table = catalog.load_table(PATH)
     assert row_ids(table, duckdb_reader) == {3: (0, 1), 1: (1, 2), 2: (2, 2)}
@@ -171,7 +163,6 @@ def test_a_table_that_another_engine_upgrades_is_written_as_version_3(
 def test_rows_keep_ids_that_they_get_between_two_attempts_of_a_merge(
     catalog: Catalog,
     duckdb_reader: duckdb.DuckDBPyConnection,
-    monkeypatch: pytest.MonkeyPatch,
     merge: Callable[[Catalog], object],
     manifests: int,
 ) -> None:
@@ -179,17 +170,15 @@ def test_rows_keep_ids_that_they_get_between_two_attempts_of_a_merge(
     foreign_table(catalog, PATH, properties=MERGE_3)
     land(catalog, 1, 2)
     land(catalog, 3)
-    send, given = catalog.commit_table, dict[int, tuple[int, int]]()
+    given = dict[int, tuple[int, int]]()
 
-    def commit_after_upgrade(*args: Any) -> Any:
-        monkeypatch.undo()
+    def upgrade() -> None:
         upgrade_to_version_3(catalog, PATH)
         table = catalog.load_table(PATH)
         catalog.commit_table(table, (), new_snapshot(table, SnapshotWriter().keep_files(table, WRITER, {})))
         given.update(row_ids(catalog.load_table(PATH), duckdb_reader))
-        return send(*args)
 
-    monkeypatch.setattr(catalog, "commit_table", commit_after_upgrade)
+    plant(catalog, [do_first(upgrade)])
     merge(catalog)
     table = catalog.load_table(PATH)
     assert sorted(given) == [1, 2, 3]

@@ -2,13 +2,13 @@
 
 import json
 import random
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
 from pyiceberg.catalog import Catalog
-from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import ManifestContent
 from pyiceberg.table.update import SetPropertiesUpdate
@@ -27,6 +27,7 @@ from connector.model.state import StagedCommit, WriterId
 from support.altered_tables import current_manifests, fit, wanted
 from support.bindings import PATH
 from support.foreign_deletes import delete_position
+from support.planted_faults import do_first, plant, refuse
 from support.staged_rows import WRITER
 from support.tables import local_catalog, upgrade_to_version_3
 from support.updated_rows import BY_PART, land, make_table, stage_updates, values_of
@@ -46,18 +47,6 @@ def catalog(catalog: Catalog) -> Catalog:
 def shared_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a commit to many data files."""
     monkeypatch.setattr(delete_files, "MOST_VECTOR_FILES", 1)
-
-
-def meanwhile(monkeypatch: pytest.MonkeyPatch, event: Any) -> None:
-    """Before the next commit reaches the catalog, something happens."""
-    commit_table, remaining = SqlCatalog.commit_table, [event]
-
-    def send(self: SqlCatalog, *arguments: Any) -> Any:
-        if remaining:
-            remaining.pop()()
-        return commit_table(self, *arguments)
-
-    monkeypatch.setattr(SqlCatalog, "commit_table", send)
 
 
 def summary(catalog: Catalog) -> dict[str, str]:
@@ -201,13 +190,11 @@ def test_vectors_are_of_the_partitions_of_their_data_files(tmp_path: Path) -> No
     assert values_of(catalog, condition="part = 'a'").keys() == {1, 3, 4, 6, 8}
 
 
-def test_a_retry_merges_with_the_vector_that_another_writer_has_committed(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_retry_merges_with_the_vector_that_another_writer_has_committed(catalog: Catalog, tmp_path: Path) -> None:
     land(catalog, dict.fromkeys(range(10), "a"))
     land(catalog, {0: "b"})
     mine, theirs = stage_updates(catalog, {1: "c"}), stage_updates(catalog, {2: "d"}, writer=OTHER)
-    meanwhile(monkeypatch, lambda: commit_all_or_raise(catalog, [theirs]))
+    plant(catalog, [do_first(lambda: commit_all_or_raise(catalog, [theirs]))])
     commit_all_or_raise(catalog, [mine])
     [vector] = Listed.of(catalog, PATH).vectors.values()
     assert vector.rows == 3
@@ -220,16 +207,11 @@ def test_a_retry_merges_with_the_vector_that_another_writer_has_committed(
     assert values_of(catalog) == expected
 
 
-def test_an_attempt_that_was_refused_leaves_its_vectors_to_the_next_one(
-    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_attempt_that_was_refused_leaves_its_vectors_to_the_next_one(catalog: Catalog, tmp_path: Path) -> None:
     land(catalog, {1: "a", 2: "a"})
     staged = stage_updates(catalog, {1: "b"})
 
-    def refuse() -> None:
-        raise CommitFailedException("branch main has changed")
-
-    meanwhile(monkeypatch, refuse)
+    plant(catalog, [refuse(CommitFailedException("branch main has changed"))])
     commit_all_or_raise(catalog, [staged])
     assert len(list(tmp_path.rglob("*.puffin"))) == 1
     assert values_of(catalog) == {1: "b", 2: "a"}
@@ -257,16 +239,14 @@ def test_position_deletes_of_before_an_upgrade_become_vectors(tmp_path: Path) ->
     assert (health.deleted_rows, health.visible_rows) == (15, len(expected))
 
 
-def test_a_transaction_that_was_staged_before_an_upgrade_is_committed_with_vectors(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_transaction_that_was_staged_before_an_upgrade_is_committed_with_vectors(tmp_path: Path) -> None:
     """In this case between two attempts of the same commit."""
     catalog = local_catalog(tmp_path)
     make_table(catalog)
     land(catalog, dict.fromkeys(range(10), "a"))
     land(catalog, {0: "b"})
     staged = stage_updates(catalog, {1: "c"})
-    meanwhile(monkeypatch, lambda: upgrade_to_version_3(catalog, PATH))
+    plant(catalog, [do_first(lambda: upgrade_to_version_3(catalog, PATH))])
     commit_all_or_raise(catalog, [staged])
     found = Listed.of(catalog, PATH)
     assert [vector.rows for vector in found.vectors.values()] == [2]
@@ -311,7 +291,7 @@ def test_a_conversion_removes_the_vectors_of_the_files_that_it_rewrites(catalog:
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
 def test_random_transactions_leave_the_rows_of_a_dictionary(
-    catalog: Catalog, seed: int, monkeypatch: pytest.MonkeyPatch, duckdb_reader: duckdb.DuckDBPyConnection
+    catalog: Catalog, seed: int, duckdb_reader: duckdb.DuckDBPyConnection
 ) -> None:
     """Transactions wait, land in parts, and are repeated, while another writer updates other keys."""
     chance = random.Random(seed)
@@ -329,7 +309,7 @@ def test_random_transactions_leave_the_rows_of_a_dictionary(
             if chance.random() < 0.5:
                 others = dict.fromkeys(chance.sample(range(100, 110), 2), number)
                 theirs = stage_updates(catalog, others, writer=OTHER)
-                meanwhile(monkeypatch, lambda staged=theirs: commit_all_or_raise(catalog, [staged]))
+                plant(catalog, [do_first(partial(commit_all_or_raise, catalog, [theirs]))])
                 expected |= others
             commit_all_or_raise(catalog, pending[: chance.randint(1, len(pending))])
             for _ in range(2):

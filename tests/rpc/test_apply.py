@@ -2,16 +2,15 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
+from itertools import repeat
 from pathlib import Path
 from threading import Barrier
-from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
 import pytest
 from msgspec import structs
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table
 from pyiceberg.types import IntegerType, LongType, NestedField, UUIDType
 
 from connector.checks.endpoint import OpenedEndpoint
@@ -21,7 +20,6 @@ from connector.config.settings import parse
 from connector.config.values import ALLOW_EXISTING_TABLES
 from connector.host.errors import UserError
 from connector.iceberg.bound_table import bind_all
-from connector.iceberg.catalogs.sql import SqlTables
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.found_tables import find_all
 from connector.model.binding import Policy, UpdateMode
@@ -41,6 +39,7 @@ from protocol.flow import (
 )
 from support.bindings import DOCUMENT, ID, MATERIALIZATION, PATH, collection, local_config, materialization, projection
 from support.bindings import materialization_binding as binding
+from support.planted_faults import do_first, plant
 from support.staged_files import listed, removed, removed_from_state, stage
 from support.staged_rows import WRITER
 from support.tables import foreign_table, ids_of, local_catalog, record_property, rewrite_here
@@ -126,22 +125,12 @@ def columns(warehouse: Path) -> list[tuple[str, bool]]:
     return [(field.name, field.required) for field in local_catalog(warehouse).load_table(PATH).schema().fields]
 
 
-class MeetingCatalog(SqlTables):
-    """A Local catalog that creates no table before it is asked for two."""
-
-    def __init__(self, warehouse: Path) -> None:
-        super().__init__("local", {"uri": f"sqlite:///{warehouse}/catalog.db", "warehouse": warehouse.as_uri()})
-        self._meeting = Barrier(2, timeout=60)
-
-    def create_table(self, *args: Any, **kwargs: Any) -> Table:
-        self._meeting.wait()
-        return super().create_table(*args, **kwargs)
-
-
 def test_tables_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    """No table is created before the catalog is asked for two."""
     task = Materialization(MATERIALIZATION, config=local_config(tmp_path), bindings=(binding(ORDERS), RETURNS))
     endpoint, resources = parse(task.config, [bound.resource_config for bound in task.bindings])
-    with closing(MeetingCatalog(tmp_path)) as catalog:
+    with closing(local_catalog(tmp_path)) as catalog:
+        plant(catalog, repeat(do_first(Barrier(2, timeout=60).wait)), "create_table")
         all_planned = plan_tables(
             request.Apply(task), resources, AdvancedOptions(), partial(find_all, catalog, endpoint)
         )
