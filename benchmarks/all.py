@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from benchmarks import commits, publishing, spec, stores, targets, transactions
-from benchmarks.report import conditions, write
-from benchmarks.targets import COLUMNS, Baseline, Measured
+from benchmarks import commits, publishing, spec, stores, transactions
+from benchmarks.parts import targets
+from benchmarks.parts.report import conditions, write
+from benchmarks.parts.targets import COLUMNS, Baseline, Measured
 
 ROWS: Final = 1_000_000  # a gigabyte
 COMMITS: Final = 5000

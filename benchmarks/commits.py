@@ -13,21 +13,19 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from benchmarks import rows
-from benchmarks.connector import Connector
-from benchmarks.process_tree import memory, own_cpu_seconds
-from benchmarks.report import REPOSITORY, conditions, publish
+from benchmarks.parts import generated_rows
+from benchmarks.parts.connector import Connector
+from benchmarks.parts.process_tree import memory, own_cpu_seconds
+from benchmarks.parts.report import CACHE, MB, conditions, publish
 from connector.iceberg.catalogs.local import open_local
 from connector.iceberg.metadata.retention import MAX_AGE
 from fixtures.collection import NAMESPACE, Collection, Json
 from fixtures.conversation import CONFIG, Row, line, opening, store
 
-CACHE: Final = REPOSITORY / ".cache" / "bench"
-MB: Final = 1e6
 EARLY: Final = slice(50, 100)
 LATE: Final = slice(-50, None)
 LEAST: Final = 200  # transactions: fewer have no early and no late ones
-YARDSTICK: Final = json.dumps(list(rows.documents(200)))
+YARDSTICK: Final = json.dumps(list(generated_rows.documents(200)))
 
 
 @dataclass(frozen=True)
@@ -83,8 +81,8 @@ def measure(count: int, rows_of_each: int = 10, age: int = 10) -> Measurement:
     """So many transactions, each a commit, of a table whose snapshots are kept for `age` seconds after they were
     replaced."""
     properties = {MAX_AGE: str(age * 1000)}
-    collection = replace(rows.COLLECTION, settings={"additional_table_properties": properties})
-    stores = [store(collection, Row(0, document), packed=False) for document in rows.documents(rows_of_each)]
+    collection = replace(generated_rows.COLLECTION, settings={"additional_table_properties": properties})
+    stores = [store(collection, Row(0, document), packed=False) for document in generated_rows.documents(rows_of_each)]
     CACHE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=CACHE, prefix="run-") as name:
         directory = Path(name)
@@ -115,7 +113,7 @@ def open_session(directory: Path, collections: Sequence[Collection], config: Jso
 def _transaction(connector: Connector, stores: Sequence[bytes], scratch: Path) -> Commit:
     connector.send(line("flush", {}))
     connector.expect("flushed")
-    connector.send(*stores, rows.START_COMMIT)
+    connector.send(*stores, generated_rows.START_COMMIT)
     connector.expect("startedCommit")
     cpu, began = own_cpu_seconds(connector.pid), time.perf_counter()
     connector.send(line("acknowledge", {}))

@@ -17,13 +17,12 @@ from typing import Any, Final, TypeVar
 
 from pyiceberg.table import Table
 
-from benchmarks import rows
-from benchmarks.connector import Connector
-from benchmarks.process_tree import PeakMemory, children, cpu_seconds, own_cpu_seconds
+from benchmarks.parts import generated_rows
+from benchmarks.parts.connector import Connector
+from benchmarks.parts.process_tree import PeakMemory, children, cpu_seconds, own_cpu_seconds
+from benchmarks.parts.report import CACHE, MB, conditions, publish
+from benchmarks.parts.servers import lake
 from benchmarks.publishing import publish_task
-from benchmarks.report import conditions, publish
-from benchmarks.servers import lake
-from benchmarks.stores import CACHE, MB
 from connector.encoding.live_rows.source_rows import SourceFile
 from connector.encoding.live_rows.target_columns import TargetColumn
 from connector.encoding.parquet.file_options import Destination
@@ -147,11 +146,11 @@ def measure(name: str, count: int, files: int, statements: Sequence[str] = ()) -
 
 def _fill(directory: Path, count: int, transactions: int) -> None:
     """Send the rows in so many transactions, with one task, so that each writes one file."""
-    path = rows.store_lines(CACHE, count, packed=False)
+    path = generated_rows.store_lines(CACHE, count, packed=False)
     with lake("local", directory) as place:
         config = {**place.config, "advanced": {"spark": {"spark.master": "local[1]"}}}
-        publish_task(directory, [rows.COLLECTION], place)
-        *_, open_, acknowledge = opening("measurements", [rows.COLLECTION], config)
+        publish_task(directory, [generated_rows.COLLECTION], place)
+        *_, open_, acknowledge = opening("measurements", [generated_rows.COLLECTION], config)
     table = readers_catalog(directory / "warehouse").load_table(TABLE)
     with table.transaction() as transaction:
         transaction.set_properties({"flow.compaction.enabled": "false"})
@@ -162,7 +161,7 @@ def _fill(directory: Path, count: int, transactions: int) -> None:
             some = count * (number + 1) // transactions - count * number // transactions
             connector.send(line("flush", {}))
             connector.expect("flushed")
-            connector.send(*islice(lines, some), rows.START_COMMIT)
+            connector.send(*islice(lines, some), generated_rows.START_COMMIT)
             connector.expect("startedCommit")
             connector.send(line("acknowledge", {}))
             connector.expect("acknowledged")

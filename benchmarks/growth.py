@@ -11,9 +11,8 @@ from typing import Final
 
 import pyarrow.parquet as pq
 
-from benchmarks import rows
-from benchmarks.report import conditions, publish
-from benchmarks.stores import CACHE
+from benchmarks.parts import generated_rows
+from benchmarks.parts.report import CACHE, conditions, publish
 from benchmarks.updates import ADDED, KEPT, SEED, Cost, keys_of, open_task
 from support.readers import readers_catalog
 
@@ -48,7 +47,7 @@ def main() -> int:
 
 def measure(count: int, many_changes: int) -> Growth:
     CACHE.mkdir(parents=True, exist_ok=True)
-    path, keys, random = rows.store_lines(CACHE, count, packed=False), [*keys_of(count)], Random(SEED)
+    path, keys, random = generated_rows.store_lines(CACHE, count, packed=False), [*keys_of(count)], Random(SEED)
     with tempfile.TemporaryDirectory(dir=CACHE, prefix="growth-") as name:
         directory = Path(name)
         with open_task(directory, ADDED) as task:

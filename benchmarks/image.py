@@ -12,16 +12,16 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from benchmarks import rows, stores
-from benchmarks.connector import BARE, Connector
-from benchmarks.report import REPOSITORY, conditions, publish
+from benchmarks import stores
+from benchmarks.parts import generated_rows
+from benchmarks.parts.connector import BARE, Connector
+from benchmarks.parts.report import CACHE, MB, REPOSITORY, conditions, publish
 from fixtures.conversation import line, opening
 
 RUNS: Final = 7
 TURNS: Final = 3
 ENGINE: Final = (REPOSITORY / "scripts" / "engine", "docker")
 RUN: Final = (*ENGINE, "run", "--rm", "--interactive", "--network", "none")
-MB: Final = 1e6
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Measurement:
 
 def main() -> int:
     arguments = _arguments()
-    path = rows.store_lines(stores.CACHE, arguments.rows, packed=False)
+    path = generated_rows.store_lines(CACHE, arguments.rows, packed=False)
     image = _printed(REPOSITORY / "scripts" / "image")
     before = conditions()
     size = int(_printed(*ENGINE, "image", "inspect", "--format", "{{.Size}}", image))
@@ -63,18 +63,18 @@ def _rates(image: str, path: Path, count: int) -> tuple[float, float]:
 
 def _transaction(path: Path, in_image: Sequence[str]) -> float:
     """Seconds from the first Store byte to startedCommit, Spark's start included."""
-    with tempfile.TemporaryDirectory(dir=stores.CACHE, prefix="run-") as directory:
+    with tempfile.TemporaryDirectory(dir=CACHE, prefix="run-") as directory:
         Path(directory).chmod(0o777)
         place = ("--volume", f"{directory}:{directory}", "--workdir", directory)
         command: Sequence[str | Path] = [*RUN, *place, *in_image] if in_image else BARE
         with Connector(Path(directory), command) as connector:
-            connector.send(*opening("measurements", [rows.COLLECTION]))
+            connector.send(*opening("measurements", [generated_rows.COLLECTION]))
             connector.expect("spec", "validated", "applied", "opened", "acknowledged")
             connector.send(line("flush", {}))
             connector.expect("flushed")
             began = time.perf_counter()
             stores.feed(path, connector.input)
-            connector.send(rows.START_COMMIT)
+            connector.send(generated_rows.START_COMMIT)
             connector.expect("startedCommit")
             seconds = time.perf_counter() - began
             connector.end()
@@ -100,7 +100,7 @@ def _opened(image: str) -> float:
         with container:
             assert container.stdin
             assert container.stdout
-            container.stdin.writelines(opening("measurements", [rows.COLLECTION]))
+            container.stdin.writelines(opening("measurements", [generated_rows.COLLECTION]))
             container.stdin.flush()
             for answer in container.stdout:
                 if answer.startswith(b'{"opened"'):

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from benchmarks import rows
-from benchmarks.report import conditions, publish
+from benchmarks.parts import generated_rows
+from benchmarks.parts.report import conditions, publish
 from benchmarks.stores import Measurement, inputs, measure
 from fixtures.collection import Json
 
@@ -41,10 +41,12 @@ def main() -> int:
     arguments = _arguments()
     before = conditions()
     # All rows of the input are within a day, in the order of time.
-    [given] = inputs([arguments.form], arguments.rows, step=rows.DAY // arguments.rows)
+    [given] = inputs([arguments.form], arguments.rows, step=generated_rows.DAY // arguments.rows)
     last = {}
     for name in ["plain", *(each for each in LAYOUTS if each in arguments.layouts and each != "plain")]:
-        collection = replace(rows.COLLECTION, settings={**rows.COLLECTION.settings, **LAYOUTS[name]})
+        collection = replace(
+            generated_rows.COLLECTION, settings={**generated_rows.COLLECTION.settings, **LAYOUTS[name]}
+        )
         last[name] = measure(given, arguments.catalog, arguments.transactions, collection=collection)[-1]
     publish("layout", before, [_compare(name, measured, last["plain"]) for name, measured in last.items()])
     return 0

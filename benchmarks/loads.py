@@ -11,13 +11,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
-from benchmarks import rows
-from benchmarks.connector import Connector
-from benchmarks.process_tree import cpu_seconds
+from benchmarks.parts import generated_rows
+from benchmarks.parts.connector import Connector
+from benchmarks.parts.process_tree import cpu_seconds
+from benchmarks.parts.report import CACHE, conditions, publish
+from benchmarks.parts.servers import lake
 from benchmarks.publishing import many_collections, publish_task
-from benchmarks.report import conditions, publish
-from benchmarks.servers import lake
-from benchmarks.stores import CACHE
 from benchmarks.updates import KEPT
 from fixtures.collection import Collection
 from fixtures.conversation import Row, line, load, opening, store
@@ -58,7 +57,7 @@ def main() -> int:
 
 def measure(catalog: str, tables: int, count: int, changes: int, transactions: int) -> Measurement:
     collections = [replace(each, settings=KEPT.settings) for each in many_collections(tables, "measurements")]
-    keys = [rows.COLLECTION.key_of(document) for document in rows.documents(changes)]
+    keys = [generated_rows.COLLECTION.key_of(document) for document in generated_rows.documents(changes)]
     CACHE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=CACHE, prefix="run-") as name, lake(catalog, Path(name)) as place:
         publish_task(Path(name), collections, place)
@@ -69,7 +68,7 @@ def measure(catalog: str, tables: int, count: int, changes: int, transactions: i
             connector.send(line("flush", {}))
             connector.expect("flushed")
             for index, collection in enumerate(collections):
-                new = (store(collection, Row(index, each), packed=False) for each in rows.documents(count))
+                new = (store(collection, Row(index, each), packed=False) for each in generated_rows.documents(count))
                 connector.send(*new)
             _commit(connector)
             _, *measured = [_change(connector, collections, keys) for _ in range(transactions + 1)]
@@ -108,7 +107,7 @@ def _change(connector: Connector, collections: Sequence[Collection], keys: Seque
 
 
 def _commit(connector: Connector) -> None:
-    connector.send(rows.START_COMMIT)
+    connector.send(generated_rows.START_COMMIT)
     connector.expect("startedCommit")
     connector.send(line("acknowledge", {}))
     connector.expect("acknowledged")

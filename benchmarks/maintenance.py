@@ -16,13 +16,12 @@ from random import Random
 from statistics import median, quantiles
 from typing import Any, Final
 
-from benchmarks import rows
-from benchmarks.connector import Connector
-from benchmarks.process_tree import cpu_seconds, resume, stop
+from benchmarks.parts import generated_rows
+from benchmarks.parts.connector import Connector
+from benchmarks.parts.process_tree import cpu_seconds, resume, stop
+from benchmarks.parts.report import CACHE, conditions, publish
+from benchmarks.parts.servers import lake
 from benchmarks.publishing import publish_task
-from benchmarks.report import conditions, publish
-from benchmarks.servers import lake
-from benchmarks.stores import CACHE
 from benchmarks.updates import ADDED, KEPT, SEED, keys_of
 from fixtures.collection import Collection
 from fixtures.conversation import Row, line, load, opening, store
@@ -83,13 +82,13 @@ class Session:
         self._connector, self._collections, self._steady, self._log = connector, collections, steady, log
         self._random = Random(SEED)
         self._keys = [*keys_of(steady.kept)]
-        self._new = rows.documents(MANY)
+        self._new = generated_rows.documents(MANY)
 
     def fill(self) -> None:
         """Send the rows that are changed later."""
         self._connector.send(line("flush", {}))
         self._connector.expect("flushed")
-        self._commit([self._store(1, document) for document in rows.documents(self._steady.kept)])
+        self._commit([self._store(1, document) for document in generated_rows.documents(self._steady.kept)])
 
     def run_round(self, count: int) -> Sequence[Transaction]:
         """Send so many transactions, and stop the session."""
@@ -132,7 +131,7 @@ class Session:
     def _commit(self, stores: Sequence[bytes]) -> float:
         self._connector.send(*stores)
         began = time.perf_counter()
-        self._connector.send(rows.START_COMMIT)
+        self._connector.send(generated_rows.START_COMMIT)
         self._connector.expect("startedCommit")
         self._connector.send(line("acknowledge", {}))
         self._connector.expect("acknowledged")

@@ -14,11 +14,11 @@ import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
-from benchmarks import rows
-from benchmarks.connector import Connector
-from benchmarks.process_tree import Kind, PeakMemory
-from benchmarks.report import conditions, publish
-from benchmarks.stores import CACHE, MB, feed
+from benchmarks.parts import generated_rows
+from benchmarks.parts.connector import Connector
+from benchmarks.parts.process_tree import Kind, PeakMemory
+from benchmarks.parts.report import CACHE, MB, conditions, publish
+from benchmarks.stores import feed
 from fixtures.collection import Field
 from fixtures.conversation import line, opening
 
@@ -31,7 +31,7 @@ class TypeChange:
     arrow_type: str
 
 
-_FIELDS: Final[Mapping[str, Field]] = {field.name: field for field in rows.COLLECTION.fields}
+_FIELDS: Final[Mapping[str, Field]] = {field.name: field for field in generated_rows.COLLECTION.fields}
 
 
 def _as_text(name: str) -> TypeChange:
@@ -72,7 +72,7 @@ class Measurement:
 
 def main() -> int:
     arguments = _arguments()
-    lines = rows.store_lines(CACHE, arguments.rows, packed=False)
+    lines = generated_rows.store_lines(CACHE, arguments.rows, packed=False)
     before = conditions()
     with tempfile.TemporaryDirectory(dir=CACHE, prefix="run-") as directory:
         publish("migrate", before, [_measure(lines, arguments.rows, arguments.change, Path(directory))])
@@ -110,25 +110,27 @@ def _measure(lines: Path, count: int, name: str, directory: Path) -> Measurement
 
 def _fill(lines: Path, directory: Path) -> None:
     with Connector(directory) as connector:
-        connector.send(*opening("measurements", [rows.COLLECTION]))
+        connector.send(*opening("measurements", [generated_rows.COLLECTION]))
         connector.expect("spec", "validated", "applied", "opened", "acknowledged")
         connector.send(line("flush", {}))
         connector.expect("flushed")
         feed(lines, connector.input)
-        connector.send(rows.START_COMMIT, line("acknowledge", {}))
+        connector.send(generated_rows.START_COMMIT, line("acknowledge", {}))
         connector.expect("startedCommit", "acknowledged")
         connector.end()
 
 
 def _rewrite(change: TypeChange, files: Sequence[Path], directory: Path) -> float:
     column = (change.field.name, change.arrow_type)
-    command = [sys.executable, "-m", "benchmarks.rewriting", *column, str(directory), *map(str, files)]
+    command = [sys.executable, "-m", "benchmarks.parts.casting", *column, str(directory), *map(str, files)]
     return float(subprocess.run(command, check=True, capture_output=True).stdout)
 
 
 def _apply(change: TypeChange) -> bytes:
-    fields = tuple(change.field if field.name == change.field.name else field for field in rows.COLLECTION.fields)
-    _, _, apply, _, _ = opening("measurements", [replace(rows.COLLECTION, fields=fields)])
+    fields = tuple(
+        change.field if field.name == change.field.name else field for field in generated_rows.COLLECTION.fields
+    )
+    _, _, apply, _, _ = opening("measurements", [replace(generated_rows.COLLECTION, fields=fields)])
     return apply
 
 

@@ -14,14 +14,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from benchmarks import rows
-from benchmarks.connector import Connector
-from benchmarks.process_tree import cpu_seconds
-from benchmarks.report import REPOSITORY, conditions, publish
-from benchmarks.servers import lake
+from benchmarks.parts import generated_rows
+from benchmarks.parts.connector import Connector
+from benchmarks.parts.process_tree import cpu_seconds
+from benchmarks.parts.report import CACHE, conditions, publish
+from benchmarks.parts.servers import lake
 from fixtures.conversation import Row, line, opening, store
 
-CACHE: Final = REPOSITORY / ".cache" / "bench"
 TABLES: Final = 24
 # Tables, and rows of each: each kind of cost is most of one of them.
 SIZES: Final = ((1, 1), (8, 1), (24, 1), (1, 8000), (8, 1000), (2, 20_000))
@@ -71,7 +70,7 @@ def main() -> int:
 
 def _measure(directory: Path, config: Any, count: int) -> list[dict[str, Sample]]:
     collections = [
-        replace(rows.COLLECTION, name=f"acmeCo/measurements-{number}", table=f"measurements_{number}")
+        replace(generated_rows.COLLECTION, name=f"acmeCo/measurements-{number}", table=f"measurements_{number}")
         for number in range(TABLES)
     ]
     with Connector(directory) as connector:
@@ -86,9 +85,11 @@ def _measure(directory: Path, config: Any, count: int) -> list[dict[str, Sample]
 
 
 def _stores(tables: int, rows_of_each: int) -> bytes:
-    documents = list(rows.documents(rows_of_each))
+    documents = list(generated_rows.documents(rows_of_each))
     return b"".join(
-        store(rows.COLLECTION, Row(index, document), packed=False) for index in range(tables) for document in documents
+        store(generated_rows.COLLECTION, Row(index, document), packed=False)
+        for index in range(tables)
+        for document in documents
     )
 
 
@@ -109,7 +110,7 @@ def _transaction(connector: Connector, stores: bytes) -> tuple[int, np.ndarray[A
     connector.send(line("flush", {}))
     connector.expect("flushed")
     times = [_clocks(connector)]
-    connector.send(stores, rows.START_COMMIT)
+    connector.send(stores, generated_rows.START_COMMIT)
     started = connector.expect("startedCommit")
     times.append(_clocks(connector))
     connector.send(line("acknowledge", {}))

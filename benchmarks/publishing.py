@@ -9,11 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from benchmarks import rows
-from benchmarks.connector import Connector
-from benchmarks.report import conditions, publish
-from benchmarks.servers import Lake, lake
-from benchmarks.stores import CACHE
+from benchmarks.parts import generated_rows
+from benchmarks.parts.connector import Connector
+from benchmarks.parts.report import CACHE, conditions, publish
+from benchmarks.parts.servers import Lake, lake
 from fixtures.collection import Collection
 from fixtures.conversation import opening
 
@@ -49,7 +48,7 @@ def measure(catalog: str, bindings: Sequence[int]) -> list[Measurement]:
 
 
 def many_collections(count: int, name: str) -> list[Collection]:
-    return [replace(rows.COLLECTION, name=f"acmeCo/{name}-{n}", table=f"{name}_{n}") for n in range(count)]
+    return [replace(generated_rows.COLLECTION, name=f"acmeCo/{name}-{n}", table=f"{name}_{n}") for n in range(count)]
 
 
 def publish_task(directory: Path, collections: Sequence[Collection], place: Lake) -> tuple[float, float]:

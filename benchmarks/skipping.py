@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from benchmarks import rows
-from benchmarks.connector import Connector
-from benchmarks.process_tree import children
-from benchmarks.report import conditions, publish
-from benchmarks.servers import lake
-from benchmarks.stores import CACHE, MB, feed, inputs
+from benchmarks.parts import generated_rows
+from benchmarks.parts.connector import Connector
+from benchmarks.parts.process_tree import children
+from benchmarks.parts.report import CACHE, MB, conditions, publish
+from benchmarks.parts.servers import lake
+from benchmarks.stores import feed, inputs
 from fixtures.collection import NAMESPACE, Json
 from fixtures.conversation import line, opening
 from support import spark_catalogs
@@ -74,8 +74,8 @@ def main() -> int:
 
 def _write(directory: Path, settings: Json, count: int, transactions: int) -> None:
     """Write a table of these settings. All rows of a transaction are within a day, in the order of time."""
-    [given] = inputs(["plain"], count // transactions, step=rows.DAY // (count // transactions))
-    collection = replace(rows.COLLECTION, settings={**rows.COLLECTION.settings, **settings})
+    [given] = inputs(["plain"], count // transactions, step=generated_rows.DAY // (count // transactions))
+    collection = replace(generated_rows.COLLECTION, settings={**generated_rows.COLLECTION.settings, **settings})
     with lake("local", directory) as place, Connector(directory) as connector:
         connector.send(*opening("measurements", [collection], place.config))
         connector.expect("spec", "validated", "applied", "opened", "acknowledged")
@@ -83,7 +83,7 @@ def _write(directory: Path, settings: Json, count: int, transactions: int) -> No
             connector.send(line("flush", {}))
             connector.expect("flushed")
             feed(given.path, connector.input)
-            connector.send(rows.START_COMMIT)
+            connector.send(generated_rows.START_COMMIT)
             connector.expect("startedCommit")
             connector.send(line("acknowledge", {}))
             connector.expect("acknowledged")
@@ -121,7 +121,7 @@ def _engine(engine: str, warehouse: Path, directory: Path) -> Iterator[tuple[Que
             spark.rows("SELECT 1")
             yield ask, children(spark.pid)["java"]
         return
-    command = [sys.executable, "-m", "benchmarks.reading", engine, str(directory)]
+    command = [sys.executable, "-m", "benchmarks.parts.reader", engine, str(directory)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as reader:
         assert reader.stdin is not None
         assert reader.stdout is not None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-from benchmarks.report import conditions, publish
+from benchmarks.parts.report import conditions, publish
 
 RUNS: Final = 15
 REQUEST: Final = b'{"spec":{}}\n'

@@ -16,21 +16,19 @@ from typing import Final, Self
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import TableProperties
 
-from benchmarks import rows
-from benchmarks.connector import Connector
-from benchmarks.process_tree import Memory, PeakMemory, cpu_seconds
-from benchmarks.report import REPOSITORY, conditions, publish
-from benchmarks.servers import Lake, lake
-from benchmarks.targets import Baseline, Measured, Unit
+from benchmarks.parts import generated_rows
+from benchmarks.parts.connector import Connector
+from benchmarks.parts.process_tree import Memory, PeakMemory, cpu_seconds
+from benchmarks.parts.report import CACHE, MB, conditions, publish
+from benchmarks.parts.servers import Lake, lake
+from benchmarks.parts.targets import Baseline, Measured, Unit
 from fixtures.collection import NAMESPACE, Collection
 from fixtures.conversation import line, opening
 
-CACHE: Final = REPOSITORY / ".cache" / "bench"
 FORMS: Final = ("plain", "packed")
 PIPE: Final = 1 << 20
 # A feeder that is not much faster than what it feeds would be what is measured.
 FEEDER_MARGIN: Final = 3.0
-MB: Final = 1e6
 TARGET_SIZE: Final = (
     TableProperties.WRITE_TARGET_FILE_SIZE_BYTES,
     TableProperties.WRITE_TARGET_FILE_SIZE_BYTES_DEFAULT,
@@ -104,9 +102,11 @@ def main() -> int:
     return 0
 
 
-def inputs(forms: Sequence[str], count: int, times: int = 1, step: int = rows.STEP) -> list[Input]:
+def inputs(forms: Sequence[str], count: int, times: int = 1, step: int = generated_rows.STEP) -> list[Input]:
     """The packed form is compared with the conversion of its plain twin, row for row."""
-    paths = {form: rows.store_lines(CACHE, count, packed=form == "packed", step=step) for form in {"plain", *forms}}
+    paths = {
+        form: generated_rows.store_lines(CACHE, count, packed=form == "packed", step=step) for form in {"plain", *forms}
+    }
     baseline = measure_baseline(paths["plain"], count)
     return [_input(form, paths[form], count, times, baseline) for form in forms]
 
@@ -121,7 +121,7 @@ def _input(form: str, path: Path, count: int, times: int, baseline: Baseline) ->
 
 
 def measure(
-    given: Input, catalog: str, transactions: int, master: str = "", collection: Collection = rows.COLLECTION
+    given: Input, catalog: str, transactions: int, master: str = "", collection: Collection = generated_rows.COLLECTION
 ) -> list[Measurement]:
     """One session's transactions, each of the whole input. `collection` has the settings of the binding."""
     with tempfile.TemporaryDirectory(dir=CACHE, prefix="run-") as name, lake(catalog, Path(name)) as place:
@@ -178,7 +178,7 @@ def _transaction(connector: Connector, place: Lake, peak: PeakMemory, given: Inp
     cpu_before, servers_before, began = cpu_seconds(connector.pid), _of_servers(place), time.perf_counter()
     for _ in range(given.times):
         feed(given.path, connector.input)
-    connector.send(rows.START_COMMIT)
+    connector.send(generated_rows.START_COMMIT)
     connector.expect("startedCommit")
     started, cpu, servers = time.perf_counter(), cpu_seconds(connector.pid), _of_servers(place)
     connector.send(line("acknowledge", {}))
@@ -216,7 +216,13 @@ def _feed_a_reader(path: Path) -> float:
 def measure_baseline(plain: Path, count: int) -> Baseline:
     """Measure R with a file of this many plain rows."""
     with tempfile.TemporaryDirectory(dir=CACHE, prefix="baseline-") as directory:
-        command = [sys.executable, "-m", "benchmarks.conversion", str(plain), str(Path(directory) / "stores.parquet")]
+        command = [
+            sys.executable,
+            "-m",
+            "benchmarks.parts.conversion",
+            str(plain),
+            str(Path(directory) / "stores.parquet"),
+        ]
         seconds, cpu_seconds = map(float, subprocess.run(command, check=True, capture_output=True).stdout.split())
     return Baseline(count, plain.stat().st_size / MB, seconds, cpu_seconds)
 
@@ -224,7 +230,7 @@ def measure_baseline(plain: Path, count: int) -> Baseline:
 def _landed(catalog: Catalog, transactions: int) -> list[tuple[int, list[bool]]]:
     """Of each of the last transactions, which are a snapshot each: the rows, and for each data file whether it is below
     half of the size that the table asks for."""
-    table = catalog.load_table((NAMESPACE, rows.COLLECTION.table))
+    table = catalog.load_table((NAMESPACE, generated_rows.COLLECTION.table))
     half = int(table.properties.get(*TARGET_SIZE)) / 2
     landed = []
     for snapshot in sorted(table.snapshots(), key=lambda each: each.sequence_number or 0)[-transactions:]:

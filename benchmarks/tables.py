@@ -6,9 +6,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from benchmarks import targets
-from benchmarks.report import REPOSITORY
-from benchmarks.targets import TARGETS, Baseline, Figures, Measured
+from benchmarks.parts import targets
+from benchmarks.parts.report import REPOSITORY
+from benchmarks.parts.targets import TARGETS, Baseline, Figures, Measured
 
 PAGE: Final = REPOSITORY / "docs" / "performance.md"
 RUNS: Final = REPOSITORY / "benchmarks" / "runs"  # files that benchmarks have written

@@ -12,13 +12,13 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Final
 
-from benchmarks import rows
-from benchmarks.connector import Connector
-from benchmarks.process_tree import PeakMemory, cpu_seconds
+from benchmarks.parts import generated_rows
+from benchmarks.parts.connector import Connector
+from benchmarks.parts.process_tree import PeakMemory, cpu_seconds
+from benchmarks.parts.report import CACHE, MB, conditions, publish
+from benchmarks.parts.servers import REST_CATALOG, S3_SERVER, Lake, lake
 from benchmarks.publishing import many_collections, publish_task
-from benchmarks.report import conditions, publish
-from benchmarks.servers import REST_CATALOG, S3_SERVER, Lake, lake
-from benchmarks.stores import CACHE, FORMS, MB
+from benchmarks.stores import FORMS
 from fixtures.collection import Collection
 from fixtures.conversation import Row, line, opening, store
 
@@ -148,7 +148,9 @@ def _warm_up(directory: Path, place: Lake) -> None:
 
 def _stores(index: int, collection: Collection, load: Load) -> bytes:
     packed = load.form == "packed"
-    return b"".join(store(collection, Row(index, document), packed=packed) for document in rows.documents(load.rows))
+    return b"".join(
+        store(collection, Row(index, document), packed=packed) for document in generated_rows.documents(load.rows)
+    )
 
 
 @dataclass(frozen=True)
@@ -166,7 +168,7 @@ def _transaction(
     connector.send(line("flush", {}))
     connector.expect("flushed")
     idle, began = cpu_seconds_by_process(), time.perf_counter()
-    connector.send(*stores, rows.START_COMMIT)
+    connector.send(*stores, generated_rows.START_COMMIT)
     connector.expect("startedCommit")
     started, staged = time.perf_counter(), cpu_seconds_by_process()
     asked = time.perf_counter()

@@ -13,9 +13,8 @@ from typing import Final
 
 import numpy as np
 
-from benchmarks import rows
-from benchmarks.report import conditions, publish
-from benchmarks.stores import CACHE
+from benchmarks.parts import generated_rows
+from benchmarks.parts.report import CACHE, conditions, publish
 from benchmarks.updates import KEPT, SEED, keys_of, open_task
 
 SHARES: Final = (0.01, 0.1, 0.5)  # of a table's rows that a transaction changes
@@ -67,7 +66,7 @@ def main() -> int:
 def measure(count: int) -> Iterator[Sample]:
     """Measure transactions in a table of so many rows. Compaction runs beside them, as it always does."""
     CACHE.mkdir(parents=True, exist_ok=True)
-    path, keys, random = rows.store_lines(CACHE, count, packed=False), [*keys_of(count)], Random(SEED)
+    path, keys, random = generated_rows.store_lines(CACHE, count, packed=False), [*keys_of(count)], Random(SEED)
     with tempfile.TemporaryDirectory(dir=CACHE, prefix="update-model-") as name, open_task(Path(name), KEPT) as task:
         task.insert(path)
         task.change(keys[:1])  # the session's first search also starts processes and reads manifests

@@ -15,13 +15,12 @@ from random import Random
 from statistics import median
 from typing import Any, Final
 
-from benchmarks import rows
-from benchmarks.connector import Connector
-from benchmarks.process_tree import PeakMemory, cpu_seconds
+from benchmarks.parts import generated_rows
+from benchmarks.parts.connector import Connector
+from benchmarks.parts.process_tree import PeakMemory, cpu_seconds
+from benchmarks.parts.report import CACHE, MB, conditions, publish
+from benchmarks.parts.servers import lake
 from benchmarks.publishing import publish_task
-from benchmarks.report import conditions, publish
-from benchmarks.servers import lake
-from benchmarks.stores import CACHE, MB
 from fixtures.collection import Collection
 from fixtures.conversation import Row, line, load, opening, store
 from support import spark_catalogs
@@ -35,9 +34,9 @@ WARM: Final = 2  # rounds of random changes before those that count, with the co
 ROUNDS: Final = 3  # that count: their median
 SCAN: Final = "SELECT sum(price), sum(account), max(note), sum(length(flow_document))"
 BATCH: Final = 2000  # lines that are sent at once
-KEPT: Final = replace(rows.COLLECTION, settings={"delta_updates": False})
+KEPT: Final = replace(generated_rows.COLLECTION, settings={"delta_updates": False})
 KEPT_IN_VERSION_3: Final = replace(KEPT, settings={**KEPT.settings, "format_version": 3})
-ADDED: Final = replace(rows.COLLECTION, name="acmeCo/log", table="log", settings={"delta_updates": True})
+ADDED: Final = replace(generated_rows.COLLECTION, name="acmeCo/log", table="log", settings={"delta_updates": True})
 
 
 @dataclass(frozen=True)
@@ -161,7 +160,7 @@ class Task:
             )
 
     def _commit(self) -> None:
-        self._connector.send(rows.START_COMMIT)
+        self._connector.send(generated_rows.START_COMMIT)
         self._connector.expect("startedCommit")
         self._connector.send(line("acknowledge", {}))
         self._connector.expect("acknowledged")
@@ -188,7 +187,7 @@ def main() -> int:
 
 def measure(count: int, changes: int, transactions: int) -> Measurement:
     CACHE.mkdir(parents=True, exist_ok=True)
-    path = rows.store_lines(CACHE, count, packed=False)
+    path = generated_rows.store_lines(CACHE, count, packed=False)
     keys = [*keys_of(count)]
     random = Random(SEED)
     with tempfile.TemporaryDirectory(dir=CACHE, prefix="run-") as name:
@@ -252,7 +251,7 @@ def measure_deletes(directory: Path) -> float:
 def keys_of(count: int) -> Iterator[list[Any]]:
     """The keys of so many documents, in their order."""
     documents = ({"id": f"m-{number:012}", "account": number * 31 % 100_003} for number in range(count))
-    return (rows.COLLECTION.key_of(document) for document in documents)
+    return (generated_rows.COLLECTION.key_of(document) for document in documents)
 
 
 @contextmanager

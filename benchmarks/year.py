@@ -22,13 +22,13 @@ from typing import Final
 
 from pyiceberg.table import Table
 
-from benchmarks import rows
-from benchmarks.commits import CACHE, EARLY, LATE, LEAST, measure_yardstick, open_session
-from benchmarks.connector import Connector
-from benchmarks.once import Copies
-from benchmarks.process_tree import ProcessorTime
-from benchmarks.report import conditions, publish
-from benchmarks.sources import TABLES, Source, make_sources
+from benchmarks.commits import EARLY, LATE, LEAST, measure_yardstick, open_session
+from benchmarks.parts import generated_rows
+from benchmarks.parts.compared_copies import Copies
+from benchmarks.parts.connector import Connector
+from benchmarks.parts.process_tree import ProcessorTime
+from benchmarks.parts.report import CACHE, conditions, publish
+from benchmarks.parts.sources import TABLES, Source, make_sources
 from connector.evolution.property_changes import COMPACTION_PROPERTY
 from connector.host.facts import COMPACT_DATA_FILES
 from connector.iceberg.maintenance.background_compaction import COMMITS
@@ -158,7 +158,7 @@ class Year:
         for source in self._sources:
             if source.changed:
                 self._connector.send(*source.add(count))
-        self._connector.send(rows.START_COMMIT, line("acknowledge", {}))
+        self._connector.send(generated_rows.START_COMMIT, line("acknowledge", {}))
         self._connector.expect("startedCommit", "acknowledged")
         self._before = self._scrape()
         self._began, self._cpu = time.perf_counter(), self._used.seconds
@@ -176,7 +176,7 @@ class Year:
             documents[answer.get("binding", 0)].append(answer["doc"])
         for source in self._sources:
             self._connector.send(*source.change(documents[source.binding]), *source.add(source.added))
-        self._connector.send(rows.START_COMMIT)
+        self._connector.send(generated_rows.START_COMMIT)
         self._connector.expect("startedCommit")
         began = time.perf_counter()
         self._connector.send(line("acknowledge", {}))

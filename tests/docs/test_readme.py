@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from benchmarks import targets
+from benchmarks.parts import targets
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 README: Final = (ROOT / "README.md").read_text()

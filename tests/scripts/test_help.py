@@ -52,8 +52,15 @@ def test_help_may_be_asked_for_from_any_directory_and_after_other_arguments(fres
     assert run(fresh_copy, str(fresh_copy / "scripts/test"), "--help", directory="bin").stdout == expected
 
 
-def test_an_unknown_benchmark_is_refused_before_anything_is_installed(fresh_copy: Path) -> None:
-    refused = run(fresh_copy, "scripts/bench", "speed")
+def test_the_help_of_benchmarks_lists_their_programs(fresh_copy: Path) -> None:
+    helped = run(fresh_copy, "scripts/bench", "--help").stdout
+    programs = {path.stem for path in (REPOSITORY / "benchmarks").glob("[!_]*.py")}
+    assert {line.split()[0] for line in helped.splitlines() if line.startswith("  ")} == programs
+
+
+@pytest.mark.parametrize("name", ["speed", "store", "", "a", "*", "stores\n"])
+def test_an_unknown_benchmark_is_refused_before_anything_is_installed(fresh_copy: Path, name: str) -> None:
+    refused = run(fresh_copy, "scripts/bench", name)
     assert (refused.returncode, refused.stdout) == (2, "")
     assert refused.stderr == run(fresh_copy, "scripts/bench", "--help").stdout
     assert not (fresh_copy / ".venv").exists()

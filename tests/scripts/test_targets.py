@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import report, tables, targets
+from benchmarks import tables
 from benchmarks.all import figure_of
+from benchmarks.parts import report, targets
 
 BASELINE = targets.Baseline(rows=1000, megabytes=1000.0, seconds=12.5, cpu_seconds=10.0)
 RAW = {

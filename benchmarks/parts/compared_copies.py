@@ -14,8 +14,8 @@ from typing import Final
 
 from duckdb import DuckDBPyConnection
 
-from benchmarks import rows
 from benchmarks.commits import open_session
+from benchmarks.parts import generated_rows
 from fixtures.collection import Collection, Json
 from fixtures.conversation import Row, line, store
 from support.jars import jars
@@ -61,7 +61,7 @@ class Copies:
             for binding, collection in enumerate(appending):
                 for document in self._read(collection.table):
                     connector.send(store(collection, Row(binding, document), packed=False))
-            connector.send(rows.START_COMMIT, line("acknowledge", {}))
+            connector.send(generated_rows.START_COMMIT, line("acknowledge", {}))
             connector.expect("startedCommit", "acknowledged")
 
     def _read(self, table: str) -> list[Json]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 
-from benchmarks.process_tree import children
+from benchmarks.parts.process_tree import children
 from fixtures.collection import NAMESPACE
 from fixtures.conversation import CONFIG
 from support.endpoint_configs import on_s3, rest

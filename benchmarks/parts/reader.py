@@ -5,7 +5,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.servers import lake
+from benchmarks.parts.servers import lake
 from fixtures.collection import NAMESPACE
 from support.readers import duckdb_connection
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from benchmarks import rows
-from benchmarks.once import Found, find
+from benchmarks.parts import generated_rows
+from benchmarks.parts.compared_copies import Found, find
 from fixtures.collection import Collection, Json
 from fixtures.conversation import Row, load, store
 
@@ -26,7 +26,7 @@ class Source:
     added: int  # documents of each transaction
     changed: int
     recent: int | None  # changes are among so many newest documents; None: among all
-    documents: Iterator[Json] = field(default_factory=lambda: rows.documents(1 << 40))
+    documents: Iterator[Json] = field(default_factory=lambda: generated_rows.documents(1 << 40))
     prices: list[float] = field(default_factory=list)  # of all documents
 
     def choose_loads(self, random: Random) -> list[bytes]:
@@ -62,7 +62,12 @@ def make_sources(properties: Mapping[str, str]) -> list[Source]:
     """Return the sources of the three tables, each with ten rows in a transaction."""
     settings = {"additional_table_properties": dict(properties)}
     collections = [
-        replace(rows.COLLECTION, name=f"acmeCo/{name}", table=name, settings={**settings, "delta_updates": is_delta})
+        replace(
+            generated_rows.COLLECTION,
+            name=f"acmeCo/{name}",
+            table=name,
+            settings={**settings, "delta_updates": is_delta},
+        )
         for name, is_delta in zip(TABLES, (True, False, False), strict=True)
     ]
     appended, random, recent = collections

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-REPOSITORY: Final = Path(__file__).parents[1]
+REPOSITORY: Final = Path(__file__).parents[2]
+CACHE: Final = REPOSITORY / ".cache" / "bench"
 RESULTS: Final = REPOSITORY / "bench-results"
+MB: Final = 1e6
 
 
 def conditions() -> Mapping[str, Any]:

@@ -1,7 +1,7 @@
 """R, the baseline: the same Store lines made the same Parquet by msgspec and PyArrow, in one process on one core.
 
-Run as a process of its own: `python -m benchmarks.conversion FILE PARQUET` prints the seconds and the processor seconds
-that it took.
+Run as a process of its own: `python -m benchmarks.parts.conversion FILE PARQUET` prints the seconds and the
+processor seconds that it took.
 """
 
 import os
@@ -22,7 +22,7 @@ INSTANT: Final = pa.timestamp("us", "UTC")
 
 
 class Store(msgspec.Struct, gc=False):
-    """A Store with the columns of `benchmarks.rows`."""
+    """A Store with the columns of `benchmarks.parts.generated_rows`."""
 
     key: tuple[str, int]
     values: tuple[str, str, bool, msgspec.Raw, str, str | None, str | None, str, float, int | str]

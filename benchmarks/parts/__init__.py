@@ -1,0 +1,1 @@
+"""What several benchmarks share, and the programs that they start and compare with."""
