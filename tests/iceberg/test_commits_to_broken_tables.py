@@ -1,0 +1,118 @@
+"""Metadata that is damaged: no commit drops rows that it cannot find, and the other tables get their commits."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import ValidationError as InvalidMetadataError
+
+from connector.host.errors import UserError
+from connector.iceberg.commits import commit
+from connector.iceberg.commits.outcomes import Committed, Failed
+from connector.iceberg.metadata.manifests import manifests_of
+from connector.model.state import StagedCommit
+from connector.model.table_identifier import TableIdentifier
+from support.bindings import PATH
+from support.commits_of_ids import ARROW_SCHEMA, SCHEMA, commit_staged, stage_ids
+from support.snapshots import check_text
+from support.tables import cut_manifest, cut_manifest_list, ids_of
+
+
+@pytest.fixture
+def catalog(catalog: Catalog) -> Catalog:
+    catalog.create_namespace("shop")
+    catalog.create_table(PATH, SCHEMA)
+    return catalog
+
+
+def record_summary(catalog: Catalog, summary: dict[str, str]) -> None:
+    """Let the current snapshot have this summary, as if another engine had written it."""
+    table = catalog.load_table(PATH)
+    file = Path(table.metadata_location.removeprefix("file://"))
+    metadata = json.loads(file.read_text())
+    metadata["snapshots"][-1]["summary"] = {"operation": "append", **summary}
+    file.write_text(json.dumps(metadata))
+
+
+def test_one_tables_error_does_not_keep_the_others_from_being_committed(catalog: Catalog) -> None:
+    gone = replace(stage_ids(catalog, [1]), path=TableIdentifier("shop", "gone"))
+    staged = stage_ids(catalog, [2])
+    with pytest.raises(UserError, match=r"shop\.gone is gone"):
+        commit_staged(catalog, gone, staged)
+    assert ids_of(catalog, PATH) == [2]
+
+
+def in_another_table(catalog: Catalog, staged: StagedCommit) -> StagedCommit:
+    """The same rows, staged for a table whose current manifest list is to be spoilt."""
+    path = TableIdentifier("shop", "broken")
+    table = catalog.create_table(path, SCHEMA)
+    table.append(pa.table({"id": [1]}))
+    return replace(staged, path=path, table_uuid=str(table.metadata.table_uuid))
+
+
+def test_no_commit_drops_the_rows_that_the_lost_part_of_a_manifest_lists(catalog: Catalog) -> None:
+    for first, second in ([1, 2], [3, 4]):
+        pending = stage_ids(catalog, [first])
+        commit_staged(catalog, pending, stage_ids(catalog, [second], prev=pending.next))
+    file, whole = cut_manifest(catalog.load_table(PATH))
+    with catalog.load_table(PATH).transaction() as others:  # the next commit reads the manifests, and merges them
+        others.set_properties({"commit.manifest.min-count-to-merge": "2"})
+    commit_staged(catalog, stage_ids(catalog, [5]))
+    file.write_bytes(whole)
+    assert ids_of(catalog, PATH) == [1, 2, 3, 4, 5]
+
+
+def test_no_commit_drops_the_rows_of_a_manifest_list_that_ends_behind_its_header(catalog: Catalog) -> None:
+    commit_staged(catalog, stage_ids(catalog, [1]))
+    table = catalog.load_table(PATH)
+    file, whole = cut_manifest_list(table)
+    staged = stage_ids(catalog, [2])
+    [failed] = commit.try_commits(catalog, [staged])
+    assert isinstance(failed, Failed)
+    assert file.name in str(failed.error)
+    with pytest.raises(InvalidMetadataError) as error:
+        manifests_of(table.io, table.current_snapshot())
+    names = {file.as_uri(): "file:///…/snap-….avro"}
+    check_text("commit_errors", "a manifest list that ends behind its header", str(error.value), names)
+    file.write_bytes(whole)
+    commit_staged(catalog, staged)
+    assert ids_of(catalog, PATH) == [1, 2]
+
+
+@pytest.mark.parametrize("totals", [{}, {"total-data-files": "0"}, {"total-data-files": "many"}])
+def test_a_manifest_list_may_be_empty_if_the_summary_names_no_files(catalog: Catalog, totals: dict[str, str]) -> None:
+    """Engines write one if the first rows are none. Some count no totals."""
+    catalog.load_table(PATH).append(ARROW_SCHEMA.empty_table())
+    cut_manifest_list(catalog.load_table(PATH))
+    record_summary(catalog, totals)
+    commit_staged(catalog, stage_ids(catalog, [1]))
+    assert ids_of(catalog, PATH) == [1]
+
+
+@pytest.mark.parametrize("content", [b"", b"Obj\x01", b"no Avro at all" * 9])
+def test_broken_metadata_are_one_tables_failure(catalog: Catalog, content: bytes) -> None:
+    staged = stage_ids(catalog, [2])
+    broken = in_another_table(catalog, staged)
+    current = catalog.load_table(broken.path).current_snapshot()
+    assert current is not None
+    Path(current.manifest_list.removeprefix("file://")).write_bytes(content)
+    failed, landed = commit.try_commits(catalog, [broken, staged])
+    assert isinstance(failed, Failed)
+    assert "shop.broken" in str(failed.error)
+    if not content:
+        names = {current.manifest_list: "file:///…/snap-….avro"}
+        check_text("commit_errors", "metadata that cannot be read", str(failed.error), names)
+    assert isinstance(landed, Committed)
+    assert ids_of(catalog, PATH) == [2]
+
+
+def test_a_partition_spec_that_is_gone_is_one_tables_failure(catalog: Catalog) -> None:
+    staged = stage_ids(catalog, [2])
+    broken = replace(in_another_table(catalog, staged), spec_id=7)
+    failed, landed = commit.try_commits(catalog, [broken, staged])
+    assert isinstance(failed, Failed)
+    check_text("commit_errors", "staged files of a partition spec that is gone", str(failed.error))
+    assert isinstance(landed, Committed)
