@@ -4,92 +4,37 @@ import logging
 import time
 import uuid
 from pathlib import Path
-from typing import Any, Final
 
-import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import (
-    AuthorizationExpiredError,
-    BadRequestError,
-    CommitFailedException,
-    CommitStateUnknownException,
-    ForbiddenError,
-    ServiceUnavailableError,
-)
 from pyiceberg.table.statistics import PartitionStatisticsFile, StatisticsFile
-from pyiceberg.table.update import (
-    AddSnapshotUpdate,
-    AssertTableUUID,
-    SetPartitionStatisticsUpdate,
-)
+from pyiceberg.table.update import AddSnapshotUpdate, AssertTableUUID, SetPartitionStatisticsUpdate
 
 from connector.config.catalog import RestCatalog
-from connector.host.errors import CommitUnknownError, ConnectorError, RetryableError, SignInError, UserError
 from connector.host.logs import FIELDS
 from connector.iceberg.catalogs.rest import open_rest
-from connector.iceberg.commits import fence, retry_commits
+from connector.iceberg.commits import fence
 from connector.iceberg.commits.snapshot import SnapshotWriter
-from connector.iceberg.maintenance.expire_snapshots import (
-    ExpiredSnapshots,
-    expire_all_snapshots,
-    expire_snapshots,
-    plan_expiry,
-)
+from connector.iceberg.maintenance.expire_snapshots import expire_snapshots, plan_expiry
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from connector.iceberg.metadata.references import InterruptedMaintenanceError
-from connector.iceberg.metadata.retention import GC_ENABLED, MAX_AGE
+from connector.iceberg.metadata.retention import GC_ENABLED
 from connector.iceberg.metadata.stored_files import DELETE_OLD_METADATA
 from connector.model.state import WriterId
 from support.bindings import PATH
+from support.expiring_tables import NOTHING_OLD, files, head, ids_at, left, referred_to, rows
 from support.jars import jars
-from support.planted_faults import Send, do_after, do_first, lose_answer, no_fault, plant, refuse
 from support.rest_catalog import rest_catalog_server
 from support.snapshots import check_text
-from support.staged_files import land, leave_behind, place_of, stage
+from support.staged_files import land, place_of, stage
 from support.staged_rows import WRITER
-from support.tables import ID_ONLY, foreign_table, ids_of, record_property, table_of
-
-NOTHING_OLD: Final = {MAX_AGE: "0", "commit.manifest.min-count-to-merge": "3"}
+from support.tables import foreign_table, ids_of, record_property, table_of
 
 
 @pytest.fixture
 def catalog(catalog: Catalog) -> Catalog:
     foreign_table(catalog, PATH, properties=NOTHING_OLD)
     return catalog
-
-
-def head(catalog: Catalog) -> int:
-    snapshot = table_of(catalog).current_snapshot()
-    assert snapshot
-    return snapshot.snapshot_id
-
-
-def rows(*ids: int) -> pa.Table:
-    return pa.table({"id": list(ids)}, schema=ID_ONLY.as_arrow())
-
-
-def ids_at(catalog: Catalog, snapshot: int) -> list[int]:
-    return sorted(table_of(catalog).scan(snapshot_id=snapshot).to_arrow()["id"].to_pylist())
-
-
-def files(catalog: Catalog, directory: str, pattern: str = "*") -> set[str]:
-    return {path.name for path in Path(table_of(catalog).location().removeprefix("file://"), directory).glob(pattern)}
-
-
-def referred_to(catalog: Catalog) -> set[str]:
-    """The manifest lists, manifests and data files of all snapshots."""
-    table, names = table_of(catalog), set[str]()
-    for snapshot in table.snapshots():
-        names.add(snapshot.manifest_list)
-        for manifest in snapshot.manifests(table.io):
-            names.add(manifest.manifest_path)
-            names.update(entry.data_file.file_path for entry in manifest.fetch_manifest_entry(table.io))
-    return {Path(name).name for name in names}
-
-
-def left(catalog: Catalog) -> set[str]:
-    return files(catalog, "data") | files(catalog, "metadata", "*.avro")
 
 
 def test_all_but_the_current_snapshot_and_its_files_go(catalog: Catalog, caplog: pytest.LogCaptureFixture) -> None:
@@ -273,163 +218,6 @@ def test_a_commit_of_ours_leaves_the_main_branch_its_own_retention(catalog: Cata
     assert expire_snapshots(catalog, PATH) == 0
 
 
-@pytest.mark.parametrize("kind", ["tag", "branch"])
-def test_a_reference_that_is_made_in_that_moment_is_not_lost(catalog: Catalog, kind: str) -> None:
-    land(catalog, 1)
-    old = head(catalog)
-    land(catalog, 2)
-
-    def refer() -> None:
-        manage = table_of(catalog).manage_snapshots()
-        (manage.create_tag(old, "late") if kind == "tag" else manage.create_branch(old, "late")).commit()
-
-    plant(catalog, [do_first(refer)])
-    assert expire_snapshots(catalog, PATH) == 0
-    assert table_of(catalog).refs()["late"].snapshot_id == old
-    assert ids_at(catalog, old) == [1]
-
-
-def test_of_two_that_expire_at_once_the_slower_one_finds_it_done(catalog: Catalog) -> None:
-    for number in range(5):
-        land(catalog, number)
-    faster = []
-
-    plant(catalog, [do_first(lambda: faster.append(expire_snapshots(catalog, PATH)))])
-    assert expire_snapshots(catalog, PATH) == 0
-    assert faster[0] > 0
-    assert left(catalog) == referred_to(catalog)
-    assert ids_of(catalog, PATH) == list(range(5))
-
-
-def test_a_commit_that_an_expiry_overtakes_lands_all_the_same(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for number in range(5):
-        land(catalog, number)
-    append = SnapshotWriter.append
-
-    def overtaken(writer: SnapshotWriter, *arguments: Any) -> Any:
-        snapshot = append(writer, *arguments)
-        expire_snapshots(catalog, PATH)
-        return snapshot
-
-    monkeypatch.setattr(SnapshotWriter, "append", overtaken)
-    land(catalog, 5)
-    assert ids_of(catalog, PATH) == list(range(6))
-
-
-@pytest.mark.parametrize("landed", [True, False])
-def test_a_lost_answer_is_looked_for_in_the_table(catalog: Catalog, landed: bool) -> None:
-    for number in range(3):
-        land(catalog, number)
-    before = left(catalog)
-
-    plant(catalog, [(lose_answer if landed else refuse)(CommitStateUnknownException("500"))])
-    assert (expire_snapshots(catalog, PATH) > 0) is landed
-    assert (left(catalog) < before) is landed
-    assert left(catalog) == referred_to(catalog)
-
-
-def test_an_expiry_that_was_not_committed_is_not_told_as_done(
-    catalog: Catalog, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    for number in range(3):
-        land(catalog, number)
-    plant(catalog, [refuse(CommitStateUnknownException("500"))])
-    expire_snapshots(catalog, PATH)
-    assert "table shop.orders: no snapshot was expired: 500" in caplog.messages
-    assert not [record for record in caplog.records if getattr(record, FIELDS, {}).get("event") == "expired"]
-
-
-def expire_by_hand(catalog: Catalog) -> ExpiredSnapshots:
-    return expire_all_snapshots(catalog, PATH, lambda: False)
-
-
-def test_a_command_expires_beside_a_task_that_commits(catalog: Catalog) -> None:
-    """The first attempt is refused, because the main branch has moved."""
-    for number in range(3):
-        land(catalog, number)
-
-    plant(catalog, [do_first(lambda: land(catalog, 3))])
-    assert expire_by_hand(catalog).count == 3
-    assert len(table_of(catalog).snapshots()) == 1
-
-
-@pytest.mark.parametrize("lands", ["before the table is loaded", "after it is loaded"])
-def test_a_command_deletes_the_files_of_snapshots_that_an_earlier_attempt_has_removed(
-    catalog: Catalog, lands: str
-) -> None:
-    """The answer of the first attempt is lost, and the table does not show yet what became of it."""
-    for number in range(3):
-        land(catalog, number)
-
-    def lost(send: Send) -> Any:
-        def load_once(load: Send) -> Any:
-            table = load()
-            if lands == "after it is loaded":
-                send()
-                return table
-            raise ServiceUnavailableError("503")
-
-        if lands == "before the table is loaded":
-            send()
-        plant(catalog, [load_once], "load_table")
-        raise CommitStateUnknownException("500")
-
-    plant(catalog, [lost])
-    expired = expire_by_hand(catalog)
-    assert expired.count == 2
-    assert {Path(location).name for location in expired.locations} == left(catalog) - referred_to(catalog) != set()
-
-
-@pytest.mark.parametrize(
-    ("name", "error", "kind"),
-    [
-        ("expire: another writer", CommitFailedException("branch main has changed"), RetryableError),
-        ("expire: no answer", ServiceUnavailableError("try later"), CommitUnknownError),
-        ("expire: forbidden", ForbiddenError("not allowed"), UserError),
-        ("expire: bad request", BadRequestError("no such field"), UserError),
-        ("expire: expired token", AuthorizationExpiredError("token has expired"), SignInError),
-    ],
-)
-def test_a_command_that_cannot_expire_says_why(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, name: str, error: Exception, kind: type[ConnectorError]
-) -> None:
-    monkeypatch.setattr(retry_commits, "RETRY_FOR", 0.0)
-    for number in range(3):
-        land(catalog, number)
-    plant(catalog, [refuse(error)])
-    with pytest.raises(kind) as raised:
-        expire_by_hand(catalog)
-    check_text("maintenance_errors", name, str(raised.value))
-    assert len(table_of(catalog).snapshots()) == 3
-
-
-@pytest.mark.parametrize(
-    ("name", "error", "kind"),
-    [
-        (
-            "expire: another writer after no answer",
-            CommitFailedException("branch main has changed"),
-            CommitUnknownError,
-        ),
-        ("expire: forbidden after no answer", ForbiddenError("not allowed"), UserError),
-    ],
-)
-def test_a_command_whose_first_attempt_got_no_answer_does_not_say_that_nothing_was_changed(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, name: str, error: Exception, kind: type[ConnectorError]
-) -> None:
-    monkeypatch.setattr(retry_commits, "count_attempts", lambda _: iter(range(2)))
-    for number in range(3):
-        land(catalog, number)
-
-    plant(catalog, [refuse(CommitStateUnknownException("504")), refuse(error)])
-    with pytest.raises(kind) as raised:
-        expire_by_hand(catalog)
-    check_text("maintenance_errors", name, str(raised.value))
-
-
 def test_what_a_killed_process_leaves_of_an_expiry_is_collected_by_the_next_session(catalog: Catalog) -> None:
     for number in range(5):
         land(catalog, number)
@@ -458,44 +246,6 @@ def test_a_file_of_another_engine_that_a_killed_expiry_leaves_goes_with_the_snap
     assert ids_of(catalog, PATH) == [2, 3]
 
 
-def test_snapshots_that_expire_under_the_eyes_of_one_who_reads_them_do_not_stop_it(catalog: Catalog) -> None:
-    for number in range(3):
-        land(catalog, number)
-
-    loads = iter([no_fault, do_after(lambda: expire_snapshots(catalog, PATH))])  # the collector judges by the second
-    plant(catalog, loads, "load_table")
-    remove_task_orphans(catalog, PATH, WRITER, [])
-    assert not list(loads)
-    assert left(catalog) == referred_to(catalog)
-
-
-def test_files_of_a_table_that_was_renamed_meanwhile_are_not_judged_by_the_one_that_took_its_name(
-    catalog: Catalog,
-) -> None:
-    leave_behind(table_of(catalog), WRITER)  # to find it unreferenced, every snapshot has to be read
-    for number in range(3):
-        land(catalog, number)
-    manifest_list = table_of(catalog).snapshots()[0].manifest_list
-
-    def rename_and_replace() -> None:
-        Path(manifest_list.removeprefix("file://")).unlink()
-        catalog.rename_table(PATH, ("shop", "renamed"))
-        foreign_table(catalog, PATH)
-
-    plant(catalog, [no_fault, do_after(rename_and_replace)], "load_table")  # the collector judges by the second
-    with pytest.raises(FileNotFoundError):
-        remove_task_orphans(catalog, PATH, WRITER, [])
-    assert ids_of(catalog, ("shop", "renamed")) == [0, 1, 2]
-
-
-def test_a_file_that_is_gone_without_an_expiry_is_an_error(catalog: Catalog) -> None:
-    for number in range(3):
-        land(catalog, number)
-    Path(table_of(catalog).snapshots()[-1].manifest_list.removeprefix("file://")).unlink()
-    with pytest.raises(FileNotFoundError):
-        remove_task_orphans(catalog, PATH, WRITER, [])
-
-
 def test_a_clock_that_is_behind_the_tables_expires_snapshots_and_leaves_readable_metadata(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -514,19 +264,3 @@ def test_a_clock_that_is_behind_the_tables_expires_snapshots_and_leaves_readable
     metadata = table_of(catalog).metadata
     assert len(metadata.snapshots) == 1
     assert metadata.last_updated_ms >= metadata.snapshots[0].timestamp_ms
-
-
-def test_a_table_that_was_replaced_meanwhile_keeps_its_files(catalog: Catalog) -> None:
-    land(catalog, 1)
-    land(catalog, 2)
-
-    def replaced(send: Send) -> Any:
-        send()
-        catalog.drop_table(PATH)
-        foreign_table(catalog, PATH)
-        raise ServiceUnavailableError("503")
-
-    before = left(catalog)
-    plant(catalog, [replaced])
-    assert expire_snapshots(catalog, PATH) == 0
-    assert left(catalog) == before

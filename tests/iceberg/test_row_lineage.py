@@ -18,13 +18,7 @@ from connector.config.terms import parse_sort_by
 from connector.evolution.arrangement_terms import ArrangementTerms
 from connector.evolution.binding_settings import NO_TERMS, BindingSettings
 from connector.evolution.plan_changes import plan_changes
-from connector.evolution.table_change import (
-    ConvertColumn,
-    SetAsideColumn,
-    StartBackfill,
-    TableChange,
-    describe_change,
-)
+from connector.evolution.table_change import ConvertColumn, SetAsideColumn, StartBackfill, TableChange, describe_change
 from connector.evolution.target import NewColumn, Target
 from connector.iceberg.commits import commit
 from connector.iceberg.commits.snapshot import SnapshotWriter
