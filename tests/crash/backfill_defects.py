@@ -11,11 +11,11 @@ from pyiceberg.table.update import SetPropertiesUpdate
 
 from connector.evolution.table_change import StartBackfill
 from connector.iceberg import perform_changes
-from connector.iceberg.commits import commit
 from connector.iceberg.metadata.table_updates import require_uuid
 from connector.model.state import StagedCommit
 from connector.model.table_identifier import OWNER_PROPERTY
 from crash.faults import swap
+from support import private_connector
 from support.broken_backfills import remove_rows_first, take_former_for_present
 
 
@@ -33,27 +33,27 @@ def records_the_owner_before_the_backfill() -> None:
 
 def removes_the_rows_before_it_adds_others() -> None:
     """In a commit of its own."""
-    send = commit._PendingCommits._commit
+    send: Callable[..., TableMetadata] = getattr(*private_connector.COMMIT_TO_TABLE)
 
     def remove_first(
-        pending: commit._PendingCommits, loaded: commit._LoadedTable, staged: Sequence[StagedCommit]
+        pending: private_connector.PendingCommits, loaded: private_connector.LoadedTable, staged: Sequence[StagedCommit]
     ) -> TableMetadata:
         if loaded.generation.is_awaited:
             loaded = remove_rows_first(pending, loaded, staged)
         return send(pending, loaded, staged)
 
-    swap(commit._PendingCommits, "_commit", remove_first)
+    swap(*private_connector.COMMIT_TO_TABLE, remove_first)
 
 
 def adds_what_was_staged_before() -> None:
     """What was staged for a former generation passes for staged for the present one, by a process that recovers it."""
-    commit_pending = commit._PendingCommits.commit
+    commit_pending = getattr(*private_connector.COMMIT_PENDING)
 
-    def commit_all(pending: commit._PendingCommits) -> Any:
+    def commit_all(pending: private_connector.PendingCommits) -> Any:
         taken = take_former_for_present(pending, is_recovered=True)
         return replace(commit_pending(taken), staged=tuple(pending.staged))
 
-    swap(commit._PendingCommits, "commit", commit_all)
+    swap(*private_connector.COMMIT_PENDING, commit_all)
 
 
 DEFECTS: Final[dict[str, Callable[[], None]]] = {

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from connector.encoding.rewriting.file_groups import CompactedGroup
-from connector.iceberg.commits import compaction_changes
 from connector.iceberg.commits.compaction_commit import CompactionCommit
 from connector.iceberg.commits.outcomes import TableCommit
 from connector.iceberg.maintenance import background_compaction, compaction_plan
@@ -16,6 +15,7 @@ from connector.iceberg.maintenance.background_compaction import BackgroundCompac
 from connector.iceberg.maintenance.compaction_thresholds import CompactionThresholds
 from crash.faults import Faults, swap
 from crash.ledger import BALANCES, POSTINGS
+from support import private_connector
 
 TABLES: Final = (BALANCES, POSTINGS)  # that are compacted
 COMPACTS: Final = "compacts"  # armed: processes that start compact their tables
@@ -41,7 +41,7 @@ def guard_compaction() -> None:
     swap(background_compaction, "COMMITS", 1)
     swap(background_compaction, "REST", 0)
     swap(compaction_plan, "GROWTH", 1)
-    swap(compaction_changes, "_MOST_LOST", 1)
+    swap(*private_connector.MOST_ROWS_LOST, 1)
     swap(CompactionThresholds, "min_files", 2)
     note_commit, commit = BackgroundCompaction.note_commit, CompactionCommit.commit
 

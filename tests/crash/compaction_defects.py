@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from connector.iceberg.commits import compaction_changes, compaction_commit
+from connector.iceberg.commits import compaction_commit
 from connector.iceberg.maintenance import remove_task_orphans
 from connector.iceberg.metadata.manifest_rewriting import remove_files
 from crash.faults import swap
+from support import private_connector
 
 
 def keeps_only_what_it_has_read() -> None:
@@ -16,7 +17,7 @@ def keeps_only_what_it_has_read() -> None:
 
 
 def carries_no_deletes_over() -> None:
-    swap(compaction_changes._Table, "carry_over", lambda *_: {})
+    swap(*private_connector.CARRY_DELETES_OVER, lambda *_: {})
 
 
 def takes_young_files_for_orphans() -> None:

@@ -26,6 +26,7 @@ from connector.storage.file_io import files_of
 from crash import backfill_defects, compaction_defects, task_defects, update_defects, writing_defects
 from crash.faults import DEFECT, swap
 from protocol import request
+from support import private_connector
 
 
 def plant() -> None:
@@ -37,30 +38,33 @@ def plant() -> None:
 
 def advances_without_files() -> None:
     def advance(
-        pending: commit._PendingCommits, loaded: commit._LoadedTable, staged: Sequence[StagedCommit]
+        pending: private_connector.PendingCommits, loaded: private_connector.LoadedTable, staged: Sequence[StagedCommit]
     ) -> TableMetadata:
         kept = pending.snapshots.keep_files(loaded.table, staged[0].writer, {})
         properties = fence.advance(loaded.table.properties, staged[-1])
         return commit.commit_snapshot(pending.catalog, loaded.table, kept, properties)
 
-    swap(commit._PendingCommits, "_commit", advance)
+    swap(*private_connector.COMMIT_TO_TABLE, advance)
 
 
 def acknowledges_early() -> None:
     """A commit is sent when its table is looked at the next time."""
     late: dict[tuple[str, str], Callable[[], object]] = {}
-    send, load = commit._PendingCommits._commit, commit._load
+    send = getattr(*private_connector.COMMIT_TO_TABLE)
+    load: Callable[..., private_connector.LoadedTable] = getattr(*private_connector.LOAD_TABLE)
 
-    def load_late(catalog: Any, chain: Sequence[StagedCommit]) -> commit._LoadedTable:
+    def load_late(catalog: Any, chain: Sequence[StagedCommit]) -> private_connector.LoadedTable:
         late.pop(chain[0].path, lambda: None)()
         return load(catalog, chain)
 
-    def send_later(pending: Any, loaded: commit._LoadedTable, staged: Sequence[StagedCommit]) -> TableMetadata:
+    def send_later(
+        pending: Any, loaded: private_connector.LoadedTable, staged: Sequence[StagedCommit]
+    ) -> TableMetadata:
         late[staged[0].path] = lambda: send(pending, loaded, staged)
         return loaded.table.metadata
 
-    swap(commit._PendingCommits, "_commit", send_later)
-    swap(commit, "_load", load_late)
+    swap(*private_connector.COMMIT_TO_TABLE, send_later)
+    swap(*private_connector.LOAD_TABLE, load_late)
 
 
 def shows_while_storing() -> None:
@@ -76,14 +80,14 @@ def shows_while_storing() -> None:
 
 
 def shows_at_start_commit() -> None:
-    stage = transactions.Session._stage
+    stage: Callable[..., StagedTransaction] = getattr(*private_connector.STAGE_TRANSACTION)
 
     def stage_and_show(self: Any, *arguments: Any) -> StagedTransaction:
         staged = stage(self, *arguments)
         self._committer.commit(staged.commits)
         return staged
 
-    swap(transactions.Session, "_stage", stage_and_show)
+    swap(*private_connector.STAGE_TRANSACTION, stage_and_show)
 
 
 def forgets_recovery() -> None:
@@ -104,9 +108,11 @@ def ignores_the_fence() -> None:
 
 
 def cleans_up_when_in_doubt() -> None:
-    send = commit._PendingCommits._commit
+    send: Callable[..., TableMetadata] = getattr(*private_connector.COMMIT_TO_TABLE)
 
-    def send_or_clean_up(pending: Any, loaded: commit._LoadedTable, staged: Sequence[StagedCommit]) -> TableMetadata:
+    def send_or_clean_up(
+        pending: Any, loaded: private_connector.LoadedTable, staged: Sequence[StagedCommit]
+    ) -> TableMetadata:
         io = loaded.table.io
         try:
             return send(pending, loaded, staged)
@@ -115,11 +121,11 @@ def cleans_up_when_in_doubt() -> None:
                 io.delete(file.path)
             raise
 
-    swap(commit._PendingCommits, "_commit", send_or_clean_up)
+    swap(*private_connector.COMMIT_TO_TABLE, send_or_clean_up)
 
 
 def reads_the_fence_late() -> None:
-    stage_table = transactions.Session._stage_table
+    stage_table: Callable[..., StagedCommit] = getattr(*private_connector.STAGE_TABLE)
 
     def stage_on_the_present_value(self: Any, index: int, *rest: Any) -> StagedCommit:
         [catalog], bound = self._committer._attempt.args, self._tables[index]
@@ -127,11 +133,11 @@ def reads_the_fence_late() -> None:
         self._fences[index] = WriterFence.begin(properties, bound.writer, [])
         return stage_table(self, index, *rest)
 
-    swap(transactions.Session, "_stage_table", stage_on_the_present_value)
+    swap(*private_connector.STAGE_TABLE, stage_on_the_present_value)
 
 
 def derives_the_fence_from_the_checkpoint() -> None:
-    stage_table = transactions.Session._stage_table
+    stage_table: Callable[..., StagedCommit] = getattr(*private_connector.STAGE_TABLE)
 
     def stage_predictably(
         self: Any, index: int, files: tuple[DataFile, ...], found: LoadedRows | None, checkpoint: str
@@ -141,7 +147,7 @@ def derives_the_fence_from_the_checkpoint() -> None:
         self._fences[index] = self._fences[index].after(predictable)
         return predictable
 
-    swap(transactions.Session, "_stage_table", stage_predictably)
+    swap(*private_connector.STAGE_TABLE, stage_predictably)
 
 
 def keeps_the_fence_in_the_newest_summary() -> None:
@@ -191,11 +197,11 @@ def drops_what_others_appended() -> None:
 
 
 def checks_no_uuid() -> None:
-    def load(catalog: Any, chain: Sequence[StagedCommit]) -> commit._LoadedTable:
+    def load(catalog: Any, chain: Sequence[StagedCommit]) -> private_connector.LoadedTable:
         table = catalog.load_table(chain[0].path)
-        return commit._LoadedTable(table, find_generation(table, chain[0].writer.materialization))
+        return private_connector.LoadedTable(table, find_generation(table, chain[0].writer.materialization))
 
-    swap(commit, "_load", load)
+    swap(*private_connector.LOAD_TABLE, load)
 
 
 def commits_without_looking() -> None:

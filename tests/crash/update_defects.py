@@ -9,7 +9,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from connector.encoding.values.arrays import Positions
 from connector.iceberg import table_view
-from connector.iceberg.commits import delete_files, fence, snapshot
+from connector.iceberg.commits import fence, snapshot
 from connector.iceberg.commits.delete_files import DeleteChanges, DeleteFiles
 from connector.iceberg.commits.row_deletes import RowDeletes, _DataFiles
 from connector.iceberg.metadata import listed_files
@@ -19,10 +19,11 @@ from connector.iceberg.metadata.partitions import Partition
 from connector.iceberg.table_view import SessionViews, TableView
 from connector.model.state import StagedCommit
 from crash.faults import swap
+from support import private_connector
 
 
 def trusts_old_positions() -> None:
-    swap(RowDeletes, "_search", _find_nothing)
+    swap(*private_connector.SEARCH_ROWS, _find_nothing)
 
 
 def loses_deletes() -> None:
@@ -54,7 +55,7 @@ def loads_from_before_the_last_commit() -> None:
 
 
 def loads_without_what_waits() -> None:
-    swap(table_view, "_remaining_commits", lambda *_: [])
+    swap(*private_connector.REMAINING_COMMITS_OF_VIEW, lambda *_: [])
 
 
 def loads_what_others_have_moved() -> None:
@@ -125,22 +126,22 @@ def _is_other(partition: Partition, than: Partition) -> bool:
 
 def forgets_older_positions() -> None:
     """Of a deletion vector."""
-    read = delete_files._Merge._list_positions
+    read = getattr(*private_connector.LIST_POSITIONS)
 
     def read_no_vector(self: Any, file: ListedFile) -> Any:
         return [] if file.vector else read(self, file)
 
-    swap(delete_files._Merge, "_list_positions", read_no_vector)
+    swap(*private_connector.LIST_POSITIONS, read_no_vector)
 
 
 def keeps_replaced_vectors() -> None:
-    perform = delete_files._Merge.perform
+    perform = getattr(*private_connector.MERGE_DELETE_FILES)
 
     def perform_half(self: Any) -> tuple[Any, list[ListedFile]]:
         positions, removed = perform(self)
         return positions, [file for file in removed if not file.vector]
 
-    swap(delete_files._Merge, "perform", perform_half)
+    swap(*private_connector.MERGE_DELETE_FILES, perform_half)
 
 
 def _find_nothing(*_: Any) -> Iterator[tuple[str, Positions]]:

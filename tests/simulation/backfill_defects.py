@@ -8,10 +8,11 @@ import pytest
 from pyiceberg.table import Table
 
 from connector.iceberg import table_view
-from connector.iceberg.commits import backfill, commit
+from connector.iceberg.commits import backfill
 from connector.iceberg.commits.snapshot import RemovedFiles
 from connector.iceberg.metadata.manifests import manifests_of
 from connector.model.table_identifier import Generation
+from support import private_connector
 from support.broken_backfills import take_former_for_present
 
 
@@ -34,12 +35,12 @@ def a_backfill_replaces_the_rows_of_every_commit(patch: pytest.MonkeyPatch) -> N
 
 def what_was_staged_before_lands_after(patch: pytest.MonkeyPatch) -> None:
     """What was staged for a former generation passes for staged for the present one."""
-    commit_pending = commit._PendingCommits.commit
+    commit_pending = getattr(*private_connector.COMMIT_PENDING)
 
-    def commit_all(pending: commit._PendingCommits) -> Any:
+    def commit_all(pending: private_connector.PendingCommits) -> Any:
         return replace(commit_pending(take_former_for_present(pending)), staged=tuple(pending.staged))
 
-    patch.setattr(commit._PendingCommits, "commit", commit_all)
+    patch.setattr(*private_connector.COMMIT_PENDING, commit_all)
 
 
 def loads_see_rows_of_before(patch: pytest.MonkeyPatch) -> None:

@@ -12,12 +12,13 @@ from connector.encoding.rewriting import row_order
 from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction, FileGroup
 from connector.encoding.rewriting.row_order import RowOrderWriter
 from connector.encoding.runs.partition_values import Partition
-from connector.iceberg.commits import compaction_changes, compaction_commit
+from connector.iceberg.commits import compaction_commit
 from connector.iceberg.maintenance import compaction_plan, remove_task_orphans
 from connector.model.state import DataFile
 from connector.storage.storage_errors import translate_errors
 from simulation.actors import Actor
 from simulation.partitions import encoded, partition_of
+from support import private_connector
 
 MAX_AGE: Final = 100_000  # milliseconds
 SKEW: Final = 7_200_000  # milliseconds between the clocks of two processes
@@ -97,7 +98,7 @@ def _write(actor: Actor, compaction: Compaction, rows: Sequence[_Row], partition
 
 def compact_names(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(compaction_plan, "GROWTH", 1)
-    patch.setattr(compaction_changes, "_MOST_LOST", 1)
+    patch.setattr(*private_connector.MOST_ROWS_LOST, 1)
     patch.setattr(compaction_commit, "MAX_AGE", MAX_AGE)
     patch.setattr(remove_task_orphans, "COMPACTION_AGE", MAX_AGE + SKEW)
 

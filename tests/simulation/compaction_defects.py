@@ -19,6 +19,7 @@ from connector.iceberg.commits.compaction_commit import CompactionCommit
 from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.manifests import manifests_of
 from connector.iceberg.metadata.partitions import Partition
+from support import private_connector
 
 
 def deletes_are_carried_over_to_their_old_positions(patch: pytest.MonkeyPatch) -> None:
@@ -44,7 +45,7 @@ def rows_of_a_source_that_is_gone_come_back(patch: pytest.MonkeyPatch) -> None:
 def files_that_came_meanwhile_are_dropped(patch: pytest.MonkeyPatch) -> None:
     """The new snapshot has the manifests of the one that was planned from."""
     planned: dict[CompactionCommit, list[ManifestFile]] = {}
-    write = CompactionCommit._write
+    write = getattr(*private_connector.WRITE_COMPACTION)
 
     def write_old(commit: CompactionCommit, table: Table, *what: Any) -> Any:
         base = commit._base.table
@@ -53,18 +54,18 @@ def files_that_came_meanwhile_are_dropped(patch: pytest.MonkeyPatch) -> None:
             context.setattr(compaction_commit, "manifests_of", lambda *_: planned[commit])
             return write(commit, table, *what)
 
-    patch.setattr(CompactionCommit, "_write", write_old)
+    patch.setattr(*private_connector.WRITE_COMPACTION, write_old)
 
 
 def files_of_a_lost_answer_are_deleted(patch: pytest.MonkeyPatch) -> None:
-    delete_unused = CompactionCommit._delete_unused
+    delete_unused = getattr(*private_connector.DELETE_UNUSED_FILES)
 
     def forget(commit: CompactionCommit, groups: Sequence[CompactedGroup]) -> None:
         commit._sent.clear()
         delete_unused(commit, groups)
 
-    patch.setattr(CompactionCommit, "_delete_unused", forget)
-    patch.setattr(CompactionCommit, "_find_landed", lambda *_: None)
+    patch.setattr(*private_connector.DELETE_UNUSED_FILES, forget)
+    patch.setattr(*private_connector.FIND_LANDED_COMPACTION, lambda *_: None)
 
 
 def a_compaction_of_any_age_is_committed(patch: pytest.MonkeyPatch) -> None:
@@ -73,12 +74,12 @@ def a_compaction_of_any_age_is_committed(patch: pytest.MonkeyPatch) -> None:
 
 def new_files_have_only_what_the_plan_knew_of_deletes(patch: pytest.MonkeyPatch) -> None:
     """Deletes that a transaction has merged into new files count as applied."""
-    patch.setattr(compaction_changes._Table, "_find_new_deletes", lambda *_: np.empty(0, np.int64))
+    patch.setattr(*private_connector.FIND_NEW_DELETES, lambda *_: np.empty(0, np.int64))
 
 
 def deletes_are_carried_over_to_the_partition_of_the_sources(patch: pytest.MonkeyPatch) -> None:
     """A rearrangement moves rows to other partitions. Deletes of another partition do not apply to them."""
-    decide, make_entries = compaction_changes.decide_changes, CompactionCommit._make_entries
+    decide, make_entries = compaction_changes.decide_changes, getattr(*private_connector.MAKE_COMPACTION_ENTRIES)
     new: dict[str, Partition] = {}
 
     def keep_partitions(
@@ -95,7 +96,8 @@ def deletes_are_carried_over_to_the_partition_of_the_sources(patch: pytest.Monke
 
     patch.setattr(compaction_commit, "decide_changes", keep_partitions)
     patch.setattr(
-        CompactionCommit, "_make_entries", lambda self, changes: make_entries(self, replace(changes, partitions=new))
+        *private_connector.MAKE_COMPACTION_ENTRIES,
+        lambda self, changes: make_entries(self, replace(changes, partitions=new)),
     )
 
 

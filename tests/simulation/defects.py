@@ -12,7 +12,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetPropertiesUpdate
 
 from connector.iceberg.bound_table import BoundTable
-from connector.iceberg.commits import commit, fence
+from connector.iceberg.commits import fence
 from connector.iceberg.commits.outcomes import Outcome
 from connector.iceberg.maintenance import remove_task_orphans
 from connector.iceberg.metadata import references
@@ -21,11 +21,12 @@ from connector.iceberg.metadata.snapshot_manifests import ManifestFactory, Remem
 from connector.model.invalid_values import REJECTED_SUFFIX
 from connector.model.state import ReportedCommits, StagedCommit, StagedTransaction, WriterId
 from connector.rpc import apply
-from connector.session import recovery, transactions
+from connector.session import recovery
 from connector.session.backlog import Backlog
 from connector.session.committer import Committer
 from simulation.actors import Actor
 from simulation.catalog import SimulatedCatalog
+from support import private_connector
 
 Plant: TypeAlias = Callable[[pytest.MonkeyPatch], None]
 
@@ -33,7 +34,7 @@ commit_table = SimulatedCatalog.commit_table
 
 
 def nobody_is_replaced_but_by_its_own_range(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(fence, "_check_known", lambda _chain, _properties: None)
+    patch.setattr(*private_connector.CHECK_KNOWN_FENCES, lambda _chain, _properties: None)
 
 
 def an_old_state_key_is_a_stranger(patch: pytest.MonkeyPatch) -> None:
@@ -51,13 +52,13 @@ def a_session_does_not_wait_for_what_was_staged_before(patch: pytest.MonkeyPatch
         catalog: Any, staged: Sequence[StagedCommit], without_retry: Any, new_writer: Any
     ) -> list[Outcome]:
         return [
-            commit._PendingCommits(
+            private_connector.PendingCommits(
                 catalog, chain, new_writer(), chain[0].chain_id in without_retry, time.monotonic()
             ).try_to_commit()
             for chain in fence.group_by_writer(staged)
         ]
 
-    patch.setattr(commit, "_try_table", attempt_table)
+    patch.setattr(*private_connector.TRY_TABLE, attempt_table)
 
 
 def what_waits_must_not_land_late(patch: pytest.MonkeyPatch) -> None:
@@ -155,7 +156,7 @@ def the_fence_moves_in_a_commit_of_its_own(patch: pytest.MonkeyPatch) -> None:
 
 
 def what_was_folded_is_used_for_whatever_a_later_attempt_finds(patch: pytest.MonkeyPatch) -> None:
-    write = ManifestMerger._write
+    write = getattr(*private_connector.WRITE_MERGED_MANIFEST)
     written: dict[tuple[ManifestMerger, str], list[ManifestFile]] = {}
 
     def once(folder: ManifestMerger, factory: ManifestFactory, chosen: Any) -> list[ManifestFile]:
@@ -163,7 +164,7 @@ def what_was_folded_is_used_for_whatever_a_later_attempt_finds(patch: pytest.Mon
             written[folder, factory.prefix] = write(folder, factory, chosen)
         return written[folder, factory.prefix]
 
-    patch.setattr(ManifestMerger, "_write", once)
+    patch.setattr(*private_connector.WRITE_MERGED_MANIFEST, once)
 
 
 def the_own_manifest_list_is_taken_for_the_table_s(patch: pytest.MonkeyPatch) -> None:
@@ -185,7 +186,7 @@ def _read_own_files(patch: pytest.MonkeyPatch, kind: str) -> None:
 
 
 def files_of_the_present_value_are_orphans(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(remove_task_orphans, "_make_condition", lambda *_: lambda _origin: True)
+    patch.setattr(*private_connector.KEEP_CONDITION, lambda *_: lambda _origin: True)
 
 
 def referenced_files_are_orphans(patch: pytest.MonkeyPatch) -> None:
@@ -229,14 +230,14 @@ def rejected_rows_land_with_whatever_else_their_writer_lands(patch: pytest.Monke
 
 
 def rejected_rows_are_staged_on_what_their_binding_s_table_says(patch: pytest.MonkeyPatch) -> None:
-    stage_table = transactions.Session._stage_table
+    stage_table: Callable[..., StagedCommit] = getattr(*private_connector.STAGE_TABLE)
 
     def on_the_binding_s(session: Any, index: int, *files_and_checkpoint: Any) -> StagedCommit:
         binding = next((number for number, it in enumerate(session.tables) if _quarantine(it) == index), index)
         session._fences[index] = session._fences[binding]
         return stage_table(session, index, *files_and_checkpoint)
 
-    patch.setattr(transactions.Session, "_stage_table", on_the_binding_s)
+    patch.setattr(*private_connector.STAGE_TABLE, on_the_binding_s)
 
 
 def _quarantine(table: BoundTable) -> int | None:

@@ -34,6 +34,7 @@ from connector.session import loads
 from connector.storage.file_io import RememberedFile, WriteFile, WrittenFile
 from connector.storage.storage_errors import translate_errors
 from simulation.store import Download
+from support import private_connector
 
 
 class _Records(bytes):
@@ -154,7 +155,7 @@ def keep_in_memory(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(manifest, "AvroFile", RecordsInput)
     patch.setattr(manifests, "AvroFileWriter", RecordsOutput)
     patch.setattr(manifests, "read_records", RecordsInput)
-    patch.setattr(WrittenFile, "_write", _write)
+    patch.setattr(*private_connector.SEND_FILE, _write)
     patch.setattr(RememberedFile, "open", lambda file: Download(file.pieces[0]))
     patch.setattr(loads, "write_located", _write_located)
     patch.setattr(row_deletes, "read_located", _read_located)

@@ -13,9 +13,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.types import PrimitiveType
 
 from connector.encoding.lines.key_tables import keys_of_texts
-from connector.encoding.live_rows import deleted_rows
 from connector.encoding.live_rows.deleted_rows import find_deleted_rows
-from connector.encoding.search import located_rows
 from connector.encoding.search.last_changes import PENDING
 from connector.encoding.search.row_search import FoundRows, SearchedFile
 from connector.encoding.search.rows_of_keys import RowsOfKeys
@@ -34,6 +32,7 @@ from connector.spark.jobs import search_job
 from connector.storage.storage_errors import translate_errors
 from simulation.actors import Actor
 from simulation.updates import key_of
+from support import private_connector
 
 ACCESS: Final = Refreshed[Properties]("nothing", lambda: Lease(Properties()))
 
@@ -107,9 +106,11 @@ def search_names(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(loads, "shutil", SimpleNamespace(rmtree=lambda _directory, **_: None))
     patch.setattr(search_job, "gc", SimpleNamespace(collect=lambda: None))
     # Another run of the same schedule has the same names, and must read the same objects.
-    patch.setattr(deleted_rows, "_deleted_by", deleted_rows._deleted_by.__wrapped__)
+    patch.setattr(
+        *private_connector.READ_DELETED_POSITIONS, getattr(*private_connector.READ_DELETED_POSITIONS).__wrapped__
+    )
     patch.setattr(delete_files, "remember_deleted_rows", lambda *_: None)
-    patch.setattr(located_rows, "_LITTLE", -1)
+    patch.setattr(*private_connector.MOST_BYTES_REMEMBERED, -1)
     # A schedule makes few of them.
     patch.setattr(delete_files, "MAX_PARTITION_SCOPED", 2)
     patch.setattr(delete_files, "FILE_SCOPED_UP_TO", 1)

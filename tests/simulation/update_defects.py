@@ -9,39 +9,37 @@ import pytest
 from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 
-from connector.iceberg import table_view
 from connector.iceberg.bound_table import BoundTable
-from connector.iceberg.commits import delete_files, row_deletes
+from connector.iceberg.commits import row_deletes
 from connector.iceberg.commits.delete_files import DeleteChanges, DeleteFiles
 from connector.iceberg.commits.row_deletes import DeletedRows, RowDeletes
 from connector.iceberg.metadata.listed_files import ListedFile, PositionDeletes
 from connector.iceberg.metadata.partitions import Partition, PartitionReader
 from connector.iceberg.table_view import SessionViews, TableView
-from connector.model import state
 from connector.model.binding import Column
 from connector.model.state import StagedCommit, TableId, WriterId
-from connector.session import recovery
 from connector.storage.file_io import files_of
+from support import private_connector
 
 
 def rows_that_have_moved_are_not_searched_again(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(row_deletes._DataFiles, "find_newer", lambda *_: ())
+    patch.setattr(*private_connector.FIND_NEWER_FILES, lambda *_: ())
 
 
 def nothing_is_new_after_a_snapshot_that_has_expired(patch: pytest.MonkeyPatch) -> None:
-    find = row_deletes._DataFiles.find_sequence_number
+    find = getattr(*private_connector.FIND_SEQUENCE_NUMBER)
 
-    def last(files: row_deletes._DataFiles, *found_in: Any) -> int:
+    def last(files: private_connector.DataFiles, *found_in: Any) -> int:
         number = find(files, *found_in)
         newest = files._table.current_snapshot()
-        return (newest and newest.sequence_number) or 0 if number == row_deletes._NONE else number
+        return (newest and newest.sequence_number) or 0 if number == private_connector.NO_SEQUENCE_NUMBER else number
 
-    patch.setattr(row_deletes._DataFiles, "find_sequence_number", last)
+    patch.setattr(*private_connector.FIND_SEQUENCE_NUMBER, last)
 
 
 def the_state_does_not_name_what_is_deleted(patch: pytest.MonkeyPatch) -> None:
-    encode = state._encode
-    patch.setattr(state, "_encode", lambda commit: encode(replace(commit, located=None)))
+    encode = getattr(*private_connector.ENCODE_COMMIT)
+    patch.setattr(*private_connector.ENCODE_COMMIT, lambda commit: encode(replace(commit, located=None)))
 
 
 def a_second_attempt_deletes_what_the_first_one_has_added(patch: pytest.MonkeyPatch) -> None:
@@ -76,15 +74,15 @@ def delete_files_of_an_earlier_attempt_are_used_again(patch: pytest.MonkeyPatch)
 
 
 def merged_delete_files_are_forgotten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(delete_files._Merge, "_read", lambda *_: {})
+    patch.setattr(*private_connector.READ_DELETE_FILES, lambda *_: {})
 
 
 def data_files_with_rows_are_dropped(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(delete_files._Merge, "_has_no_rows", lambda merge, path, _: path in merge._rows.live)
+    patch.setattr(*private_connector.HAS_NO_LIVE_ROWS, lambda merge, path, _: path in merge._rows.live)
 
 
 def loads_are_answered_from_before_the_last_commit(patch: pytest.MonkeyPatch) -> None:
-    find = SessionViews._find
+    find: Callable[..., TableView] = getattr(*private_connector.FIND_VIEW)
     known: dict[tuple[SessionViews, TableId], Table] = {}
 
     def stale(views: SessionViews, table_id: TableId, writer: WriterId, keys: Sequence[Column]) -> TableView:
@@ -93,15 +91,15 @@ def loads_are_answered_from_before_the_last_commit(patch: pytest.MonkeyPatch) ->
             return find(views, table_id, writer, keys)
         return views._views.view(known[views, table_id], views._find_pending(table_id, writer.key_range))
 
-    patch.setattr(SessionViews, "_find", stale)
+    patch.setattr(*private_connector.FIND_VIEW, stale)
 
 
 def loads_do_not_see_what_waits(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(table_view, "_search_staged", lambda *_: ())
+    patch.setattr(*private_connector.SEARCH_STAGED_ROWS, lambda *_: ())
 
 
 def loads_see_what_waiting_commits_delete(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(table_view.TableViews, "_find_deleted", lambda *_: {})
+    patch.setattr(*private_connector.FIND_DELETED_ROWS, lambda *_: {})
 
 
 def loads_see_what_a_delete_file_of_several_data_files_deletes(patch: pytest.MonkeyPatch) -> None:
@@ -115,7 +113,7 @@ def loads_see_what_a_delete_file_of_several_data_files_deletes(patch: pytest.Mon
 
 
 def loads_see_rows_of_a_former_key_range_in_any_order(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(recovery, "_check_predecessors", lambda *_: None)
+    patch.setattr(*private_connector.CHECK_PREDECESSORS, lambda *_: None)
 
 
 def rows_of_a_former_backfill_are_not_looked_for(patch: pytest.MonkeyPatch) -> None:

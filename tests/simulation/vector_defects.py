@@ -12,21 +12,24 @@ from connector.iceberg.commits import delete_files
 from connector.iceberg.metadata import manifests, row_lineage
 from connector.iceberg.metadata.listed_files import ListedFile
 from simulation import searching
+from support import private_connector
 
 
 def a_replaced_vector_stays(patch: pytest.MonkeyPatch) -> None:
-    perform = delete_files._Merge.perform
+    perform = getattr(*private_connector.MERGE_DELETE_FILES)
 
     def keep(merge: Any) -> tuple[Any, list[ListedFile]]:
         positions, removed = perform(merge)
         return positions, [file for file in removed if not file.vector or file.vector.data_path not in positions]
 
-    patch.setattr(delete_files._Merge, "perform", keep)
+    patch.setattr(*private_connector.MERGE_DELETE_FILES, keep)
 
 
 def position_deletes_of_one_file_are_not_taken_over(patch: pytest.MonkeyPatch) -> None:
-    read = delete_files._Merge._list_file_scoped
-    patch.setattr(delete_files._Merge, "_list_file_scoped", lambda *what: [file for file in read(*what) if file.vector])
+    read = getattr(*private_connector.LIST_FILE_SCOPED_DELETES)
+    patch.setattr(
+        *private_connector.LIST_FILE_SCOPED_DELETES, lambda *what: [file for file in read(*what) if file.vector]
+    )
 
 
 def position_delete_files_are_written_in_version_3(patch: pytest.MonkeyPatch) -> None:
