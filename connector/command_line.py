@@ -188,13 +188,15 @@ def _fence(options: "Namespace") -> None:
     from connector.cli.commands import fence_command
     from connector.iceberg.commits.reset import Decision
 
-    place = fence_command.Place(_find_source(options), options.table, options.materialization, options.state)
+    arguments = fence_command.FenceArguments(
+        _find_source(options), options.table, options.materialization, options.state
+    )
     if options.action == "show":
-        _show(fence_command.show(place, as_json=options.json))
+        _show(fence_command.show(arguments, as_json=options.json))
         return
     _show(
         fence_command.reset(
-            place,
+            arguments,
             (options.state_key, options.key_range),
             Decision(options.staged),
             options.reason,

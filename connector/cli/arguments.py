@@ -44,7 +44,7 @@ environment:
 documentation: {documentation}"""
 
 
-class Parser(argparse.ArgumentParser):
+class CommandParser(argparse.ArgumentParser):
     """A parser that suggests the command that was meant, and whose help names the documentation."""
 
     def __init__(self, **settings: Any) -> None:
@@ -65,7 +65,7 @@ class Parser(argparse.ArgumentParser):
         return super().format_help().replace("{documentation}", find_documentation_url())
 
 
-Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
+Commands: TypeAlias = "argparse._SubParsersAction[CommandParser]"
 
 
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -89,7 +89,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def _make_parser() -> argparse.ArgumentParser:
     """Make the parser of all commands, with their help."""
-    parser = Parser(prog="materialize-iceberg", description=DESCRIPTION, epilog=EPILOG)
+    parser = CommandParser(prog="materialize-iceberg", description=DESCRIPTION, epilog=EPILOG)
     parser.add_argument("--version", action="store_true", help="print the versions of the connector and of its parts")
     _add_json(parser, "print JSON, with --version or a command", default=False)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")

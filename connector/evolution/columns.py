@@ -15,7 +15,7 @@ from connector.evolution.altered_schema import alter_schema
 from connector.evolution.arrangement_changes import ArrangementChange, plan_arrangement
 from connector.evolution.arrangement_terms import ResolvedTerms, Source
 from connector.evolution.field_config import MAX_NAME, fold_case, match_columns
-from connector.evolution.refusals import Limits
+from connector.evolution.refusals import ChangeRules
 from connector.evolution.table_change import (
     AddColumn,
     ColumnChange,
@@ -91,7 +91,7 @@ class Fit:
         return {type(change) for change in self.changes}
 
 
-class Evolution(Limits):
+class Evolution(ChangeRules):
     """How an existing table is changed for a binding, within the limits."""
 
     def fit_columns(self, wanted: Sequence[NewColumn]) -> dict[str, Fit]:

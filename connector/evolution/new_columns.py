@@ -8,8 +8,8 @@ from connector.evolution.field_config import explain_reserved, fold_case
 from connector.evolution.type_mapping import is_numeric_string, list_types_besides_null
 from protocol.flow import Constraint, ConstraintType, Projection
 
-Reason: TypeAlias = str | Callable[[Candidate, Projection], str]
-Rule: TypeAlias = tuple[Callable[[Candidate, Projection], bool], ConstraintType, Reason]
+_Reason: TypeAlias = str | Callable[[Candidate, Projection], str]
+_Rule: TypeAlias = tuple[Callable[[Candidate, Projection], bool], ConstraintType, _Reason]
 
 
 def _has_lost_its_column(candidate: Candidate, projection: Projection) -> str:
@@ -45,7 +45,7 @@ def explain_naming(candidate: Candidate, projection: Projection) -> str:
 
 
 # The first rule that applies decides.
-RULES: Final[tuple[Rule, ...]] = (
+RULES: Final[tuple[_Rule, ...]] = (
     (
         lambda candidate, projection: not candidate.has_name(projection),
         ConstraintType.FIELD_FORBIDDEN,

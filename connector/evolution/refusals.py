@@ -26,7 +26,7 @@ from connector.evolution.table_change import (
 )
 from connector.evolution.target import NewColumn
 
-_TypeChange: TypeAlias = WidenColumn | ConvertColumn | SetAsideColumn
+_ChangeOfType: TypeAlias = WidenColumn | ConvertColumn | SetAsideColumn
 
 _NUMERIC: Final = (LongType, DoubleType, DecimalType)
 
@@ -55,7 +55,7 @@ _KEPT: Final[Mapping[type[ArrangementChange], tuple[str, str]]] = {
 
 
 @dataclass(frozen=True)
-class Limits:
+class ChangeRules:
     """How far a binding of a materialization may change an existing table."""
 
     table: ExistingTable
@@ -145,7 +145,7 @@ class Limits:
             for setting, kept in refused
         ]
 
-    def _refuse_type_change(self, change: _TypeChange, wanted: NewColumn, column: NestedField) -> str:
+    def _refuse_type_change(self, change: _ChangeOfType, wanted: NewColumn, column: NestedField) -> str:
         obstacle, remedies = self._find_obstacle(change, wanted, column)
         if obstacle is None:
             return ""
@@ -162,7 +162,7 @@ class Limits:
         )
 
     def _find_obstacle(
-        self, change: _TypeChange, wanted: NewColumn, column: NestedField
+        self, change: _ChangeOfType, wanted: NewColumn, column: NestedField
     ) -> tuple[str | None, list[str]]:
         """Find why the type cannot change, and what helps in this case only; None if it can change."""
         if not isinstance(change, WidenColumn):

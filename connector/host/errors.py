@@ -157,7 +157,7 @@ Matcher: TypeAlias = Callable[[Exception], bool]
 ReadFacts: TypeAlias = Callable[[Exception], Mapping[str, object]]
 
 
-class Entry(NamedTuple):
+class Translation(NamedTuple):
     """The errors that one sentence explains. The sentence has a placeholder for each fact, such as {answer}."""
 
     matches: Matcher
@@ -165,7 +165,7 @@ class Entry(NamedTuple):
     sentence: str
 
 
-ErrorTable: TypeAlias = tuple[Entry, ...]
+ErrorTable: TypeAlias = tuple[Translation, ...]
 
 
 def is_a(*types: type[Exception], saying: Sequence[str] = ("",), read: Callable[[Any], str] = str) -> Matcher:
@@ -180,7 +180,7 @@ def is_of_full_disk(error: Exception) -> bool:
 
 @contextmanager
 def translate(table: ErrorTable, read_facts: ReadFacts) -> Iterator[None]:
-    """Raise what the first entry that matches an error makes of it. An error that no entry matches stays as it is.
+    """Raise what the first translation that matches an error makes of it. An error that none matches stays as it is.
 
     `read_facts` returns the values of the placeholders. Quotations of a server's answer must be redacted by it if they
     are cut.
@@ -188,7 +188,7 @@ def translate(table: ErrorTable, read_facts: ReadFacts) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        entry = next((entry for entry in table if entry.matches(error)), None)
-        if entry is None:
+        translation = next((each for each in table if each.matches(error)), None)
+        if translation is None:
             raise
-        raise entry.kind(entry.sentence.format(**read_facts(error))) from error
+        raise translation.kind(translation.sentence.format(**read_facts(error))) from error

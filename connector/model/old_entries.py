@@ -2,7 +2,7 @@
 
 import msgspec
 
-from connector.model.state import Entry, EntryBase, Int, LocatedRows, Name
+from connector.model.state import Entry, EntryBase, Int, LocatedRowsFile, Name
 
 
 class FirstEntry(EntryBase, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -25,7 +25,7 @@ class SecondEntry(EntryBase, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class ThirdEntry(SecondEntry, frozen=True, kw_only=True, tag=3):
     """A staged commit in the form of version 3, whose files are of no partition and in no sort order."""
 
-    located: LocatedRows | None = None
+    located: LocatedRowsFile | None = None
 
 
 class FourthEntry(ThirdEntry, frozen=True, kw_only=True, tag=4):

@@ -81,7 +81,7 @@ class FileList(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     size: _Long  # bytes of the data files
 
 
-class LocatedRows(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class LocatedRowsFile(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """What the Loads of a transaction have found: an object that lists the rows which its commit deletes. See
     `encoding/search/located_rows`."""
 
@@ -107,7 +107,7 @@ class Entry(EntryBase, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
     """A staged commit in the form that this image writes."""
 
     table: tuple[Name, Name]
-    located: LocatedRows | None = None
+    located: LocatedRowsFile | None = None
     sort_order_id: Int = 0
     published: Int | None = None
     offsets: str = ""
@@ -156,7 +156,7 @@ class StagedCommit:
     schema_id: int
     files: tuple[DataFile, ...] | FileList
     checkpoint: str = ""  # a digest of the runtime's checkpoint, for people
-    located: LocatedRows | None = None  # the rows that the commit deletes; None: there were no Loads
+    located: LocatedRowsFile | None = None  # the rows that the commit deletes; None: there were no Loads
     sort_order_id: int = 0  # of the data files; 0: they are in no sort order of the table
     published_column_id: int | None = None  # of the column with the publication times of the rows
     updates: Updates | None = None  # where its rows have their keys; None: delta updates, or not known

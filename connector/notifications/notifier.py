@@ -36,14 +36,14 @@ GIVE_UP_AFTER: Final = 2 * 86_400.0
 # Seconds at the end of the input, after the last attempts of commits. A runtime then stops the process soon.
 LAST_ATTEMPT: Final = 2.0
 
-Load: TypeAlias = Callable[[TableIdentifier], Table | None]  # None: there is no such table
+LoadTable: TypeAlias = Callable[[TableIdentifier], Table | None]  # None: there is no such table
 Post: TypeAlias = Callable[[CloudEvent], None]  # raises DeliveryError
 
 
 class Notifier:
     """The messages that wait, by table, and the thread that posts them."""
 
-    def __init__(self, load: Load, materialization: str, host: str, post: Post) -> None:
+    def __init__(self, load: LoadTable, materialization: str, host: str, post: Post) -> None:
         self._load = load
         self._materialization = materialization
         self._host = host
@@ -216,7 +216,7 @@ def _pause(failures: int, retry_after: float) -> float:
 
 
 @contextmanager
-def run_notifier(load: Load, materialization: str, notification: Notification) -> Iterator[Notifier]:
+def run_notifier(load: LoadTable, materialization: str, notification: Notification) -> Iterator[Notifier]:
     """Run a thread that posts messages until the session ends, and then for a moment more if the input has ended."""
     webhook = Webhook(notification)
     notifier = Notifier(load, materialization, webhook.host, webhook.post)

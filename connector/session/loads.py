@@ -35,7 +35,7 @@ from connector.host.signals import StartedCalls, map_in_threads
 from connector.host.tempdirs import translate_disk_errors
 from connector.iceberg.table_view import TableView
 from connector.model.binding import Binding
-from connector.model.state import LocatedRows
+from connector.model.state import LocatedRowsFile
 from connector.spark.blocks.stored_keys import GatheredKeys, store_keys
 from connector.spark.blocks.table_layout import NewLayout, TableLayout
 from connector.spark.blocks.temporary_files import LocalFile, StoredObject, TemporaryFile, warn_if_left
@@ -100,7 +100,7 @@ class FoundInTable:
 class LoadedRows:
     """What the Loads of one binding have found. If it is nothing, `located` says only in which snapshot."""
 
-    located: LocatedRows
+    located: LocatedRowsFile
     answered: KeyDigest  # of the keys whose documents were returned
     row_ids: TemporaryFile | None = None  # of these keys; None: the rows have no ids
 
@@ -192,7 +192,7 @@ class TransactionLoads:
         index, keys = gathered
         table = self._tables[index]
         view = table.find_view()
-        self.found[index] = LoadedRows(LocatedRows(None, 0, view.snapshot_id), KeyDigest())
+        self.found[index] = LoadedRows(LocatedRowsFile(None, 0, view.snapshot_id), KeyDigest())
         if not view.files:
             return None
         layout = table.new_layout()
@@ -232,7 +232,7 @@ class TransactionLoads:
         chosen = [some.take(are_newest) for some, are_newest in zip(found.rows, found.newest, strict=True)]
         columns = keys.drop_columns([KEY])
         digests = [digest_keys_table(take_keys(columns, some.keys)) for part in chosen for some in part.slices()]
-        located = LocatedRows(location, sum(map(len, found.rows)), found.search.view.snapshot_id)
+        located = LocatedRowsFile(location, sum(map(len, found.rows)), found.search.view.snapshot_id)
         return LoadedRows(located, sum_digests(digests), self._store_row_ids(layout, keys, chosen))
 
     def _store_row_ids(self, layout: TableLayout, keys: pa.Table, newest: Sequence[RowsOfKeys]) -> TemporaryFile | None:

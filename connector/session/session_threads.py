@@ -25,7 +25,7 @@ from connector.spark.engine import Engine
 from connector.spark.jobs.compaction_job import compact_in
 
 if TYPE_CHECKING:
-    from connector.notifications.notifier import Load, Notifier
+    from connector.notifications.notifier import LoadTable, Notifier
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def run_threads(
 
 
 def _run_notifier(
-    load: "Load", materialization: str, config: EndpointConfig
+    load: "LoadTable", materialization: str, config: EndpointConfig
 ) -> "AbstractContextManager[Notifier | None]":
     if config.notify is None:
         return nullcontext()

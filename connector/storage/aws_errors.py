@@ -19,7 +19,7 @@ from botocore.exceptions import (
     SSLError,
 )
 
-from connector.host.errors import Entry, ErrorTable, Matcher, RetryableError, UserError, is_a, translate
+from connector.host.errors import ErrorTable, Matcher, RetryableError, Translation, UserError, is_a, translate
 from connector.host.redaction import redact_and_shorten
 
 TRANSIENT: Final = frozenset(
@@ -46,19 +46,19 @@ BAD_CREDENTIALS: Final = (
 NO_CERTIFICATES: Final = is_a(SSLError, saying=("[Errno ", "NO_CERTIFICATE_OR_CRL_FOUND"))
 # For the tables of services. botocore finds these variables in the environment.
 ENVIRONMENT_ERRORS: Final[ErrorTable] = (
-    Entry(
+    Translation(
         NO_CERTIFICATES,
         UserError,
         "{place} cannot be reached, because the environment names a file of certificates that cannot be read "
         "({answer}). Correct the variable AWS_CA_BUNDLE, or REQUESTS_CA_BUNDLE.",
     ),
-    Entry(
+    Translation(
         is_a(ValueError, saying=("Invalid endpoint",)),
         UserError,
         "{place} cannot be reached, because the environment has a malformed address ({answer}). Correct the variables "
         "that begin with AWS_ENDPOINT_URL.",
     ),
-    Entry(
+    Translation(
         is_a(ProxyConnectionError),
         RetryableError,
         "{place} cannot be reached through the proxy that the environment names. Check that the proxy is up, and the "
@@ -174,111 +174,111 @@ def _is_of_s3(error: Exception) -> bool:
 NO_STORE: Final = "{bucket}: {server} does not answer as an object store does: {answer}. Check {endpoint_setting}."
 
 S3_ERRORS: Final[ErrorTable] = (
-    Entry(
+    Translation(
         has_code("InvalidAccessKeyId"),
         UserError,
         "{bucket}: {server} does not know the access key id ({answer}). Check it in {credentials_setting}.",
     ),
-    Entry(
+    Translation(
         has_code("SignatureDoesNotMatch"),
         UserError,
         "{bucket}: the secret access key does not belong to the access key id ({answer}). Check both in "
         "{credentials_setting}.",
     ),
-    Entry(
+    Translation(
         has_code("InvalidToken"),
         UserError,
         "{bucket}: {server} does not accept the session token ({answer}). Check {credentials_setting}.",
     ),
-    Entry(
+    Translation(
         has_code("ExpiredToken"),
         UserError,
         f"{{bucket}}: the session token has expired ({{answer}}). {NEW_SESSION}",
     ),
-    Entry(
+    Translation(
         has_code("RequestTimeTooSkewed"),
         UserError,
         "{bucket}: the clock of this machine is wrong ({answer}). Set it.",
     ),
-    Entry(
+    Translation(
         has_code("NoSuchBucket"),
         UserError,
         "{bucket}: there is no such bucket ({answer}). Create it, or correct {bucket_setting}.",
     ),
-    Entry(
+    Translation(
         has_code("AccessDenied"),
         UserError,
         "{bucket}: the credentials do not allow {permission} ({answer}). Allow it on {objects}, or correct "
         "{bucket_setting}, {prefix_setting} or {credentials_setting}.",
     ),
-    Entry(
+    Translation(
         has_code(*OTHER_REGION),
         UserError,
         "{bucket}: the bucket is in {region} ({answer}). Correct {region_setting}, and {endpoint_setting} if it names "
         "a region.",
     ),
-    Entry(
+    Translation(
         lambda error: _is_of_s3(error) and not is_transient(error),
         UserError,
         "{bucket}: {server} refuses this: {answer}. Check {bucket_setting}, {prefix_setting} and "
         "{credentials_setting}.",
     ),
-    Entry(
+    Translation(
         _is_of_s3,
         RetryableError,
         "{bucket}: {server} is not able to answer now: {answer}.",
     ),
-    Entry(
+    Translation(
         is_transient,
         RetryableError,
         NO_STORE,
     ),
-    Entry(
+    Translation(
         is_a(ClientError),
         UserError,
         NO_STORE,
     ),
-    Entry(
+    Translation(
         is_a(InvalidRegionError),
         UserError,
         "{bucket}: {region!r} is not a region's name. Correct {region_setting}.",
     ),
-    Entry(
+    Translation(
         is_a(ParamValidationError),
         UserError,
         "{bucket}: that is not a bucket's name. Correct {bucket_setting}.",
     ),
-    Entry(
+    Translation(
         is_a(ConnectTimeoutError, ReadTimeoutError),
         RetryableError,
         "{bucket}: {server} did not answer in time. Check that it is up, that the network allows it, "
         "{endpoint_setting} and {region_setting}.",
     ),
-    Entry(
+    Translation(
         NO_CERTIFICATES,
         UserError,
         "{bucket}: {server} cannot be reached, because the environment names a file of certificates that cannot be "
         "read. Correct the variable AWS_CA_BUNDLE, or REQUESTS_CA_BUNDLE.",
     ),
-    Entry(
+    Translation(
         is_a(SSLError),
         UserError,
         "{bucket}: {server} has no secure connection: this machine does not trust its certificate, or it does not "
         "speak https. Check {endpoint_setting}. To trust an authority of your own, set the variable AWS_CA_BUNDLE to a "
         "file with its certificate.",
     ),
-    Entry(
+    Translation(
         is_a(ProxyConnectionError),
         RetryableError,
         "{bucket}: {server} cannot be reached through the proxy that the environment, or the property s3.proxy-uri, "
         "names. Check that the proxy is up, and its address.",
     ),
-    Entry(
+    Translation(
         is_a(ValueError),
         UserError,
         "{bucket}: {server} has no usable address. Check {endpoint_setting}.",
     ),
-    Entry(
+    Translation(
         is_a(BotoCoreError),
         RetryableError,
         "{bucket}: {server} cannot be reached. Check that it is up, that the network allows it, "

@@ -12,7 +12,7 @@ from botocore.session import Session, get_session
 
 from connector.config.credentials import AwsCredentials, AwsRole, MachineCredentials
 from connector.config.secret import Secret
-from connector.host.errors import Entry, ErrorTable, RetryableError, UserError, is_a, translate
+from connector.host.errors import ErrorTable, RetryableError, Translation, UserError, is_a, translate
 from connector.host.refresh import Lease, Refreshed
 from connector.storage.aws_credentials import FreshAwsCredentials, keep_given_credentials
 from connector.storage.aws_errors import ENVIRONMENT_ERRORS, NEW_SESSION, has_code, is_transient, read_answer
@@ -130,48 +130,48 @@ def _find_machine_credentials() -> Lease[AwsCredentials]:
 
 
 STS_ERRORS: Final[ErrorTable] = (
-    Entry(
+    Translation(
         is_transient,
         RetryableError,
         "AWS STS in {region} is not able to answer now: {answer}.",
     ),
-    Entry(
+    Translation(
         # MinIO says it in the message only: its code is AccessDenied.
         is_a(ClientError, saying=("SignatureDoesNotMatch", "request signature we calculated does not match")),
         UserError,
         "AWS STS in {region} says that the secret access key does not belong to the access key id ({answer}). Check "
         "both in {of}/credentials.",
     ),
-    Entry(
+    Translation(
         has_code("InvalidClientTokenId", "UnrecognizedClientException"),
         UserError,
         "AWS STS in {region} does not know the access key id, or does not accept the session token ({answer}). Check "
         "awsAccessKeyId and awsSessionToken in {of}/credentials.",
     ),
-    Entry(
+    Translation(
         has_code("ExpiredToken", "ExpiredTokenException"),
         UserError,
         f"AWS STS in {{region}} says that the session token has expired ({{answer}}). {NEW_SESSION}",
     ),
-    Entry(
+    Translation(
         is_a(ClientError),
         UserError,
         "AWS does not let the connector assume the role {role}: {answer}. The credentials in {of}/credentials must be "
         "correct and have the permission sts:AssumeRole, and the role's trust policy must name their user and the "
         "external id.",
     ),
-    Entry(
+    Translation(
         is_a(InvalidRegionError),
         UserError,
         "AWS STS in {region!r} has no address: that is not a region's name. Correct {of}/region.",
     ),
-    Entry(
+    Translation(
         is_a(ParamValidationError),
         UserError,
         "the role {role} cannot be assumed with these settings: {answer}. Correct them in {of}/credentials.",
     ),
     *ENVIRONMENT_ERRORS,
-    Entry(
+    Translation(
         is_a(BotoCoreError),
         RetryableError,
         "AWS STS in {region} cannot be reached: {answer}. Check {of}/region, and that the network allows it.",
@@ -179,7 +179,7 @@ STS_ERRORS: Final[ErrorTable] = (
 )
 
 MACHINE_ERRORS: Final[ErrorTable] = (
-    Entry(
+    Translation(
         is_a(BotoCoreError, ValueError),  # ValueError: of a variable that must be a number
         UserError,
         "the machine's AWS credentials cannot be used: {answer}. Correct them, or set /credentials.",

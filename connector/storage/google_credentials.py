@@ -11,7 +11,7 @@ from pyiceberg.io import GCS_TOKEN, GCS_TOKEN_EXPIRES_AT_MS
 
 from connector.config.secret import Secret
 from connector.config.values import service_account
-from connector.host.errors import Entry, ErrorTable, RetryableError, UserError, is_a, translate
+from connector.host.errors import ErrorTable, RetryableError, Translation, UserError, is_a, translate
 from connector.host.refresh import Lease, Refreshed
 
 GoogleTokens: TypeAlias = Refreshed[Secret]
@@ -72,27 +72,27 @@ def _read_answer(error: Exception) -> str:
 
 
 GOOGLE_ERRORS: Final[ErrorTable] = (
-    Entry(
+    Translation(
         is_a(DefaultCredentialsError),
         UserError,
         "the config has no Google credentials, and this machine has none that can be used. Set {setting}.",
     ),
-    Entry(
+    Translation(
         is_a(TransportError),
         RetryableError,
         "Google's token server cannot be reached. Check that the network allows it.",
     ),
-    Entry(
+    Translation(
         lambda error: isinstance(error, GoogleAuthError) and bool(error.retryable),
         RetryableError,
         "Google is not able to sign in {whose} now: {answer}.",
     ),
-    Entry(
+    Translation(
         is_a(GoogleAuthError, saying=("in a reasonable timeframe",), read=_read_answer),
         UserError,
         "the clock of this machine is wrong (Google: {answer}). Set it.",
     ),
-    Entry(
+    Translation(
         is_a(GoogleAuthError),
         UserError,
         "Google does not sign in {whose}: {answer}. Check {setting}: the key may have been deleted, or its "

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Final
 
 from connector.host.errors import (
-    Entry,
     ErrorTable,
     Matcher,
     RetryableError,
+    Translation,
     UserError,
     is_a,
     is_of_full_disk,
@@ -69,91 +69,91 @@ def _is_of_store(error: Exception) -> bool:
 is_forbidden: Final = _says("ACCESS_DENIED")
 
 STORAGE_ERRORS: Final[ErrorTable] = (
-    Entry(is_of_full_disk, RetryableError, "{location}: the disk is full. Make room there."),
-    Entry(
+    Translation(is_of_full_disk, RetryableError, "{location}: the disk is full. Make room there."),
+    Translation(
         _says("SIGNATURE_DOES_NOT_MATCH", "INVALID_ACCESS_KEY_ID", "InvalidToken", "ExpiredToken"),
         UserError,
         "{location}: the object store does not accept the credentials ({answer}). Check /credentials, or "
         "/storage/credentials if they are set.",
     ),
-    Entry(
+    Translation(
         is_forbidden,
         UserError,
         "{location}: the object store forbids this ({answer}). Check /credentials, or /storage/credentials if they "
         "are set, and that they allow to read, write, list and delete objects there. If the catalog vends credentials, "
         "allow its user to write the table's data.",
     ),
-    Entry(
+    Translation(
         _says("REQUEST_TIME_TOO_SKEWED", "RequestTimeTooSkewed"),
         UserError,
         "{location}: the clock of this machine is wrong ({answer}). Set it.",
     ),
-    Entry(
+    Translation(
         _says("NO_SUCH_BUCKET"),
         UserError,
         "{location}: there is no such bucket ({answer}). Create it, or correct /bucket.",
     ),
-    Entry(
+    Translation(
         _says("AuthorizationHeaderMalformed", "PermanentRedirect", "HTTP status 301"),
         UserError,
         "{location}: the bucket is in another region ({answer}). Check /region and /s3_endpoint.",
     ),
-    Entry(
+    Translation(
         _says("curlCode: 77,"),
         UserError,
         "{location}: the object store cannot be reached, because the environment names a file of certificates that "
         "cannot be read ({answer}). Correct the variable AWS_CA_BUNDLE, or REQUESTS_CA_BUNDLE.",
     ),
-    Entry(
+    Translation(
         _says("curlCode: 60,"),
         UserError,
         "{location}: the object store has no secure connection, because this machine does not trust its certificate "
         "({answer}). To trust an authority of your own, set the variable AWS_CA_BUNDLE to a file with its certificate.",
     ),
-    Entry(
+    Translation(
         _says("curlCode: 5,", "over proxy", "CONNECT tunnel failed"),
         RetryableError,
         "{location}: the object store cannot be reached through the proxy that the environment, or the property "
         "s3.proxy-uri, names ({answer}). Check that the proxy is up, and its address.",
     ),
-    Entry(
+    Translation(
         _says("NETWORK_CONNECTION"),
         RetryableError,
         "{location}: the object store cannot be reached ({answer}). Check that the network allows it, /s3_endpoint "
         "and /region.",
     ),
-    Entry(
+    Translation(
         # The last one is of a store that answers a HEAD, or with a page.
         _says("SLOW_DOWN", "SERVICE_UNAVAILABLE", "INTERNAL_FAILURE", "(HTTP status 5"),
         RetryableError,
         "{location}: the object store is not able to answer now ({answer}). If this repeats, look at the store's limit "
         "of requests, and at its log.",
     ),
-    Entry(
+    Translation(
         _says("Status(UNAUTHENTICATED"),
         UserError,
         "{location}: Google Cloud Storage does not accept the token ({answer}). Check /storage/service_account_json, "
         "and that its service account exists.",
     ),
-    Entry(
+    Translation(
         _says("Status(PERMISSION_DENIED"),
         UserError,
         "{location}: Google Cloud Storage forbids this ({answer}). Give the service account the role Storage Object "
         "User (roles/storage.objectUser) on the bucket.",
     ),
-    Entry(
+    Translation(
         _says("Status(NOT_FOUND"),
         UserError,
         "{location}: Google Cloud Storage has no such bucket, or no such file in it ({answer}). Create the bucket, or "
         "correct /storage/bucket.",
     ),
-    Entry(
+    Translation(
         _says("Status(UNAVAILABLE", "Status(DEADLINE_EXCEEDED"),
         RetryableError,
         "{location}: Google Cloud Storage cannot be reached, or is not able to answer now ({answer}). Check that the "
         "network allows it, and /storage/endpoint if it is set.",
     ),
-    Entry(
+    Translation(
         _says(
             "[AuthenticationFailed]",
             "[AuthorizationFailure]",
@@ -164,19 +164,19 @@ STORAGE_ERRORS: Final[ErrorTable] = (
         "{location}: Azure does not accept the sign-in ({answer}). Check the key, the SAS token or the client secret "
         "in /storage, /storage/account, and the clock of this machine.",
     ),
-    Entry(
+    Translation(
         _says("DefaultAzureCredential"),
         UserError,
         "{location}: this machine has no identity that Azure accepts ({answer}). Give it a managed identity or a "
         "workload identity, also where Spark's workers run, or set another way to sign in in /storage.",
     ),
-    Entry(
+    Translation(
         _says("GetToken()"),
         RetryableError,
         "{location}: Azure's token server cannot be reached, or is not able to answer now ({answer}). Check that the "
         "network allows it.",
     ),
-    Entry(
+    Translation(
         _says(
             "[AuthorizationPermissionMismatch]",
             "[AuthorizationResourceTypeMismatch]",
@@ -186,45 +186,45 @@ STORAGE_ERRORS: Final[ErrorTable] = (
         "{location}: Azure forbids this ({answer}). Let the SAS token read, create, write, list and delete blobs, or "
         "give the application the role Storage Blob Data Contributor on the container.",
     ),
-    Entry(
+    Translation(
         _says("[ContainerNotFound]", "[FilesystemNotFound]", "[OutOfRangeInput]"),
         UserError,
         "{location}: Azure has no such container ({answer}). Create it, or correct /storage/container.",
     ),
-    Entry(
+    Translation(
         _says("[ResourceNotFound]"),
         UserError,
         "{location}: Azure has no such account ({answer}). Correct /storage/account, and /storage/endpoint if it is "
         "set.",
     ),
-    Entry(
+    Translation(
         _says("Azure Error: []"),
         RetryableError,
         "{location}: Azure cannot be reached, or is not able to answer now ({answer}). Check that the network allows "
         "it, /storage/account, and /storage/endpoint if it is set.",
     ),
-    Entry(
+    Translation(
         _says("Unable to load libjvm", "Unable to load libhdfs"),
         UserError,
         "{location}: Hadoop's native client, libhdfs, or the Java that it needs is not on this machine. Install them "
         "and set HADOOP_HOME and JAVA_HOME, or choose another storage than HDFS.",
     ),
-    Entry(
+    Translation(
         _says("HDFS connection failed"),
         RetryableError,
         "{location}: HDFS cannot be reached. Check /storage/uri, that the network allows it, and that CLASSPATH names "
         "the jars of Hadoop's client.",
     ),
-    Entry(_says(""), RetryableError, "{location}: {answer}."),
+    Translation(_says(""), RetryableError, "{location}: {answer}."),
 )
 
 DIRECTORY_ERRORS: Final[ErrorTable] = (
-    Entry(
+    Translation(
         is_of_full_disk,
         RetryableError,
         "the disk that holds the directory {directory} for data files is full. Make room there.",
     ),
-    Entry(
+    Translation(
         is_a(OSError),
         UserError,
         "the directory {directory} cannot be used for data files: {reason}. Change /storage/directory, or the "

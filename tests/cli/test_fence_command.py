@@ -17,7 +17,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import TableResponse
 from pyiceberg.exceptions import CommitStateUnknownException
 
-from connector.cli.commands.fence_command import Place, reset, show
+from connector.cli.commands.fence_command import FenceArguments, reset, show
 from connector.cli.flow.flow_files import ConfigFile
 from connector.cli.texts.table_texts import NO_STATE
 from connector.host.errors import CommitUnknownError, FencedError, RetryableError, UserError
@@ -48,16 +48,16 @@ class Fenced:
     landed: StagedCommit  # what the state names: the table has had it
     lost: StagedCommit  # the same, had the restored task written something else
 
-    def place(self, *staged: StagedCommit) -> Place:
+    def place(self, *staged: StagedCommit) -> FenceArguments:
         return place(self.directory, staged)
 
 
-def place(directory: Path, staged: Sequence[StagedCommit]) -> Place:
+def place(directory: Path, staged: Sequence[StagedCommit]) -> FenceArguments:
     config, restored = directory / "config.json", directory / "state.json"
     warehouse = {"catalog_type": "Local", "warehouse": str(directory)}
     config.write_text(json.dumps({"namespace": "shop", "catalog": warehouse}))
     restored.write_text(json.dumps(state.encode_added(staged)))
-    return Place(ConfigFile(str(config)), "shop.orders", WHOLE.materialization, str(restored))
+    return FenceArguments(ConfigFile(str(config)), "shop.orders", WHOLE.materialization, str(restored))
 
 
 @pytest.fixture
@@ -90,11 +90,11 @@ def recorded(catalog: Catalog) -> str:
     return fence.read_value(catalog.load_table(PATH).properties, WHOLE)
 
 
-def confirmed(place: Place, decision: Decision, *, yes: bool = True) -> str:
+def confirmed(place: FenceArguments, decision: Decision, *, yes: bool = True) -> str:
     return reset(place, (WHOLE.state_key, WHOLE.key_range), decision, "restored a backup", is_confirmed=yes)
 
 
-def shown(place: Place) -> Any:
+def shown(place: FenceArguments) -> Any:
     return json.loads(show(place, as_json=True))
 
 
@@ -366,7 +366,7 @@ def test_a_commit_that_was_staged_before_a_backfill_is_shown_as_superseded(fence
     assert "1 row in 1 file: superseded: a backfill came after it" in show(place, as_json=False)
 
 
-def restored(fenced: Fenced, lost: str, uuid_of_table: str | None = None) -> Place:
+def restored(fenced: Fenced, lost: str, uuid_of_table: str | None = None) -> FenceArguments:
     """The table's last value is that of its third transaction; the state has a later one."""
     of_table = uuid_of_table or str(fenced.catalog.load_table(PATH).metadata.table_uuid)
     kept = {"finished": {WHOLE.state_key: {WHOLE.key_range: {of_table: lost}}}}

@@ -23,7 +23,7 @@ def inspect(source: ConfigFile) -> None:
 
 
 def show_fence(source: ConfigFile) -> None:
-    fence_command.show(fence_command.Place(source, "shop.orders"), as_json=False)
+    fence_command.show(fence_command.FenceArguments(source, "shop.orders"), as_json=False)
 
 
 def maintain(source: ConfigFile) -> None:

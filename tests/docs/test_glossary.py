@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -16,11 +17,18 @@ TERM: Final = re.compile(r"^\| ([^|]+) \| ", re.MULTILINE)
 GROUP: Final = re.compile(r"\*\*: ([^.]+)\.")
 # OAuth2Client has two words, S3TablesCatalog three.
 IN_CAPITALS: Final = re.compile(r"OAuth2|S3|[A-Z]+(?![a-z])|[A-Z][a-z]*")
+# Flow calls a request and its response by one name. Both are written with their module: request.Spec, response.Spec.
+OF_TWO_THINGS: Final = {"Spec"}
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_module_and_its_public_classes_are_named_with_words_of_the_glossary(path: Path) -> None:
     assert not [name for name in _names(path) if not all(map(_is_known, _words(name)))], "see docs/glossary.md"
+
+
+def test_a_name_of_a_public_class_or_alias_stands_for_one_thing() -> None:
+    counts = Counter(name for path in MODULES for name in (*_classes(path), *_aliases(path)))
+    assert {name for name, count in counts.items() if count > 1} == OF_TWO_THINGS
 
 
 def test_every_word_of_the_glossary_stands_once_in_its_section() -> None:
@@ -40,9 +48,22 @@ def _names(path: Path) -> Iterator[str]:
         yield path.parent.name
     else:
         yield path.stem
+    yield from _classes(path)
+
+
+def _classes(path: Path) -> Iterator[str]:
+    """Yield the names of the public classes of a module."""
     for node in ast.parse(path.read_text()).body:
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
             yield node.name
+
+
+def _aliases(path: Path) -> Iterator[str]:
+    """Yield the names of the public aliases of types of a module."""
+    for node in ast.parse(path.read_text()).body:
+        match node:
+            case ast.AnnAssign(ast.Name(name), ast.Name("TypeAlias")) if not name.startswith("_"):
+                yield name
 
 
 def _words(name: str) -> list[str]:

@@ -28,7 +28,7 @@ from connector.encoding.parquet.encoded_row_groups import write_row_group
 from connector.encoding.parquet.file_options import FileOptions
 from connector.encoding.runs import run_merging, sorted_runs
 from connector.encoding.runs.merge_plan import group_ranges, plan_merge
-from connector.encoding.runs.partition_values import Partition, PartitionValues
+from connector.encoding.runs.partition_values import PartitionKey, PartitionValues
 from connector.encoding.runs.run_merging import MergeRange, merge
 from connector.encoding.runs.sorted_runs import RowArrangement, RunPart, SortedRun, read_encoded, read_part
 from connector.encoding.values.column_types import arrow_schema
@@ -81,7 +81,7 @@ class Runs:
         arrays = [pa.array([row[n] for row in rows], field.type) for n, field in enumerate(self.schema)]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-    def partitions_of(self, rows: Sequence[Row]) -> set[Partition]:
+    def partitions_of(self, rows: Sequence[Row]) -> set[PartitionKey]:
         return set(self._partitions.of([self._batch(rows)]).values)
 
     def read(self, run: int, part: RunPart) -> pa.RecordBatch:
@@ -90,7 +90,7 @@ class Runs:
     def plan(self, tasks: int = 1) -> list[MergeRange]:
         return plan_merge(self.runs, self.arrangement.sort_columns, tasks, least_split=300)
 
-    def merged(self, tasks: int = 1) -> list[tuple[Partition, list[Row]]]:
+    def merged(self, tasks: int = 1) -> list[tuple[PartitionKey, list[Row]]]:
         return [(each.partition, self.rows_of(each)) for each in self.plan(tasks)]
 
     def rows_of(self, merged: MergeRange) -> list[Row]:
@@ -151,7 +151,7 @@ def test_merged_rows_are_all_rows_in_the_order_that_python_sorts_them_in(
     runs, rows, fields = table
     merged = runs.merged(tasks)
     assert sorted(map(repr, (row for _, found in merged for row in found))) == sorted(map(repr, rows))
-    by_partition: dict[Partition, list[Row]] = {}
+    by_partition: dict[PartitionKey, list[Row]] = {}
     for partition, found in merged:
         by_partition.setdefault(partition, []).extend(found)
     order = order_of(fields)
@@ -169,7 +169,7 @@ def test_without_a_sort_order_rows_stay_in_the_order_of_the_input(
     runs, rows, _ = table
     runs.runs.reverse()  # tasks report their runs in any order
     runs.files.reverse()
-    by_partition: dict[Partition, list[int]] = {}
+    by_partition: dict[PartitionKey, list[int]] = {}
     for partition, found in runs.merged(tasks):
         by_partition.setdefault(partition, []).extend(row[0] for row in found)
     assert sorted(number for numbers in by_partition.values() for number in numbers) == [row[0] for row in rows]

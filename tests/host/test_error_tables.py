@@ -5,12 +5,12 @@ from typing import Final
 
 import pytest
 
-from connector.host.errors import Entry, ErrorTable, RetryableError, UserError, is_a, translate
+from connector.host.errors import ErrorTable, RetryableError, Translation, UserError, is_a, translate
 
 TABLE: Final[ErrorTable] = (
-    Entry(is_a(ConnectionRefusedError), RetryableError, "{server} is down."),
-    Entry(is_a(ConnectionError, saying=("busy", "later")), RetryableError, "{server} is busy ({answer})."),
-    Entry(is_a(ConnectionError), UserError, "{server} refuses ({answer})."),
+    Translation(is_a(ConnectionRefusedError), RetryableError, "{server} is down."),
+    Translation(is_a(ConnectionError, saying=("busy", "later")), RetryableError, "{server} is busy ({answer})."),
+    Translation(is_a(ConnectionError), UserError, "{server} refuses ({answer})."),
 )
 
 

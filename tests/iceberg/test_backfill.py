@@ -30,7 +30,7 @@ from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.metadata.table_properties import find_generation, restrict_to_generation
 from connector.iceberg.perform_changes import evolve
 from connector.iceberg.table_view import TableViews
-from connector.model.state import LocatedRows, StagedCommit, WriterId
+from connector.model.state import LocatedRowsFile, StagedCommit, WriterId
 from connector.model.table_identifier import Owner
 from protocol.flow import WHOLE_RANGE
 from support.altered_tables import ID, QTY, ROWS, append, filled_table, rows, wanted
@@ -399,7 +399,7 @@ def test_a_view_has_no_rows_of_before_but_pending_ones(tmp_path: Path) -> None:
     land(catalog, stage_updates(catalog, {1: "old", 2: "old"}, writer=writer(0)))
     fit(catalog, target(column("doc", StringType())))
     first = stage_updates(catalog, {1: "new", 3: "new"}, writer=writer(1))
-    assert first.located == LocatedRows(None, 0, None)
+    assert first.located == LocatedRowsFile(None, 0, None)
     assert view_paths(catalog, first) == set(first.locations)
     second = stage_updates(catalog, {1: "newer"}, removed=[3], after=[first], writer=writer(1))
     assert second.located is not None

@@ -18,7 +18,7 @@ from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.table_status import read_status
 from connector.model.binding import Policy
-from connector.model.state import FileList, LocatedRows, StagedCommit
+from connector.model.state import FileList, LocatedRowsFile, StagedCommit
 from connector.storage.file_io import LIST_SUFFIX, write_list
 from protocol.flow import (
     WHOLE_RANGE,
@@ -141,7 +141,7 @@ def test_state_of_an_older_version_is_committed_without_times(catalog: Catalog) 
 
 
 def test_the_rows_that_a_commit_deletes_are_counted(catalog: Catalog) -> None:
-    located = [LocatedRows(f"file:///w/{number}", 20, None) for number in range(2)]
+    located = [LocatedRowsFile(f"file:///w/{number}", 20, None) for number in range(2)]
     first = replace(stage(catalog, 5), located=located[0])
     commits = [first, replace(stage(catalog, 1, after=first), located=located[1])]
     snapshot = SnapshotWriter().append(catalog.load_table(PATH), commits)

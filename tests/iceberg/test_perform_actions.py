@@ -19,7 +19,7 @@ from connector.iceberg.maintenance import perform_actions
 from connector.iceberg.maintenance.action_outcomes import (
     Action,
     ActionOutcome,
-    Expiry,
+    ExpiryOutcome,
     Unfinished,
     is_finished,
 )
@@ -136,7 +136,7 @@ def test_the_bytes_of_a_budget_are_shared_by_the_actions(catalog: Catalog) -> No
         for action in (Action.COMPACT, Action.MANIFESTS):
             assert isinstance(perform(catalog, action, budget, is_dry_run=is_dry_run), Unfinished)
     # Deletions write nothing.
-    assert isinstance(perform(catalog, Action.EXPIRE, budget), Expiry)
+    assert isinstance(perform(catalog, Action.EXPIRE, budget), ExpiryOutcome)
     assert isinstance(perform(catalog, Action.ORPHANS, budget), OrphanFiles)
 
 
@@ -236,8 +236,8 @@ def test_an_expiry_that_is_committed_when_the_time_ends_deletes_its_files(
     answers = chain([False, False], repeat(True))  # before the action and before its commit
     monkeypatch.setattr(Budget, "is_late", lambda _: next(answers))
     done = perform(catalog, Action.EXPIRE)
-    assert isinstance(planned, Expiry)
-    assert isinstance(done, Expiry)
+    assert isinstance(planned, ExpiryOutcome)
+    assert isinstance(done, ExpiryOutcome)
     assert [file.location for file in done.deleted] == [file.location for file in planned.deleted] != []
     assert not any(Path(file.location.removeprefix("file://")).exists() for file in done.deleted)
 
@@ -246,5 +246,5 @@ def test_manifests_are_merged_after_a_compaction(catalog: Catalog) -> None:
     for number in range(4):
         land(catalog, {number: "a"})
     outcomes = [perform(catalog, action) for action in Action]
-    assert [type(outcome) for outcome in outcomes] == [CompactionResult, ManifestPlan, Expiry, OrphanFiles]
+    assert [type(outcome) for outcome in outcomes] == [CompactionResult, ManifestPlan, ExpiryOutcome, OrphanFiles]
     assert values_of(catalog) == dict.fromkeys(range(4), "a")

@@ -12,7 +12,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.io.pyarrow import PyArrowFile
 
-from connector.cli.commands.fence_command import Place, reset, show
+from connector.cli.commands.fence_command import FenceArguments, reset, show
 from connector.cli.flow.flow_files import ConfigFile
 from connector.host.errors import RetryableError, UserError
 from connector.host.logs import format_bytes
@@ -236,13 +236,13 @@ def test_files_of_a_table_that_has_refused_commits_for_days_are_looked_for(catal
 # The ways out
 
 
-def task_of(directory: Path, *staged: StagedCommit) -> Place:
+def task_of(directory: Path, *staged: StagedCommit) -> FenceArguments:
     config, of_task = directory / "config.json", directory / "state.json"
     config.write_text(
         json.dumps({"namespace": "shop", "catalog": {"catalog_type": "Local", "warehouse": f"{directory}"}})
     )
     of_task.write_text(json.dumps(state.encode_added(staged)))
-    return Place(ConfigFile(str(config)), "shop.orders", TASK.name, str(of_task))
+    return FenceArguments(ConfigFile(str(config)), "shop.orders", TASK.name, str(of_task))
 
 
 def skip(directory: Path, *staged: StagedCommit) -> str:

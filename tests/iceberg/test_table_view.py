@@ -29,7 +29,7 @@ from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
 from connector.iceberg.metadata.table_properties import CONVERTED_PREFIX
 from connector.iceberg.table_view import SessionViews, TableViews
 from connector.model.binding import Column
-from connector.model.state import DataFile, FileList, LocatedRows, StagedCommit
+from connector.model.state import DataFile, FileList, LocatedRowsFile, StagedCommit
 from connector.model.table_identifier import TableIdentifier
 from support.altered_tables import ID, append, filled_table, fit, wanted
 from support.bindings import PATH
@@ -71,7 +71,7 @@ def locating(catalog: Catalog, commit: StagedCommit, *rows: tuple[str, int]) -> 
     location, snapshot = Destination.of_table(table, "x").new_location(SUFFIX), table.current_snapshot()
     located = [{"file_path": path, "pos": position, "key": "[1]"} for path, position in rows]
     write_located(table.io, location, [pa.Table.from_pylist(located)], UPDATES)
-    return replace(commit, located=LocatedRows(location, len(rows), snapshot.snapshot_id if snapshot else None))
+    return replace(commit, located=LocatedRowsFile(location, len(rows), snapshot.snapshot_id if snapshot else None))
 
 
 def test_a_table_without_snapshots_has_nothing_to_find(catalog: Catalog) -> None:

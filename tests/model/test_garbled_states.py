@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connector.cli.commands.fence_command import Place, reset, show
+from connector.cli.commands.fence_command import FenceArguments, reset, show
 from connector.cli.commands.plan_command import plan_recorded
 from connector.cli.flow.flow_files import ConfigFile
 from connector.host.errors import UserError
@@ -379,11 +379,11 @@ class Task:
     def reset(self, state: Any) -> None:
         reset(self._place(state), (KEY, RANGE), Decision.ADD, "to see", is_confirmed=True)
 
-    def _place(self, state: Any) -> Place:
+    def _place(self, state: Any) -> FenceArguments:
         config, kept_state = (self.warehouse.parent / name for name in ("config.json", "state.json"))
         config.write_text(json.dumps(local_config(self.warehouse)))
         kept_state.write_text(json.dumps(state))
-        return Place(ConfigFile(str(config)), "shop.orders", MATERIALIZATION, str(kept_state))
+        return FenceArguments(ConfigFile(str(config)), "shop.orders", MATERIALIZATION, str(kept_state))
 
 
 @pytest.fixture

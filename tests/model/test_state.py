@@ -14,7 +14,7 @@ from connector.model.state import (
     DataFile,
     FileList,
     FinishedCommit,
-    LocatedRows,
+    LocatedRowsFile,
     StagedCommit,
     StagedTransaction,
     WriterId,
@@ -147,7 +147,7 @@ VERSION_2 = VERSION_1.replace('"path": ["shop"', '"version": 2, "table": ["shop"
 
 
 def test_rows_that_a_commit_deletes_survive_the_state() -> None:
-    located = LocatedRows("file:///w/a-located.parquet", 20, 7)
+    located = LocatedRowsFile("file:///w/a-located.parquet", 20, 7)
     commits = [replace(staged("b"), located=located), replace(staged("c", prev="b"), files=(), located=located)]
     patch = on_the_wire(state.encode_added(commits))
     assert read_state("acme/orders", patch) == commits
@@ -156,7 +156,7 @@ def test_rows_that_a_commit_deletes_survive_the_state() -> None:
 
 def test_where_rows_have_their_keys_survives_the_state() -> None:
     updates = Updates((KeyPart(1, "/id"), KeyPart(2, "/code", "none", is_exact=False)), 3, hard_delete=True)
-    commit = replace(staged("b"), updates=updates, located=LocatedRows(None, 0, 7))
+    commit = replace(staged("b"), updates=updates, located=LocatedRowsFile(None, 0, 7))
     assert read_state("acme/orders", on_the_wire(state.encode_added([commit]))) == [commit]
     assert list(commit.locations) == ["file:///w/a.parquet"]
 
@@ -190,7 +190,7 @@ def test_entries_of_an_image_that_noted_no_freshness_are_read() -> None:
 
 
 def test_entries_of_an_image_that_knew_no_partitions_are_read() -> None:
-    commit = replace(staged("b"), located=LocatedRows("file:///w/a-located.parquet", 20, 7))
+    commit = replace(staged("b"), located=LocatedRowsFile("file:///w/a-located.parquet", 20, 7))
     patch = on_the_wire(state.encode_added([commit]))
     [entry] = patch["bindingStates"]["orders.v1"]["00000000-ffffffff"].values()
     entry["version"] = 3

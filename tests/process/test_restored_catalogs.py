@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from connector.cli.commands.fence_command import Place, reset, show
+from connector.cli.commands.fence_command import FenceArguments, reset, show
 from connector.cli.flow.flow_files import ConfigFile
 from connector.host.errors import UserError
 from connector.iceberg.commits.reset import Decision
@@ -47,12 +47,12 @@ class Shop:
         rows = readers_catalog(self.directory / "warehouse").load_table(("shop", table)).scan().to_arrow()
         return sorted(rows["id"].to_pylist())
 
-    def place(self, table: str) -> Place:
+    def place(self, table: str) -> FenceArguments:
         config, state = self.directory / "config.json", self.directory / "state.json"
         catalog = {"catalog_type": "Local", "warehouse": str(self.directory / "warehouse")}
         config.write_text(json.dumps({**CONFIG, "catalog": catalog}))
         state.write_text(json.dumps(self.runtime.log))
-        return Place(ConfigFile(str(config)), f"shop.{table}", "acmeCo/task", str(state))
+        return FenceArguments(ConfigFile(str(config)), f"shop.{table}", "acmeCo/task", str(state))
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from connector.encoding.runs.partition_values import Partition, PartitionValues
+from connector.encoding.runs.partition_values import PartitionKey, PartitionValues
 from connector.encoding.values.column_types import arrow_type_of
 from connector.model import binding
 from connector.model.binding import Column
@@ -94,10 +94,10 @@ def spec_of(transform: str) -> PartitionSpec:
     )
 
 
-def partitions(table: Table, transform: str) -> tuple[list[Partition], list[Partition]]:
+def partitions(table: Table, transform: str) -> tuple[list[PartitionKey], list[PartitionKey]]:
     """Return the partition of each row, as Spark has written it and as the connector finds it."""
     of_fields = [binding.PartitionField(IDS[column], transform) for column in EACH[transform]]
-    by_spark: list[Partition] = []
+    by_spark: list[PartitionKey] = []
     batches = []
     for file in (task.file for task in table.scan().plan_files()):
         rows = pq.read_table(file.file_path.removeprefix("file:")).combine_chunks().to_batches()[0]
@@ -108,7 +108,7 @@ def partitions(table: Table, transform: str) -> tuple[list[Partition], list[Part
     return by_spark, [found.values[place] for place in found.places]
 
 
-def serialize(transform: str, values: Sequence[object]) -> Partition:
+def serialize(transform: str, values: Sequence[object]) -> PartitionKey:
     types = [parse_transform(transform).result_type(TYPES[column]) for column in EACH[transform]]
     return tuple(
         None if value is None else to_bytes(type_, value)  # type: ignore[arg-type]  # a value of the field's type

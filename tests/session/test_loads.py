@@ -29,7 +29,7 @@ from connector.host.refresh import Lease
 from connector.iceberg.table_view import TableView
 from connector.model.binding import Binding, Column
 from connector.model.properties import Properties
-from connector.model.state import LocatedRows, StagedTransaction
+from connector.model.state import LocatedRowsFile, StagedTransaction
 from connector.model.table_identifier import TableIdentifier
 from connector.session import loads
 from connector.session.loads import LoadedRows, SearchedTable, TransactionLoads, check_stored
@@ -304,7 +304,7 @@ def test_a_table_without_files_is_not_searched(tmp_path: Path) -> None:
     asked = TransactionLoads(spark, tmp_path / "loads", {0: table}, bindings=1)
     asked.add(load("one"))
     assert not [*asked.answer()]
-    assert (spark.jobs, asked.found[0].located) == ([], LocatedRows(None, 0, 7))
+    assert (spark.jobs, asked.found[0].located) == ([], LocatedRowsFile(None, 0, 7))
 
 
 @pytest.mark.parametrize(

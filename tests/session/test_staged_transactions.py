@@ -10,7 +10,7 @@ from connector.host.refresh import Lease
 from connector.iceberg.bound_table import BoundTable
 from connector.model.binding import Arrangement, Binding, KeyPart, Updates
 from connector.model.properties import Properties
-from connector.model.state import DataFile, LocatedRows, StagedCommit, WriterId
+from connector.model.state import DataFile, LocatedRowsFile, StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from connector.session.backlog import Limit
 from connector.session.committer import Committer
@@ -26,8 +26,8 @@ UPDATES: Final = Updates((KeyPart(1, "/id"),), document_id=2)
 ARRANGEMENT: Final = Arrangement(spec_id=3, sort_order_id=4)
 FILE: Final = DataFile("file:///new.parquet", 1, 1, (4,), ())
 ONE_KEY: Final = digest_keys([pa.array([1])])
-NOT_FOUND: Final = LoadedRows(LocatedRows(None, 0, 7), KeyDigest())
-FOUND: Final = LoadedRows(LocatedRows("file:///located.parquet", 1, 7), ONE_KEY)
+NOT_FOUND: Final = LoadedRows(LocatedRowsFile(None, 0, 7), KeyDigest())
+FOUND: Final = LoadedRows(LocatedRowsFile("file:///located.parquet", 1, 7), ONE_KEY)
 
 
 @dataclass
@@ -95,7 +95,7 @@ def stage(session: Session) -> tuple[StagedCommit, ...]:
 def test_a_commit_says_in_which_snapshot_its_keys_had_no_rows() -> None:
     """Another writer may add such rows before the commit, which has to find them."""
     [commit] = stage(Work(NOT_FOUND, Written({0: (FILE,)})).session())
-    assert (commit.located, commit.updates) == (LocatedRows(None, 0, 7), UPDATES)
+    assert (commit.located, commit.updates) == (LocatedRowsFile(None, 0, 7), UPDATES)
 
 
 def test_a_commit_may_only_delete_rows() -> None:

@@ -11,7 +11,7 @@ from connector.encoding.live_rows.deleted_rows import find_deleted_rows
 from connector.encoding.rewriting import row_order
 from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction, FileGroup
 from connector.encoding.rewriting.row_order import RowOrderWriter
-from connector.encoding.runs.partition_values import Partition
+from connector.encoding.runs.partition_values import PartitionKey
 from connector.iceberg.commits import compaction_commit
 from connector.iceberg.maintenance import compaction_plan, remove_task_orphans
 from connector.model.state import DataFile
@@ -72,7 +72,7 @@ def _read(actor: Actor, source: int, path: str, deleted: Any) -> Iterator[_Row]:
 
 def _divide(actor: Actor, compaction: Compaction, rows: Iterable[_Row]) -> tuple[list[DataFile], str]:
     """Write a file for each partition, and the order of the rows."""
-    by_partition: dict[Partition, list[_Row]] = {}
+    by_partition: dict[PartitionKey, list[_Row]] = {}
     for row in rows:
         partition = encoded(compaction.arrangement.spec_id, partition_of(row.name))
         by_partition.setdefault(partition, []).append(row)
@@ -87,7 +87,7 @@ def _divide(actor: Actor, compaction: Compaction, rows: Iterable[_Row]) -> tuple
     return files, order.finish()
 
 
-def _write(actor: Actor, compaction: Compaction, rows: Sequence[_Row], partition: Partition = ()) -> DataFile:
+def _write(actor: Actor, compaction: Compaction, rows: Sequence[_Row], partition: PartitionKey = ()) -> DataFile:
     new = compaction.destination
     location = f"{new.location}/data/{new.prefix}-{actor.stage.uuid()}.parquet"
     content = "\n".join(row.name for row in rows).encode()

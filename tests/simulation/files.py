@@ -25,7 +25,7 @@ from pyiceberg.manifest import (
 )
 from pyiceberg.typedef import Record
 
-from connector.encoding.search.located_rows import Located
+from connector.encoding.search.located_rows import LocatedRows
 from connector.iceberg.commits import row_deletes
 from connector.iceberg.metadata import manifests
 from connector.iceberg.metadata.row_lineage import NEWEST_VERSION
@@ -52,10 +52,10 @@ class _Records(bytes):
 class _LocatedRows(bytes):
     """An object of the store that holds located rows as they are."""
 
-    located: Located
+    located: LocatedRows
 
     @classmethod
-    def of(cls, located: Located) -> Self:
+    def of(cls, located: LocatedRows) -> Self:
         content = cls(located.rows.num_rows)
         content.located = located
         return content
@@ -65,10 +65,10 @@ def _write_located(
     io: FileIO, location: str, parts: Iterable[pa.Table], updates: Updates, write_file: WriteFile
 ) -> None:
     rows = pa.concat_tables(parts)
-    write_file(io, location, _LocatedRows.of(Located(rows, updates, lambda: rows["key"])))
+    write_file(io, location, _LocatedRows.of(LocatedRows(rows, updates, lambda: rows["key"])))
 
 
-def _read_located(io: FileIO, location: str) -> Located:
+def _read_located(io: FileIO, location: str) -> LocatedRows:
     with translate_errors(location), io.new_input(location).open() as stream:
         assert isinstance(stream, Download)
         assert isinstance(stream.content, _LocatedRows)

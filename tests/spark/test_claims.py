@@ -21,7 +21,7 @@ from connector.host.refresh import Lease
 from connector.model.properties import Properties
 from connector.model.state import DataFile
 from connector.spark.blocks import claims as claims_module
-from connector.spark.blocks.claims import ClaimServer, Failed, Next, TaskClaims
+from connector.spark.blocks.claims import ClaimServer, Next, TaskClaims, TaskFailed
 from connector.spark.blocks.ledger import Ledger, WrittenBlocks, Wrote
 from connector.spark.blocks.spool import Spool
 from connector.spark.blocks.table_layout import TableLayout
@@ -33,7 +33,7 @@ from support.snapshots import check_text
 
 DEADLINE = 20.0  # seconds
 A_FILE = DataFile("file:///table/a.parquet", 1, 100, (4,), ())
-GIVES_UP = Failed(RetryableError("its disk is full"))
+GIVES_UP = TaskFailed(RetryableError("its disk is full"))
 
 
 @pytest.fixture

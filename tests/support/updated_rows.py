@@ -24,7 +24,7 @@ from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.metadata.table_properties import find_generation, restrict_to_generation
 from connector.iceberg.table_view import TableViews
 from connector.model.binding import KeyPart, Updates
-from connector.model.state import LocatedRows, StagedCommit, WriterId
+from connector.model.state import LocatedRowsFile, StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from support.altered_tables import ID, filled_table
 from support.bindings import PATH
@@ -77,11 +77,11 @@ def stage_updates(
     )
     commit = replace(commit, updates=updates)
     if not found:
-        return replace(commit, located=LocatedRows(None, 0, view.snapshot_id))
+        return replace(commit, located=LocatedRowsFile(None, 0, view.snapshot_id))
     prefix = file_prefix(writer, generation.uuid, commit.prev)
     location = Destination.of_table(table, prefix).new_location(located_rows.SUFFIX)
     write_located(table.io, location, [pa.Table.from_pylist(found)], updates)
-    return replace(commit, located=LocatedRows(location, len(found), view.snapshot_id))
+    return replace(commit, located=LocatedRowsFile(location, len(found), view.snapshot_id))
 
 
 def land(

@@ -31,7 +31,7 @@ from connector.model.table_identifier import TableIdentifier
 
 
 @dataclass(frozen=True)
-class Place:
+class FenceArguments:
     """The arguments of both commands: the table, and the file with the task's state."""
 
     source: ConfigFile | FlowFile
@@ -63,9 +63,9 @@ class _TableWithState:
     lost: Sequence[LostCommits]
 
 
-def show(place: Place, *, as_json: bool) -> str:
+def show(arguments: FenceArguments, *, as_json: bool) -> str:
     """Show every writer of the table, and what happens to each staged commit when the task opens."""
-    found = place.read()
+    found = arguments.read()
     writers = list_recorded_writers(found.table)
     verdicts = None if found.staged is None else judge_commits(found.table, found.staged)
     uuid = str(found.table.metadata.table_uuid)
@@ -73,18 +73,24 @@ def show(place: Place, *, as_json: bool) -> str:
         known = None if verdicts is None else encode_staged(verdicts)
         shown = {"tableUuid": uuid, "writers": encode_writers(writers), "staged": known}
         return json.dumps(shown | {"lost": encode_lost(found.lost)}, indent=2)
-    return "\n".join(_format_text(f"table {place.table}, uuid {uuid}", writers, verdicts, found.lost))
+    return "\n".join(_format_text(f"table {arguments.table}, uuid {uuid}", writers, verdicts, found.lost))
 
 
 def reset(
-    place: Place, writer: tuple[str, str], decision: Decision, reason: str, *, is_confirmed: bool, as_json: bool = False
+    arguments: FenceArguments,
+    writer: tuple[str, str],
+    decision: Decision,
+    reason: str,
+    *,
+    is_confirmed: bool,
+    as_json: bool = False,
 ) -> str:
     """Say what a reset of the writer's fence causes, and reset it if that is confirmed.
 
     The writer is given as its state key and its key range.
     """
-    found = place.read()
-    planned = _plan_reset(place, found, writer, decision)
+    found = arguments.read()
+    planned = _plan_reset(arguments, found, writer, decision)
     if is_confirmed:
         perform_reset(found.table, planned, reason)
     if as_json:
@@ -93,7 +99,9 @@ def reset(
     return "\n".join((*planned.consequences, _describe_outcome(planned, is_confirmed=is_confirmed)))
 
 
-def _plan_reset(place: Place, found: _TableWithState, writer: tuple[str, str], decision: Decision) -> Reset:
+def _plan_reset(
+    arguments: FenceArguments, found: _TableWithState, writer: tuple[str, str], decision: Decision
+) -> Reset:
     state_key, key_range = writer
     stuck = [
         verdict.staged
@@ -107,7 +115,7 @@ def _plan_reset(place: Place, found: _TableWithState, writer: tuple[str, str], d
         if (lost.writer.state_key, lost.writer.key_range) == writer:
             return plan_reset_of_lost(lost, decision)
     raise UserError(
-        f"table {place.table}: for state key {state_key} and key range {key_range}, the state names no commit that "
+        f"table {arguments.table}: for state key {state_key} and key range {key_range}, the state names no commit that "
         "is fenced or whose files are gone: there is nothing to reset. `fence show` lists what is there."
     )
 

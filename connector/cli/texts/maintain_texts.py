@@ -9,7 +9,7 @@ from connector.host.logs import format_bytes
 from connector.iceberg.maintenance.action_outcomes import (
     Action,
     ActionOutcome,
-    Expiry,
+    ExpiryOutcome,
     MaintainedTable,
     MaintainedTables,
     Unfinished,
@@ -77,7 +77,7 @@ def _describe_outcome(outcome: ActionOutcome, *, is_dry_run: bool) -> Iterator[s
             yield f"{format_count(outcome.files, 'data file')}{size} would be compacted"
         case CompactionResult():
             yield from _describe_compaction(outcome)
-        case Expiry(snapshots, deleted):
+        case ExpiryOutcome(snapshots, deleted):
             yield f"{format_count(snapshots, 'snapshot')} {would}expired, {_describe_files(deleted)} {would}deleted"
             yield from _list_files(deleted) if is_dry_run else ()
         case OrphanFiles():
@@ -145,7 +145,7 @@ def _encode_outcome(action: Action, outcome: ActionOutcome) -> dict[str, Any]:
             return encoded | planned | {"groups": len(outcome.groups)}
         case CompactionResult():
             return encoded | _encode_compaction(outcome)
-        case Expiry(snapshots, deleted):
+        case ExpiryOutcome(snapshots, deleted):
             return encoded | {"snapshots": snapshots, **_encode_deleted(deleted)}
         case OrphanFiles():
             kinds = {"void": outcome.void, "dropped": outcome.dropped, "unknown": outcome.unknown}

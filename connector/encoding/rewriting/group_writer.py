@@ -13,7 +13,7 @@ from connector.encoding.parquet.file_options import FileOptions
 from connector.encoding.rewriting.file_groups import Compaction, FileGroup
 from connector.encoding.rewriting.rewritten_schemas import RewrittenSchema
 from connector.encoding.rewriting.row_order import SUFFIX, RowOrderWriter
-from connector.encoding.runs.partition_values import Partition
+from connector.encoding.runs.partition_values import PartitionKey
 from connector.model.state import DataFile
 from connector.storage.file_io import delete_if_possible
 
@@ -36,7 +36,7 @@ class GroupWriter(Generic[Writer]):
         self._schema: RewrittenSchema | None = None
         self._writer: Writer | None = None
         self._order: RowOrderWriter | None = None
-        self._partition: Partition = ()
+        self._partition: PartitionKey = ()
         self._files: list[DataFile] = []
 
     def find_writer(self, schema: RewrittenSchema) -> Writer:
@@ -49,7 +49,7 @@ class GroupWriter(Generic[Writer]):
             self._writer = self._new_writer(files)
         return self._writer
 
-    def begin_file(self, partition: Partition) -> None:
+    def begin_file(self, partition: PartitionKey) -> None:
         """Write further rows to another file, of this partition."""
         self._finish_writer()
         self._partition = partition

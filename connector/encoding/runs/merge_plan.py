@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.utils.bin_packing import PackingIterator
 
-from connector.encoding.runs.partition_values import Partition
+from connector.encoding.runs.partition_values import PartitionKey
 from connector.encoding.runs.run_merging import MergeRange
 from connector.encoding.runs.sort_columns import SortColumns
 from connector.encoding.runs.sorted_runs import RunPart, SortedRun
@@ -24,7 +24,7 @@ def plan_merge(
     runs: Sequence[SortedRun], sort_columns: SortColumns, tasks: int, least_split: int = LEAST_SPLIT
 ) -> list[MergeRange]:
     """Return the ranges of rows that become files, in order. `tasks` is how many tasks merge at the same time."""
-    places: dict[Partition, list[tuple[int, int]]] = {}
+    places: dict[PartitionKey, list[tuple[int, int]]] = {}
     for run in sorted(range(len(runs)), key=lambda place: runs[place].first_line):
         for part in range(len(runs[run].parts)):
             places.setdefault(runs[run].parts[part].partition, []).append((run, part))
@@ -52,7 +52,7 @@ class _Parts:
 
     def range(
         self,
-        partition: Partition,
+        partition: PartitionKey,
         places: Indices,
         after: pa.RecordBatch | None = None,
         until: pa.RecordBatch | None = None,
@@ -63,7 +63,7 @@ class _Parts:
 
 
 def _plan_partition(
-    partition: Partition, parts: _Parts, sort_columns: SortColumns, tasks: int, least_split: int
+    partition: PartitionKey, parts: _Parts, sort_columns: SortColumns, tasks: int, least_split: int
 ) -> Iterator[MergeRange]:
     pieces = min(max(int(parts.memory.sum()) // least_split, 1), tasks)
     if not sort_columns:
@@ -103,5 +103,5 @@ def _row(parts: _Parts, place: int | None) -> pa.RecordBatch | None:
     return None if place is None else parts.first_rows.take(pa.array([place]))
 
 
-def _order_of_partitions(partition: Partition) -> tuple[tuple[bool, bytes], ...]:
+def _order_of_partitions(partition: PartitionKey) -> tuple[tuple[bool, bytes], ...]:
     return tuple((value is not None, value or b"") for value in partition)

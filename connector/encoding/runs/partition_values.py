@@ -16,7 +16,7 @@ from connector.encoding.values.transformed_columns import comparable, find_trans
 from connector.model.binding import Column, PartitionField
 
 # The value of each field of the spec, in its order, in Iceberg's single-value serialization.
-Partition: TypeAlias = tuple[bytes | None, ...]
+PartitionKey: TypeAlias = tuple[bytes | None, ...]
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Partitions:
     """Which row is in which partition."""
 
     places: Indices  # for each row, the place of its partition in `values`
-    values: tuple[Partition, ...]
+    values: tuple[PartitionKey, ...]
 
 
 class PartitionValues:

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from connector.encoding.runs.partition_values import Partition
+from connector.encoding.runs.partition_values import PartitionKey
 from connector.encoding.runs.sort_columns import SortColumns
 from connector.encoding.runs.sorted_runs import RunPart
 from connector.encoding.values.arrays import Indices
@@ -21,7 +21,7 @@ _COPIED_AT_ONCE: Final = 4 << 20  # bytes of Arrow data
 class MergeRange:
     """Rows of one partition that become files, one file after the other."""
 
-    partition: Partition
+    partition: PartitionKey
     parts: tuple[tuple[int, RunPart], ...]  # with the index of the part's run; in the order of their first rows
     first_rows: pa.RecordBatch  # the sort columns of each part's first row
     # The sort columns of one row. Rows up to `after` are of an earlier range, rows after `until` are of a later one.

@@ -16,7 +16,7 @@ from pyiceberg.utils.bin_packing import PackingIterator
 
 from connector.encoding.parquet.encoded_row_groups import EncodedRowGroup, write_row_group
 from connector.encoding.parquet.file_options import FileOptions
-from connector.encoding.runs.partition_values import Partition, PartitionValues
+from connector.encoding.runs.partition_values import PartitionKey, PartitionValues
 from connector.encoding.runs.sort_columns import SortColumns
 from connector.encoding.values.arrays import Indices
 from connector.encoding.values.gathered_rows import GatheredRows
@@ -33,7 +33,7 @@ _COPIED_AT_ONCE: Final = 4 << 20  # bytes
 class RunPart:
     """Consecutive rows of a run, all of one partition."""
 
-    partition: Partition
+    partition: PartitionKey
     offset: int  # in the run's file
     size: int  # bytes in the file
     memory: int  # bytes of Arrow data
@@ -95,7 +95,7 @@ class RowArrangement:
             return []
         return [*map(int, np.flatnonzero(counts * row_size >= LEAST_ENCODED))]
 
-    def _encode_part(self, sink: Any, partition: Partition, batches: Sequence[pa.RecordBatch]) -> RunPart:
+    def _encode_part(self, sink: Any, partition: PartitionKey, batches: Sequence[pa.RecordBatch]) -> RunPart:
         assert self._options
         group = write_row_group(sink, pa.Table.from_batches(batches), self._options)
         return RunPart(partition, group.offset, group.size, sum(batch.nbytes for batch in batches), group)
@@ -107,7 +107,7 @@ class RowArrangement:
         return order[np.argsort(partitions[order], kind="stable")]
 
 
-def _write_part(sink: Any, partition: Partition, rows: pa.RecordBatch) -> RunPart:
+def _write_part(sink: Any, partition: PartitionKey, rows: pa.RecordBatch) -> RunPart:
     content = rows.serialize()  # Arrow would copy each of its pieces for a file of Python's
     offset = sink.tell()
     sink.write(content)

@@ -43,7 +43,7 @@ _lock: Final = Lock()
 
 
 @dataclass(frozen=True)
-class Located:
+class LocatedRows:
     """Rows with their files and their positions, and how rows are found by their keys."""
 
     rows: pa.Table  # file_path (a dictionary of strings), pos
@@ -87,7 +87,7 @@ def write_located(
                 writer.write_table(rows.select(schema.names).cast(schema))
 
 
-def read_located(io: FileIO, location: str) -> Located:
+def read_located(io: FileIO, location: str) -> LocatedRows:
     """Return located rows. What this process has written lately is not read again, if it is small. Raises UserError if
     the object was changed."""
     with _lock:
@@ -98,7 +98,7 @@ def read_located(io: FileIO, location: str) -> Located:
         updates = msgspec.json.decode((rows.schema.metadata or {}).get(_UPDATES, b""), type=Updates)
     except msgspec.DecodeError as error:
         raise _explain_damage(location, error) from error
-    return Located(rows, updates, lambda: _read(location, content, "key")["key"])
+    return LocatedRows(rows, updates, lambda: _read(location, content, "key")["key"])
 
 
 def _read_object(io: FileIO, location: str) -> bytes:

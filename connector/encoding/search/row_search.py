@@ -66,7 +66,7 @@ def search(io: FileIO, file: SearchedFile, keys: Keys, *, with_documents: bool) 
         # Another engine may have named more places to split the file than it has row groups.
         in_range = range(columns.row_groups)[file.first_row_group :][: file.row_groups]
         groups = [group for group in in_range if _may_have_keys(columns, group, keys)]
-        opened = _OpenFile(file, columns, keys)
+        opened = _FileSearch(file, columns, keys)
         size_of = partial(columns.size_of, keys.column_ids)
         for some in PackingIterator(groups, _KEY_COLUMNS, lookback=1, weight_func=size_of):
             found = opened.find(some)
@@ -118,7 +118,7 @@ class _Candidates:
 
 
 @dataclass(frozen=True)
-class _OpenFile:
+class _FileSearch:
     """A data file that is being searched."""
 
     file: SearchedFile

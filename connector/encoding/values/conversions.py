@@ -32,7 +32,7 @@ from connector.encoding.values.column_types import arrow_type_of, find_rule
 from connector.encoding.values.texts import InvalidCellsError, Texts, double_texts
 
 Conversion: TypeAlias = Callable[[pa.Array, PrimitiveType], pa.Array]
-_Texts: TypeAlias = Callable[[pa.Array], pa.StringArray]
+_ToTexts: TypeAlias = Callable[[pa.Array], pa.StringArray]
 
 
 class NoEquivalentError(Exception):
@@ -86,7 +86,7 @@ def _without_zeros(texts: pa.StringArray) -> pa.StringArray:
     return pc.replace_substring_regex(texts, r"\.?0+$", "")
 
 
-def _each(text: Callable[[object], str]) -> _Texts:
+def _each(text: Callable[[object], str]) -> _ToTexts:
     def texts(array: pa.Array) -> pa.StringArray:
         return pa.array((None if value is None else text(value) for value in array.to_pylist()), pa.string())
 
@@ -105,11 +105,11 @@ def _uuid_text(value: object) -> str:
 _decimal_texts: Final = _each(lambda value: f"{value:f}")
 
 
-def _text(texts: _Texts) -> Conversion:
+def _text(texts: _ToTexts) -> Conversion:
     return lambda array, _: texts(array)
 
 
-def _as_if_sent(texts: _Texts, *, of_strings: bool = True) -> Conversion:
+def _as_if_sent(texts: _ToTexts, *, of_strings: bool = True) -> Conversion:
     """Return a conversion that reads each text as if a document had it: as a string, or else as JSON.
 
     A value that would be clamped is invalid.

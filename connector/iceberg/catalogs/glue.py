@@ -20,7 +20,7 @@ from pyiceberg.typedef import Identifier
 
 from connector.config import catalog as catalog_config
 from connector.config.catalog_properties import GLUE_PROPERTIES
-from connector.host.errors import Entry, ErrorTable, RetryableError, UserError, is_a, translate
+from connector.host.errors import ErrorTable, RetryableError, Translation, UserError, is_a, translate
 from connector.iceberg.catalogs.registered_tables import TablesInStore
 from connector.storage.aws_credentials import FreshAwsCredentials
 from connector.storage.aws_errors import ENVIRONMENT_ERRORS, NEW_SESSION, has_code, is_transient, read_answer
@@ -82,18 +82,18 @@ def translate_errors(region: str) -> AbstractContextManager[None]:
 
 
 GLUE_ERRORS: Final[ErrorTable] = (
-    Entry(
+    Translation(
         is_transient,
         RetryableError,
         "{place} is not able to answer now: {answer}.",
     ),
-    Entry(
+    Translation(
         # With the same codes as a wrong secret.
         is_a(ClientError, saying=("Signature expired", "Signature not yet current"), read=read_answer),
         UserError,
         "{place} says that the clock of this machine is wrong ({answer}). Set it.",
     ),
-    Entry(
+    Translation(
         has_code(
             "IncompleteSignatureException",
             "InvalidClientTokenId",
@@ -104,45 +104,45 @@ GLUE_ERRORS: Final[ErrorTable] = (
         "{place} does not know the access key id, or does not accept the session token ({answer}). Check "
         "awsAccessKeyId and awsSessionToken in /credentials.",
     ),
-    Entry(
+    Translation(
         has_code("InvalidSignatureException"),
         UserError,
         "{place} says that the secret access key does not belong to the access key id ({answer}). Check both in "
         "/credentials.",
     ),
-    Entry(
+    Translation(
         has_code("ExpiredTokenException"),
         UserError,
         f"{{place}} says that the session token has expired ({{answer}}). {NEW_SESSION}",
     ),
-    Entry(
+    Translation(
         has_code("AccessDeniedException"),
         UserError,
         "{place} forbids this ({answer}). Allow it in the policy of these credentials, or set others in /credentials.",
     ),
-    Entry(
+    Translation(
         is_a(ClientError),
         UserError,
         "{place} refused the request ({answer}). Check /credentials, /region and /catalog/glue_id.",
     ),
-    Entry(
+    Translation(
         is_a(InvalidRegionError),
         UserError,
         "{place} has no address: that is not a region's name. Correct /region.",
     ),
-    Entry(
+    Translation(
         is_a(ConnectTimeoutError, ReadTimeoutError),
         RetryableError,
         "{place} did not answer in time. Check that the network allows it.",
     ),
     *ENVIRONMENT_ERRORS,
-    Entry(
+    Translation(
         is_a(SSLError),
         UserError,
         "{place} has no secure connection: this machine does not trust its certificate. To trust an authority of "
         "your own, such as that of a proxy, set the variable AWS_CA_BUNDLE to a file with its certificate.",
     ),
-    Entry(
+    Translation(
         is_a(BotoCoreError),
         RetryableError,
         "{place} cannot be reached. Check /region, and that the network allows it.",

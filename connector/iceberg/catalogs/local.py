@@ -16,7 +16,7 @@ from pyiceberg.typedef import Identifier
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DatabaseError, OperationalError
 
-from connector.host.errors import Entry, ErrorTable, RetryableError, UserError, is_a, is_of_full_disk, translate
+from connector.host.errors import ErrorTable, RetryableError, Translation, UserError, is_a, is_of_full_disk, translate
 from connector.iceberg.catalogs.sql import SqlTables, open_with_retries
 from connector.storage.file_io import RememberedFile
 
@@ -111,14 +111,14 @@ def _read_reason(error: Exception) -> str:
 FULL_DISK: Final = "the disk that holds the catalog {file} is full. Make room there."
 
 LOCAL_ERRORS: Final[ErrorTable] = (
-    Entry(
+    Translation(
         is_a(OperationalError, saying=("locked",), read=_read_reason),
         RetryableError,
         "the catalog {file} was locked for {seconds} seconds. Look for a process that holds a transaction on it open.",
     ),
-    Entry(is_a(OperationalError, saying=("full",), read=_read_reason), RetryableError, FULL_DISK),
-    Entry(is_of_full_disk, RetryableError, FULL_DISK),
-    Entry(
+    Translation(is_a(OperationalError, saying=("full",), read=_read_reason), RetryableError, FULL_DISK),
+    Translation(is_of_full_disk, RetryableError, FULL_DISK),
+    Translation(
         is_a(DatabaseError, OSError),
         UserError,
         "the warehouse directory {warehouse} of the Local catalog cannot be used: {reason}. Change "

@@ -22,7 +22,7 @@ from thrift.Thrift import TApplicationException
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport, TTransportException
 
-from connector.host.errors import Entry, ErrorTable, RetryableError, UserError, is_a, translate
+from connector.host.errors import ErrorTable, RetryableError, Translation, UserError, is_a, translate
 from connector.iceberg.catalog_messages import first_line
 
 DEFAULT_PORT: Final = 9083
@@ -129,30 +129,30 @@ def translate_errors(uri: str) -> AbstractContextManager[None]:
 
 
 METASTORE_ERRORS: Final[ErrorTable] = (
-    Entry(
+    Translation(
         is_a(MetastoreUnreachableError),
         RetryableError,
         "{place} cannot be reached: {error}. Check that it is up, that the network allows it, and /catalog/uri; it "
         "must speak Thrift without Kerberos and TLS.",
     ),
-    Entry(
+    Translation(
         is_a(MetastoreRefusalError),
         UserError,
         "{place} refuses this: {answer}. Check the names in the config.",
     ),
-    Entry(
+    Translation(
         is_a(MetastoreError, saying=("No FileSystem for scheme", "ClassNotFoundException")),
         UserError,
         "{place} cannot reach the store of the tables' files ({answer}). Give it the store's client and sign-in, as "
         "Hive's own tables there need them.",
     ),
-    Entry(
+    Translation(
         is_a(MetastoreError, saying=("Permission denied", "AccessControlException", "AccessDenied")),
         UserError,
         "{place} has no permission for this ({answer}). Give the permission to it, or to the user in "
         "/catalog/properties/ugi.",
     ),
-    Entry(
+    Translation(
         is_a(MetastoreError),
         RetryableError,
         "{place} is not able to answer now: {answer}.",

@@ -37,7 +37,7 @@ from urllib3.util import parse_url
 
 from connector.config.catalog import RestCatalog
 from connector.config.catalog_properties import is_signed
-from connector.host.errors import Entry, ErrorTable, Matcher, RetryableError, UserError, is_a, translate
+from connector.host.errors import ErrorTable, Matcher, RetryableError, Translation, UserError, is_a, translate
 from connector.host.redaction import redact_and_shorten
 from connector.iceberg.catalog_messages import read_address, read_message
 from connector.iceberg.catalogs.sign_in import BrokenTokenServerError, TokenServerError
@@ -120,28 +120,28 @@ def _refuses(*causes: str) -> Matcher:
 
 # Of requests that are signed with AWS credentials. All of these answers may have the status of a missing permission.
 SIGNATURE_ERRORS: Final[ErrorTable] = (
-    Entry(
+    Translation(
         _refuses("Signature expired", "Signature not yet current"),
         UserError,
         "{place} says that the clock of this machine is wrong ({answer}). Set it.",
     ),
-    Entry(
+    Translation(
         _refuses("Credential should be scoped"),
         UserError,
         "{place} does not accept the signature ({answer}). Check {signing}.",
     ),
-    Entry(
+    Translation(
         _refuses("request signature"),
         UserError,
         "{place} says that the secret access key does not belong to the access key id ({answer}). Check both in "
         "/credentials.",
     ),
-    Entry(
+    Translation(
         _refuses("security token included in the request is expired", "ExpiredToken"),
         UserError,
         f"{{place}} says that the session token has expired ({{answer}}). {NEW_SESSION}",
     ),
-    Entry(
+    Translation(
         _refuses("security token", "UnrecognizedClient", "InvalidClientTokenId"),
         UserError,
         "{place} does not know the access key id, or does not accept the session token ({answer}). Check "
@@ -152,154 +152,154 @@ SIGNATURE_ERRORS: Final[ErrorTable] = (
 NO_CATALOG: Final = "{place} answers, but not as an Iceberg REST catalog does. Check {uri}, which must end before /v1."
 
 REST_ERRORS: Final[ErrorTable] = (
-    Entry(
+    Translation(
         is_a(SSLError, saying=("certificate is not yet valid", "certificate has expired")),
         UserError,
         "{place} has no secure connection: by the clock of this machine, its certificate is not valid now. Set the "
         "clock if it is wrong. If it is right, the server needs a new certificate.",
     ),
-    Entry(
+    Translation(
         is_a(SSLError),
         UserError,
         "{place} has no secure connection: this machine does not trust its certificate, or it does not speak https. "
         "Check {uri}. To trust an authority of your own, set the variable REQUESTS_CA_BUNDLE to a file with its "
         "certificate.",
     ),
-    Entry(
+    Translation(
         is_a(OSError, saying=("a suitable TLS CA certificate bundle",)),
         UserError,
         "{place} cannot be reached, because there is no file of certificates where the environment says ({answer}). "
         "Correct the variable REQUESTS_CA_BUNDLE, or CURL_CA_BUNDLE.",
     ),
-    Entry(
+    Translation(
         is_a(Timeout),
         RetryableError,
         "{place} did not answer in time. Check that the server is up and that {uri} is right.",
     ),
-    Entry(
+    Translation(
         is_a(ProxyError),
         RetryableError,
         "{place} cannot be reached through the proxy that the environment names. Check that the proxy is up, and the "
         "variables HTTP_PROXY and HTTPS_PROXY.",
     ),
-    Entry(
+    Translation(
         is_a(ConnectionError),
         RetryableError,
         "{place} cannot be reached. Check that the server is up, that the network allows it, and {uri}.",
     ),
-    Entry(
+    Translation(
         is_a(RedirectError),
         UserError,
         "{place} has another address: {answer}. Change {uri} to that server; it must end before /v1.",
     ),
-    Entry(
+    Translation(
         is_a(TooManyRedirects),
         UserError,
         "{place} answers with too many redirects, which may lead in a circle. Check {uri}, and that server.",
     ),
-    Entry(
+    Translation(
         is_a(ChunkedEncodingError),
         RetryableError,
         "{place} has broken off its answer, or sent it malformed. If this repeats, see the logs of the catalog and of "
         "the proxies before it.",
     ),
-    Entry(
+    Translation(
         is_a(ContentDecodingError),
         RetryableError,
         "{place} has sent an answer that cannot be decompressed. If this repeats, see the proxies before the catalog: "
         "one of them may change answers.",
     ),
-    Entry(
+    Translation(
         is_a(InvalidHeader),
         UserError,
         "a request to {place} has an invalid header. Check the properties that begin with header. in "
         "/catalog/properties, and those in the catalog's own config.",
     ),
-    Entry(
+    Translation(
         _is_of_proxy,
         UserError,
         "{place} cannot be reached, because the environment has a malformed address of a proxy. Correct the variables "
         "HTTP_PROXY and HTTPS_PROXY.",
     ),
-    Entry(
+    Translation(
         is_a(InvalidURL, InvalidSchema, MissingSchema),
         UserError,
         "{place} has no usable address, or redirects to one that cannot be used. Check {uri}.",
     ),
-    Entry(
+    Translation(
         is_a(RequestException),
         RetryableError,
         "{place} cannot be asked: {answer}. If this repeats, check {uri}, and the proxies before the catalog.",
     ),
-    Entry(
+    Translation(
         is_a(ValidationError),
         UserError,
         NO_CATALOG,
     ),
-    Entry(
+    Translation(
         is_a(NotImplementedError),
         UserError,
         "{place} does not support everything that the connector needs: {answer}. Check {uri}.",
     ),
-    Entry(
+    Translation(
         is_a(OAuthError, UnauthorizedError, AuthorizationExpiredError),
         UserError,
         "{place} does not accept the sign-in: {answer}. Check {sign_in}.",
     ),
-    Entry(
+    Translation(
         is_a(BrokenTokenServerError),
         RetryableError,
         "{place} cannot be signed in to now: {answer}. Check that the OAuth2 server is up (its log may say more), that "
         "the network allows it, and /catalog/oauth2_server_uri. If this is not set, check /catalog/uri: then the "
         "catalog is its own OAuth2 server.",
     ),
-    Entry(
+    Translation(
         is_a(TokenServerError),
         UserError,
         "{place} cannot be signed in to: {answer}. Check /catalog/uri and /catalog/oauth2_server_uri.",
     ),
     # The next three are answers of Apache Polaris.
-    Entry(
+    Translation(
         lambda error: _is_refusal(error) and "Failed to get subscoped credentials" in str(error),
         RetryableError,
         "{place} cannot get credentials for the tables' files: {answer}. If this repeats, correct the storage settings "
         "of the catalog: its role, its region and its endpoints.",
     ),
-    Entry(
+    Translation(
         is_a(BadRequestError, saying=("Credential vending was requested",)),
         UserError,
         "{place} has no credentials to vend for the tables' files: {answer}. If the config has credentials for them, "
         "set header.X-Iceberg-Access-Delegation to an empty text in /catalog/properties. Otherwise, let the catalog "
         "vend credentials.",
     ),
-    Entry(
+    Translation(
         is_a(ForbiddenError, saying=("Invalid locations", "conflicts with existing table or namespace")),
         UserError,
         "{place} does not allow a table at the location that the config asks for: {answer}. Leave out the bucket and "
         "the prefix: then the catalog chooses the location. Or choose a prefix that the catalog allows.",
     ),
-    Entry(
+    Translation(
         is_a(ForbiddenError),
         UserError,
         "{place} forbids this: {answer}. Give {principal} the missing permission.",
     ),
-    Entry(
+    Translation(
         is_a(TooManyRequestsError),
         RetryableError,
         "{place} gets too many requests: {answer}. If this repeats, raise its limit of requests, or let others send "
         "fewer.",
     ),
-    Entry(
+    Translation(
         is_a(ServiceUnavailableError, ServerError),
         RetryableError,
         "{place} is not able to answer now: {answer}. {outage}",
     ),
-    Entry(
+    Translation(
         lambda error: _is_refusal(error) and read_message(error).is_page,
         UserError,
         NO_CATALOG,
     ),
-    Entry(
+    Translation(
         _is_refusal,
         UserError,
         "{place} refused the request: {answer}. Check {warehouse}.",

@@ -21,7 +21,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 
 from connector.config import catalog as catalog_config
-from connector.host.errors import Entry, ErrorTable, RetryableError, UserError, is_a, translate
+from connector.host.errors import ErrorTable, RetryableError, Translation, UserError, is_a, translate
 from connector.iceberg.catalog_messages import first_line
 from connector.iceberg.catalogs.registered_tables import RegisteredTables, TablesInStore
 from connector.storage.file_access import FileCredentials
@@ -162,18 +162,18 @@ NO_TLS: Final = (
 )
 
 SQL_ERRORS: Final[ErrorTable] = (
-    Entry(
+    Translation(
         is_a(OperationalError, ProgrammingError, saying=BAD_PARAMETER, read=_read_answer),
         UserError,
         "{place} cannot be reached with these parameters: {answer}. Correct them in /catalog/uri.",
     ),
-    Entry(
+    Translation(
         is_a(ProgrammingError, InternalError),
         UserError,
         "{place} refuses this: {answer}. Allow the user to create tables in the database's schema, and to read and "
         "write iceberg_tables and iceberg_namespace_properties.",
     ),
-    Entry(
+    Translation(
         is_a(
             OperationalError,
             saying=("authentication failed", "does not exist", "no pg_hba.conf entry", "no password supplied"),
@@ -182,19 +182,19 @@ SQL_ERRORS: Final[ErrorTable] = (
         UserError,
         "{place} refuses the connection: {answer}. Check /catalog/uri and /catalog/password.",
     ),
-    Entry(
+    Translation(
         is_a(OperationalError, saying=NO_TLS, read=_read_answer),
         UserError,
         "{place} has no secure connection: {answer}. Check the parameters in /catalog/uri that begin with ssl, the "
         "files that they name, and whether the server has TLS.",
     ),
-    Entry(
+    Translation(
         is_a(OperationalError),
         RetryableError,
         "{place} cannot be reached: {answer}. Check that the server is up, that the network allows it, and "
         "/catalog/uri.",
     ),
-    Entry(
+    Translation(
         is_a(DBAPIError, PoolTimeoutError),
         RetryableError,
         "{place} is not able to answer now: {kind}.",

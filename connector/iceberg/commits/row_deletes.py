@@ -26,7 +26,7 @@ from pyiceberg.types import PrimitiveType
 from pyiceberg.utils.bin_packing import PackingIterator
 
 from connector.encoding.live_rows.position_deletes import group_by_file, join_positions
-from connector.encoding.search.located_rows import Located, read_located
+from connector.encoding.search.located_rows import LocatedRows, read_located
 from connector.encoding.search.row_search import SearchedFile, search
 from connector.encoding.search.searched_keys import Keys
 from connector.encoding.search.stored_rows import ReadKeys, read_stored_keys
@@ -38,7 +38,7 @@ from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader, 
 from connector.iceberg.metadata.partitions import MissingValues, Partition, PartitionReader
 from connector.iceberg.metadata.table_properties import find_newest_column
 from connector.model.binding import KeyPart, Updates
-from connector.model.state import LocatedRows, StagedCommit, WriterId
+from connector.model.state import LocatedRowsFile, StagedCommit, WriterId
 from connector.storage.file_io import files_of
 
 KEYS_AT_ONCE: Final = 1 << 17  # files are searched for the keys of several commits, unless these are more together
@@ -71,7 +71,7 @@ class RowDeletes:
 
     def __init__(self, manifests: ManifestReader) -> None:
         self._manifests = manifests
-        self._located: dict[str, Located] = {}
+        self._located: dict[str, LocatedRows] = {}
         # By keys and their places; then by data file, as it was searched: a rollback may bring back rows that were
         # deleted in it.
         self._found: dict[tuple[str, Updates], dict[SearchedFile, Positions]] = {}
@@ -112,7 +112,7 @@ class RowDeletes:
             files.deletes,
         )
 
-    def _read(self, io: FileIO, location: str) -> Located:
+    def _read(self, io: FileIO, location: str) -> LocatedRows:
         if location not in self._located:
             self._located[location] = read_located(io, location)
         return self._located[location]
@@ -214,7 +214,9 @@ class _DataFiles:
             yield SearchedFile(file.path, file.size, position_deletes=found, missing_values=missing)
 
 
-def _search_located(table: Table, located: LocatedRows, rows: Located, files: Sequence[SearchedFile]) -> _Search:
+def _search_located(
+    table: Table, located: LocatedRowsFile, rows: LocatedRows, files: Sequence[SearchedFile]
+) -> _Search:
     """Plan the search for rows that the Loads have found, in files to which they may have moved."""
     assert located.location, "rows are read from there"
     updates = _follow_conversions(table, rows.updates)

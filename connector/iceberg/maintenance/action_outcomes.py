@@ -26,7 +26,7 @@ REWRITING: Final = frozenset({Action.COMPACT, Action.MANIFESTS})  # write files 
 
 
 @dataclass(frozen=True)
-class Expiry:
+class ExpiryOutcome:
     """Expired snapshots, and the files that were deleted with them, or would be."""
 
     snapshots: int
@@ -40,7 +40,7 @@ class Unfinished:
     deleted: Sequence[StoredFile] = ()
 
 
-ActionOutcome: TypeAlias = CompactionPlan | CompactionResult | Expiry | OrphanFiles | ManifestPlan | Unfinished
+ActionOutcome: TypeAlias = CompactionPlan | CompactionResult | ExpiryOutcome | OrphanFiles | ManifestPlan | Unfinished
 
 
 def is_finished(outcome: ActionOutcome) -> bool:

@@ -131,7 +131,7 @@ def plan_groups(listed: Sequence[ListedFile], thresholds: CompactionThresholds) 
     for partition, files in group_by_partition(list_candidates(listed)).items():
         named_by = partition_scoped.get(partition, ())
         heavy = find_heavy(files, deletes.file_scoped, named_by, old, thresholds.delete_ratio)
-        chosen += _Partition(files, heavy, old, thresholds).divide()
+        chosen += _PartitionFiles(files, heavy, old, thresholds).divide()
     return sorted(make_groups(deletes, chosen), key=lambda group: group.cost)
 
 
@@ -184,7 +184,7 @@ def group_by_partition(files: Iterable[ListedFile]) -> dict[Partition, list[List
     return by_partition
 
 
-class _Partition:
+class _PartitionFiles:
     """The files of one partition, oldest first."""
 
     def __init__(

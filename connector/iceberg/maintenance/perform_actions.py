@@ -14,7 +14,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 
-from connector.iceberg.maintenance.action_outcomes import Action, ActionOutcome, Expiry, Unfinished
+from connector.iceberg.maintenance.action_outcomes import Action, ActionOutcome, ExpiryOutcome, Unfinished
 from connector.iceberg.maintenance.compact_table import CompactionBudget, TableCompactor, take_groups
 from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.maintenance.dropped_tables import DroppedTables
@@ -183,9 +183,9 @@ class Maintainer:
         is_late = self._budget.is_late
         if self.is_dry_run:
             expired = plan_expiry(table.loaded, is_late)
-            return Expiry(expired.count, self._measure(expired))
+            return ExpiryOutcome(expired.count, self._measure(expired))
         if not has_expired(table.loaded):
-            return Expiry(0, ())
+            return ExpiryOutcome(0, ())
         with table.changed():
             expired = expire_all_snapshots(self._catalog, table.path, is_late)
         files = self._measure(expired)
@@ -193,7 +193,7 @@ class Maintainer:
         self._delete(table.path, expired.table.io, files, lambda: False)
         if expired.count:
             log_expiry(table.path, expired)
-        return Expiry(expired.count, files)
+        return ExpiryOutcome(expired.count, files)
 
     def _remove_orphans(self, table: TableInTurn) -> ActionOutcome:
         found = find_orphan_files(self._catalog, table.loaded, self._orphans, self._budget.is_late)

@@ -89,11 +89,11 @@ def rewrite_manifests(
     Other writers may commit meanwhile: then the plan is made again. Raises the errors of `retry_commit`, and
     InterruptedMaintenanceError if interrupted before the commit.
     """
-    rewrite = _Rewrite(catalog, path, owner, max_bytes)
+    rewrite = _ManifestRewrite(catalog, path, owner, max_bytes)
     return retry_commit(path, MERGE, partial(rewrite.perform, is_interrupted))
 
 
-class _Rewrite:
+class _ManifestRewrite:
     """The attempts of one merge. What an attempt has written serves the next one, if it still fits."""
 
     def __init__(self, catalog: Catalog, path: TableIdentifier, owner: Owner, max_bytes: float) -> None:

@@ -62,7 +62,7 @@ class Noted:
 
 
 @dataclass(frozen=True)
-class Failed:
+class TaskFailed:
     """The task gives up, and with it the transaction."""
 
     error: ConnectorError | ProtocolError
@@ -70,7 +70,7 @@ class Failed:
 
 
 # What a task sends, and what the driver answers: None if no more blocks come.
-TaskMessage: TypeAlias = Next | Strays | Wrote | Failed
+TaskMessage: TypeAlias = Next | Strays | Wrote | TaskFailed
 Answer: TypeAlias = Claim | Noted | None
 
 # The two ends of a connection.
@@ -197,7 +197,7 @@ class TaskClaims:
             case Wrote():
                 self.ledger.count(task, message)
                 _send(connection, Noted())
-            case Failed(error, traceback):
+            case TaskFailed(error, traceback):
                 if traceback:
                     log.debug("the traceback of what follows:\n%s", traceback)
                 raise error

@@ -21,7 +21,7 @@ from connector.storage.file_io import open_file_io
 
 T = TypeVar("T")
 
-Outcome: TypeAlias = CompactedGroup | FailedGroup
+GroupOutcome: TypeAlias = CompactedGroup | FailedGroup
 
 
 class MaintenanceJobs(Protocol):
@@ -43,14 +43,14 @@ def compact_in(jobs: MaintenanceJobs) -> Compact:
 
     def compact(
         compaction: Compaction, groups: Iterable[FileGroup], access: Refreshed[Properties]
-    ) -> Iterator[Outcome]:
+    ) -> Iterator[GroupOutcome]:
         try:
             most = jobs.maintenance_tasks
         except (ConnectorError, CancelledError) as error:
             yield from (FailedGroup(group, _as_connector_error(error)) for group in groups)
             return
         waiting = iter(groups)
-        running: dict[Future[list[Outcome]], FileGroup] = {}
+        running: dict[Future[list[GroupOutcome]], FileGroup] = {}
         while True:
             for group in islice(waiting, most - len(running)):
                 running[_submit(jobs, compaction, group, access)] = group
@@ -72,17 +72,17 @@ def compaction_jobs(settings: Mapping[str, str]) -> Iterator[Compact]:
 
 def _submit(
     jobs: MaintenanceJobs, compaction: Compaction, group: FileGroup, access: Refreshed[Properties]
-) -> "Future[list[Outcome]]":
+) -> "Future[list[GroupOutcome]]":
     # Credentials may expire before the last group is compacted. Each group gets fresh ones.
     try:
         return jobs.maintain(partial(_compact, compaction, access.current().value, group))
     except (ConnectorError, RuntimeError) as error:
-        failed: Future[list[Outcome]] = Future()
+        failed: Future[list[GroupOutcome]] = Future()
         failed.set_exception(error)
         return failed
 
 
-def _get_outcome(job: "Future[list[Outcome]]", group: FileGroup) -> Outcome:
+def _get_outcome(job: "Future[list[GroupOutcome]]", group: FileGroup) -> GroupOutcome:
     try:
         [outcome] = job.result()
     except (ConnectorError, CancelledError, RuntimeError) as error:
@@ -99,7 +99,7 @@ def _as_connector_error(error: Exception) -> ConnectorError:
 
 def _compact(
     compaction: Compaction, file_properties: Properties, group: FileGroup, _: Iterable[int]
-) -> Iterator[Outcome]:
+) -> Iterator[GroupOutcome]:
     """Compact a group in a Python worker. An error is returned, since Spark would hide its type.
 
     The input is left unread. So Spark replaces the worker, which keeps its low priority and its memory.

@@ -23,7 +23,7 @@ JOB_SIZE: Final = 4 << 30  # bytes of data files
 
 
 # What `Rewriting.rewrite` returns, or its error: the errors of all files are raised together.
-Outcome: TypeAlias = tuple[DataFile, ...] | UnconvertibleError | None
+FileOutcome: TypeAlias = tuple[DataFile, ...] | UnconvertibleError | None
 
 
 @contextmanager
@@ -52,14 +52,14 @@ def rewrite_jobs(settings: Mapping[str, str]) -> Iterator[Rewrite]:
         yield rewrite
 
 
-def _rewrite(rewriting: Rewriting, file_properties: Properties, source: SourceFile) -> Outcome:
+def _rewrite(rewriting: Rewriting, file_properties: Properties, source: SourceFile) -> FileOutcome:
     try:
         return rewriting.rewrite(open_file_io(file_properties), source)
     except UnconvertibleError as error:
         return error
 
 
-def _check(outcomes: Sequence[Outcome]) -> list[tuple[DataFile, ...] | None]:
+def _check(outcomes: Sequence[FileOutcome]) -> list[tuple[DataFile, ...] | None]:
     unconvertible = [outcome.column_ids for outcome in outcomes if isinstance(outcome, UnconvertibleError)]
     if unconvertible:
         raise UnconvertibleError(*frozenset.union(*unconvertible))

@@ -27,10 +27,10 @@ from connector.model.state import DataFile
 from connector.spark.blocks.claims import (
     Address,
     Claim,
-    Failed,
     Next,
     Noted,
     Strays,
+    TaskFailed,
     ToDriver,
 )
 from connector.spark.blocks.ledger import WrittenBlocks, Wrote
@@ -71,15 +71,15 @@ def write_files(address: Address, partition: Iterable[int]) -> Iterable[None]:
         try:
             _write_claims(driver, unfinished, uploads)
         except (ConnectorError, ProtocolError) as error:
-            driver.send(Failed(error))
+            driver.send(TaskFailed(error))
         except EOFError:
             raise  # the transaction or the network has failed: another task may go on
         except OSError as error:
-            driver.send(Failed(RetryableError(WRITING_FAILED.format(error))))
+            driver.send(TaskFailed(RetryableError(WRITING_FAILED.format(error))))
         except Exception as error:  # noqa: BLE001 - the driver gets every failure of a task
             limit = machine.explain_limit(error)
             failure = RetryableError(limit) if limit else BrokenTaskError(type(error).__name__, str(error))
-            driver.send(Failed(failure, "".join(traceback.format_exception(error))))
+            driver.send(TaskFailed(failure, "".join(traceback.format_exception(error))))
     return ()
 
 
