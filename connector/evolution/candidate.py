@@ -9,7 +9,7 @@ from pyiceberg.types import PrimitiveType
 from connector.config.values import NameCase
 from connector.evolution.arrangement_terms import ArrangementTerms, Source, find_source, name_derived_fields
 from connector.evolution.binding_settings import NO_TERMS
-from connector.evolution.columns import Evolution, Fit
+from connector.evolution.column_fits import Evolution, Fit
 from connector.evolution.field_config import (
     CONTROL_CHARACTERS,
     MAX_NAME,

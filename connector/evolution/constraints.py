@@ -8,9 +8,9 @@ from pyiceberg.types import StringType
 
 from connector.evolution.arrangement_terms import Source, resolve_terms
 from connector.evolution.candidate import Candidate
-from connector.evolution.columns import Fit
+from connector.evolution.column_fits import Fit
 from connector.evolution.field_config import RESERVED_NAMES, fold_case
-from connector.evolution.new_columns import constrain_new_column, explain_naming
+from connector.evolution.new_column_rules import constrain_new_column, explain_naming
 from connector.evolution.table_change import (
     AddColumn,
     ColumnChange,
@@ -95,7 +95,7 @@ def _explain_required(candidate: Candidate, projection: Projection, fit: Fit) ->
         kept = "The table needs this field, and has a column for it: it must stay selected."
     elif naming := explain_naming(candidate, projection):
         kept = naming
-    elif fit.column.required and (refusal := candidate.evolution.refuse_deselecting(fit.column)):
+    elif fit.column.required and (refusal := candidate.evolution.rules.refuse_deselecting(fit.column)):
         kept = f"The field must stay selected. {refusal}"
     return kept and " ".join((kept, *map(_describe_effect, fit.changes if not fit.refusal else ())))
 
@@ -224,7 +224,7 @@ def _find_arrangement_problems(candidate: Candidate) -> list[str]:
     resolved = resolve_terms(candidate.arrangement, sources, columns)
     if resolved.problems or not evolution:
         return [*resolved.problems]
-    return evolution.refuse_arrangement(evolution.plan_arrangement(resolved))
+    return evolution.rules.refuse_arrangement(evolution.plan_arrangement(resolved))
 
 
 def _find_source(candidate: Candidate, projection: Projection) -> Source:

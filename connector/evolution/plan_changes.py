@@ -12,7 +12,7 @@ from connector.evolution.arrangement_changes import plan_arrangement
 from connector.evolution.arrangement_terms import ResolvedTerms, Source, resolve_terms
 from connector.evolution.binding_settings import IdentifierFields
 from connector.evolution.candidate import Candidate
-from connector.evolution.columns import Evolution
+from connector.evolution.column_fits import Evolution
 from connector.evolution.existing_table import CatalogEntry, ExistingTable
 from connector.evolution.field_config import (
     MAX_NAME,
@@ -24,6 +24,7 @@ from connector.evolution.field_config import (
     parse_field_configs,
 )
 from connector.evolution.property_changes import COMPACTION_PROPERTY, plan_properties
+from connector.evolution.refusals import ChangeRules
 from connector.evolution.table_change import (
     Alteration,
     CreateNamespace,
@@ -261,14 +262,14 @@ def _find_arranged_ids(table: ExistingTable, resolved: ResolvedTerms) -> set[int
 
 
 def _plan_alterations(table: ExistingTable, target: Target) -> list[TableChange]:
-    evolution = Evolution(table, target.owner.materialization, target.settings)
+    evolution = Evolution(ChangeRules(table, target.owner.materialization, target.settings))
     of_fields = evolution.fit_columns(target.columns)
     fits = [*of_fields.values(), *evolution.fit_unwritten_columns(of_fields.values())]
     sources = [of_fields[column.field].find_source(column) for column in target.columns]
     resolved = _resolve_terms(target, sources, (column.name for column in table.schema.fields))
     arranged = [] if resolved.problems else evolution.plan_arrangement(resolved)
     refusals = filter(None, (fit.refusal for fit in fits))
-    _refuse(target, [*refusals, *resolved.problems, *evolution.refuse_arrangement(arranged)])
+    _refuse(target, [*refusals, *resolved.problems, *evolution.rules.refuse_arrangement(arranged)])
     order = get_args(Alteration)
     changes = (change for fit in fits for change in fit.changes)
     identifier = evolution.plan_identifier(target.columns, of_fields)

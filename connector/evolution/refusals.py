@@ -96,7 +96,7 @@ class ChangeRules:
                     f"schema_evolution to {SchemaEvolution.FULL}, which renames the column, or keep its name."
                 )
             case MakeOptional() if column:
-                return self.refuse_null(column, "and its field may now be null: require a value in the schema")
+                return self._refuse_null(column, "and its field may now be null: require a value in the schema")
             case WidenColumn() | ConvertColumn() | SetAsideColumn() if column:
                 return self._refuse_type_change(change, wanted, column)
         return ""
@@ -121,7 +121,11 @@ class ChangeRules:
             return "increment the binding's backfill, which replaces the table's rows"
         return "choose another table name for the binding"
 
-    def refuse_null(self, column: NestedField, why_and_remedy: str) -> str:
+    def refuse_deselecting(self, column: NestedField) -> str:
+        """Say why the field of a required column must stay selected; "" if the column may become optional."""
+        return self._refuse_null(column, "and cannot go without values: select its field")
+
+    def _refuse_null(self, column: NestedField, why_and_remedy: str) -> str:
         """Say why a required column may not become optional; "" if it may."""
         if column.field_id in self.table.schema.identifier_field_ids and not self.sets_identifier_fields:
             return (

@@ -12,11 +12,12 @@ from connector.config.settings import parse_each, resource_path
 from connector.config.values import NameCase
 from connector.evolution import rejected_table
 from connector.evolution.candidate import Candidate
-from connector.evolution.columns import Evolution
+from connector.evolution.column_fits import Evolution
 from connector.evolution.constraints import find_problems, list_constraints, list_new_names, pick_most_severe
 from connector.evolution.existing_table import CatalogEntry
 from connector.evolution.field_config import change_case, parse_field_configs
 from connector.evolution.plan_changes import find_last_bindings, name_former_columns
+from connector.evolution.refusals import ChangeRules
 from connector.host.errors import InvalidConfigError, UserError, join_errors
 from connector.model.table_identifier import TableIdentifier
 from connector.rpc.proposals import Proposal, find_confused_tables, find_property_problems
@@ -125,7 +126,7 @@ def _evolution(proposal: Proposal, found: CatalogEntry) -> Evolution | None:
     """How the existing table constrains the fields. A table that is about to be replaced does not."""
     if found.table is None or proposal.replaces_table:
         return None
-    return Evolution(found.table, proposal.materialization, proposal.settings)
+    return Evolution(ChangeRules(found.table, proposal.materialization, proposal.settings))
 
 
 def _rejected_table_refusals(

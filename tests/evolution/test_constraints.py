@@ -25,10 +25,11 @@ from connector.config.values import NameCase, SchemaEvolution
 from connector.evolution.arrangement_terms import ArrangementTerms
 from connector.evolution.binding_settings import BindingSettings
 from connector.evolution.candidate import Candidate
-from connector.evolution.columns import Evolution
+from connector.evolution.column_fits import Evolution
 from connector.evolution.constraints import find_problems, list_constraints, pick_most_severe
 from connector.evolution.existing_table import ExistingTable
 from connector.evolution.field_config import RESERVED_NAMES, change_case, fold_case, match_columns, parse_field_configs
+from connector.evolution.refusals import ChangeRules
 from connector.evolution.type_mapping import NUMERIC_STRINGS
 from connector.model.binding import PLAIN, Arrangement, SortField
 from connector.model.table_identifier import Owner
@@ -139,7 +140,7 @@ def table(
         arrangement=arrangement,
         partition_fields=partition_fields,
     )
-    return Evolution(existing, MATERIALIZATION, BindingSettings(mode))
+    return Evolution(ChangeRules(existing, MATERIALIZATION, BindingSettings(mode)))
 
 
 EXISTING = (
@@ -451,7 +452,7 @@ def test_a_name_that_iceberg_reserves_is_refused_unless_the_table_has_the_column
 
     schema = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, name, StringType()))
     table = ExistingTable(schema, "uuid-1", Owner(MATERIALIZATION, "shop%2Forders.v0"))
-    evolution = Evolution(table, MATERIALIZATION)
+    evolution = Evolution(ChangeRules(table, MATERIALIZATION))
     assert types_of(Candidate(collection(ID, reserved), configs, True, evolution), "other") == [
         ConstraintType.FIELD_OPTIONAL
     ]

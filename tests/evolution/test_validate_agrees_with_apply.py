@@ -19,11 +19,12 @@ from pyiceberg.types import (
 from connector.config.values import NameCase, SchemaEvolution
 from connector.evolution.binding_settings import BindingSettings, IdentifierFields
 from connector.evolution.candidate import Candidate
-from connector.evolution.columns import Evolution
+from connector.evolution.column_fits import Evolution
 from connector.evolution.constraints import find_problems, list_constraints
 from connector.evolution.existing_table import CatalogEntry, ExistingTable
 from connector.evolution.field_config import parse_field_config, parse_field_configs
 from connector.evolution.plan_changes import name_former_columns, plan_changes, plan_columns
+from connector.evolution.refusals import ChangeRules
 from connector.evolution.table_change import AddColumn, ConvertColumn, TableChange
 from connector.evolution.target import Target
 from connector.evolution.type_mapping import find_decimal_problem
@@ -51,7 +52,7 @@ field_configs = st.sampled_from(
 
 def existing(schema: Schema, owner: str, settings: BindingSettings) -> Evolution:
     table = ExistingTable(schema, "uuid-1", Owner(owner, "shop%2Forders.v0"))
-    return Evolution(table, MATERIALIZATION, settings)
+    return Evolution(ChangeRules(table, MATERIALIZATION, settings))
 
 
 @st.composite
@@ -94,7 +95,7 @@ def planned(
     evolution: Evolution | None, bound: Collection, values: list[str], config: dict[str, Json], case: NameCase
 ) -> list[TableChange]:
     wanted = plan_columns(bound, FieldSelection(("id",), tuple(values), "", config), LAST, case)
-    settings = evolution.settings if evolution else BindingSettings()
+    settings = evolution.rules.settings if evolution else BindingSettings()
     target = Target(PATH, OWNER, wanted, {}, replaces=False, settings=settings)
     return plan_changes(CatalogEntry(True, evolution.table if evolution else None), target)
 
@@ -190,7 +191,7 @@ def test_a_second_field_of_the_keys_location_is_no_part_of_the_key_for_both(
         bound,
         parse_field_configs(config),
         delta_updates=False,
-        evolution=Evolution(table, MATERIALIZATION, settings),
+        evolution=Evolution(ChangeRules(table, MATERIALIZATION, settings)),
         former_names=name_former_columns(last),
         former_keys=last.keys,
     )

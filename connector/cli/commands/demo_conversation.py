@@ -17,7 +17,7 @@ from connector.cli.flow.field_selection import FieldRules
 from connector.cli.flow.flow_files import Task, TaskBinding
 from connector.cli.flow.task_requests import make_apply, make_validate
 from connector.evolution.candidate import Candidate
-from connector.evolution.new_columns import constrain_new_column
+from connector.evolution.new_column_rules import constrain_new_column
 from connector.host.errors import UserError
 from protocol import request, response
 from protocol.flow import WHOLE_RANGE, Collection, Constraint, ConstraintType, FieldSelection, Json

@@ -14,6 +14,7 @@ from pyiceberg.types import DecimalType, NestedField
 from connector.evolution.altered_schema import alter_schema
 from connector.evolution.arrangement_changes import ArrangementChange, plan_arrangement
 from connector.evolution.arrangement_terms import ResolvedTerms, Source
+from connector.evolution.existing_table import ExistingTable
 from connector.evolution.field_config import MAX_NAME, fold_case, match_columns
 from connector.evolution.refusals import ChangeRules
 from connector.evolution.table_change import (
@@ -91,20 +92,28 @@ class Fit:
         return {type(change) for change in self.changes}
 
 
-class Evolution(ChangeRules):
-    """How an existing table is changed for a binding, within the limits."""
+@dataclass(frozen=True)
+class Evolution:
+    """How an existing table is changed for a binding, as far as the rules allow it."""
+
+    rules: ChangeRules
+
+    @property
+    def table(self) -> ExistingTable:
+        """The table before the changes."""
+        return self.rules.table
 
     def fit_columns(self, wanted: Sequence[NewColumn]) -> dict[str, Fit]:
         """Find a fit for every wanted column. Keys are fields."""
         renamed = plan_renames(self.table.schema, wanted)
         # A column that may not be renamed keeps its name, so that no other field gets the name.
-        schema = alter_schema(self.table.schema, renamed.changes.values() if self.allows(RenameColumn) else (), 0)
+        schema = alter_schema(self.table.schema, renamed.changes.values() if self.rules.allows(RenameColumn) else (), 0)
         existing = match_columns(schema, (column.name for column in wanted))
         former = match_columns(self.table.schema, renamed.changes)
         existing = {**{c.name: former[c.former] for c in wanted if c.former in former}, **existing}
         taken = {fold_case(name) for name in (*(c.name for c in schema.fields), *(c.name for c in wanted))}
         refusals = {
-            **{column.field: self.refuse_move(column) for column in self._list_moved(wanted, existing)},
+            **{column.field: self.rules.refuse_move(column) for column in self._list_moved(wanted, existing)},
             **{column.field: _refuse_exchange(column) for column in wanted if column.former in renamed.circle},
         }
         return {
@@ -131,17 +140,15 @@ class Evolution(ChangeRules):
         written = {fit.column.field_id for fit in fits if fit.column}
         for column in self.table.schema.fields:
             if column.required and column.field_id not in written:
-                yield Fit(column, (MakeOptional(column.name),), self.refuse_deselecting(column))
-
-    def refuse_deselecting(self, column: NestedField) -> str:
-        """Say why the field of a required column must stay selected; "" if the column may become optional."""
-        return self.refuse_null(column, "and cannot go without values: select its field")
+                yield Fit(column, (MakeOptional(column.name),), self.rules.refuse_deselecting(column))
 
     def plan_identifier(self, wanted: Iterable[NewColumn], fits: Mapping[str, Fit]) -> list[SetIdentifierFields]:
         """Plan the identifier fields, where they follow the binding and are not the table's current ones already."""
-        if not self.sets_identifier_fields:
+        if not self.rules.sets_identifier_fields:
             return []
-        names = name_identifiers((fits[each.field].predict(each) for each in wanted), self.settings.identifier_fields)
+        names = name_identifiers(
+            (fits[each.field].predict(each) for each in wanted), self.rules.settings.identifier_fields
+        )
         ids = {fit.column.field_id for fit in fits.values() if fit.column and fit.column.name in names}
         return [] if ids == {*self.table.schema.identifier_field_ids} else [SetIdentifierFields(names)]
 
@@ -154,7 +161,7 @@ class Evolution(ChangeRules):
             changes: tuple[ColumnChange, ...] = (AddColumn(replace(wanted, required=False)),)
         else:
             changes = tuple(self._plan_alterations(wanted, column, rename, taken))
-        refusals = (self.refuse(change, wanted, column) for change in changes)
+        refusals = (self.rules.refuse(change, wanted, column) for change in changes)
         return Fit(column, changes, next(filter(None, refusals), ""))
 
     def _plan_alterations(
@@ -164,7 +171,7 @@ class Evolution(ChangeRules):
         if rename:
             yield rename
         match find_type_change(column.field_type, wanted.type):
-            case TypeChange.WIDEN if self.allows(WidenColumn) or not can_hold(column.field_type, wanted.type):
+            case TypeChange.WIDEN if self.rules.allows(WidenColumn) or not can_hold(column.field_type, wanted.type):
                 yield WidenColumn(column.name, column.field_type, wanted.type)
             case TypeChange.CONVERT if column.field_id not in self.table.unconvertible:
                 yield ConvertColumn(column.name, column.field_type, new)
