@@ -1,6 +1,6 @@
-"""A binding, and the column that each of its fields would have."""
+"""A binding, its fields, and the column that each of them would have."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -19,7 +19,7 @@ from connector.evolution.field_config import (
     is_reserved,
 )
 from connector.evolution.target import NewColumn
-from connector.evolution.type_mapping import choose_type, is_indispensable, is_key, is_required
+from connector.evolution.type_mapping import choose_type, is_required, list_types_besides_null
 from protocol.flow import Collection, Projection
 
 
@@ -44,12 +44,18 @@ class Candidate:
     field_name_case: NameCase = NameCase.PRESERVE
 
     @cached_property
+    def fields(self) -> "tuple[CandidateField, ...]":
+        """The fields of the binding, in the order of the projections."""
+        return tuple(CandidateField(self, projection) for projection in self.collection.projections)
+
+    @cached_property
     def fits(self) -> dict[str, Fit]:
         """How each field gets a column in the existing table; empty if there is none. Keys are fields."""
         if self.evolution is None:
             return {}
-        columns = [self.make_column(projection, type_) for projection, type_ in self._with_types]
-        return self.evolution.fit_columns(columns)
+        return self.evolution.fit_columns(
+            [each.make_column(each.type) for each in self.fields if each.type is not None]
+        )
 
     @cached_property
     def naming_settings(self) -> dict[str, list[str]]:
@@ -73,34 +79,9 @@ class Candidate:
     @cached_property
     def document(self) -> str | None:
         """The field in which standard updates store the root document: one that has a column, else the first."""
-        fields = [p.field for p in self.collection.projections if p.ptr == "" and self.has_name(p)]
-        return min(fields, key=lambda field: not self._has_column(field), default=None)
-
-    def config(self, projection: Projection) -> FieldConfig:
-        """Return the field config of a projection; without settings if the user gave none."""
-        return self.field_configs.get(projection.field, NO_CONFIG)
-
-    def is_key(self, projection: Projection) -> bool:
-        """Whether the field is part of the key, by the collection or by the group-by of the binding."""
-        return is_key(projection, self.collection, self.group_by)
-
-    def is_indispensable(self, projection: Projection) -> bool:
-        """Whether the runtime needs the field's location, by the collection, the group-by and the update mode."""
-        return is_indispensable(projection, self.collection, self.group_by, delta_updates=self.delta_updates)
-
-    def name(self, projection: Projection) -> str:
-        """The name of the column, if it is a new one."""
-        return self.config(projection).column_name(projection.field, self.field_name_case)
-
-    def has_name(self, projection: Projection) -> bool:
-        """Whether a column can have the field's name."""
-        name = self.name(projection)
-        is_valid = 1 <= len(name) <= MAX_NAME and not (self.one_line_names and CONTROL_CHARACTERS.search(name))
-        return is_valid and not self.is_reserved(projection)
-
-    def is_reserved(self, projection: Projection) -> bool:
-        """Whether Iceberg reserves the name of the field's column."""
-        return is_reserved(self.name(projection), self.evolution.table.schema if self.evolution else None)
+        documents = [each for each in self.fields if each.is_document and each.has_name]
+        first = min(documents, key=lambda each: each.fit is None or each.fit.column is None, default=None)
+        return first.projection.field if first else None
 
     @property
     def name_rule(self) -> str:
@@ -109,66 +90,130 @@ class Candidate:
             f"1 to {MAX_NAME} characters{', and no line breaks or the like in AWS Glue' if self.one_line_names else ''}"
         )
 
-    def find_claimant(self, projection: Projection) -> Projection:
-        """Find the field that gets the column, if the names of several fields' columns differ in upper and lower case
-        only."""
-        return self._claimants.get(fold_case(self.name(projection)), projection)
-
     @cached_property
-    def _claimants(self) -> dict[str, Projection]:
-        claimants: dict[str, Projection] = {}
-        for projection, _ in sorted(self._with_types, key=self._claim):
-            claimants.setdefault(fold_case(self.name(projection)), projection)
+    def claimants(self) -> "dict[str, CandidateField]":
+        """The field that gets each column, if the names of several fields' columns differ in upper and lower case only.
+        Keys are names without regard to case."""
+        claimants: dict[str, CandidateField] = {}
+        for each in sorted((each for each in self.fields if each.type is not None), key=_claim):
+            claimants.setdefault(fold_case(each.name), each)
         return claimants
-
-    def _claim(self, typed: tuple[Projection, PrimitiveType]) -> tuple[bool, ...]:
-        projection, _ = typed
-        fit = self.fits.get(projection.field)
-        # The smallest gets the column: False is smaller than True.
-        return (
-            not self.is_indispensable(projection),
-            projection.field not in self.naming_settings,
-            self.config(projection).column is None,  # else a user gave it this column
-            projection.field not in self.former_names,
-            fit is None
-            or fit.column is None
-            or fit.column.name != self.config(projection).column_name(projection.field),
-        )
 
     @cached_property
     def _sources(self) -> tuple[Source, ...]:
-        return tuple(Source(projection.field, self.name(projection)) for projection in self.collection.projections)
+        return tuple(Source(each.projection.field, each.name) for each in self.fields)
 
-    def _has_column(self, field: str) -> bool:
-        return field in self.fits and self.fits[field].column is not None
+
+@dataclass(frozen=True)
+class CandidateField:
+    """A field of a binding, and the column that it would have."""
+
+    candidate: Candidate
+    projection: Projection
 
     @property
-    def _with_types(self) -> Iterator[tuple[Projection, PrimitiveType]]:
-        for projection in self.collection.projections:
-            type_ = choose_type(projection, self.config(projection), self.is_key(projection))
-            if type_ is not None:
-                yield projection, type_
+    def config(self) -> FieldConfig:
+        """Its field config; without settings if the user gave none."""
+        return self.candidate.field_configs.get(self.projection.field, NO_CONFIG)
 
-    def make_column(self, projection: Projection, type_: PrimitiveType) -> NewColumn:
+    @property
+    def name(self) -> str:
+        """The name of its column, if it is a new one."""
+        return self.config.column_name(self.projection.field, self.candidate.field_name_case)
+
+    @property
+    def has_name(self) -> bool:
+        """Whether a column can have the name."""
+        has_line_break = self.candidate.one_line_names and CONTROL_CHARACTERS.search(self.name)
+        return 1 <= len(self.name) <= MAX_NAME and not has_line_break and not self.is_reserved
+
+    @property
+    def is_reserved(self) -> bool:
+        """Whether Iceberg reserves the name."""
+        evolution = self.candidate.evolution
+        return is_reserved(self.name, evolution.table.schema if evolution else None)
+
+    @property
+    def type(self) -> PrimitiveType | None:
+        """The type of its column; None if only null is allowed."""
+        return choose_type(self.projection, self.config, self.is_key)
+
+    @property
+    def json_types(self) -> frozenset[str]:
+        """The JSON types of its values, besides null."""
+        return list_types_besides_null(self.projection.inference)
+
+    @property
+    def fit(self) -> Fit | None:
+        """How it gets a column in the existing table; None if there is no table, or no type."""
+        return self.candidate.fits.get(self.projection.field)
+
+    @property
+    def is_key(self) -> bool:
+        """Whether its location is part of the key, by the collection or by the group-by of the binding. All fields of
+        the location have the same type, selected as key or not."""
+        return self.projection.ptr in self.candidate.collection.key or self.projection.field in self.candidate.group_by
+
+    @property
+    def is_document(self) -> bool:
+        """Whether it is the root document."""
+        return self.projection.ptr == ""
+
+    @property
+    def is_indispensable(self) -> bool:
+        """Whether the runtime needs its location: it is part of the key, or the root document of standard updates."""
+        return self.is_key or (self.is_document and not self.candidate.delta_updates)
+
+    @property
+    def naming_settings(self) -> list[str]:
+        """The settings that name it: `partition_by`, `sort_by`."""
+        return self.candidate.naming_settings.get(self.projection.field, [])
+
+    @property
+    def claimant(self) -> "CandidateField":
+        """The field that gets the column: another one if the names of their columns differ in upper and lower case
+        only."""
+        return self.candidate.claimants.get(fold_case(self.name), self)
+
+    @property
+    def has_claim(self) -> bool:
+        """Whether it is the field that gets the column."""
+        return self.claimant.projection == self.projection
+
+    def make_column(self, type_: PrimitiveType) -> NewColumn:
         """Make the column of this type that the field needs."""
-        former = self.former_names.get(projection.field, "")
         return NewColumn(
-            projection.field,
-            self.name(projection),
+            self.projection.field,
+            self.name,
             type_,
-            is_required(projection),
+            is_required(self.projection),
             doc="",
-            is_indispensable=self.is_indispensable(projection),
-            former=former,
-            is_key=self._is_selected_as_key(projection),
+            is_indispensable=self.is_indispensable,
+            former=self.candidate.former_names.get(self.projection.field, ""),
+            is_key=self._is_selected_as_key,
         )
 
-    def _is_selected_as_key(self, projection: Projection) -> bool:
+    @property
+    def _is_selected_as_key(self) -> bool:
         """Whether the field will be selected as a part of the key, and not as a value. The runtime selects one field of
         each location of the key, and always the same one. Before it has selected any, each may be the one."""
-        if self.group_by:
-            return projection.field in self.group_by
-        if projection.ptr not in self.collection.key:
+        candidate, projection = self.candidate, self.projection
+        if candidate.group_by:
+            return projection.field in candidate.group_by
+        if not self.is_key:
             return False
-        siblings = {each.field for each in self.collection.projections if each.ptr == projection.ptr}
-        return projection.field in self.former_keys or siblings.isdisjoint(self.former_keys)
+        siblings = {each.field for each in candidate.collection.projections if each.ptr == projection.ptr}
+        return projection.field in candidate.former_keys or siblings.isdisjoint(candidate.former_keys)
+
+
+def _claim(each: CandidateField) -> tuple[bool, ...]:
+    """Return what is compared to choose the field that gets a column. The smallest gets it: False is smaller than
+    True."""
+    field, fit = each.projection.field, each.fit
+    return (
+        not each.is_indispensable,
+        not each.naming_settings,
+        each.config.column is None,  # else a user gave it this column
+        field not in each.candidate.former_names,
+        fit is None or fit.column is None or fit.column.name != each.config.column_name(field),
+    )

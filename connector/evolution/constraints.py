@@ -7,7 +7,7 @@ import msgspec
 from pyiceberg.types import StringType
 
 from connector.evolution.arrangement_terms import Source, resolve_terms
-from connector.evolution.candidate import Candidate
+from connector.evolution.candidate import Candidate, CandidateField
 from connector.evolution.column_fits import Fit
 from connector.evolution.field_config import RESERVED_NAMES, fold_case
 from connector.evolution.new_column_rules import constrain_new_column, explain_naming
@@ -20,8 +20,8 @@ from connector.evolution.table_change import (
     SetAsideColumn,
     WidenColumn,
 )
-from connector.evolution.type_mapping import choose_type, find_decimal_problem, is_required
-from protocol.flow import Constraint, ConstraintType, Projection, ProjectionConstraint
+from connector.evolution.type_mapping import find_decimal_problem, is_required
+from protocol.flow import Constraint, ConstraintType, ProjectionConstraint
 
 # The older form of a response has one constraint for each field: the one that comes first here.
 SEVERITY: Final = (
@@ -37,21 +37,19 @@ SEVERITY: Final = (
 def list_constraints(candidate: Candidate) -> tuple[ProjectionConstraint, ...]:
     """List every field's constraints, in the order of the projections. A field may have several."""
     return tuple(
-        ProjectionConstraint(
-            projection.field, _name_folded_field(constraint, candidate.name(projection), projection.field)
-        )
-        for projection in candidate.collection.projections
-        for constraint in _constrain_field(candidate, projection)
+        ProjectionConstraint(field.projection.field, _name_folded_field(constraint, field))
+        for field in candidate.fields
+        for constraint in _constrain_field(field)
     )
 
 
 def list_new_names(candidate: Candidate) -> list[str]:
     """List the names of the columns that would be new if every field that can be selected were."""
     return [
-        candidate.name(projection)
-        for projection in candidate.collection.projections
-        if candidate.fits.get(projection.field, Fit(None)).column is None
-        and all(each.type is not ConstraintType.FIELD_FORBIDDEN for each in _constrain_field(candidate, projection))
+        field.name
+        for field in candidate.fields
+        if (field.fit is None or field.fit.column is None)
+        and all(each.type is not ConstraintType.FIELD_FORBIDDEN for each in _constrain_field(field))
     ]
 
 
@@ -67,35 +65,36 @@ def pick_most_severe(all_constraints: Iterable[ProjectionConstraint]) -> dict[st
     return result
 
 
-def _name_folded_field(constraint: Constraint, name: str, field: str) -> Constraint:
+def _name_folded_field(constraint: Constraint, field: CandidateField) -> Constraint:
     """Tell the runtime the name of the field's column, so that it does not select two fields with one name."""
-    return constraint if name == field else msgspec.structs.replace(constraint, folded_field=name)
+    is_same = field.name == field.projection.field
+    return constraint if is_same else msgspec.structs.replace(constraint, folded_field=field.name)
 
 
-def _constrain_field(candidate: Candidate, projection: Projection) -> list[Constraint]:
-    new, fit = constrain_new_column(candidate, projection), candidate.fits.get(projection.field)
+def _constrain_field(field: CandidateField) -> list[Constraint]:
+    new, fit = constrain_new_column(field), field.fit
     if fit is None or new.type is ConstraintType.FIELD_FORBIDDEN:
         return [new]
     if fit.column is None:
         return [Constraint(ConstraintType.FIELD_FORBIDDEN, fit.refusal)] if fit.refusal else [new]
     result = []
-    if kept := _explain_required(candidate, projection, fit):
+    if kept := _explain_required(field, fit):
         result.append(Constraint(ConstraintType.FIELD_REQUIRED, kept))
     if fit.refusal:
         result.append(Constraint(ConstraintType.INCOMPATIBLE, fit.refusal))
     return result or [Constraint(ConstraintType.FIELD_OPTIONAL, _describe_fit(fit))]
 
 
-def _explain_required(candidate: Candidate, projection: Projection, fit: Fit) -> str:
+def _explain_required(field: CandidateField, fit: Fit) -> str:
     """Say why a field that has a column must stay selected; "" if it need not."""
     assert fit.column is not None
-    assert candidate.evolution is not None
+    assert field.candidate.evolution is not None
     kept = ""
-    if candidate.is_indispensable(projection):
+    if field.is_indispensable:
         kept = "The table needs this field, and has a column for it: it must stay selected."
-    elif naming := explain_naming(candidate, projection):
+    elif naming := explain_naming(field):
         kept = naming
-    elif fit.column.required and (refusal := candidate.evolution.rules.refuse_deselecting(fit.column)):
+    elif fit.column.required and (refusal := field.candidate.evolution.rules.refuse_deselecting(fit.column)):
         kept = f"The field must stay selected. {refusal}"
     return kept and " ".join((kept, *map(_describe_effect, fit.changes if not fit.refusal else ())))
 
@@ -131,7 +130,7 @@ def _describe_effect(change: ColumnChange) -> str:
 
 def find_problems(candidate: Candidate) -> list[str]:
     """Find what is wrong with a binding, for any selection of its fields. Each problem is a sentence."""
-    projections = candidate.collection.projections
+    fields, projections = candidate.fields, candidate.collection.projections
     without_projection = [
         f"location {ptr} is part of the collection's key, but the collection has no projection of it. Define the "
         "location in the collection's schema, or correct the key."
@@ -148,19 +147,16 @@ def find_problems(candidate: Candidate) -> list[str]:
         and projection.inference.default is None
         and not is_required(projection)
     ]
-    required = dict.fromkeys(projection.ptr for projection in projections if candidate.is_indispensable(projection))
+    required = dict.fromkeys(field.projection.ptr for field in fields if field.is_indispensable)
     reserved = ", ".join(sorted(RESERVED_NAMES))
     nameless = [
         f"location {ptr or '(the root document)'} must be materialized, but none of its fields has a valid column "
         f"name: {candidate.name_rule}, and none of the names that Iceberg reserves ({reserved}). "
         'Give one of them another column with {"column": "…"} in its field config.'
         for ptr in required
-        if not any(candidate.has_name(projection) for projection in projections if projection.ptr == ptr)
+        if not any(field.has_name for field in fields if field.projection.ptr == ptr)
     ]
-    settings = [
-        find_decimal_problem(projection, candidate.config(projection), candidate.is_key(projection))
-        for projection in projections
-    ]
+    settings = [find_decimal_problem(field.projection, field.config, field.is_key) for field in fields]
     return (
         without_projection
         + nullable_keys
@@ -177,11 +173,14 @@ def _find_clashes(candidate: Candidate, required: Iterable[str]) -> list[str]:
     by_name: dict[str, str] = {}
     clashes = []
     for ptr in required:
-        fields = [p for p in candidate.collection.projections if p.ptr == ptr and candidate.has_name(p)]
-        names = {fold_case(candidate.name(field)) for field in fields}
-        if len(names) == 1 and (other := by_name.setdefault(names.pop(), fields[0].field)) != fields[0].field:
+        of_location = [each for each in candidate.fields if each.projection.ptr == ptr and each.has_name]
+        names = {fold_case(each.name) for each in of_location}
+        if len(names) != 1:
+            continue
+        first = of_location[0].projection.field
+        if (other := by_name.setdefault(names.pop(), first)) != first:
             clashes.append(
-                f"fields {other!r} and {fields[0].field!r} must both be materialized, and their columns' names differ "
+                f"fields {other!r} and {first!r} must both be materialized, and their columns' names differ "
                 'in upper and lower case only. Give one of them another with {"column": "…"} in its field config.'
             )
     return clashes
@@ -190,21 +189,17 @@ def _find_clashes(candidate: Candidate, required: Iterable[str]) -> list[str]:
 def _find_table_problems(candidate: Candidate, required: Iterable[str]) -> list[str]:
     if candidate.evolution is None:
         return []
-    fits = candidate.fits
     without_column = [
         f"location {ptr or '(the root document)'} must be materialized: {refusals[0]}"
         for ptr in required
-        if (
-            of_location := [fits[p.field] for p in candidate.collection.projections if p.ptr == ptr and p.field in fits]
-        )
+        if (of_location := [each.fit for each in candidate.fields if each.projection.ptr == ptr and each.fit])
         and all(fit.column is None for fit in of_location)
         and (refusals := [fit.refusal for fit in of_location if fit.refusal])
     ]
     selectable = [
-        fits[projection.field]
-        for projection in candidate.collection.projections
-        if projection.field in fits
-        and constrain_new_column(candidate, projection).type is not ConstraintType.FIELD_FORBIDDEN
+        each.fit
+        for each in candidate.fields
+        if each.fit and constrain_new_column(each).type is not ConstraintType.FIELD_FORBIDDEN
     ]
     fieldless = [fit.refusal for fit in candidate.evolution.fit_unwritten_columns(selectable) if fit.refusal]
     return without_column + fieldless
@@ -212,27 +207,21 @@ def _find_table_problems(candidate: Candidate, required: Iterable[str]) -> list[
 
 def _find_arrangement_problems(candidate: Candidate) -> list[str]:
     """Find what is wrong with `partition_by` and `sort_by`."""
-    evolution, projections = candidate.evolution, candidate.collection.projections
-    columns = {
-        candidate.name(projection)
-        for projection in projections
-        if candidate.is_indispensable(projection) or projection.field in candidate.naming_settings
-    }
+    evolution = candidate.evolution
+    columns = {each.name for each in candidate.fields if each.is_indispensable or each.naming_settings}
     if evolution:
         columns |= {column.name for column in evolution.table.schema.fields}
-    sources = [_find_source(candidate, projection) for projection in projections]
+    sources = [_find_source(each) for each in candidate.fields]
     resolved = resolve_terms(candidate.arrangement, sources, columns)
     if resolved.problems or not evolution:
         return [*resolved.problems]
     return evolution.rules.refuse_arrangement(evolution.plan_arrangement(resolved))
 
 
-def _find_source(candidate: Candidate, projection: Projection) -> Source:
+def _find_source(field: CandidateField) -> Source:
     """Describe the field for terms that name it."""
-    new, fit = constrain_new_column(candidate, projection), candidate.fits.get(projection.field, Fit(None))
-    type_ = choose_type(projection, candidate.config(projection), candidate.is_key(projection))
+    new, fit, type_ = constrain_new_column(field), field.fit or Fit(None), field.type
     obstacle = new.reason if new.type is ConstraintType.FIELD_FORBIDDEN else fit.refusal if not fit.column else ""
-    if type_ is None or obstacle or projection.ptr == "":
-        name = candidate.name(projection)
-        return Source(projection.field, name, is_document=projection.ptr == "", obstacle=obstacle)
-    return fit.find_source(candidate.make_column(projection, type_))
+    if type_ is None or obstacle or field.is_document:
+        return Source(field.projection.field, field.name, is_document=field.is_document, obstacle=obstacle)
+    return fit.find_source(field.make_column(type_))

@@ -11,7 +11,7 @@ from connector.evolution.altered_schema import find_usable_ids, name_kept_option
 from connector.evolution.arrangement_changes import plan_arrangement
 from connector.evolution.arrangement_terms import ResolvedTerms, Source, resolve_terms
 from connector.evolution.binding_settings import IdentifierFields
-from connector.evolution.candidate import Candidate
+from connector.evolution.candidate import Candidate, CandidateField
 from connector.evolution.column_fits import Evolution
 from connector.evolution.existing_table import CatalogEntry, ExistingTable
 from connector.evolution.field_config import (
@@ -35,10 +35,10 @@ from connector.evolution.table_change import (
     TableChange,
 )
 from connector.evolution.target import NewColumn, Target
-from connector.evolution.type_mapping import choose_type, find_decimal_problem
+from connector.evolution.type_mapping import find_decimal_problem
 from connector.host.errors import UserError
 from connector.model.table_identifier import OWNER_PROPERTY, TableIdentifier
-from protocol.flow import Collection, FieldSelection, Materialization, MaterializationBinding, Projection
+from protocol.flow import Collection, FieldSelection, Materialization, MaterializationBinding
 from protocol.protocol_error import ProtocolError
 
 # Why a backfill cannot replace the rows in place.
@@ -77,7 +77,7 @@ def plan_columns(
 
     Raises UserError if a field cannot have its column.
     """
-    projections = {projection.field: projection for projection in collection.projections}
+    projections = {projection.field for projection in collection.projections}
     fields = list_selected_fields(selection)
     for field in fields:
         if field not in projections:
@@ -91,7 +91,8 @@ def plan_columns(
         former_names=name_former_columns(last),
         field_name_case=field_name_case,
     )
-    return tuple(_make_column(candidate, projections[field]) for field in fields)
+    of_projections = {each.projection.field: each for each in candidate.fields}
+    return tuple(_make_column(of_projections[field]) for field in fields)
 
 
 def name_former_columns(last: FieldSelection | None) -> dict[str, str]:
@@ -175,19 +176,18 @@ def find_last_bindings(last: Materialization | None) -> dict[tuple[str, ...], Ma
     return {binding.resource_path: binding for binding in bindings}
 
 
-def _make_column(candidate: Candidate, projection: Projection) -> NewColumn:
-    config, is_key, collection = candidate.config(projection), candidate.is_key(projection), candidate.collection
-    if problem := find_decimal_problem(projection, config, is_key):
+def _make_column(field: CandidateField) -> NewColumn:
+    collection, projection = field.candidate.collection, field.projection
+    if problem := find_decimal_problem(projection, field.config, field.is_key):
         raise UserError(f"collection {collection.name}: {problem}")
-    type_ = choose_type(projection, config, is_key)
-    if type_ is None:
+    if field.type is None:
         raise UserError(
             f"Field {projection.field!r} of collection {collection.name} is selected, but its schema allows only null, "
             "so there is no type for its column. Deselect it, or give the location a type."
         )
     inference = projection.inference
     doc = ": ".join(" ".join(text.split()) for text in (inference.title, inference.description) if text)
-    return replace(candidate.make_column(projection, type_), doc=doc[:MAX_DOC])
+    return replace(field.make_column(field.type), doc=doc[:MAX_DOC])
 
 
 def _plan_creation(target: Target) -> CreateTable:

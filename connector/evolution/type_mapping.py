@@ -15,7 +15,7 @@ from pyiceberg.types import (
 )
 
 from connector.evolution.field_config import DECIMAL_SETTING, MAX_PRECISION, FieldConfig
-from protocol.flow import Collection, Exists, Inference, Projection
+from protocol.flow import Exists, Inference, Projection
 
 # By string format: the types that a numeric string may have, and the type of its column.
 NUMERIC_STRINGS: Final[dict[str, tuple[frozenset[str], PrimitiveType]]] = {
@@ -72,18 +72,6 @@ def is_required(projection: Projection) -> bool:
     inference = projection.inference
     has_value = inference.exists is Exists.MUST or inference.default is not None
     return has_value and bool(inference.types) and "null" not in inference.types
-
-
-def is_key(projection: Projection, collection: Collection, keys: tuple[str, ...]) -> bool:
-    """Whether the location is part of the key. All of its projections have the same type, selected as key or not."""
-    return projection.ptr in collection.key or projection.field in keys
-
-
-def is_indispensable(
-    projection: Projection, collection: Collection, keys: tuple[str, ...], *, delta_updates: bool
-) -> bool:
-    """Whether the runtime needs the location: it is part of the key, or the root document of standard updates."""
-    return is_key(projection, collection, keys) or (projection.ptr == "" and not delta_updates)
 
 
 def tells_keys_apart(projection: Projection, column_type: PrimitiveType) -> bool:

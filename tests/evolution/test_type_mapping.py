@@ -13,12 +13,12 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from connector.evolution.candidate import Candidate
 from connector.evolution.field_config import STRING_SETTINGS, parse_field_config
 from connector.evolution.type_mapping import (
     COLUMN_TYPES,
     NUMERIC_STRINGS,
     choose_type,
-    is_key,
     is_required,
 )
 from protocol.flow import Exists, Json, StringInference
@@ -143,6 +143,5 @@ def test_every_projection_of_a_key_location_is_a_key_and_so_is_a_field_that_was_
     renamed = projection("other name", "integer", ptr="/id")
     region = projection("region", "string")
     bound = collection(renamed, region)
-    assert is_key(renamed, bound, ())
-    assert not is_key(region, bound, ())
-    assert is_key(region, bound, ("region",))
+    assert [each.is_key for each in Candidate(bound, {}, True).fields] == [True, False]
+    assert [each.is_key for each in Candidate(bound, {}, True, group_by=("region",)).fields] == [True, True]

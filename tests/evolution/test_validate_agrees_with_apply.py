@@ -140,7 +140,7 @@ def test_apply_accepts_every_field_that_validate_allows_and_no_other(
     for field in kept:
         with pytest.raises(UserError):
             planned(evolution, bound, [*kept - {field}], config, case)
-    rivals = {each.field: candidate.find_claimant(each).field for each in bound.projections}
+    rivals = {each.projection.field: each.claimant.projection.field for each in candidate.fields}
     for field in (field for field, is_refused in refused.items() if is_refused):
         try:
             planned(evolution, bound, list({field, rivals[field], *kept}), config, case)

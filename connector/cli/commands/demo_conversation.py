@@ -99,12 +99,11 @@ def require_recommended(collection: Collection, constraints: Mapping[str, Constr
 
     Flow itself selects no location within one that is selected already. The demo shows them all.
     """
-    candidate = Candidate(collection, {}, delta_updates=True)
     recommended = [
-        each.field
-        for each in collection.projections
-        if constrain_new_column(candidate, each).type is ConstraintType.LOCATION_RECOMMENDED
-        and constraints[each.field].type is not ConstraintType.FIELD_FORBIDDEN
+        each.projection.field
+        for each in Candidate(collection, {}, delta_updates=True).fields
+        if constrain_new_column(each).type is ConstraintType.LOCATION_RECOMMENDED
+        and constraints[each.projection.field].type is not ConstraintType.FIELD_FORBIDDEN
     ]
     return FieldRules(recommended=False, require={field: {} for field in recommended})
 
