@@ -8,6 +8,7 @@ import pytest
 from connector.host.errors import FencedError, UserError
 from connector.iceberg.commits import fence, lost_commits
 from connector.iceberg.commits.fence import WriterFence
+from connector.iceberg.commits.passed_values import is_passed, reset_value
 from connector.model.state import FinishedCommit, Known, StagedCommit, WriterId
 from support.bindings import PATH
 from support.snapshots import check_text
@@ -182,7 +183,7 @@ def test_a_value_that_was_reset_is_nobodys_even_if_something_waited() -> None:
     """Files that were staged on it may have been deleted since."""
     session = opened(writer(), whole("a3"), staged("l1", "l2", writer(LEFT)))
     with pytest.raises(FencedError):
-        fence.remaining_commits(session, whole(fence.reset_value("a3")))
+        fence.remaining_commits(session, whole(reset_value("a3")))
 
 
 # What file names say
@@ -286,7 +287,7 @@ def test_a_property_that_was_changed_by_hand_is_taken_for_no_value(value: str, o
     for chain in (CHAIN, recovered(CHAIN), [staged("", "a1")]):
         with pytest.raises(FencedError, match="which is no fence value of this connector"):
             fence.remaining_commits(chain, properties)
-    assert not fence.is_passed(value_of("a0"), value)
+    assert not is_passed(value_of("a0"), value)
 
 
 def test_a_property_whose_name_was_changed_by_hand_is_named() -> None:

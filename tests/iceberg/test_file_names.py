@@ -9,6 +9,7 @@ from pyiceberg.catalog import Catalog
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.fence import file_prefix
 from connector.iceberg.commits.file_names import FileOrigin, find_file_prefix
+from connector.iceberg.commits.passed_values import reset_value
 from connector.model.state import WriterId
 from connector.model.table_identifier import Owner
 from support.altered_tables import ID, filled_table
@@ -31,7 +32,7 @@ FORMS = [
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(
     "value",
-    [fence.NONE, VALUE, f"closed:{VALUE}", fence.reset_value(VALUE), fence.reset_value(fence.NONE)],
+    [fence.NONE, VALUE, f"closed:{VALUE}", reset_value(VALUE), reset_value(fence.NONE)],
     ids=["none", "open", "closed", "reset", "reset-none"],
 )
 def test_a_name_says_which_transaction_a_file_is_from(form: str, value: str) -> None:
@@ -63,6 +64,6 @@ def test_files_of_an_apply_are_named_after_a_writer_of_the_owner_that_is_not_clo
     assert prefix(left=VALUE) == file_prefix(left, uuid_of_table, VALUE)
 
 
-@pytest.mark.parametrize("prev", [VALUE, f"closed:{VALUE}", fence.reset_value(VALUE)], ids=["open", "closed", "reset"])
+@pytest.mark.parametrize("prev", [VALUE, f"closed:{VALUE}", reset_value(VALUE)], ids=["open", "closed", "reset"])
 def test_a_value_comes_after_the_one_that_it_was_staged_on(prev: str) -> None:
     assert [fence.read_ordinal(value) for value in (fence.NONE, prev, fence.new_value(prev))] == [0, 1, 2]

@@ -19,7 +19,7 @@ from pyiceberg.table.metadata import TableMetadataV2, TableMetadataV3
 from connector.config import settings
 from connector.encoding.parquet import file_options
 from connector.iceberg import table_view
-from connector.iceberg.commits import backfill, commit, compaction_commit, fence, reset, snapshot
+from connector.iceberg.commits import backfill, commit, compaction_commit, fence, passed_values, reset, snapshot
 from connector.iceberg.maintenance import compact_table, expire_snapshots, remove_task_orphans
 from connector.iceberg.metadata import snapshot_manifests
 from connector.rpc import apply
@@ -160,7 +160,8 @@ def simulated(*, with_avro: bool = False) -> Iterator[pytest.MonkeyPatch]:
             patch.setattr(module, "time", _Time)
         for module in (commit, backlog):
             patch.setattr(module, "random", _Random)
-        patch.setattr(fence, "secrets", _Random)
+        for module in (fence, passed_values):
+            patch.setattr(module, "secrets", _Random)
         for module in (backfill, snapshot, snapshot_manifests, file_options, loads):
             patch.setattr(module, "uuid", _Random)
         for module in [module for name, module in sys.modules.items() if name.startswith("connector.")]:

@@ -28,6 +28,7 @@ from connector.evolution.table_change import StartBackfill
 from connector.host.errors import FencedError
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.commit_errors import BROKEN_METADATA
+from connector.iceberg.commits.passed_values import reset_value
 from connector.iceberg.commits.snapshot import RemovedFiles, SnapshotWriter, find_current_prefix
 from connector.iceberg.commits.summaries import summarize_changes, summarize_writer
 from connector.iceberg.metadata.listed_files import ListedFile
@@ -79,7 +80,7 @@ def start_backfill(catalog: Catalog, table: Table, change: StartBackfill) -> Non
     properties = {
         **list_lasting_properties(target.properties),
         OWNER_PROPERTY: target.owner.encode(),
-        fence.property_name(writer): fence.reset_value(fence.read_value(table.properties, writer)),
+        fence.property_name(writer): reset_value(fence.read_value(table.properties, writer)),
     }
     updates = (*begun, SetPropertiesUpdate(updates=properties), *new_snapshot(table, snapshot))
     # Another engine may partition the table by a column that the new generation does not have.

@@ -11,13 +11,13 @@ docs/consistency.md explains why the promise holds; decisions 2, 5 and 7 have th
 import hashlib
 import re
 import secrets
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
-from connector.host.errors import FencedError, UserError
+from connector.host.errors import UserError
+from connector.iceberg.commits.fence_errors import explain_fenced, explain_unknown_value
 from connector.model.state import KEY_RANGE, RECORDED_VALUE, Known, StagedCommit, WriterId, strip_marks
 from connector.model.table_identifier import Owner, TableIdentifier
 
@@ -42,53 +42,12 @@ def new_value(prev: str = NONE) -> str:
     return f"{following:0{ORDINAL_DIGITS}x}{secrets.token_hex(12)}"
 
 
-def reset_value(value: str) -> str:
-    """Return a value that means the same as `value` to a recovery, but that no process has read yet.
-
-    So no process stages on it. Files that a stale process has staged on `value` itself may be deleted by now.
-    """
-    return f"{CLOSED}{secrets.token_hex(4)}:{strip_marks(value)}"
-
-
 def read_ordinal(value: str) -> int:
     """Return the number of transactions up to a value. It orders the values of a writer."""
     return int(strip_marks(value)[:ORDINAL_DIGITS] or "0", 16)
 
 
-def is_passed(value: str, recorded: str) -> bool:
-    """Whether no commit that was staged on `value` can succeed any more. The connector state does not matter.
-
-    A value with a higher ordinal number is still to come. A property that was changed by hand proves nothing. After a
-    reset, the rows that the operator wants to add are staged on the value that was reset, so that one is not passed
-    either.
-    """
-    if not _is_recorded_value(recorded) or value == recorded:
-        return False
-    newest_passed = read_ordinal(recorded) - 1 if _is_reset_value(recorded) else read_ordinal(recorded)
-    return read_ordinal(value) <= newest_passed
-
-
-def is_void(value: str, recorded: str) -> bool:
-    """Whether no commit that was staged on `value` can succeed any more, even if a connector state names it.
-
-    A recovery may still commit what was staged on a closed value, which is the property's last one without its mark.
-    """
-    return is_passed(value, recorded) and read_ordinal(value) < read_ordinal(recorded)
-
-
-def is_reset_since(first: StagedCommit, properties: Mapping[str, str]) -> bool:
-    """Whether the fence of a writer was reset since its first pending commit was staged. The reset may have skipped
-    commits that came before."""
-    recorded = read_value(properties, first.writer)
-    return _is_reset_value(recorded) and first.prev != recorded
-
-
-def _is_reset_value(value: str) -> bool:
-    """Whether a recorded value comes from `reset_value`."""
-    return value.count(":") > 1
-
-
-def _is_recorded_value(value: str) -> bool:
+def is_recorded_value(value: str) -> bool:
     """Whether a connector may have written this value to a table's property."""
     return _RECORDED.fullmatch(value) is not None
 
@@ -97,13 +56,8 @@ def check_recorded(table: TableIdentifier, properties: Mapping[str, str], writer
     """Raise FencedError if a fence property of this materialization has a name or value that no connector writes."""
     prefix = PREFIX + materialization_hash(writer.materialization)
     for name, value in properties.items():
-        if name.startswith(prefix) and not (_PROPERTY.fullmatch(name) and _is_recorded_value(value)):
-            raise FencedError(
-                f"table {table}: the property {name} is {value!r}, which is no fence value of this connector. It was "
-                "changed by hand or by another engine. This process stops and adds nothing. Set the property to its "
-                f"last value: the newest snapshot of {writer.materialization} has it in its summary as flow.fence. "
-                "If rows are staged, `materialize-iceberg fence reset` can set it. Or backfill the binding."
-            )
+        if name.startswith(prefix) and not (_PROPERTY.fullmatch(name) and is_recorded_value(value)):
+            raise explain_unknown_value(table, writer, name, value)
 
 
 def materialization_hash(materialization: str) -> str:
@@ -124,7 +78,7 @@ def file_prefix(writer: WriterId, table_uuid: str, prev: str) -> str:
 
     A property that was changed by hand never becomes part of a path.
     """
-    value = prev if _is_recorded_value(prev) else FIRST
+    value = prev if is_recorded_value(prev) else FIRST
     return f"{writer_hash(writer)}-{writer.key_range}-{table_uuid}-{value.replace(':', '-')}"
 
 
@@ -228,7 +182,7 @@ def remaining_commits(pending: Sequence[StagedCommit], properties: Mapping[str, 
     value = read_value(properties, pending[0].writer)
     remaining = _after_value(pending, strip_marks(value))
     if remaining is None:
-        raise _explain_fenced(pending[0], property_name(pending[0].writer), value)
+        raise explain_fenced(pending[0], property_name(pending[0].writer), value, _explain_expected(pending[0]))
     if any(not commit.is_recovered for commit in remaining):
         _check_known(pending, properties)
     return remaining
@@ -249,7 +203,12 @@ def _check_known(pending: Sequence[StagedCommit], properties: Mapping[str, str])
     for name, value in find_overlapping_fences(properties, newest.writer).items():
         is_ours = name == own and (value == pending[0].prev or any(value == commit.next for commit in pending))
         if not is_ours and value not in newest.known.get(name, ()):
-            raise _explain_fenced(newest, name, value)
+            expected = _explain_expected(newest) if name == own else "nothing newer than it has read"
+            raise explain_fenced(newest, name, value, expected)
+
+
+def _explain_expected(staged: StagedCommit) -> str:
+    return f"{staged.prev or 'none'} or {staged.next}"
 
 
 def advance(properties: Mapping[str, str], newest: StagedCommit) -> dict[str, str]:
@@ -263,32 +222,6 @@ def advance(properties: Mapping[str, str], newest: StagedCommit) -> dict[str, st
         return {own: _close(newest.next)}
     closed = {name: _close(value) for name, value in find_overlapping_fences(properties, newest.writer).items()}
     return {name: value for name, value in closed.items() if value != properties[name]} | {own: newest.next}
-
-
-def _explain_fenced(staged: StagedCommit, name: str, value: str) -> FencedError:
-    """Return the error of a process that finds a value that it does not expect."""
-    writer = staged.writer
-    expected = (
-        f"{staged.prev or 'none'} or {staged.next}"
-        if name == property_name(writer)
-        else "nothing newer than it has read"
-    )
-    return FencedError(
-        f"table {staged.path}: another process has taken over {writer.materialization} "
-        f"(state key {writer.state_key}, key range {writer.key_range}). The table's property {name} is "
-        f"{value or 'absent'}; this process expected {expected}. This process stops and adds nothing. If no other "
-        "process runs this task, its state was restored from an older copy, or the table was changed by hand. Then "
-        f"look at `materialize-iceberg fence show {format_arguments(staged.path, writer)}`, and reset the fence with "
-        "`materialize-iceberg fence reset` only when you know which rows are right."
-    )
-
-
-def format_arguments(table: TableIdentifier, writer: WriterId) -> str:
-    """Return the arguments of a command that name the table and the task."""
-    return (
-        f"--table {shlex.quote(str(table))} --materialization {shlex.quote(writer.materialization)} --config "
-        "CONFIG.json --state STATE.json"
-    )
 
 
 @lru_cache(maxsize=4096)

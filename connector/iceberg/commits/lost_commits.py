@@ -8,6 +8,7 @@ from pyiceberg.table import Table
 
 from connector.host.errors import UserError
 from connector.iceberg.commits import fence
+from connector.iceberg.commits.fence_errors import format_arguments
 from connector.iceberg.metadata.table_properties import find_generation
 from connector.model.state import FinishedCommit, StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
@@ -49,7 +50,7 @@ def check_lost(table: TableIdentifier, properties: Mapping[str, str], finished: 
     """Raise UserError if a table lacks transactions that it had."""
     if lost := count_lost(properties, finished):
         writer = finished.writer
-        arguments = f"{fence.format_arguments(table, writer)} --state-key {shlex.quote(writer.state_key)}"
+        arguments = f"{format_arguments(table, writer)} --state-key {shlex.quote(writer.state_key)}"
         raise UserError(
             f"table {table} lacks the last {lost} transaction(s) of {writer.materialization} (state key "
             f"{writer.state_key}, key range {writer.key_range}) that it had: the task's state says that it had them up "

@@ -18,6 +18,7 @@ from connector.iceberg.commits import fence
 from connector.iceberg.commits.commit import commit_snapshot
 from connector.iceberg.commits.commit_errors import CONFLICTS, list_unknown_errors
 from connector.iceberg.commits.lost_commits import LostCommits
+from connector.iceberg.commits.passed_values import reset_value
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.commits.staged_files import MissingFile, find_missing_files
 from connector.iceberg.commits.summaries import summarize_writer
@@ -73,7 +74,7 @@ def plan_reset(table: Table, pending: Sequence[StagedCommit], decision: Decision
             value = pending[-1].next
     return Reset(
         pending[0].writer,
-        fence.reset_value(value),
+        reset_value(value),
         (
             consequence,
             "Rows that other processes have since committed for this writer stay in the table. If the task reads them "
@@ -91,7 +92,7 @@ def plan_reset_of_lost(lost: LostCommits, decision: Decision) -> Reset:
         )
     return Reset(
         lost.writer,
-        fence.reset_value(lost.value),
+        reset_value(lost.value),
         (
             f"The table has lost the rows of {lost.count} transaction(s). They stay lost until the source is read "
             "again. Their data files may be deleted as orphan files.",

@@ -34,6 +34,7 @@ from connector.encoding.values.arrays import Positions, join_arrays
 from connector.host.errors import UserError
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.file_names import FileOrigin
+from connector.iceberg.commits.passed_values import is_reset_since
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader, PositionDeletes
 from connector.iceberg.metadata.partitions import MissingValues, Partition, PartitionReader
 from connector.iceberg.metadata.table_properties import find_newest_column
@@ -83,7 +84,7 @@ class RowDeletes:
         """
         files = _DataFiles(table, self._manifests)
         pending = fence.group_by_writer(staged)
-        reset_writers = {first.writer for first, *_ in pending if fence.is_reset_since(first, table.properties)}
+        reset_writers = {first.writer for first, *_ in pending if is_reset_since(first, table.properties)}
         found: dict[str, list[Positions]] = {}
         searches: list[_Search] = []
         for before, commit in zip(staged, fitting, strict=True):

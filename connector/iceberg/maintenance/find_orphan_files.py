@@ -21,7 +21,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from connector.host.errors import UserError
-from connector.iceberg.commits import fence
+from connector.iceberg.commits import fence, passed_values
 from connector.iceberg.commits.file_names import FileOrigin
 from connector.iceberg.maintenance.dropped_tables import (
     METADATA_SUFFIXES,
@@ -122,7 +122,7 @@ def _make_void_condition(table: Table) -> Callable[[FileOrigin], bool]:
         recorded = table.properties.get(origin.property_name)
         # Only the owner of a table backfills it, so for other tasks its rows have one generation.
         uuid = generation.uuid if is_own else str(table.metadata.table_uuid)
-        return origin.table_uuid == uuid and recorded is not None and fence.is_void(origin.prev, recorded)
+        return origin.table_uuid == uuid and recorded is not None and passed_values.is_void(origin.prev, recorded)
 
     return is_void
 

@@ -31,7 +31,7 @@ from pyiceberg.table.locations import load_location_provider
 from connector.host import facts
 from connector.host.facts import REMOVE_ORPHAN_FILES, MaintainedFiles
 from connector.host.logs import Event, fields
-from connector.iceberg.commits import fence
+from connector.iceberg.commits import fence, passed_values
 from connector.iceberg.commits.compaction_commit import MAX_AGE
 from connector.iceberg.commits.file_names import CompactionOrigin, FileOrigin
 from connector.iceberg.metadata.references import find_unreferenced
@@ -103,7 +103,7 @@ def _make_condition(table: Table, writer: WriterId, staged: Collection[StagedCom
     def is_passed(origin: FileOrigin) -> bool:
         value = table.properties.get(origin.property_name)
         # Without a value, the first transaction of the writer may still be committed.
-        return value is not None and fence.is_passed(origin.prev, value)
+        return value is not None and passed_values.is_passed(origin.prev, value)
 
     def is_void(origin: FileOrigin) -> bool:
         is_former = origin.table_uuid in generation.former  # nothing from before a backfill can be committed any more

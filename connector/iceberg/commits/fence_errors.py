@@ -1,0 +1,38 @@
+"""The errors of a process that a fence stops."""
+
+import shlex
+
+from connector.host.errors import FencedError
+from connector.model.state import StagedCommit, WriterId
+from connector.model.table_identifier import TableIdentifier
+
+
+def explain_unknown_value(table: TableIdentifier, writer: WriterId, name: str, value: str) -> FencedError:
+    """Return the error of a process that finds a fence property with a name or a value that no connector writes."""
+    return FencedError(
+        f"table {table}: the property {name} is {value!r}, which is no fence value of this connector. It was "
+        "changed by hand or by another engine. This process stops and adds nothing. Set the property to its "
+        f"last value: the newest snapshot of {writer.materialization} has it in its summary as flow.fence. "
+        "If rows are staged, `materialize-iceberg fence reset` can set it. Or backfill the binding."
+    )
+
+
+def explain_fenced(staged: StagedCommit, name: str, value: str, expected: str) -> FencedError:
+    """Return the error of a process that finds in property `name` another value than the expected ones."""
+    writer = staged.writer
+    return FencedError(
+        f"table {staged.path}: another process has taken over {writer.materialization} "
+        f"(state key {writer.state_key}, key range {writer.key_range}). The table's property {name} is "
+        f"{value or 'absent'}; this process expected {expected}. This process stops and adds nothing. If no other "
+        "process runs this task, its state was restored from an older copy, or the table was changed by hand. Then "
+        f"look at `materialize-iceberg fence show {format_arguments(staged.path, writer)}`, and reset the fence with "
+        "`materialize-iceberg fence reset` only when you know which rows are right."
+    )
+
+
+def format_arguments(table: TableIdentifier, writer: WriterId) -> str:
+    """Return the arguments of a command that name the table and the task."""
+    return (
+        f"--table {shlex.quote(str(table))} --materialization {shlex.quote(writer.materialization)} --config "
+        "CONFIG.json --state STATE.json"
+    )
