@@ -3,7 +3,7 @@
 from typing import Any
 
 from connector.iceberg.commits import compaction_commit
-from connector.iceberg.maintenance import remove_task_orphans
+from connector.iceberg.maintenance import void_files
 from connector.iceberg.metadata.manifest_rewriting import remove_files
 from crash.faults import swap
 from support import private_connector
@@ -21,7 +21,7 @@ def carries_no_deletes_over() -> None:
 
 
 def takes_young_files_for_orphans() -> None:
-    swap(remove_task_orphans, "COMPACTION_AGE", -(1 << 60))
+    swap(void_files, "COMPACTION_AGE", -(1 << 60))
 
 
 DEFECTS = {

@@ -15,9 +15,9 @@ from connector.iceberg.commits import compaction_commit, snapshot
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.compaction_commit import MAX_AGE
 from connector.iceberg.commits.file_names import CompactionOrigin, FileOrigin
-from connector.iceberg.maintenance import compact_table
-from connector.iceberg.maintenance import remove_task_orphans as remove_task_orphans_module
-from connector.iceberg.maintenance.remove_task_orphans import COMPACTION_AGE, remove_task_orphans
+from connector.iceberg.maintenance import compact_table, void_files
+from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
+from connector.iceberg.maintenance.void_files import COMPACTION_AGE
 from support.altered_tables import entries
 from support.bindings import PATH
 from support.compacting import EAGER, compact
@@ -48,7 +48,7 @@ def set_clock(monkeypatch: pytest.MonkeyPatch, milliseconds: int, *modules: Modu
     clock = SimpleNamespace(
         time_ns=lambda: milliseconds * 10**6 + time.time_ns() - began, monotonic=time.monotonic, sleep=time.sleep
     )
-    for module in modules or (compaction_commit, snapshot, remove_task_orphans_module):
+    for module in modules or (compaction_commit, snapshot, void_files):
         monkeypatch.setattr(module, "time", clock)
 
 
@@ -153,7 +153,7 @@ def test_a_compaction_does_not_commit_files_that_another_clock_takes_for_orphans
         land(catalog, number)
 
     def another_session_opens() -> None:
-        set_clock(monkeypatch, NOW + 48 * HOUR, snapshot, remove_task_orphans_module)
+        set_clock(monkeypatch, NOW + 48 * HOUR, snapshot, void_files)
         land(catalog, 9)
         assert collect(catalog) > 0
 

@@ -13,7 +13,7 @@ from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction,
 from connector.encoding.rewriting.row_order import RowOrderWriter
 from connector.encoding.runs.partition_values import PartitionKey
 from connector.iceberg.commits import compaction_commit
-from connector.iceberg.maintenance import compaction_plan, remove_task_orphans
+from connector.iceberg.maintenance import compaction_plan, void_files
 from connector.model.state import DataFile
 from connector.storage.storage_errors import translate_errors
 from simulation.actors import Actor
@@ -100,7 +100,7 @@ def compact_names(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(compaction_plan, "GROWTH", 1)
     patch.setattr(*private_connector.MOST_ROWS_LOST, 1)
     patch.setattr(compaction_commit, "MAX_AGE", MAX_AGE)
-    patch.setattr(remove_task_orphans, "COMPACTION_AGE", MAX_AGE + SKEW)
+    patch.setattr(void_files, "COMPACTION_AGE", MAX_AGE + SKEW)
 
 
 def end_after(seconds: float, actor: Actor) -> Callable[[Actor], None]:

@@ -12,7 +12,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetPropertiesUpdate
 
 from connector.iceberg.bound_table import BoundTable
-from connector.iceberg.commits import fence
+from connector.iceberg.commits import fence, passed_values
 from connector.iceberg.commits.outcomes import Outcome
 from connector.iceberg.maintenance import remove_task_orphans
 from connector.iceberg.metadata import references
@@ -186,7 +186,7 @@ def _read_own_files(patch: pytest.MonkeyPatch, kind: str) -> None:
 
 
 def files_of_the_present_value_are_orphans(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(*private_connector.KEEP_CONDITION, lambda *_: lambda _origin: True)
+    patch.setattr(passed_values, "is_passed", lambda *_: True)
 
 
 def referenced_files_are_orphans(patch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, tzinfo
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 import pyiceberg.table.update
@@ -20,7 +20,7 @@ from connector.config import settings
 from connector.encoding.parquet import file_options
 from connector.iceberg import table_view
 from connector.iceberg.commits import backfill, commit, compaction_commit, fence, passed_values, reset, snapshot
-from connector.iceberg.maintenance import compact_table, expire_snapshots, remove_task_orphans
+from connector.iceberg.maintenance import compact_table, expire_snapshots, remove_task_orphans, void_files
 from connector.iceberg.metadata import snapshot_manifests
 from connector.rpc import apply
 from connector.session import backlog, committer, loads, progress
@@ -136,6 +136,19 @@ def _seldom_collected() -> Iterator[None]:
         gc.set_threshold(*thresholds)
 
 
+TIMED: Final = (
+    commit,
+    committer,
+    compact_table,
+    compaction_commit,
+    expire_snapshots,
+    progress,
+    snapshot,
+    table_view,
+    void_files,
+)
+
+
 @contextmanager
 def simulated(*, with_avro: bool = False) -> Iterator[pytest.MonkeyPatch]:
     """The environment; what a test patches beyond it is undone with it."""
@@ -145,32 +158,20 @@ def simulated(*, with_avro: bool = False) -> Iterator[pytest.MonkeyPatch]:
         compact_names(patch)
         if not with_avro:
             keep_in_memory(patch)
-        timed = (
-            commit,
-            committer,
-            compact_table,
-            compaction_commit,
-            expire_snapshots,
-            progress,
-            remove_task_orphans,
-            snapshot,
-            table_view,
-        )
-        for module in timed:
-            patch.setattr(module, "time", _Time)
-        for module in (commit, backlog):
-            patch.setattr(module, "random", _Random)
-        for module in (fence, passed_values):
-            patch.setattr(module, "secrets", _Random)
-        for module in (backfill, snapshot, snapshot_manifests, file_options, loads):
-            patch.setattr(module, "uuid", _Random)
+        for name, fake, modules in (
+            ("time", _Time, TIMED),
+            ("random", _Random, (commit, backlog)),
+            ("secrets", _Random, (fence, passed_values)),
+            ("uuid", _Random, (backfill, snapshot, snapshot_manifests, file_options, loads)),
+            ("datetime", _Datetime, (pyiceberg.table.update, reset)),
+        ):
+            for module in modules:
+                patch.setattr(module, name, fake)
         for module in [module for name, module in sys.modules.items() if name.startswith("connector.")]:
             if hasattr(module, "map_in_threads"):
                 patch.setattr(module, "map_in_threads", _one_by_one)
         patch.setattr(loads, "StartedCalls", _StartedCalls)
         patch.setattr(remove_task_orphans, "files_under", _files_under)
-        for module in (pyiceberg.table.update, reset):
-            patch.setattr(module, "datetime", _Datetime)
         patch.setattr(apply, "open_catalog", _open_catalog)
         logging.disable()
         try:

@@ -8,7 +8,6 @@ from connector.encoding.search import located_rows
 from connector.iceberg import table_view
 from connector.iceberg.commits import commit, compaction_changes, delete_files, fence, row_deletes
 from connector.iceberg.commits.compaction_commit import CompactionCommit
-from connector.iceberg.maintenance import remove_task_orphans
 from connector.iceberg.metadata.manifest_rewriting import ManifestMerger
 from connector.model import state
 from connector.session import recovery, transactions
@@ -61,6 +60,3 @@ WRITE_COMPACTION: Final[Part] = (CompactionCommit, "_write")
 MAKE_COMPACTION_ENTRIES: Final[Part] = (CompactionCommit, "_make_entries")
 FIND_LANDED_COMPACTION: Final[Part] = (CompactionCommit, "_find_landed")
 DELETE_UNUSED_FILES: Final[Part] = (CompactionCommit, "_delete_unused")
-
-# Orphans
-KEEP_CONDITION: Final[Part] = (remove_task_orphans, "_make_condition")

@@ -21,8 +21,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from connector.host.errors import UserError
-from connector.iceberg.commits import fence, passed_values
-from connector.iceberg.commits.file_names import FileOrigin
+from connector.iceberg.commits import passed_values
 from connector.iceberg.maintenance.dropped_tables import (
     METADATA_SUFFIXES,
     DroppedTables,
@@ -30,7 +29,7 @@ from connector.iceberg.maintenance.dropped_tables import (
     group_by_other_table,
     read_table_uuid,
 )
-from connector.iceberg.maintenance.remove_task_orphans import is_void_file
+from connector.iceberg.maintenance.void_files import VoidFiles
 from connector.iceberg.metadata.references import find_unreferenced
 from connector.iceberg.metadata.retention import GC_ENABLED
 from connector.iceberg.metadata.stored_files import (
@@ -40,7 +39,7 @@ from connector.iceberg.metadata.stored_files import (
     list_stored_files,
     must_delete_old_metadata,
 )
-from connector.iceberg.metadata.table_properties import find_generation, read_switch
+from connector.iceberg.metadata.table_properties import read_switch
 from connector.model.table_identifier import Owner, TableIdentifier
 
 
@@ -100,31 +99,13 @@ def find_orphan_files(
 
 
 def _find_void(table: Table, orphans: Sequence[StoredFile]) -> set[StoredFile]:
-    is_void = _make_void_condition(table)
-    void = {file for file in orphans if is_void_file(table, basename(file.location), is_void)}
+    owner = Owner.of(table.properties)
+    by_name = VoidFiles(table, owner.materialization if owner else "", passed_values.is_void)
+    void = {file for file in orphans if by_name.has(basename(file.location))}
     if must_delete_old_metadata(table):
         stale = set(find_stale_metadata(table))
         void.update(file for file in orphans if file.location in stale)
     return void
-
-
-def _make_void_condition(table: Table) -> Callable[[FileOrigin], bool]:
-    """Return a function that tells whether a file of a task can never be committed to this table any more."""
-    owner = Owner.of(table.properties)
-    materialization = owner.materialization if owner else ""
-    generation = find_generation(table, materialization)
-    own_hash = fence.materialization_hash(materialization)
-
-    def is_void(origin: FileOrigin) -> bool:
-        is_own = origin.writer_hash.startswith(own_hash)
-        if is_own and origin.table_uuid in generation.former:
-            return True
-        recorded = table.properties.get(origin.property_name)
-        # Only the owner of a table backfills it, so for other tasks its rows have one generation.
-        uuid = generation.uuid if is_own else str(table.metadata.table_uuid)
-        return origin.table_uuid == uuid and recorded is not None and passed_values.is_void(origin.prev, recorded)
-
-    return is_void
 
 
 def _remove_referenced(
