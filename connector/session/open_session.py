@@ -2,16 +2,17 @@
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from connector.iceberg.catalogs.opening import keep_access_fresh
+from connector.iceberg.catalogs.opening import load_opened_table
 from connector.session.commit_facts import report_opened
 from connector.session.open_tables import OpenedTables
 from connector.session.progress import log_opened
 from connector.session.transaction_jobs import TransactionJobs
 from connector.session.transactions import Session
 from connector.spark.jobs.write_job import open_claim_server
+from connector.storage.file_access import keep_access_fresh
 
 if TYPE_CHECKING:
     from connector.iceberg.table_view import SessionViews
@@ -31,7 +32,11 @@ def open_session(opened: OpenedTables) -> Iterator[Session]:
 
             return SessionViews(catalog, TableViews(threads.manifests), threads.committer.find_pending)
 
-        access = [keep_access_fresh(catalog, config, table.binding.path, table.access) for table in tables]
+        access = [
+            keep_access_fresh(path, table.access, partial(load_opened_table, catalog, config, path))
+            for table in tables
+            for path in [table.binding.path]
+        ]
         jobs = TransactionJobs(engine, claims, tables, access, opened.binding_count, open_views)
         report_opened(table.binding.table for table in tables)
         log_opened(

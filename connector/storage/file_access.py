@@ -42,8 +42,9 @@ from pyiceberg.io import (
 from pyiceberg.table import Table
 
 from connector.host.errors import UserError
-from connector.host.refresh import Lease
+from connector.host.refresh import Lease, Refreshed
 from connector.model.properties import Properties
+from connector.model.table_identifier import TableIdentifier
 
 S3_EXPIRES_AT_MS: Final = "s3.session-token-expires-at-ms"  # PyIceberg has no name for it
 ADLS_EXPIRES_AT_MS: Final = "adls.sas-token-expires-at-ms"  # nor for this
@@ -180,6 +181,13 @@ def has_sign_in(scheme: str, properties: Mapping[str, str]) -> bool:
     """Whether the properties can sign in to a store of this scheme."""
     sign_ins = SIGN_INS.get(scheme)
     return sign_ins is None or any(name in properties for name in sign_ins)
+
+
+def keep_access_fresh(
+    path: TableIdentifier, first: FileAccess, load_table: Callable[[], Table]
+) -> Refreshed[Properties]:
+    """Return the access to a table's files. Before its credentials expire, the table is loaded for new ones."""
+    return Refreshed(f"the credentials for the files of table {path}", lambda: access_to(load_table()), first)
 
 
 def access_to(table: Table) -> FileAccess:

@@ -5,7 +5,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -27,12 +27,12 @@ from connector.config.secret import Secret
 from connector.host.errors import RetryableError, UserError
 from connector.host.refresh import Lease
 from connector.iceberg.catalogs import opening, retry_after
-from connector.iceberg.catalogs.opening import keep_access_fresh, open_catalog, table_location, translate_errors
+from connector.iceberg.catalogs.opening import load_opened_table, open_catalog, table_location, translate_errors
 from connector.iceberg.catalogs.rest import open_rest
 from connector.iceberg.catalogs.time_limits import TimeLimits
 from connector.model.properties import Properties
 from connector.model.table_identifier import TableIdentifier
-from connector.storage.file_access import STORE_FILE_IO
+from connector.storage.file_access import STORE_FILE_IO, keep_access_fresh
 from connector.storage.file_stores import data_file_properties
 from protocol.flow import Json
 from support.certificate import new_certificate
@@ -75,7 +75,8 @@ def test_access_to_a_table_that_is_gone_cannot_be_refreshed(tmp_path: Path) -> N
     config, path = local(tmp_path), TableIdentifier("ns", "orders")
     with open_catalog(config) as catalog:
         catalog.create_namespace("ns")
-        access = keep_access_fresh(catalog, config, path, Lease(Properties(), expires_at=0, renew_at=0))
+        expired = Lease(Properties(), expires_at=0, renew_at=0)
+        access = keep_access_fresh(path, expired, partial(load_opened_table, catalog, config, path))
         with pytest.raises(UserError, match=r"orders was dropped or renamed while the task was running"):
             access.current()
 

@@ -1,4 +1,4 @@
-"""Opens the catalog of an endpoint config, and finds the locations of new tables and the access to their files."""
+"""Opens the catalog of an endpoint config, and finds the locations of new tables."""
 
 import hashlib
 import logging
@@ -12,17 +12,15 @@ from typing import Final, TypeAlias
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table import Table
 
 from connector.config.catalog import GlueCatalog, HiveCatalog, LocalCatalog, RestCatalog, S3TablesCatalog, SqlCatalog
 from connector.config.catalog_properties import is_signed
 from connector.config.endpoint_config import EndpointConfig
-from connector.host.refresh import Refreshed
 from connector.host.tempdirs import temporary_directory, translate_disk_errors
 from connector.iceberg.catalog_messages import explain_dropped_table
-from connector.model.properties import Properties
 from connector.model.table_identifier import TableIdentifier
 from connector.storage import file_stores
-from connector.storage.file_access import FileAccess, access_to
 
 log = logging.getLogger(__name__)
 
@@ -132,19 +130,13 @@ def translate_errors(config: EndpointConfig) -> AbstractContextManager[None]:
             return glue.translate_errors(config.region)
 
 
-def keep_access_fresh(
-    catalog: Catalog, config: EndpointConfig, path: TableIdentifier, first: FileAccess
-) -> Refreshed[Properties]:
-    """Return the access to a table's files, which is refreshed as long as the session lasts."""
-
-    def load() -> FileAccess:
-        try:
-            with translate_errors(config):
-                return access_to(catalog.load_table(path))
-        except NoSuchTableError:
-            raise explain_dropped_table(path) from None
-
-    return Refreshed(f"the credentials for the files of table {path}", load, first)
+def load_opened_table(catalog: Catalog, config: EndpointConfig, path: TableIdentifier) -> Table:
+    """Load a table that a session has opened. UserError if it is gone."""
+    try:
+        with translate_errors(config):
+            return catalog.load_table(path)
+    except NoSuchTableError:
+        raise explain_dropped_table(path) from None
 
 
 def table_location(config: EndpointConfig, path: TableIdentifier) -> str | None:

@@ -6,6 +6,7 @@ exchanges the files. Only the plan depends on why files are rewritten.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
@@ -15,7 +16,6 @@ from pyiceberg.table.update import TableRequirement, TableUpdate
 
 from connector.encoding.live_rows.source_rows import SourceFile
 from connector.encoding.rewriting.converted_files import Rewrite, Rewriting
-from connector.host.refresh import Refreshed
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.commits.summaries import summarize_rewrite
 from connector.iceberg.metadata.listed_files import ListedFile
@@ -25,9 +25,9 @@ from connector.iceberg.metadata.manifests import manifests_of
 from connector.iceberg.metadata.snapshot_manifests import make_added_entry
 from connector.iceberg.metadata.table_arrangement import keep_sort_order
 from connector.iceberg.metadata.table_updates import new_snapshot, require_unchanged
-from connector.model.properties import Properties
 from connector.model.state import DataFile
-from connector.storage.file_access import access_to
+from connector.model.table_identifier import TableIdentifier
+from connector.storage.file_access import access_to, keep_access_fresh
 from connector.storage.storage_errors import translate_errors
 
 
@@ -80,7 +80,9 @@ class RewriteFiles:
         table = plan.table
         missing = [file.source for file in plan.files if (plan.rewriting, file.source) not in self._written]
         if missing:
-            written = self._rewrite(plan.rewriting, missing, refresh_access(catalog, table))
+            path = TableIdentifier(*table.name())
+            access = keep_access_fresh(path, access_to(table), partial(catalog.load_table, path))
+            written = self._rewrite(plan.rewriting, missing, access)
             for source, files in zip(missing, written, strict=True):
                 self._written[plan.rewriting, source] = files
             # The credentials that the table was loaded with may have expired, and another writer may have committed.
@@ -104,13 +106,6 @@ def commit_rewritten(
     """
     table = rewritten.table
     catalog.commit_table(table, (*require_unchanged(table), *further), (*updates, *_new_snapshot(rewritten)))
-
-
-def refresh_access(catalog: Catalog, table: Table) -> Refreshed[Properties]:
-    """Return the properties that open a table's files. They are read from the catalog again before they expire."""
-    name = table.name()
-    what = f"the credentials for the files of table {'.'.join(name)}"
-    return Refreshed(what, lambda: access_to(catalog.load_table(name)), access_to(table))
 
 
 def _load_unchanged(catalog: Catalog, table: Table) -> Table:

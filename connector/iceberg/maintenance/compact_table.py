@@ -23,7 +23,6 @@ from connector.iceberg.commits.commit import TableLocks
 from connector.iceberg.commits.commit_errors import list_retried_errors
 from connector.iceberg.commits.compaction_commit import CommittedCompaction, CompactionBase, CompactionCommit
 from connector.iceberg.commits.file_names import CompactionOrigin
-from connector.iceberg.commits.rewrite_files import refresh_access
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.loading import check_table_properties
 from connector.iceberg.maintenance.compaction_plan import CompactionPlan, GroupPlan, is_compacted_here, plan_compaction
@@ -35,6 +34,7 @@ from connector.iceberg.metadata.table_arrangement import find_arrangement_of_all
 from connector.model.binding import Arrangement
 from connector.model.properties import Properties
 from connector.model.table_identifier import TableIdentifier
+from connector.storage.file_access import access_to, keep_access_fresh
 from connector.storage.storage_errors import translate_errors
 
 COMMIT_SIZE: Final = 4 << 30  # bytes of sources of one commit
@@ -141,7 +141,9 @@ class TableCompactor:
                 begun.append(each)
                 yield each.group
 
-        outcomes = self._compact(compaction, begin(), refresh_access(self._catalog, table))
+        path = TableIdentifier(*table.name())
+        access = keep_access_fresh(path, access_to(table), partial(self._catalog.load_table, path))
+        outcomes = self._compact(compaction, begin(), access)
         try:
             for outcome in outcomes:
                 if is_interrupted():
