@@ -82,8 +82,7 @@ def _serve_transactions(
             case request.Acknowledge():
                 answer = response.Acknowledged(_patch(session.acknowledge(staged).patch))
                 held = hold_back(interval.end_transaction(staged.size), requests, partial(send, answer))
-                if facts.observe:
-                    facts.observe(AcknowledgedTransaction(held, bool(staged.commits)))
+                facts.report(AcknowledgedTransaction(held, bool(staged.commits)))
                 transaction = session.begin()
             case request.Load():
                 transaction.load(message)

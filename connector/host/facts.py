@@ -1,7 +1,7 @@
 """Facts for metrics: each module tells what happened once for a transaction, a block or an event, never for a row.
 
-`observe` is None unless the session publishes metrics. Callers ask before they make a fact, so metrics that are off
-cost nothing: `if facts.observe: facts.observe(FullSpool(seconds))`. Any thread may call it.
+Any thread may report one. A fact goes nowhere unless the session publishes metrics. To make one costs nothing that can
+be measured. A module that would have to read or to count for it asks `are_on` first.
 """
 
 from collections.abc import Callable
@@ -229,4 +229,15 @@ Fact: TypeAlias = (
     | RefreshedCredentials
 )
 
-observe: Callable[[Fact], None] | None = None
+observe: Callable[[Fact], None] | None = None  # set if the session publishes metrics
+
+
+def are_on() -> bool:
+    """Whether the session publishes metrics."""
+    return observe is not None
+
+
+def report(fact: Fact) -> None:
+    """Tell the metrics what happened, if there are any."""
+    if observe:
+        observe(fact)

@@ -71,17 +71,12 @@ class Refreshed(Generic[T]):
     def _fetch_or_keep(self, old: Lease[T] | None) -> Lease[T]:
         try:
             lease = self._fetch()
-            _report(has_failed=False)
+            facts.report(RefreshedCredentials(has_failed=False))
             return lease
         except Exception as error:
-            _report(has_failed=True)
+            facts.report(RefreshedCredentials(has_failed=True))
             left = 0.0 if old is None or old.expires_at is None else old.expires_at - time.time()
             if old is None or left <= 0:
                 raise
             log.warning("%s: not refreshed (%s), still valid for %.0f s", self._what, type(error).__name__, left)
             return Lease(old.value, old.expires_at, time.time() + PAUSE * left)
-
-
-def _report(*, has_failed: bool) -> None:
-    if facts.observe:
-        facts.observe(RefreshedCredentials(has_failed))

@@ -2,8 +2,9 @@
 
 import threading
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable
+from functools import singledispatchmethod
+from typing import Final
 
 from connector.host import facts
 from connector.host.facts import AttemptFailure, CommitFailure, Fact
@@ -34,7 +35,7 @@ class FactCounter:
     def count(self, fact: Fact) -> None:
         """Count one fact."""
         with self._counting:
-            COUNTERS[type(fact)](self, fact)
+            self._count(fact)
 
     def show_waiting(self) -> None:
         """Set the gauges of what waits. Call this before the numbers are read."""
@@ -53,42 +54,54 @@ class FactCounter:
             if metric.kind is not Kind.GAUGE and metric.labels == labels:
                 self._counts.begin(metric, *values)
 
-    def _count_opened(self, fact: facts.OpenedSession) -> None:
+    @singledispatchmethod
+    def _count(self, fact: Fact) -> None:
+        raise AssertionError(f"no metric counts {type(fact).__name__}")
+
+    @_count.register
+    def _(self, fact: facts.OpenedSession) -> None:
         for table in fact.tables:
             self._label(table)
 
-    def _count_received(self, fact: facts.ReceivedRows) -> None:
+    @_count.register
+    def _(self, fact: facts.ReceivedRows) -> None:
         table = self._label(fact.table)
         self._counts.add(definitions.ROWS_RECEIVED, fact.rows, table)
         self._counts.add(definitions.BYTES_RECEIVED, fact.size, table)
         self._counts.set(definitions.LAST_RECEIPT, self._now())
         self._waiting.receive(fact.table, fact.since)
 
-    def _count_loads(self, fact: facts.AnsweredLoads) -> None:
+    @_count.register
+    def _(self, fact: facts.AnsweredLoads) -> None:
         table = self._label(fact.table)
         self._counts.add(definitions.LOADS, fact.asked, table)
         self._counts.add(definitions.LOADS_FOUND, fact.found, table)
 
-    def _count_loaded(self, fact: facts.LoadedTransaction) -> None:
+    @_count.register
+    def _(self, fact: facts.LoadedTransaction) -> None:
         self._counts.observe(definitions.LOADS_DURATION, fact.seconds)
         self._counts.observe(definitions.SEARCH_DURATION, fact.search_seconds)
 
-    def _count_treated(self, fact: facts.TreatedValues) -> None:
+    @_count.register
+    def _(self, fact: facts.TreatedValues) -> None:
         self._counts.add(OF_TREATMENT[fact.treatment], fact.count, self._label(fact.table))
 
-    def _count_staged(self, fact: facts.StagedRows) -> None:
+    @_count.register
+    def _(self, fact: facts.StagedRows) -> None:
         table = self._label(fact.table)
         if not fact.is_recovered:
             self._counts.add(definitions.ROWS_STAGED, fact.rows, table)
             self._counts.add(definitions.BYTES_STAGED, fact.size, table)
         self._waiting.stage(fact)
 
-    def _count_ended_transaction(self, fact: facts.EndedTransaction) -> None:
+    @_count.register
+    def _(self, fact: facts.EndedTransaction) -> None:
         self._counts.observe(definitions.STAGING_DURATION, fact.seconds)
         self._counts.observe(definitions.TRANSACTION_ROWS, fact.rows)
         self._waiting.close()
 
-    def _count_committed(self, fact: facts.CommittedRows) -> None:
+    @_count.register
+    def _(self, fact: facts.CommittedRows) -> None:
         table = self._label(fact.table)
         for metric, amount in (
             (definitions.COMMITS, 1),
@@ -102,11 +115,13 @@ class FactCounter:
             self._counts.add(metric, amount, table)
         self._counts.observe(definitions.COMMIT_DURATION, fact.seconds, table)
 
-    def _count_ended(self, fact: facts.EndedCommits) -> None:
+    @_count.register
+    def _(self, fact: facts.EndedCommits) -> None:
         self._counts.set(definitions.LAST_COMMIT, self._now(), self._label(fact.table))
         self._waiting.end(fact.table, fact.commit_ids)
 
-    def _count_attempt(self, fact: facts.FailedAttempt) -> None:
+    @_count.register
+    def _(self, fact: facts.FailedAttempt) -> None:
         table = self._label(fact.table)
         self._counts.add(definitions.RETRIES, 1, table)
         if fact.reason is AttemptFailure.CONFLICT:
@@ -114,85 +129,71 @@ class FactCounter:
         if fact.reason is AttemptFailure.UNKNOWN:
             self._counts.add(definitions.OUTCOMES_UNKNOWN, 1, table)
 
-    def _count_failed(self, fact: facts.FailedCommit) -> None:
+    @_count.register
+    def _(self, fact: facts.FailedCommit) -> None:
         table = self._label(fact.table)
         self._counts.add(definitions.COMMITS_FAILED, 1, table)
         if fact.reason is CommitFailure.FENCED:
             self._counts.add(definitions.COMMITS_FENCED, 1, table)
         self._waiting.fail(fact.table, fact.reason)
 
-    def _count_state(self, fact: facts.TableState) -> None:
+    @_count.register
+    def _(self, fact: facts.TableState) -> None:
         table = self._label(fact.table)
         if table != OTHER_TABLES:  # the tables would take turns
             self._counts.set(definitions.TABLE_SNAPSHOTS, fact.snapshots, table)
             self._counts.set(definitions.TABLE_DATA_FILES, fact.data_files, table)
             self._counts.set(definitions.TABLE_DELETE_FILES, fact.delete_files, table)
 
-    def _count_held(self, fact: facts.HeldTransaction) -> None:
+    @_count.register
+    def _(self, fact: facts.HeldTransaction) -> None:
         self._counts.set(definitions.HELD_UNTIL, fact.until)
 
-    def _count_acknowledged(self, fact: facts.AcknowledgedTransaction) -> None:
+    @_count.register
+    def _(self, fact: facts.AcknowledgedTransaction) -> None:
         self._counts.add(definitions.TRANSACTIONS, fact.has_rows)
         self._counts.add(definitions.HELD, fact.held)
         if fact.held:
             self._counts.set(definitions.HELD_UNTIL, self._now())
 
-    def _count_spool(self, fact: facts.SpoolSize) -> None:
+    @_count.register
+    def _(self, fact: facts.SpoolSize) -> None:
         self._counts.set(definitions.SPOOL, fact.size)
         self._counts.set(definitions.SPOOL_LIMIT, fact.limit)
 
-    def _count_full_spool(self, fact: facts.FullSpool) -> None:
+    @_count.register
+    def _(self, fact: facts.FullSpool) -> None:
         self._counts.add(definitions.SPOOL_FULL, fact.seconds)
 
-    def _count_maintenance(self, fact: facts.MaintenanceRun) -> None:
+    @_count.register
+    def _(self, fact: facts.MaintenanceRun) -> None:
         self._counts.add(definitions.MAINTENANCE_RUNS, 1, fact.action)
         self._counts.add(definitions.MAINTENANCE_FAILURES, fact.has_failed, fact.action)
         self._counts.observe(definitions.MAINTENANCE_DURATION, fact.seconds, fact.action)
 
-    def _count_maintained(self, fact: facts.MaintainedFiles) -> None:
+    @_count.register
+    def _(self, fact: facts.MaintainedFiles) -> None:
         labels = self._label(fact.table), fact.action
         self._counts.add(definitions.MAINTENANCE_FILES, fact.files, *labels)
         self._counts.add(definitions.MAINTENANCE_BYTES, fact.size, *labels)
 
-    def _count_debt(self, fact: facts.CompactionDebt) -> None:
+    @_count.register
+    def _(self, fact: facts.CompactionDebt) -> None:
         table = self._label(fact.table)
         self._counts.add(definitions.COMPACTION_COMMITS, fact.commits, table)
         if table != OTHER_TABLES:  # the tables would take turns
             self._counts.set(definitions.COMPACTION_DEBT, fact.size, table)
 
-    def _count_delivery(self, fact: facts.Delivery) -> None:
+    @_count.register
+    def _(self, fact: facts.Delivery) -> None:
         metric = definitions.NOTIFICATION_FAILURES if fact.has_failed else definitions.NOTIFICATIONS
         self._counts.add(metric, 1, self._label(fact.table))
 
-    def _count_notifications(self, fact: facts.WaitingNotifications) -> None:
+    @_count.register
+    def _(self, fact: facts.WaitingNotifications) -> None:
         self._label(fact.table)
         self._waiting.tell(fact.table, fact.since)
 
-    def _count_refreshed(self, fact: facts.RefreshedCredentials) -> None:
+    @_count.register
+    def _(self, fact: facts.RefreshedCredentials) -> None:
         self._counts.add(definitions.REFRESH_FAILURES if fact.has_failed else definitions.REFRESHES, 1)
-
-
-COUNTERS: Final[Mapping[type[Fact], Callable[[FactCounter, Any], None]]] = {
-    facts.OpenedSession: FactCounter._count_opened,
-    facts.ReceivedRows: FactCounter._count_received,
-    facts.AnsweredLoads: FactCounter._count_loads,
-    facts.LoadedTransaction: FactCounter._count_loaded,
-    facts.TreatedValues: FactCounter._count_treated,
-    facts.StagedRows: FactCounter._count_staged,
-    facts.EndedTransaction: FactCounter._count_ended_transaction,
-    facts.CommittedRows: FactCounter._count_committed,
-    facts.EndedCommits: FactCounter._count_ended,
-    facts.FailedAttempt: FactCounter._count_attempt,
-    facts.FailedCommit: FactCounter._count_failed,
-    facts.TableState: FactCounter._count_state,
-    facts.HeldTransaction: FactCounter._count_held,
-    facts.AcknowledgedTransaction: FactCounter._count_acknowledged,
-    facts.SpoolSize: FactCounter._count_spool,
-    facts.FullSpool: FactCounter._count_full_spool,
-    facts.MaintenanceRun: FactCounter._count_maintenance,
-    facts.MaintainedFiles: FactCounter._count_maintained,
-    facts.CompactionDebt: FactCounter._count_debt,
-    facts.Delivery: FactCounter._count_delivery,
-    facts.WaitingNotifications: FactCounter._count_notifications,
-    facts.RefreshedCredentials: FactCounter._count_refreshed,
-}

@@ -153,10 +153,10 @@ class Notifier:
         try:
             self._post(event)
         except DeliveryError as error:
-            _report_delivery(queue, has_failed=True)
+            facts.report(Delivery(str(queue.path), has_failed=True))
             self._note_failure(queue, event, error, is_last=is_last)
         else:
-            _report_delivery(queue, has_failed=False)
+            facts.report(Delivery(str(queue.path), has_failed=False))
             self._note_success(queue, event)
 
     def _note_success(self, queue: TableQueue, event: CloudEvent) -> None:
@@ -200,14 +200,8 @@ class Notifier:
         return not self._is_busy and next(self._find_due_times(), None) is None
 
 
-def _report_delivery(queue: TableQueue, *, has_failed: bool) -> None:
-    if facts.observe:
-        facts.observe(Delivery(str(queue.path), has_failed))
-
-
 def _report_waiting(queue: TableQueue) -> None:
-    if facts.observe:
-        facts.observe(WaitingNotifications(str(queue.path), queue.first.committed if queue.first else None))
+    facts.report(WaitingNotifications(str(queue.path), queue.first.committed if queue.first else None))
 
 
 def _pause(failures: int, retry_after: float) -> float:

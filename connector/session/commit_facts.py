@@ -10,7 +10,6 @@ from connector.host.facts import (
     CommitFailure,
     CommittedRows,
     EndedCommits,
-    Fact,
     FailedCommit,
     OpenedSession,
     StagedRows,
@@ -25,26 +24,28 @@ from connector.model.state import StagedCommit
 
 def report_opened(tables: Iterable[str]) -> None:
     """Report the tables of a session."""
-    _emit(OpenedSession(tuple(tables)))
+    facts.report(OpenedSession(tuple(tables)))
 
 
 def report_staged(staged: Iterable[StagedCommit], treated: Mapping[int, Tally], tables: Sequence[str]) -> None:
     """Report what a transaction has staged, and how its invalid values were treated, by the index of their table."""
     for commit in staged:
-        _emit(StagedRows(str(commit.path), commit.next, commit.rows, commit.size))
+        facts.report(StagedRows(str(commit.path), commit.next, commit.rows, commit.size))
     for index, tally in treated.items():
         for _, treatment, values in tally:
-            _emit(TreatedValues(tables[index], treatment, values.count))
+            facts.report(TreatedValues(tables[index], treatment, values.count))
 
 
 def report_recovered(staged: Sequence[StagedCommit]) -> None:
     """Report the staged commits of earlier sessions."""
     for commit in staged:
-        _emit(StagedRows(str(commit.path), commit.next, commit.rows, commit.size, is_recovered=True))
+        facts.report(StagedRows(str(commit.path), commit.next, commit.rows, commit.size, is_recovered=True))
 
 
 def report_outcomes(outcomes: Sequence[Outcome]) -> None:
-    """Report how the attempts of several tables have ended."""
+    """Report how the attempts of several tables have ended, and what the summaries of their snapshots say."""
+    if not facts.are_on():
+        return
     for outcome in outcomes:
         _report_outcome(outcome)
 
@@ -52,18 +53,18 @@ def report_outcomes(outcomes: Sequence[Outcome]) -> None:
 def _report_outcome(outcome: Outcome) -> None:
     table = str(outcome.staged[0].path)
     if isinstance(outcome, Failed):
-        _emit(FailedCommit(table, _find_reason(outcome.error)))
+        facts.report(FailedCommit(table, _find_reason(outcome.error)))
         return
     if isinstance(outcome, Committed) and outcome.commit:
         _report_commit(table, outcome, outcome.commit.after)
-    _emit(EndedCommits(table, tuple(commit.next for commit in outcome.staged)))
+    facts.report(EndedCommits(table, tuple(commit.next for commit in outcome.staged)))
 
 
 def _report_commit(table: str, committed: Committed, metadata: TableMetadata) -> None:
     summary = _find_summary(metadata, committed.staged[-1])
     size = sum(commit.size for commit in committed.staged)
     added = _read_count(summary, "added-files-size", size)  # of data files and delete files
-    _emit(
+    facts.report(
         CommittedRows(
             table,
             rows=sum(commit.rows for commit in committed.staged),
@@ -78,7 +79,7 @@ def _report_commit(table: str, committed: Committed, metadata: TableMetadata) ->
     )
     current = read_summary(metadata.current_snapshot())
     data_files, delete_files = (_read_count(current, f"total-{kind}-files") for kind in ("data", "delete"))
-    _emit(TableState(table, len(metadata.snapshots), data_files, delete_files))
+    facts.report(TableState(table, len(metadata.snapshots), data_files, delete_files))
 
 
 def _find_summary(metadata: TableMetadata, staged: StagedCommit) -> dict[str, str]:
@@ -100,8 +101,3 @@ def _find_reason(error: ConnectorError) -> CommitFailure:
         case SignInError():
             return CommitFailure.SIGN_IN
     return CommitFailure.OTHER
-
-
-def _emit(fact: Fact) -> None:
-    if facts.observe:
-        facts.observe(fact)

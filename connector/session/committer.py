@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final, Protocol
 
-from connector.host import facts
 from connector.host.errors import ConnectorError, FencedError, LostColumnError, RetryableError
 from connector.host.logs import Event, fields, name_some
 from connector.host.signals import Stopped
@@ -155,8 +154,7 @@ class Committer:
             due, failing = self._backlog.take(time.monotonic()), self._backlog.failing
         log.debug("committing %d staged transaction(s) of all tables", len(due))
         outcomes = self._attempt(due, without_retry=failing)
-        if facts.observe:
-            report_outcomes(outcomes)
+        report_outcomes(outcomes)
         with self._changed:
             committed, fatal = self._record(outcomes)
             self._changed.notify_all()

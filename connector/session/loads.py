@@ -182,10 +182,9 @@ class TransactionLoads:
                 yield from _read_answers(group.documents, are_newest, of_table.search.layout.io)
         located = map_in_threads(self._locate, found, "loads")
         self.found.update(zip((of_table.search.index for of_table in found), located, strict=True))
-        if facts.observe:
-            for index, keys in gathered.items():
-                answered = self.found[index].answered.keys
-                facts.observe(AnsweredLoads(self._tables[index].binding.table, keys.count, answered))
+        for index, keys in gathered.items():
+            answered = self.found[index].answered.keys
+            facts.report(AnsweredLoads(self._tables[index].binding.table, keys.count, answered))
 
     def _prepare(self, gathered: tuple[int, GatheredKeys]) -> TableSearch | None:
         """Find the files to search, and write the keys for the tasks. Return None if the table has no files."""

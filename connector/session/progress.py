@@ -31,7 +31,7 @@ class TransactionProgress:
         """`tables` has the table of each binding."""
         self._number = number
         self._tables = tables
-        self._received = _ReceivedTotals(tables) if facts.observe else None
+        self._received = _ReceivedTotals(tables) if facts.are_on() else None
         self._began: float | None = None
         self._reported = self._drawn = 0.0
         self._rows = self._size = 0
@@ -95,8 +95,7 @@ class TransactionProgress:
                 searchSeconds=round(loaded.search_seconds, 3),
             ),
         )
-        if facts.observe:
-            facts.observe(loaded)
+        facts.report(loaded)
 
     def report_outdated(self, backfills: Iterable[BackfillComplete]) -> None:
         """Log for which tables captures have read their sources again: no row is removed."""
@@ -118,8 +117,7 @@ class TransactionProgress:
         if self._began is None:
             return
         now = time.monotonic()
-        if facts.observe:
-            facts.observe(EndedTransaction(self._rows, now - self._began))
+        facts.report(EndedTransaction(self._rows, now - self._began))
         totals = _sum_treatments(treated)
         log.info(
             "transaction %d: %s; staged %s in %d data file(s) of %d table(s)%s",
@@ -186,8 +184,8 @@ class _ReceivedTotals:
         if self._since is None:
             self._since = time.time()
         for binding, (rows, size) in self._pending.items():
-            if facts.observe and 0 <= binding < len(self._tables):
-                facts.observe(ReceivedRows(self._tables[binding], rows, size, self._since))
+            if 0 <= binding < len(self._tables):
+                facts.report(ReceivedRows(self._tables[binding], rows, size, self._since))
         self._pending.clear()
 
 

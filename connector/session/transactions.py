@@ -12,7 +12,6 @@ from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from connector.host import facts
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.fence import WriterFence, file_prefix
@@ -109,8 +108,7 @@ class Session:
             limit.check(accepted, written.treated.get(index, Tally()))
         if written.treated:
             self._warnings.warn(written.treated)
-        if facts.observe:
-            report_staged(commits.values(), written.treated, self._names)
+        report_staged(commits.values(), written.treated, self._names)
         return StagedTransaction(tuple(commits.values()))
 
     def _check_updates(self, written: Written, found: "Mapping[int, LoadedRows]") -> None:

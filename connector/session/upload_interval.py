@@ -76,8 +76,7 @@ def hold_back(seconds: float, requests: RequestReader, send_answer: Callable[[],
             time.strftime("%H:%M:%S", time.localtime(until)),
             extra=fields(Event.HELD, seconds=seconds),
         )
-        if facts.observe:
-            facts.observe(HeldTransaction(until))
+        facts.report(HeldTransaction(until))
         try:
             requests.wait_for((request.Flush,), seconds)
         except Stopped:

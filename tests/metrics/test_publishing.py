@@ -45,16 +45,11 @@ def listening(address: str) -> MetricsOptions:
     return MetricsOptions(listen=address_of(address))
 
 
-def tell(fact: facts.Fact) -> None:
-    assert facts.observe
-    facts.observe(fact)
-
-
 def test_facts_are_served_and_written(tmp_path: Path) -> None:
     address, file = free_address(), tmp_path / "flow.prom"
     with publish_metrics(MetricsOptions(address_of(address), file), "acme/task", WHOLE):
         assert read_file(file.read_text()).value("rows_received_total") == 0, "the file is there at once"
-        tell(facts.ReceivedRows("shop.orders", 3, 100, 1.0))
+        facts.report(facts.ReceivedRows("shop.orders", 3, 100, 1.0))
         assert scrape(address).value("rows_received_total", task="acme/task", table="shop.orders") == 3
         assert "# TYPE materialize_iceberg_rows_received_total counter" in scrape_text(address)
     assert read_file(file.read_text()).value("rows_received_total") == 3, "the last numbers are written at the end"
@@ -127,7 +122,7 @@ def test_many_scrapes_at_once_see_whole_numbers() -> None:
 
         def tell_all() -> None:
             for _ in range(2000):
-                tell(facts.ReceivedRows("shop.orders", 1, 10, 1.0))
+                facts.report(facts.ReceivedRows("shop.orders", 1, 10, 1.0))
             ended.set()
 
         tellers = [threading.Thread(target=tell_all) for _ in range(3)]

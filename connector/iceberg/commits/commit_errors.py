@@ -203,5 +203,4 @@ def report_retry(path: TableIdentifier, attempt: int, error: Exception) -> None:
         quote(error),
         extra=fields(Event.RETRIED, table=str(path), attempt=attempt),
     )
-    if facts.observe:
-        facts.observe(FailedAttempt(str(path), classify(error)))
+    facts.report(FailedAttempt(str(path), classify(error)))

@@ -209,9 +209,8 @@ class Maintenance:
 
 
 def _report(task: _Task, began: float, *, has_failed: bool) -> None:
-    if task.action and facts.observe:
-        seconds = time.monotonic() - began
-        facts.observe(MaintenanceRun(str(task.path), task.action, seconds, has_failed))
+    if task.action:
+        facts.report(MaintenanceRun(str(task.path), task.action, time.monotonic() - began, has_failed))
 
 
 @contextmanager

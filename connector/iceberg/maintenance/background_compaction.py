@@ -171,13 +171,11 @@ class BackgroundCompaction:
 
 def _report(path: TableIdentifier, seconds: float, result: CompactionResult | None, commits: int) -> None:
     """Report to the metrics how a run has ended. Without a result, it has failed."""
-    if not facts.observe:
-        return
     table = str(path)
-    facts.observe(MaintenanceRun(table, COMPACT_DATA_FILES, seconds, result is None or result.failed > 0))
+    facts.report(MaintenanceRun(table, COMPACT_DATA_FILES, seconds, result is None or result.failed > 0))
     if result:
-        facts.observe(MaintainedFiles(table, COMPACT_DATA_FILES, result.files_before, result.bytes_before))
-        facts.observe(CompactionDebt(table, result.debt, commits))
+        facts.report(MaintainedFiles(table, COMPACT_DATA_FILES, result.files_before, result.bytes_before))
+        facts.report(CompactionDebt(table, result.debt, commits))
 
 
 @contextmanager

@@ -180,8 +180,7 @@ class _Expiry:
 def log_expiry(path: TableIdentifier, expired: ExpiredSnapshots) -> None:
     """Log that snapshots were expired and their files deleted."""
     table = str(path)
-    if facts.observe:
-        facts.observe(MaintainedFiles(table, EXPIRE_SNAPSHOTS, len(expired.locations)))
+    facts.report(MaintainedFiles(table, EXPIRE_SNAPSHOTS, len(expired.locations)))
     log.info(
         "table %s: expired %d snapshot(s), deleted %d file(s)",
         table,

@@ -53,14 +53,12 @@ def remove_task_orphans(
     orphans = find_unreferenced(table, locations, is_interrupted)
     delete_all(table.io, [locations[name] for name in orphans], is_interrupted)
     if orphans:
-        of_table = str(path)
-        if facts.observe:
-            facts.observe(MaintainedFiles(of_table, REMOVE_ORPHAN_FILES, len(orphans)))
+        facts.report(MaintainedFiles(str(path), REMOVE_ORPHAN_FILES, len(orphans)))
         log.info(
             "table %s: deleted %d orphan file(s) of earlier sessions",
-            of_table,
+            path,
             len(orphans),
-            extra=fields(Event.COLLECTED, table=of_table, files=len(orphans)),
+            extra=fields(Event.COLLECTED, table=str(path), files=len(orphans)),
         )
     return len(orphans)
 

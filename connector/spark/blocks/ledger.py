@@ -198,8 +198,7 @@ class Ledger:
     def _wait_for_room(self) -> None:
         began = time.monotonic()
         self._changed.wait_for(lambda: self._spool.has_room or self._failure)
-        if facts.observe:
-            facts.observe(FullSpool(time.monotonic() - began))
+        facts.report(FullSpool(time.monotonic() - began))
 
     def _blocks(self) -> Iterator[Block]:
         yield from self._spooled

@@ -162,8 +162,7 @@ class Spool:
 
     def _report(self) -> None:
         """Report the size to the metrics, once for each block that is sealed or freed."""
-        if facts.observe:
-            facts.observe(SpoolSize(self._size, self._limit))
+        facts.report(SpoolSize(self._size, self._limit))
 
     @contextmanager
     def _on_disk(self) -> Iterator[None]:
