@@ -8,7 +8,7 @@ A key that was not there may be there now: another writer has added a row, or ha
 the staged rows are searched, too, in files with rows that the Loads cannot have seen.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
@@ -39,7 +39,7 @@ from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader, 
 from connector.iceberg.metadata.partitions import MissingValues, Partition, PartitionReader
 from connector.iceberg.metadata.table_properties import find_newest_column
 from connector.model.binding import KeyPart, Updates
-from connector.model.state import LocatedRowsFile, StagedCommit, WriterId
+from connector.model.state import StagedCommit, WriterId
 from connector.storage.file_io import files_of
 
 KEYS_AT_ONCE: Final = 1 << 17  # files are searched for the keys of several commits, unless these are more together
@@ -56,14 +56,27 @@ class DeletedRows:
     deletes: PositionDeletes
 
 
-@dataclass(frozen=True)
-class _Search:
+@dataclass(frozen=True, eq=False)
+class _KeySearch:
     """The search for keys of one commit, in files that may have rows of them now."""
 
     name: str  # tells its keys from those of other searches
     updates: Updates  # where the keys are now
     count: int  # of the keys, or of rows that have them
     read_keys: ReadKeys
+    files: Sequence[SearchedFile]
+
+    @property
+    def id(self) -> tuple[str, Updates]:
+        """The keys, and where they are now."""
+        return self.name, self.updates
+
+
+@dataclass(frozen=True)
+class _SearchBatch:
+    """Searches for keys in the same columns, and files that each of them has to search."""
+
+    key_searches: Sequence[_KeySearch]
     files: Sequence[SearchedFile]
 
 
@@ -86,24 +99,19 @@ class RowDeletes:
         pending = fence.group_by_writer(staged)
         reset_writers = {first.writer for first, *_ in pending if is_reset_since(first, table.properties)}
         found: dict[str, list[Positions]] = {}
-        searches: list[_Search] = []
-        for before, commit in zip(staged, fitting, strict=True):
-            if before.located:
-                rows = self._read(table.io, before.located.location) if before.located.location else None
-                at_old_places = dict(group_by_file(rows.rows)) if rows else {}
-                for path, positions in at_old_places.items():
-                    if path in files.partitions:
-                        found.setdefault(path, []).append(positions)
+        key_searches: list[_KeySearch] = []
+        for commit, fitted in zip(staged, fitting, strict=True):
+            if commit.located:
+                located = self._read(table.io, commit.located.location) if commit.located.location else None
+                for path, positions in _find_at_old_positions(located, files):
+                    found.setdefault(path, []).append(positions)
                 # The Loads left out rows that a skipped commit was to delete.
-                is_reset = before.writer in reset_writers
-                since = _NONE if is_reset else files.find_sequence_number(before.located.snapshot_id)
-                if rows and (newer := files.find_newer(since, before.writer)):
-                    searches.append(_search_located(table, before.located, rows, newer))
-                if before.updates and (newer := files.find_newer_rows(since, before.writer)):
-                    searches.append(_search_stored(table, commit, before.updates, newer))
+                is_reset = commit.writer in reset_writers
+                since = _NONE if is_reset else files.find_sequence_number(commit.located.snapshot_id)
+                key_searches += _plan_searches(table, files, since, commit, fitted, located)
             # A commit deletes rows of earlier commits, never its own: its files only count for those that follow.
-            files.add(commit, is_rewritten=commit is not before)
-        for path, positions in self._search(table, searches):
+            files.add(fitted, is_rewritten=fitted is not commit)
+        for path, positions in self._search(table, key_searches):
             found.setdefault(path, []).append(positions)
         merged = {path: join_positions(rows) for path, rows in found.items()}
         return DeletedRows(
@@ -118,39 +126,45 @@ class RowDeletes:
             self._located[location] = read_located(io, location)
         return self._located[location]
 
-    def _search(self, table: Table, searches: Sequence[_Search]) -> Iterator[tuple[str, Positions]]:
-        """Yield the rows of the searched keys. A file that several commits have to search is searched once for all."""
-        of_files: dict[tuple[SearchedFile, Updates], list[_Search]] = {}
-        for each in searches:
-            known = self._found.setdefault((each.name, each.updates), {})
-            for file in each.files:
-                if file not in known:
-                    of_files.setdefault((file, each.updates), []).append(each)
-        together: dict[tuple[Updates, tuple[str, ...]], tuple[Sequence[_Search], list[SearchedFile]]] = {}
-        for (file, updates), of_file in of_files.items():
-            key = updates, tuple(each.name for each in of_file)
-            together.setdefault(key, (of_file, []))[1].append(file)
-        for of_group, in_group in together.values():
-            for some in PackingIterator(of_group, KEYS_AT_ONCE, lookback=1, weight_func=attrgetter("count")):
-                self._search_together(table, some, in_group)
-        for each in searches:
-            known = self._found[each.name, each.updates]
-            yield from ((file.path, known[file]) for file in each.files)
+    def _search(self, table: Table, key_searches: Sequence[_KeySearch]) -> Iterator[tuple[str, Positions]]:
+        """Yield the rows of the searched keys."""
+        for batch in self._plan_batches(key_searches):
+            self._search_batch(table, batch)
+        for key_search in key_searches:
+            found = self._found[key_search.id]
+            yield from ((file.path, found[file]) for file in key_search.files)
 
-    def _search_together(self, table: Table, searches: Sequence[_Search], files: Iterable[SearchedFile]) -> None:
-        """Search the files for the keys of several commits, which are in the same columns."""
-        updates, types = searches[0].updates, _column_types(table)
-        tables = [each.read_keys(types) for each in searches]
-        begins = np.cumsum([0, *map(len, tables[:-1])])
-        keys = Keys(pa.concat_tables(tables).combine_chunks(), updates)
-        for file in files:
-            found = [*search(table.io, file, keys, with_documents=False)]
-            positions = join_arrays([each.positions for each in found])
-            owners = np.searchsorted(begins, join_arrays([each.keys for each in found]), side="right") - 1
+    def _plan_batches(self, key_searches: Sequence[_KeySearch]) -> list[_SearchBatch]:
+        """Return what earlier attempts have not searched. A file that several commits have to search is searched once
+        for all, unless they have too many keys."""
+        by_file: dict[tuple[SearchedFile, Updates], list[_KeySearch]] = {}
+        for key_search in key_searches:
+            found = self._found.setdefault(key_search.id, {})
+            for file in key_search.files:
+                if file not in found:
+                    by_file.setdefault((file, key_search.updates), []).append(key_search)
+        files_of: dict[tuple[_KeySearch, ...], list[SearchedFile]] = {}
+        for (file, _), sharing in by_file.items():
+            files_of.setdefault(tuple(sharing), []).append(file)
+        return [
+            _SearchBatch(packed, files)
+            for sharing, files in files_of.items()
+            for packed in PackingIterator(sharing, KEYS_AT_ONCE, lookback=1, weight_func=attrgetter("count"))
+        ]
+
+    def _search_batch(self, table: Table, batch: _SearchBatch) -> None:
+        types = _column_types(table)
+        key_tables = [key_search.read_keys(types) for key_search in batch.key_searches]
+        begins = np.cumsum([0, *map(len, key_tables[:-1])])
+        keys = Keys(pa.concat_tables(key_tables).combine_chunks(), batch.key_searches[0].updates)
+        for file in batch.files:
+            rows = [*search(table.io, file, keys, with_documents=False)]
+            positions = join_arrays([each.positions for each in rows])
+            owners = np.searchsorted(begins, join_arrays([each.keys for each in rows]), side="right") - 1
             order = np.argsort(owners, kind="stable")
-            of_searches = np.split(positions[order], np.searchsorted(owners[order], np.arange(1, len(searches))))
-            for each, own in zip(searches, of_searches, strict=True):
-                self._found[each.name, updates][file] = own
+            by_owner = np.split(positions[order], np.searchsorted(owners[order], np.arange(1, len(begins))))
+            for key_search, owned in zip(batch.key_searches, by_owner, strict=True):
+                self._found[key_search.id][file] = owned
 
 
 class _DataFiles:
@@ -215,20 +229,28 @@ class _DataFiles:
             yield SearchedFile(file.path, file.size, position_deletes=found, missing_values=missing)
 
 
-def _search_located(
-    table: Table, located: LocatedRowsFile, rows: LocatedRows, files: Sequence[SearchedFile]
-) -> _Search:
-    """Plan the search for rows that the Loads have found, in files to which they may have moved."""
-    assert located.location, "rows are read from there"
-    updates = _follow_conversions(table, rows.updates)
-    return _Search(located.location, updates, len(rows.rows), replace(rows, updates=updates).keys, files)
+def _find_at_old_positions(located: LocatedRows | None, files: _DataFiles) -> Iterator[tuple[str, Positions]]:
+    """Yield the rows that are where the Loads have found them."""
+    if located:
+        for path, positions in group_by_file(located.rows):
+            if path in files.partitions:
+                yield path, positions
 
 
-def _search_stored(table: Table, commit: StagedCommit, updates: Updates, files: Sequence[SearchedFile]) -> _Search:
-    """Plan the search for rows with the keys of the new rows, in files that the Loads have not seen."""
-    now = _follow_conversions(table, updates)
-    read_keys = partial(read_stored_keys, table.io, files_of(table.io, commit.files), now)
-    return _Search(commit.next, now, commit.rows, read_keys, files)
+def _plan_searches(
+    table: Table, files: _DataFiles, since: int, commit: StagedCommit, fitted: StagedCommit, located: LocatedRows | None
+) -> Iterator[_KeySearch]:
+    """Plan the searches for the rows of one commit, in files that were added since, by a sequence number."""
+    if located and (newer := files.find_newer(since, commit.writer)):
+        # Another engine may have moved rows that the Loads have found.
+        updates = _follow_conversions(table, located.updates)
+        moved = replace(located, updates=updates)
+        yield _KeySearch(f"{commit.next} located", updates, len(located.rows), moved.keys, newer)
+    if commit.updates and (newer := files.find_newer_rows(since, commit.writer)):
+        # The Loads have not seen these rows, which may have the keys of the new ones.
+        updates = _follow_conversions(table, commit.updates)
+        read_keys = partial(read_stored_keys, table.io, files_of(table.io, fitted.files), updates)
+        yield _KeySearch(f"{commit.next} stored", updates, commit.rows, read_keys, newer)
 
 
 def _is_of_other_keys(file: ListedFile, writer: WriterId) -> bool:
