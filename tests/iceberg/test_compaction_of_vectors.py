@@ -9,7 +9,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFileContent
 
 from connector.encoding.values.arrays import Positions
-from connector.iceberg.commits import delete_files
+from connector.iceberg.commits import delete_merging
 from connector.iceberg.commits.compaction_changes import _Table
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
 from connector.storage.file_io import WrittenFile
@@ -111,8 +111,8 @@ def test_shared_position_deletes_of_files_with_vectors_are_removed(tmp_path: Pat
     [shared] = [file for file in ManifestReader().list_files(table) if file.content is not DataFileContent.DATA]
     upgrade_to_version_3(catalog, PATH)
     with pytest.MonkeyPatch.context() as patch:  # the connector stands for the other engine
-        perform = delete_files._Merge.perform
-        patch.setattr(delete_files._Merge, "perform", lambda merge: keep(*perform(merge), shared.path))
+        perform = delete_merging.DeleteMerger.perform
+        patch.setattr(delete_merging.DeleteMerger, "perform", lambda merge: keep(*perform(merge), shared.path))
         land(catalog, {0: "c"})
     found = Listed.of(catalog, PATH)
     assert [file.path for file in found.others] == [shared.path]

@@ -10,7 +10,7 @@ from pyiceberg.manifest import DataFileContent, FileFormat, ManifestContent, Man
 
 from connector.encoding.live_rows.deleted_rows import read_deleted_rows, remember_deleted_rows
 from connector.host.errors import RetryableError, UserError
-from connector.iceberg.commits import delete_files
+from connector.iceberg.commits import delete_files, delete_merging
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
@@ -31,7 +31,7 @@ MOST = 4
 
 @pytest.fixture
 def catalog(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> Catalog:
-    monkeypatch.setattr(delete_files, "MAX_PARTITION_SCOPED", MOST)
+    monkeypatch.setattr(delete_merging, "MAX_PARTITION_SCOPED", MOST)
     make_table(catalog)
     return catalog
 
@@ -256,7 +256,7 @@ def test_deletes_of_rows_that_a_file_does_not_have_drop_no_file(catalog: Catalog
 def test_a_large_manifest_is_not_written_again_to_drop_one_file(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delete_files, "LARGEST_MANIFEST", 0)
+    monkeypatch.setattr(delete_merging, "LARGEST_MANIFEST", 0)
     land(catalog, {1: "a"})
     land(catalog, {1: "b"})
     assert len(listed(catalog, DataFileContent.DATA)) == 2

@@ -11,7 +11,7 @@ from pyiceberg.expressions import EqualTo
 from pyiceberg.manifest import DataFile, DataFileContent
 from pyiceberg.transforms import BucketTransform
 
-from connector.iceberg.commits import delete_files
+from connector.iceberg.commits import delete_files, delete_merging
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader, PositionDeletes
 from connector.model.state import StagedCommit
@@ -30,7 +30,7 @@ EQUAL: Any = EqualTo  # its constructor has no types
 
 @pytest.fixture
 def catalog(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> Catalog:
-    monkeypatch.setattr(delete_files, "MAX_PARTITION_SCOPED", MOST)
+    monkeypatch.setattr(delete_merging, "MAX_PARTITION_SCOPED", MOST)
     monkeypatch.setattr(delete_files, "FILE_SCOPED_UP_TO", FEW)
     make_table(catalog, BY_PART)
     return catalog

@@ -20,7 +20,7 @@ from connector.encoding.search.rows_of_keys import RowsOfKeys
 from connector.encoding.search.searched_keys import Keys
 from connector.host.refresh import Lease, Refreshed
 from connector.iceberg.bound_table import BoundTable
-from connector.iceberg.commits import delete_files, row_deletes
+from connector.iceberg.commits import delete_files, delete_merging, row_deletes
 from connector.iceberg.table_view import SessionViews
 from connector.model.binding import Updates
 from connector.model.properties import Properties
@@ -112,7 +112,8 @@ def search_names(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(delete_files, "remember_deleted_rows", lambda *_: None)
     patch.setattr(*private_connector.MOST_BYTES_REMEMBERED, -1)
     # A schedule makes few of them.
-    patch.setattr(delete_files, "MAX_PARTITION_SCOPED", 2)
+    patch.setattr(delete_merging, "MAX_PARTITION_SCOPED", 2)
     patch.setattr(delete_files, "FILE_SCOPED_UP_TO", 1)
-    patch.setattr(delete_files, "MERGED_FILES", 2)
+    for module in (delete_files, delete_merging):
+        patch.setattr(module, "MERGED_FILES", 2)
     patch.setattr(delete_files, "MOST_VECTOR_FILES", 1)

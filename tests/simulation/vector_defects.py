@@ -8,7 +8,7 @@ from pyiceberg.manifest import ManifestFile
 
 from connector.encoding.live_rows import deleted_rows
 from connector.encoding.live_rows.deletion_vectors import DeletionVector
-from connector.iceberg.commits import delete_files
+from connector.iceberg.commits import delete_files, delete_merging
 from connector.iceberg.metadata import manifests, row_lineage
 from connector.iceberg.metadata.listed_files import ListedFile
 from simulation import searching
@@ -33,7 +33,8 @@ def position_deletes_of_one_file_are_not_taken_over(patch: pytest.MonkeyPatch) -
 
 
 def position_delete_files_are_written_in_version_3(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(delete_files, "has_row_lineage", lambda _: False)
+    for module in (delete_files, delete_merging):
+        patch.setattr(module, "has_deletion_vectors", lambda _: False)
 
 
 def loads_see_what_vectors_delete(patch: pytest.MonkeyPatch) -> None:

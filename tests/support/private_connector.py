@@ -6,8 +6,9 @@ from typing import Final, TypeAlias
 from connector.encoding.live_rows import deleted_rows
 from connector.encoding.search import located_rows
 from connector.iceberg import table_view
-from connector.iceberg.commits import commit, compaction_changes, delete_files, fence, row_deletes
+from connector.iceberg.commits import commit, compaction_changes, fence, row_deletes
 from connector.iceberg.commits.compaction_commit import CompactionCommit
+from connector.iceberg.commits.delete_merging import DeleteMerger
 from connector.iceberg.metadata.manifest_rewriting import ManifestMerger
 from connector.model import state
 from connector.session import recovery, transactions
@@ -38,11 +39,11 @@ SEND_FILE: Final[Part] = (WrittenFile, "_write")
 SEARCH_ROWS: Final[Part] = (row_deletes.RowDeletes, "_search")
 FIND_NEWER_FILES: Final[Part] = (row_deletes._DataFiles, "find_newer")
 FIND_SEQUENCE_NUMBER: Final[Part] = (row_deletes._DataFiles, "find_sequence_number")
-MERGE_DELETE_FILES: Final[Part] = (delete_files._Merge, "perform")
-READ_DELETE_FILES: Final[Part] = (delete_files._Merge, "_read")
-LIST_POSITIONS: Final[Part] = (delete_files._Merge, "_list_positions")
-LIST_FILE_SCOPED_DELETES: Final[Part] = (delete_files._Merge, "_list_file_scoped")
-HAS_NO_LIVE_ROWS: Final[Part] = (delete_files._Merge, "_has_no_rows")
+MERGE_DELETE_FILES: Final[Part] = (DeleteMerger, "perform")
+READ_DELETE_FILES: Final[Part] = (DeleteMerger, "_read")
+LIST_POSITIONS: Final[Part] = (DeleteMerger, "_list_positions")
+LIST_FILE_SCOPED_DELETES: Final[Part] = (DeleteMerger, "_list_file_scoped")
+HAS_NO_LIVE_ROWS: Final[Part] = (DeleteMerger, "_has_no_rows")
 READ_DELETED_POSITIONS: Final[Part] = (deleted_rows, "_deleted_by")
 
 # Loads

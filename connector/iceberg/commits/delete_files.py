@@ -1,32 +1,29 @@
-"""Writes the delete files of a commit, and merges older ones into them.
+"""Writes the delete files of a commit.
 
 A reader opens all delete files that may apply to a data file. One file for each commit is cheap to write, but many such
 files are slow to read. A delete file only applies to data files of its own partition.
 """
 
 import hashlib
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import FileFormat
 from pyiceberg.table import Table
 
-from connector.encoding.live_rows.deleted_rows import read_deleted_rows, remember_deleted_rows
+from connector.encoding.live_rows.deleted_rows import remember_deleted_rows
 from connector.encoding.live_rows.deletion_vectors import WrittenVector, write_deletion_vectors
-from connector.encoding.live_rows.position_deletes import join_positions, write_position_deletes
+from connector.encoding.live_rows.position_deletes import write_position_deletes
 from connector.encoding.parquet.file_options import Destination
 from connector.encoding.values.arrays import Positions
-from connector.host.errors import UserError
 from connector.host.signals import map_in_threads
+from connector.iceberg.commits.delete_merging import MERGED_FILES, DeleteMerger, has_deletion_vectors
 from connector.iceberg.commits.summaries import summarize_changes
 from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.partitions import Partition
-from connector.iceberg.metadata.row_lineage import has_row_lineage
 from connector.iceberg.metadata.snapshot_manifests import KEPT_BYTES, AddedDeletes, WrittenDeletes
 from connector.model.state import DataFile
 from connector.storage.file_io import WriteFile, WrittenFile
@@ -34,12 +31,19 @@ from connector.storage.file_io import WriteFile, WrittenFile
 if TYPE_CHECKING:
     from connector.iceberg.commits.row_deletes import DeletedRows
 
-MAX_PARTITION_SCOPED: Final = 16  # delete files of a partition, beside merged ones, before they are merged
 FILE_SCOPED_UP_TO: Final = 8  # data files: if a commit touches up to so many, each gets a delete file of its own
-MERGED_FILES: Final = 4  # data files that share a merged delete file
 MOST_MERGED: Final = 256  # merged delete files that a commit writes; instead of more of them, one for each partition
 MOST_VECTOR_FILES: Final = 256  # Puffin files of one vector each; a commit with more vectors writes shared ones
-LARGEST_MANIFEST: Final = 1_000  # files; a larger one is not written again only to drop a data file without rows
+
+
+@dataclass(frozen=True)
+class _DeleteFormat:
+    """How delete files of one format are written, and which data files share one."""
+
+    suffix: str
+    write: Callable[[FileIO, str, Mapping[str, Positions], WriteFile], Sequence[WrittenDeletes]]
+    # By the paths of data files, their partitions, and the partitions whose older delete files are merged.
+    divide: Callable[[Collection[str], Mapping[str, Partition], Collection[Partition]], Iterator[list[str]]]
 
 
 @dataclass(frozen=True)
@@ -67,9 +71,9 @@ class DeleteFiles:
 
     def write(self, table: Table, prefix: str, rows: "DeletedRows") -> DeleteChanges:
         """Write the delete files; their names begin with the prefix. Small ones are sent with their manifest."""
-        merge = _Merge(table, rows)
-        positions, removed = merge.perform()
-        return DeleteChanges(self.add(table, prefix, positions, rows.partitions, merge.due), tuple(removed))
+        merger = DeleteMerger(table, rows)
+        positions, removed = merger.perform()
+        return DeleteChanges(self.add(table, prefix, positions, rows.partitions, merger.due), tuple(removed))
 
     def add(
         self,
@@ -81,32 +85,30 @@ class DeleteFiles:
     ) -> tuple[AddedDeletes, ...]:
         """Write delete files with these positions. `merged` are partitions whose older delete files are merged into
         them. Small files are sent with their manifest."""
-        if has_row_lineage(table):
-            suffix, files = _VECTORS, list(_divide_vectors(positions, partitions))
-        else:
-            suffix, files = _POSITIONS, list(_divide(positions, partitions, merged))
+        delete_format = _VECTORS if has_deletion_vectors(table) else _POSITIONS
+        shares = [*delete_format.divide(positions, partitions, merged)]
 
         def write(paths: Sequence[str]) -> tuple[WrittenDeletes, ...]:
-            return self._write(table, prefix, suffix, {path: positions[path] for path in paths})
+            return self._write(table, prefix, delete_format, {path: positions[path] for path in paths})
 
-        written = map_in_threads(write, files, "delete")
+        written = map_in_threads(write, shares, "delete")
         # A position delete file is of one partition, and a Puffin file has a vector for each data file.
         return tuple(
-            AddedDeletes(partitions[path], file, self._small.get(file.path))
-            for paths, of_paths in zip(files, written, strict=True)
-            for path, file in zip(paths, of_paths, strict=False)
+            AddedDeletes(partitions[path], deletes, self._small.get(deletes.path))
+            for paths, of_paths in zip(shares, written, strict=True)
+            for path, deletes in zip(paths, of_paths, strict=False)
         )
 
     def _write(
-        self, table: Table, prefix: str, suffix: str, positions: Mapping[str, Positions]
+        self, table: Table, prefix: str, delete_format: _DeleteFormat, positions: Mapping[str, Positions]
     ) -> tuple[WrittenDeletes, ...]:
         # The prefix is part of the key: a file that is still to be committed must not be named by a passed value.
-        key = prefix, suffix, _digest(positions)
+        key = prefix, delete_format.suffix, _digest(positions)
         if key not in self._written:
-            location = Destination.of_table(table, prefix).new_location(f"-deletes{suffix}")
-            self._written[key] = tuple(_WRITE[suffix](table.io, location, positions, self._write_file))
-            for file in self._written[key]:
-                _remember(file, positions)
+            location = Destination.of_table(table, prefix).new_location(f"-deletes{delete_format.suffix}")
+            self._written[key] = tuple(delete_format.write(table.io, location, positions, self._write_file))
+            for deletes in self._written[key]:
+                _remember(deletes, positions)
         return self._written[key]
 
     def _write_file(self, io: FileIO, location: str, content: bytes) -> None:
@@ -136,126 +138,15 @@ def _digest(positions: Mapping[str, Positions]) -> bytes:
 def _write_positions(
     io: FileIO, location: str, positions: Mapping[str, Positions], write_file: WriteFile
 ) -> list[DataFile]:
-    places = np.repeat(np.arange(len(positions), dtype=np.int32), [len(rows) for rows in positions.values()])
-    paths = pa.DictionaryArray.from_arrays(places, pa.array([*positions], pa.string()))
+    indices = np.repeat(np.arange(len(positions), dtype=np.int32), [len(rows) for rows in positions.values()])
+    paths = pa.DictionaryArray.from_arrays(indices, pa.array([*positions], pa.string()))
     numbers = pa.array(np.concatenate([*positions.values()]))
     return [write_position_deletes(io, location, paths, numbers, write_file)]
 
 
-_POSITIONS: Final = ".parquet"
-_VECTORS: Final = ".puffin"
-_Write: TypeAlias = Callable[[FileIO, str, Mapping[str, Positions], WriteFile], Sequence[WrittenDeletes]]
-_WRITE: Final[Mapping[str, _Write]] = {
-    _POSITIONS: _write_positions,
-    _VECTORS: write_deletion_vectors,
-}
-
-
-class _Merge:
-    """Merges new positions with those of older delete files.
-
-    Partition-scoped delete files are merged together when there are too many. File-scoped ones are merged each time:
-    then their data file has one. So a table has about as many delete files as data files at most.
-
-    In tables with deletion vectors, all partition-scoped delete files are merged. Only an upgraded table has some.
-    Each commit removes the file-scoped ones of data files that are gone, vectors and others.
-    """
-
-    def __init__(self, table: Table, rows: "DeletedRows") -> None:
-        self._table = table
-        self._rows = rows
-        self._manifest_sizes = Counter(file.manifest for file in rows.live.values())
-        data_files = Counter(file.partition for file in rows.live.values())
-        partition_scoped = [file for file in rows.deletes.partition_scoped if file.format is FileFormat.PARQUET]
-        counts = Counter(file.partition for file in partition_scoped)
-        self._has_vectors = has_row_lineage(table)
-        self.due = {
-            partition
-            for partition, count in counts.items()
-            if self._has_vectors or count > _limit(data_files[partition])
-        }
-        self._partition_scoped = [file for file in partition_scoped if file.partition in self.due]
-
-    def perform(self) -> tuple[dict[str, Positions], list[ListedFile]]:
-        """Return the positions to write, by data file, and the files to remove.
-
-        UserError if vectors would take the place of deletes that cannot be read.
-        """
-        older = self._read(self._partition_scoped)
-        removed = [*self._partition_scoped, *self._list_dangling()] if self.due or self._has_vectors else []
-        paths = self._rows.positions.keys() | older.keys()
-        if self._has_vectors:
-            self._check_formats(paths)
-        chosen = [file for path in paths if path in self._rows.live for file in self._list_file_scoped(path)]
-        file_scoped = self._read(chosen)
-        removed += chosen
-        positions = {}
-        for path in paths:
-            new = [self._rows.positions[path]] if path in self._rows.positions else []
-            merged = join_positions([*new, *older.pop(path, ()), *file_scoped.pop(path, ())])
-            if self._has_no_rows(path, merged):
-                removed.append(self._rows.live[path])
-            else:
-                positions[path] = merged
-        return positions, removed
-
-    def _check_formats(self, paths: Iterable[str]) -> None:
-        """Raise UserError if other files than Parquet delete rows of these data files. Readers would skip them."""
-        applied = self._rows.deletes.find_all(self._rows.live[path] for path in paths if path in self._rows.live)
-        for delete in (each for deletes in applied.values() for each in deletes):
-            if delete.format is not FileFormat.PARQUET and not delete.vector:
-                raise UserError(
-                    f"table {'.'.join(self._table.name())}: the delete file {delete.path} is no Parquet file. Standard "
-                    "updates only read Parquet. Have the table's files rewritten as Parquet (in Spark: CALL "
-                    "system.rewrite_data_files). The staged rows were not added, and stay in the task's state."
-                )
-
-    def _list_file_scoped(self, path: str) -> list[ListedFile]:
-        files = self._rows.deletes.file_scoped.get(path, ())
-        return [file for file in files if file.vector or file.format is FileFormat.PARQUET]
-
-    def _list_dangling(self) -> Iterator[ListedFile]:
-        """Find the file-scoped delete files of data files that are gone."""
-        for path, files in self._rows.deletes.file_scoped.items():
-            if path not in self._rows.live:
-                yield from files
-
-    def _has_no_rows(self, path: str, deleted: Positions) -> bool:
-        file = self._rows.live.get(path)
-        if file is None or self._manifest_sizes[file.manifest] > LARGEST_MANIFEST:
-            return False
-        # Another engine's positions may be beyond the end of the file, and they delete nothing.
-        return int(np.searchsorted(deleted, file.rows)) >= file.rows
-
-    def _read(self, files: Sequence[ListedFile]) -> dict[str, list[Positions]]:
-        """Return the positions in these delete files, by data file. Rows of files that are gone do not count."""
-
-        def read(file: ListedFile) -> list[tuple[str, Positions]]:
-            rows = self._list_positions(file)
-            return [(path, positions) for path, positions in rows if self._applies(file, path)]
-
-        found: dict[str, list[Positions]] = {}
-        for rows in map_in_threads(read, files, "merge"):
-            for path, positions in rows:
-                found.setdefault(path, []).append(positions)
-        return found
-
-    def _list_positions(self, file: ListedFile) -> Iterable[tuple[str, Positions]]:
-        return read_deleted_rows(self._table.io, file.id).items()
-
-    def _applies(self, delete: ListedFile, path: str) -> bool:
-        file = self._rows.live.get(path)
-        if file is None or not delete.applies_to(file):
-            return False
-        return delete.vector is not None or not self._rows.deletes.has_vector(file)
-
-
-def _limit(data_files: int) -> int:
-    """Return how many partition-scoped delete files a partition of so many data files may have."""
-    return min(MAX_PARTITION_SCOPED, data_files // 2) + data_files // MERGED_FILES
-
-
-def _divide_vectors(paths: Collection[str], partitions: Mapping[str, Partition]) -> Iterator[list[str]]:
+def _divide_vectors(
+    paths: Collection[str], partitions: Mapping[str, Partition], _: Collection[Partition]
+) -> Iterator[list[str]]:
     """Divide data files into those whose deletion vectors are written to one Puffin file: each alone, or if they are
     many, all of a partition spec together.
 
@@ -270,7 +161,7 @@ def _divide_vectors(paths: Collection[str], partitions: Mapping[str, Partition])
         yield from (together[begin : begin + size] for begin in range(0, len(together), size))
 
 
-def _divide(
+def _divide_positions(
     paths: Collection[str], partitions: Mapping[str, Partition], merged: Collection[Partition]
 ) -> Iterator[list[str]]:
     """Divide data files into those whose deletes are written to one file: each alone if they are few, or else all of a
@@ -284,3 +175,7 @@ def _divide(
     for partition, together in by_partition.items():
         size = 1 if are_few else shared if partition in merged else len(together)
         yield from (together[begin : begin + size] for begin in range(0, len(together), size))
+
+
+_POSITIONS: Final = _DeleteFormat(".parquet", _write_positions, _divide_positions)
+_VECTORS: Final = _DeleteFormat(".puffin", write_deletion_vectors, _divide_vectors)
