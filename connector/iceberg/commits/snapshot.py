@@ -5,7 +5,6 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 from pyiceberg.manifest import ManifestFile
@@ -26,15 +25,13 @@ from connector.iceberg.metadata.manifests import (
     copy_manifest,
     manifests_of,
 )
-from connector.iceberg.metadata.partitions import PartitionReader
 from connector.iceberg.metadata.snapshot_manifests import (
     ManifestFactory,
-    make_added_entry,
     metadata_location,
 )
 from connector.iceberg.metadata.table_properties import find_generation
 from connector.iceberg.metadata.table_updates import find_next_row_id
-from connector.model.state import DataFile, PublishedTimes, StagedCommit, WriterId, find_published
+from connector.model.state import PublishedTimes, StagedCommit, WriterId, find_published
 from connector.storage.file_io import WrittenFile, files_of
 
 if TYPE_CHECKING:
@@ -142,27 +139,10 @@ class SnapshotWriter:
     ) -> Snapshot:
         metadata = table.metadata
         assert not isinstance(metadata, TableMetadataV1), "only newer versions are bound"
-        first_row_id = find_next_row_id(table)
         parent = metadata.current_snapshot()
         sequence_number = metadata.last_sequence_number + transactions
-        location = metadata_location(table, f"snap-{self._id}-{prefix}-{uuid.uuid4()}.avro")
-        written = WrittenFile(table.io, location)
-        complete_summaries(manifests, table.specs())
-        with ManifestListWriter(
-            output_file=written,
-            snapshot_id=self._id,
-            parent_snapshot_id=parent.snapshot_id if parent else None,
-            sequence_number=sequence_number,
-            compression=AVRO_COMPRESSION,
-            next_row_id=first_row_id,
-        ) as manifest_list:
-            manifest_list.add_manifests(list(manifests))
-        named = [file for each in manifests for file in self._unsent.get(each.manifest_path, ())]
-        # None of these files is named by the table before the commit, so their order does not matter.
-        map_in_threads(WrittenFile.send, [*named, written], "manifest")
-        paths = {each.manifest_path for each in manifests}
-        self.manifests.written.add(table, [written, *(file for file in named if file.location in paths)])
-        next_row_id = manifest_list.next_row_id
+        first_row_id = find_next_row_id(table)
+        location, next_row_id = self._write_list(table, prefix, manifests, sequence_number)
         return Snapshot(
             snapshot_id=self._id,
             parent_snapshot_id=parent.snapshot_id if parent else None,
@@ -176,6 +156,30 @@ class SnapshotWriter:
             first_row_id=first_row_id,
             added_rows=None if first_row_id is None or next_row_id is None else next_row_id - first_row_id,
         )
+
+    def _write_list(
+        self, table: Table, prefix: str, manifests: Sequence[ManifestFile], sequence_number: int
+    ) -> tuple[str, int | None]:
+        """Write the manifest list, and send with it what is not sent yet of the files that it names. Return its
+        location, and the id of the first row after those of the snapshot if rows have ids."""
+        written = WrittenFile(table.io, metadata_location(table, f"snap-{self._id}-{prefix}-{uuid.uuid4()}.avro"))
+        parent = table.current_snapshot()
+        complete_summaries(manifests, table.specs())
+        with ManifestListWriter(
+            output_file=written,
+            snapshot_id=self._id,
+            parent_snapshot_id=parent.snapshot_id if parent else None,
+            sequence_number=sequence_number,
+            compression=AVRO_COMPRESSION,
+            next_row_id=find_next_row_id(table),
+        ) as manifest_list:
+            manifest_list.add_manifests(list(manifests))
+        unsent = [file for manifest in manifests for file in self._unsent.get(manifest.manifest_path, ())]
+        # None of these files is named by the table before the commit, so their order does not matter.
+        map_in_threads(WrittenFile.send, [*unsent, written], "manifest")
+        paths = {manifest.manifest_path for manifest in manifests}
+        self.manifests.written.add(table, [written, *(file for file in unsent if file.location in paths)])
+        return written.location, manifest_list.next_row_id
 
     def _add(
         self, factory: ManifestFactory, staged: Sequence[StagedCommit], rows: "DeletedRows | None"
@@ -195,14 +199,12 @@ class SnapshotWriter:
         table = factory.table
         # The prefix is part of the key: a manifest that is still to be committed must not be named by a passed value.
         # So are the schema, since a commit has other files once a column has been converted, and the sequence numbers.
-        numbers = _number(table, staged)
+        numbers = _choose_sequence_numbers(table, staged)
         key = (factory.prefix, *(f"{commit.next} {commit.schema_id} {numbers.get(commit.next)}" for commit in staged))
         if key not in self._manifests:
             # A commit may have no files: its transaction only deletes rows.
             files = [(commit, file) for commit in staged for file in files_of(table.io, commit.files)]
-            by_spec = groupby(sorted(files, key=lambda each: each[0].spec_id), key=lambda each: each[0].spec_id)
-            written = [_write_manifest(factory, spec_id, list(of_spec), numbers) for spec_id, of_spec in by_spec]
-            self._manifests[key] = written, find_published(files)
+            self._manifests[key] = factory.write_staged(files, numbers), find_published(files)
         manifests, published = self._manifests[key]
         # Otherwise a later attempt would commit the files under an old sequence number. Then deletes of other engines
         # would hide their rows.
@@ -212,21 +214,7 @@ class SnapshotWriter:
         }
 
 
-def _write_manifest(
-    factory: ManifestFactory,
-    spec_id: int,
-    files: Sequence[tuple[StagedCommit, DataFile]],
-    numbers: Mapping[str, int],
-) -> ManifestFile:
-    partitions = PartitionReader(factory.table, spec_id)
-    entries = (
-        make_added_entry(file, partitions.read(file), numbers.get(commit.next), sort_order_id=commit.sort_order_id)
-        for commit, file in files
-    )
-    return factory.write(spec_id, added=entries, schema_id=files[-1][0].schema_id)
-
-
-def _number(table: Table, staged: Sequence[StagedCommit]) -> dict[str, int]:
+def _choose_sequence_numbers(table: Table, staged: Sequence[StagedCommit]) -> dict[str, int]:
     """Return a sequence number for each of several transactions that become one snapshot, by the fence value of each.
 
     The number of its last change says which row of a key is the newest. The last of these is the snapshot's, which the

@@ -23,9 +23,9 @@ from pyiceberg.table.locations import load_location_provider
 from connector.encoding.live_rows.deletion_vectors import FileId, WrittenVector
 from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION
 from connector.iceberg.metadata.manifests import DeleteManifestWriter, ManifestWriter, find_id
-from connector.iceberg.metadata.partitions import Partition, find_source_schema
+from connector.iceberg.metadata.partitions import Partition, PartitionReader, find_source_schema
 from connector.iceberg.metadata.row_lineage import NEWEST_VERSION
-from connector.model.state import ColumnStatistics, DataFile
+from connector.model.state import ColumnStatistics, DataFile, StagedCommit
 from connector.storage.file_io import RememberedFile, WrittenFile
 
 WrittenDeletes: TypeAlias = DataFile | WrittenVector  # a position delete file, or a deletion vector
@@ -79,6 +79,27 @@ class ManifestFactory:
         else:
             file.send()
         return manifest.to_manifest_file()
+
+    def write_staged(
+        self, files: Iterable[tuple[StagedCommit, DataFile]], numbers: Mapping[str, int]
+    ) -> list[ManifestFile]:
+        """Write a manifest of the files of staged commits for each partition spec. Files get the sequence number of
+        their commit's fence value. Without one they inherit the snapshot's."""
+        by_spec: dict[int, list[tuple[StagedCommit, DataFile]]] = {}
+        for commit, file in files:
+            by_spec.setdefault(commit.spec_id, []).append((commit, file))
+        return [self._write_staged(spec_id, by_spec[spec_id], numbers) for spec_id in sorted(by_spec)]
+
+    def _write_staged(
+        self, spec_id: int, files: Sequence[tuple[StagedCommit, DataFile]], numbers: Mapping[str, int]
+    ) -> ManifestFile:
+        partitions = PartitionReader(self.table, spec_id)
+        entries = (
+            make_added_entry(file, partitions.read(file), numbers.get(commit.next), sort_order_id=commit.sort_order_id)
+            for commit, file in files
+        )
+        last, _ = files[-1]
+        return self.write(spec_id, added=entries, schema_id=last.schema_id)
 
     def write_deletes(self, added: Iterable[AddedDeletes]) -> list[ManifestFile]:
         """Write a manifest of new delete files for each partition spec."""
