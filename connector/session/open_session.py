@@ -16,6 +16,7 @@ from connector.storage.file_access import keep_access_fresh
 
 if TYPE_CHECKING:
     from connector.iceberg.table_view import SessionViews
+    from connector.session.session_threads import SessionThreads
 
 
 @contextmanager
@@ -25,13 +26,7 @@ def open_session(opened: OpenedTables) -> Iterator[Session]:
     socket = engine.directories.sockets / "claims"
     with closing(open_claim_server(config.advanced.spark, socket)) as claims:
         threads = opened.start_threads()
-
-        @cache
-        def open_views() -> "SessionViews":
-            from connector.iceberg.table_view import SessionViews, TableViews  # only for standard updates
-
-            return SessionViews(catalog, TableViews(threads.manifests), threads.committer.find_pending)
-
+        open_views = cache(partial(_open_views, catalog, threads))
         access = [
             keep_access_fresh(path, table.access, partial(load_opened_table, catalog, config, path))
             for table in tables
@@ -48,3 +43,9 @@ def open_session(opened: OpenedTables) -> Iterator[Session]:
         session = Session(tables, opened.recovered.commits, threads.committer, jobs.start_writing, jobs.start_loading)
         threads.continue_earlier_work(tables, opened.staged)
         yield session
+
+
+def _open_views(catalog: OpenedCatalog, threads: "SessionThreads") -> "SessionViews":
+    from connector.iceberg.table_view import SessionViews, TableViews  # only for standard updates
+
+    return SessionViews(catalog, TableViews(threads.manifests), threads.committer.find_pending)

@@ -5,15 +5,16 @@ that writes or searches. What commits is imported here only if there is somethin
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.resource_config import ResourceConfig
 from connector.host.errors import UserError
 from connector.host.garbage import pause_garbage_collection
+from connector.host.late_start import start_when_needed
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.catalogs.opening import OpenedCatalog, open_catalog, translate_errors
 from connector.model.binding import Policy, UpdateMode
@@ -66,20 +67,21 @@ def open_tables(
     with pause_garbage_collection():
         catalog = open_catalog(config)
     bind = partial(bind_all, catalog, task, key_range, policies)
-    with ExitStack() as resources:
-
-        @cache
-        def start_threads() -> "SessionThreads":
-            with pause_garbage_collection():
-                from connector.session.session_threads import run_threads
-
-            return resources.enter_context(run_threads(catalog, task.name, key_range, config, engine))
-
+    with start_when_needed(partial(_run_threads, catalog, task.name, key_range, config, engine)) as start_threads:
         with translate_errors(config):
             recovered = start_threads().recover(staged, bind) if staged else Recovered((), bind())
         check_names(recovered.tables)
         check_finished(recovered.tables, read_finished(task.name, message.state), staged)
         yield OpenedTables(config, engine, catalog, staged, recovered, len(task.bindings), start_threads)
+
+
+def _run_threads(
+    catalog: OpenedCatalog, materialization: str, key_range: str, config: EndpointConfig, engine: Engine
+) -> "AbstractContextManager[SessionThreads]":
+    with pause_garbage_collection():
+        from connector.session.session_threads import run_threads
+
+    return run_threads(catalog, materialization, key_range, config, engine)
 
 
 def _make_policy(resource: ResourceConfig, config: EndpointConfig) -> Policy:

@@ -56,7 +56,7 @@ class TransactionJobs:
         """Begin to gather the Loads of one transaction. `file_prefixes` has the prefix of each table's files."""
         from connector.session.loads import SearchedTable, TransactionLoads  # only for standard updates
 
-        new_layouts, views = self._list_new_layouts(file_prefixes), self._open_views()
+        new_layouts, views = self._list_new_layouts(file_prefixes, {}), self._open_views()
         searched = {
             index: SearchedTable(
                 table.binding,
@@ -72,36 +72,33 @@ class TransactionJobs:
     def start_writing(self, file_prefixes: Sequence[str], row_ids: Mapping[int, TemporaryFile]) -> WriteJob:
         """Start the job of one transaction. `file_prefixes` has the prefix of each table's data files, `row_ids` say by
         binding where the ids of loaded keys are."""
-        new_layouts = self._list_new_layouts(file_prefixes)
-        for index, file in row_ids.items():
-            new_layouts[index] = partial(_add_row_ids, new_layouts[index], file)
+        new_layouts = self._list_new_layouts(file_prefixes, row_ids)
         bound, rejected = new_layouts[: self._bindings], new_layouts[self._bindings :]
         directory = self._engine.directories.files / f"spool-{next(self._numbers)}"
         spool = Spool(directory, limit=self._spool_limit)
         spark = self._engine.spark
         return WriteJob(spark, self._claims, spool, choose_transfer(spark, bound), bound, rejected)
 
-    def _list_new_layouts(self, file_prefixes: Sequence[str]) -> list[NewLayout]:
-        """Return what makes the layout of each table. That of a binding includes the layout of its rejected rows."""
-        tables = zip(self._tables, file_prefixes, self._access, strict=True)
-        new_layouts: list[NewLayout] = [partial(self._make_layout, *table) for table in tables]
-        return [
-            partial(_add_rejected, new, new_layouts[table.quarantine.table]) if table.quarantine else new
-            for table, new in zip(self._tables, new_layouts, strict=True)
-        ]
+    def _list_new_layouts(
+        self, file_prefixes: Sequence[str], row_ids: Mapping[int, TemporaryFile]
+    ) -> Sequence[NewLayout]:
+        return [partial(self._make_layout, file_prefixes, row_ids, index) for index in range(len(self._tables))]
 
-    def _make_layout(self, table: BoundTable, file_prefix: str, access: Refreshed[Properties]) -> TableLayout:
-        destination = Destination(table.location, table.properties, file_prefix)
-        layout = TableLayout(table.binding, destination, access.current(), table.arrangement)
+    def _make_layout(
+        self, file_prefixes: Sequence[str], row_ids: Mapping[int, TemporaryFile], index: int
+    ) -> TableLayout:
+        """Return the layout of a table, with credentials that are valid now. That of a binding includes the layout of
+        its rejected rows."""
+        table = self._tables[index]
+        layout = TableLayout(
+            table.binding,
+            Destination(table.location, table.properties, file_prefixes[index]),
+            self._access[index].current(),
+            table.arrangement,
+            rejected=self._make_layout(file_prefixes, row_ids, table.quarantine.table) if table.quarantine else None,
+            row_ids=row_ids.get(index),
+        )
         if layout.arrangement.is_plain:
             return layout
         # All tasks may have as many bytes of sorted runs on the disk as the spool.
         return replace(layout, run_limit=self._spool_limit // self._engine.spark.cores)
-
-
-def _add_row_ids(new_layout: NewLayout, file: TemporaryFile) -> TableLayout:
-    return replace(new_layout(), row_ids=file)
-
-
-def _add_rejected(new_layout: NewLayout, new_rejected: NewLayout) -> TableLayout:
-    return replace(new_layout(), rejected=new_rejected())

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -67,10 +68,11 @@ class Session:
 
     def begin(self) -> "OpenTransaction":
         """Return a new transaction without rows."""
+        prefixes = self._file_prefixes()
         return OpenTransaction(
             TransactionProgress(next(self._numbers), self._names),
-            lambda row_ids: self._start_writing(self._file_prefixes(), row_ids),
-            lambda: self._start_loading(self._file_prefixes()),
+            partial(self._start_writing, prefixes),
+            partial(self._start_loading, prefixes),
             self._stage,
         )
 

@@ -1,5 +1,6 @@
 """The private parts of the connector that planted defects replace, by what they do. When one gets another name or
-place, this list changes, and no defect. `swap(*COMMIT_TO_TABLE, …)` replaces a part, `getattr(*COMMIT_TO_TABLE)` reads it."""
+place, this list changes, and no defect. `swap(*COMMIT_TO_TABLE, …)` replaces a part, and `getattr(*COMMIT_TO_TABLE)`
+reads it."""
 
 from typing import Final, TypeAlias
 

@@ -3,10 +3,10 @@
 import logging
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import cache, partial
+from functools import partial
 from typing import Any, Final
 
 from pyiceberg.table import Table
@@ -19,6 +19,7 @@ from connector.config.endpoint_config import EndpointConfig
 from connector.config.settings import parse
 from connector.encoding.rewriting.file_groups import Compact
 from connector.host.errors import ConnectorError
+from connector.host.late_start import start_when_needed
 from connector.host.redaction import redact
 from connector.host.signals import map_in_threads
 from connector.iceberg.catalogs.opening import OpenedCatalog, open_existing_catalog, translate_errors
@@ -91,7 +92,7 @@ def maintain_tables(arguments: MaintainArguments, waiting: WaitingLine) -> Maint
     )
     chosen = parse_tables(arguments.tables, endpoint)
     budget = Budget(arguments.max_seconds, arguments.max_bytes)
-    with closing(open_existing_catalog(endpoint)) as catalog, _start_when_needed(endpoint.advanced.spark) as compact:
+    with closing(open_existing_catalog(endpoint)) as catalog, _compact_by_spark(endpoint.advanced.spark) as compact:
         new_compactor = partial(TableCompactor, catalog, compact, plan=arguments.plan)
         maintainer = Maintainer(catalog, new_compactor, budget, arguments.orphans, is_dry_run=arguments.is_dry_run)
         run = _Run(endpoint, catalog, maintainer, arguments.actions)
@@ -102,17 +103,16 @@ def maintain_tables(arguments: MaintainArguments, waiting: WaitingLine) -> Maint
 
 
 @contextmanager
-def _start_when_needed(settings: Mapping[str, str]) -> Iterator[Compact]:
+def _compact_by_spark(settings: Mapping[str, str]) -> Iterator[Compact]:
     """Yield a function that compacts file groups. Spark starts with the first call."""
-    with ExitStack() as resources:
-
-        @cache
-        def start() -> Compact:
-            from connector.spark.jobs.compaction_job import compaction_jobs  # most runs need no Spark
-
-            return resources.enter_context(compaction_jobs(settings))
-
+    with start_when_needed(partial(_start_compaction_jobs, settings)) as start:
         yield lambda compaction, groups, access: start()(compaction, groups, access)
+
+
+def _start_compaction_jobs(settings: Mapping[str, str]) -> AbstractContextManager[Compact]:
+    from connector.spark.jobs.compaction_job import compaction_jobs  # most runs need no Spark
+
+    return compaction_jobs(settings)
 
 
 def _set_spark(config: Json, settings: Mapping[str, str]) -> Json:

@@ -1,8 +1,8 @@
 """Spark jobs that rewrite data files: a task takes one file after another."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from functools import cache, partial
+from contextlib import contextmanager
+from functools import partial
 from operator import attrgetter
 from threading import Lock
 from typing import Final, TypeAlias
@@ -12,10 +12,11 @@ from pyiceberg.utils.bin_packing import PackingIterator
 from connector.encoding.live_rows.source_rows import SourceFile
 from connector.encoding.rewriting.converted_files import Rewrite, Rewriting
 from connector.encoding.rewriting.rewritten_schemas import UnconvertibleError
+from connector.host.late_start import start_when_needed
 from connector.host.refresh import Refreshed
 from connector.model.properties import Properties
 from connector.model.state import DataFile
-from connector.spark.jvm.spark_session import Spark, start_spark
+from connector.spark.jvm.spark_session import start_spark
 from connector.storage.file_io import open_file_io
 
 # Credentials may expire before the last file of a large table is written. Each job gets fresh ones.
@@ -33,11 +34,7 @@ def rewrite_jobs(settings: Mapping[str, str]) -> Iterator[Rewrite]:
     Spark starts with the first job, and is killed when the block ends.
     """
     turn = Lock()
-    with ExitStack() as resources:
-
-        @cache
-        def spark() -> Spark:
-            return resources.enter_context(start_spark(settings))
+    with start_when_needed(partial(start_spark, settings)) as spark:
 
         def rewrite(
             rewriting: Rewriting, sources: Sequence[SourceFile], access: Refreshed[Properties]
