@@ -126,7 +126,7 @@ class TransactionLoads:
             with translate_disk_errors("file for the keys of Loads"):
                 self._directory.mkdir()
         self.count += loads.count
-        lines = Lines(b"".join(loads.pieces), lambda place: loads.first_line + place)
+        lines = Lines(b"".join(loads.pieces), lambda index: loads.first_line + index)
         for index, rows in parse_loads(lines).items():
             keys = key_table(self._find_binding(index, rows.number(0)), rows)
             if index not in self._keys:
@@ -176,12 +176,12 @@ class TransactionLoads:
     def _answer(self, indexes: Sequence[int]) -> Iterator[bytes]:
         gathered = {index: self._keys.pop(index) for index in indexes}
         prepared = map_in_threads(self._prepare, gathered.items(), "loads")
-        found = [of_table for of_table in self._search([*filter(None, prepared)]) if any(map(len, of_table.newest))]
-        for of_table in found:
-            for group, are_newest in zip(of_table.search.groups, of_table.newest, strict=True):
-                yield from _read_answers(group.documents, are_newest, of_table.search.layout.io)
-        located = map_in_threads(self._locate, found, "loads")
-        self.found.update(zip((of_table.search.index for of_table in found), located, strict=True))
+        results = [result for result in self._search([*filter(None, prepared)]) if any(map(len, result.newest))]
+        for result in results:
+            for group, newest_mask in zip(result.search.groups, result.newest, strict=True):
+                yield from _read_answers(group.documents, newest_mask, result.search.layout.io)
+        located = map_in_threads(self._locate, results, "loads")
+        self.found.update(zip((result.search.index for result in results), located, strict=True))
         for index, keys in gathered.items():
             answered = self.found[index].answered.keys
             facts.report(AnsweredLoads(self._tables[index].binding.table, keys.count, answered))
@@ -204,21 +204,21 @@ class TransactionLoads:
 
     def _search(self, searches: Sequence[TableSearch]) -> Iterator[FoundInTable]:
         """Search the tables by one Spark job."""
-        groups = [group for of_table in searches for group in of_table.groups]
+        groups = [group for search in searches for group in search.groups]
         if not groups:
             return
-        access = {of_table.index: of_table.layout.access.value for of_table in searches}
+        access = {search.index: search.layout.access.value for search in searches}
         # Only the function goes to the tasks through a connection. Spark writes the groups to a file on its way.
         try:
             found = iter(self._spark.map_shares(partial(search_groups, access), groups).result())
         finally:
-            for of_table in searches:
-                of_table.keys_file.remove(of_table.layout.io, RESULTS)
-        for of_table in searches:
-            io = of_table.layout.io
-            rows = [fetch_rows(of_group, io) for of_group in islice(found, len(of_table.groups))]
-            newest = choose_newest(rows, len(of_table.keys), partial(find_last_changes, io, of_table.view.files))
-            yield FoundInTable(of_table, rows, newest)
+            for search in searches:
+                search.keys_file.remove(search.layout.io, RESULTS)
+        for search in searches:
+            io = search.layout.io
+            rows = [fetch_rows(returned, io) for returned in islice(found, len(search.groups))]
+            newest = choose_newest(rows, len(search.keys), partial(find_last_changes, io, search.view.files))
+            yield FoundInTable(search, rows, newest)
 
     def _locate(self, found: FoundInTable) -> LoadedRows:
         """Begin to stage all found rows, and describe the newest ones of the keys, which the runtime has got."""
@@ -226,11 +226,11 @@ class TransactionLoads:
         updates = layout.binding.updates
         assert updates, "only bindings that update rows are searched"
         location = layout.new_located_location()
-        rows, write_file = _describe_rows(found.search.view, keys, found.rows), partial(write_later, self._uploads)
-        write_located(layout.io, location, rows, updates, write_file)
-        chosen = [some.take(are_newest) for some, are_newest in zip(found.rows, found.newest, strict=True)]
+        described = _describe_rows(found.search.view, keys, found.rows)
+        write_located(layout.io, location, described, updates, partial(write_later, self._uploads))
+        chosen = [rows.take(newest_mask) for rows, newest_mask in zip(found.rows, found.newest, strict=True)]
         columns = keys.drop_columns([KEY])
-        digests = [digest_keys_table(take_keys(columns, some.keys)) for part in chosen for some in part.slices()]
+        digests = [digest_keys_table(take_keys(columns, part.keys)) for rows in chosen for part in rows.slices()]
         located = LocatedRowsFile(location, sum(map(len, found.rows)), found.search.view.snapshot_id)
         return LoadedRows(located, sum_digests(digests), self._store_row_ids(layout, keys, chosen))
 
@@ -240,9 +240,9 @@ class TransactionLoads:
             return None
         file = self._new_file(layout, ".arrow")
         parts = (
-            take_keys(keys, some.keys).append_column(ROW_ID_FIELD, pa.array(some.row_ids, pa.int64()))
+            take_keys(keys, part.keys).append_column(ROW_ID_FIELD, pa.array(part.row_ids, pa.int64()))
             for rows in newest
-            for some in rows.slices()
+            for part in rows.slices()
         )
         store_keys(file, keys.schema.append(ROW_ID_FIELD), parts, layout)
         return file
@@ -269,21 +269,21 @@ def check_stored(binding: Binding, found: LoadedRows | None, stored: KeyDigest |
         )
 
 
-def _read_answers(documents: TemporaryFile, are_newest: Mask, io: FileIO) -> Iterator[bytes]:
-    if are_newest.all():
-        yield from read_documents(documents, io) if len(are_newest) else ()
+def _read_answers(documents: TemporaryFile, newest_mask: Mask, io: FileIO) -> Iterator[bytes]:
+    if newest_mask.all():
+        yield from read_documents(documents, io) if len(newest_mask) else ()
     else:
         lines = read_lines(documents, io)
-        yield from (line for line, is_newest in zip(lines, are_newest, strict=True) if is_newest)
+        yield from (line for line, is_newest in zip(lines, newest_mask, strict=True) if is_newest)
 
 
 def _describe_rows(view: TableView, keys: pa.Table, found: Sequence[RowsOfKeys]) -> Iterator[pa.Table]:
     """Yield all found rows, those of a key with several among them: one version of a document is to stay."""
     paths = list(dict.fromkeys(file.path for file in view.files))
-    places = {path: place for place, path in enumerate(paths)}
-    path_of_file = np.array([places[file.path] for file in view.files], np.int32)
+    indexes = {path: index for index, path in enumerate(paths)}
+    path_of_file = np.array([indexes[file.path] for file in view.files], np.int32)
     names, texts = pa.array(paths, pa.string()), keys.select([KEY])
-    for rows in (some for part in found for some in part.slices()):
+    for rows in (part for each in found for part in each.slices()):
         indices = pa.array(path_of_file[rows.files], pa.int32())
         yield pa.table(
             {

@@ -5,7 +5,7 @@ from contextlib import closing, contextmanager
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from connector.iceberg.catalogs.opening import load_opened_table
+from connector.iceberg.catalogs.opening import OpenedCatalog, load_opened_table
 from connector.session.commit_facts import report_opened
 from connector.session.open_tables import OpenedTables
 from connector.session.progress import log_opened
