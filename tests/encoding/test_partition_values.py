@@ -56,7 +56,7 @@ def partition_of_each(type_: PrimitiveType, transform: str, *values: Any) -> lis
     of, batch = rows([type_], *((value,) for value in values))
     found = PartitionValues(of.columns, [PartitionField(VALUE, transform)]).of([batch])
     assert len(set(found.values)) == len(found.values), "each partition once"
-    return [found.values[place][0] for place in found.places]
+    return [found.values[index][0] for index in found.indices]
 
 
 def partition_of(type_: PrimitiveType, transform: str, value: Any) -> Any:
@@ -197,7 +197,7 @@ def test_decimals_may_begin_anywhere_in_memory(transform: str) -> None:
     found = PartitionValues(of.columns, [PartitionField(VALUE, transform)]).of(taken)
     expected = partition_of_each(DecimalType(9, 2), transform, *values)
     each = [expected, expected[1:2], expected[:2]] * 2
-    assert [found.values[place][0] for place in found.places] == [value for part in each for value in part]
+    assert [found.values[index][0] for index in found.indices] == [value for part in each for value in part]
 
 
 @pytest.mark.parametrize(("type_", "bits"), [(LongType(), 63), (IntegerType(), 31)])
@@ -223,8 +223,8 @@ def test_a_partition_is_all_fields_together() -> None:
     fields = [PartitionField(2, "identity"), PartitionField(3, "bucket[1000]")]
     found = PartitionValues(of.columns, fields).of([batch])
     assert len(found.values) == 5
-    assert found.places[0] == found.places[4]
-    assert [found.values[place][0] for place in found.places] == [b"a", b"a", b"b", None, b"a", None]
+    assert found.indices[0] == found.indices[4]
+    assert [found.values[index][0] for index in found.indices] == [b"a", b"a", b"b", None, b"a", None]
 
 
 def test_many_fields_of_many_values_stay_apart() -> None:
@@ -247,4 +247,4 @@ def test_an_unpartitioned_table_has_one_partition_without_fields() -> None:
     of, batch = rows([LongType()], (1,), (2,))
     found = PartitionValues(of.columns, []).of([batch])
     assert found.values == ((),)
-    assert [*found.places] == [0, 0]
+    assert [*found.indices] == [0, 0]

@@ -105,7 +105,7 @@ def partitions(table: Table, transform: str) -> tuple[list[PartitionKey], list[P
         batches.append(pa.RecordBatch.from_arrays(arrays, list(TYPES)))
         by_spark += [serialize(transform, [file.partition[place] for place in range(len(of_fields))])] * rows.num_rows
     found = PartitionValues(COLUMNS, of_fields).of(batches)
-    return by_spark, [found.values[place] for place in found.places]
+    return by_spark, [found.values[index] for index in found.indices]
 
 
 def serialize(transform: str, values: Sequence[object]) -> PartitionKey:

@@ -78,7 +78,7 @@ def _hash_fixed(column: pa.Array) -> Words:
 
 
 def _hash_bytes(column: pa.Array) -> Words:
-    """Return a mixed sum of eight bytes at a time, each multiplied by a random weight of its place."""
+    """Return a mixed sum of eight bytes at a time, each multiplied by a random weight of its index."""
     if pa.types.is_decimal(column.type):
         column = column.cast(pa.string())
     values = column.cast(pa.binary()).fill_null(b"")
@@ -96,9 +96,9 @@ def _sum_even(data: bytes, rows: int, size: int) -> Words:
     count = -(-size // _WORD)
     words = np.ndarray((rows, count), "<u8", data, strides=(size, _WORD))
     sums = np.zeros(rows, np.uint64)
-    for place, weight in enumerate(_weights(count)):
-        surplus = max(_WORD * (place + 1) - size, 0)
-        sums += (words[:, place] << np.uint64(8 * surplus)) * weight
+    for index, weight in enumerate(_weights(count)):
+        surplus = max(_WORD * (index + 1) - size, 0)
+        sums += (words[:, index] << np.uint64(8 * surplus)) * weight
     return sums
 
 
@@ -106,10 +106,10 @@ def _sum_uneven(data: bytes, begins: Indices, sizes: Indices) -> Words:
     """Return the sums of values of any sizes."""
     counts = -(-sizes // _WORD)  # of words; the last one of a value may have bytes of the next, which are removed
     ends = np.cumsum(counts)
-    places = np.arange(ends[-1]) - np.repeat(ends - counts, counts)
-    words = np.ndarray((len(data) - _WORD + 1,), "<u8", data, strides=(1,))[np.repeat(begins, counts) + _WORD * places]
-    surplus = np.maximum(_WORD * (places + 1) - np.repeat(sizes, counts), 0).astype(np.uint64) * np.uint64(8)
-    words = (words << surplus) * _weights(int(counts.max()))[places]
+    indices = np.arange(ends[-1]) - np.repeat(ends - counts, counts)
+    words = np.ndarray((len(data) - _WORD + 1,), "<u8", data, strides=(1,))[np.repeat(begins, counts) + _WORD * indices]
+    surplus = np.maximum(_WORD * (indices + 1) - np.repeat(sizes, counts), 0).astype(np.uint64) * np.uint64(8)
+    words = (words << surplus) * _weights(int(counts.max()))[indices]
     sums = np.append(np.zeros(1, np.uint64), np.cumsum(words, dtype=np.uint64))
     differences: Words = sums[ends] - sums[ends - counts]
     return differences

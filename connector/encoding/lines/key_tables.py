@@ -73,15 +73,15 @@ def _parse_arrays(texts: Sequence[str]) -> Sequence[Items]:
         return [[msgspec.Raw(item) for item in parse_items(text.encode())] for text in texts]
 
 
-def take_keys(keys: pa.Table, places: Numbers) -> pa.Table:
-    """Return the rows at these places of a keys table, or of some of its columns, each column in one chunk.
+def take_keys(keys: pa.Table, indices: Numbers) -> pa.Table:
+    """Return the rows at these indices of a keys table, or of some of its columns, each column in one chunk.
 
     Arrow's function first copies all rows of a table with several chunks, as that of a large transaction is.
     """
     chunks = keys.to_batches()
     if len(chunks) < 2:
-        return keys.combine_chunks().take(pa.array(places))
-    return pa.Table.from_batches([GatheredRows(chunks).take(places)])
+        return keys.combine_chunks().take(pa.array(indices))
+    return pa.Table.from_batches([GatheredRows(chunks).take(indices)])
 
 
 def write_keys(sink: str | pa.NativeFile, schema: pa.Schema, parts: Iterable[pa.Table]) -> None:

@@ -21,15 +21,15 @@ _LOADS: Final[LineDecoder[LooseKeyRow]] = LineDecoder(KeyRow, Load)
 
 @dataclass(frozen=True)
 class LoadRows:
-    """The Loads of one binding, and their places among the lines."""
+    """The Loads of one binding, and the indexes of their lines."""
 
     rows: Sequence[LooseKeyRow]
-    places: Sequence[int]
+    indexes: Sequence[int]
     lines: Lines
 
     def number(self, row: int) -> int:
         """Return the number that the line of a Load has in the input."""
-        return self.lines.number(self.places[row])
+        return self.lines.number(self.indexes[row])
 
 
 def parse_loads(lines: Lines) -> dict[int, LoadRows]:
@@ -39,10 +39,10 @@ def parse_loads(lines: Lines) -> dict[int, LoadRows]:
     if rows and isinstance(bindings[0], int) and bindings.count(bindings[0]) == len(rows):
         return {bindings[0]: LoadRows(rows, range(len(rows)), lines)}
     by_binding: dict[int, tuple[list[LooseKeyRow], list[int]]] = {}
-    for place, row in enumerate(rows):
-        found, places = by_binding.setdefault(binding_of(row, lines.number(place)), ([], []))
+    for index, row in enumerate(rows):
+        found, indexes = by_binding.setdefault(binding_of(row, lines.number(index)), ([], []))
         found.append(row)
-        places.append(place)
+        indexes.append(index)
     return {binding: LoadRows(*found, lines) for binding, found in by_binding.items()}
 
 
@@ -59,7 +59,7 @@ def key_table(binding: Binding, loads: LoadRows) -> pa.Table:
     if plain := [row.key for row in loads.rows if row.key is not None]:
         texts = pa.array([b"[%b]" % b",".join(items) for items in plain], pa.binary())
         tables.append(make_keys_table(parts, plain_cells(plain, types), texts))
-    if packed := [place for place, row in enumerate(loads.rows) if row.key is None]:
+    if packed := [index for index, row in enumerate(loads.rows) if row.key is None]:
         elements = _unpack(loads, packed, len(parts))
         cells = [PackedCells(each, column_type) for each, column_type in zip(elements, types, strict=True)]
         tables.append(make_keys_table(parts, cells, _texts(elements)))
@@ -71,18 +71,18 @@ def _check(binding: Binding, loads: LoadRows) -> None:
     if None not in keys and {len(key) for key in keys if key is not None} == {len(binding.keys)}:
         return
     columns = TupleColumns("key", binding.keys)
-    for place, row in enumerate(loads.rows):
+    for index, row in enumerate(loads.rows):
         try:
             columns.check(row)
         except ValueError as error:
-            raise ProtocolError(f"line {loads.number(place)}: the Load {error}") from error
+            raise ProtocolError(f"line {loads.number(index)}: the Load {error}") from error
 
 
-def _unpack(loads: LoadRows, places: Sequence[int], count: int) -> list[Elements]:
+def _unpack(loads: LoadRows, indexes: Sequence[int], count: int) -> list[Elements]:
     try:
-        return [*PackedRows([loads.rows[place].key_packed or b"" for place in places]).elements(count)]
+        return [*PackedRows([loads.rows[index].key_packed or b"" for index in indexes]).elements(count)]
     except PackedTupleError as error:
-        number = loads.number(places[error.row])
+        number = loads.number(indexes[error.row])
         raise ProtocolError(f"line {number}: keyPacked: the tuple {error.reason}") from error
 
 

@@ -131,7 +131,7 @@ class LineDecoder(Generic[_AnyRow]):
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             rows = self._of_masked(lines.each)
         if len(rows) != lines.count:
-            return [self.of_line(line, lines.number(place)) for place, line in enumerate(lines.each)]
+            return [self.of_line(line, lines.number(index)) for index, line in enumerate(lines.each)]
         if not any([] in map(attrgetter(name), rows) for name in self._tuples):
             return rows
         return [self._without_empty_tuples(row) for row in rows]
@@ -242,9 +242,9 @@ class Lines:
         """Return the row of each line. Raises ProtocolError if a line is no Store."""
         return _STORES.of_lines(self)
 
-    def row(self, place: int) -> LooseRow:
+    def row(self, index: int) -> LooseRow:
         """Return the row of one line (from 0)."""
-        return _STORES.of_line(self.each[place], self.number(place))
+        return _STORES.of_line(self.each[index], self.number(index))
 
 
 def binding_of(row: KeyRow[Any], number: int) -> int:

@@ -55,10 +55,10 @@ def fill_lineage(
     """
     if lineage is None:
         return rows
-    for place, field in enumerate(rows.schema):
-        values = rows.column(place)
+    for index, field in enumerate(rows.schema):
+        values = rows.column(index)
         if values.null_count and (inherited := _find_inherited(column_id(field), lineage, positions)) is not None:
-            rows = rows.set_column(place, field, pc.coalesce(values, pa.array(inherited)))
+            rows = rows.set_column(index, field, pc.coalesce(values, pa.array(inherited)))
     return rows
 
 

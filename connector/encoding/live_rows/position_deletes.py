@@ -101,12 +101,12 @@ def group_by_file(rows: pa.Table) -> Iterator[tuple[str, Positions]]:
     if not rows.num_rows:
         return
     paths = rows["file_path"].unify_dictionaries().combine_chunks()
-    places, positions = paths.indices.to_numpy(), rows["pos"].to_numpy()
-    order = np.argsort(places, kind="stable")
-    ends = np.cumsum(np.bincount(places, minlength=len(paths.dictionary)))
-    for path, of_file in zip(paths.dictionary.to_pylist(), np.split(positions[order], ends[:-1]), strict=True):
-        if len(of_file):
-            yield path, of_file
+    indices, positions = paths.indices.to_numpy(), rows["pos"].to_numpy()
+    order = np.argsort(indices, kind="stable")
+    ends = np.cumsum(np.bincount(indices, minlength=len(paths.dictionary)))
+    for path, file_positions in zip(paths.dictionary.to_pylist(), np.split(positions[order], ends[:-1]), strict=True):
+        if len(file_positions):
+            yield path, file_positions
 
 
 def _name(schema: pa.Schema, name: str, number: int, path: str) -> str:
@@ -125,11 +125,11 @@ def _sort(paths: pa.Array, positions: pa.Array) -> pa.Table:
     """Return the rows by path and position, as Iceberg demands, without duplicates."""
     encoded = paths if pa.types.is_dictionary(paths.type) else paths.dictionary_encode()
     # Bytes of UTF-8 have the order of their characters, so the order of the paths is Iceberg's.
-    places = pc.rank(encoded.dictionary, tiebreaker="dense").to_numpy()[encoded.indices.to_numpy()]
+    indices = pc.rank(encoded.dictionary, tiebreaker="dense").to_numpy()[encoded.indices.to_numpy()]
     numbers = positions.to_numpy()
-    order = np.lexsort((numbers, places))
-    places, numbers = places[order], numbers[order]
-    is_first = np.append(True, (places[1:] != places[:-1]) | (numbers[1:] != numbers[:-1]))[: len(order)]
+    order = np.lexsort((numbers, indices))
+    indices, numbers = indices[order], numbers[order]
+    is_first = np.append(True, (indices[1:] != indices[:-1]) | (numbers[1:] != numbers[:-1]))[: len(order)]
     rows = pa.array(order[is_first])
     return pa.table([encoded.take(rows), positions.take(rows)], schema=pa.schema(_COLUMNS))
 
@@ -138,10 +138,10 @@ def _statistics(rows: pa.Table, metadata: pq.FileMetaData) -> tuple[ColumnStatis
     """Return statistics with whole bounds. Where both bounds of the path are equal, readers know that the file is
     about one data file; a truncated bound would hide that."""
     paths, positions = rows["file_path"], rows["pos"]
-    path_bounds = [to_bytes(StringType(), paths[place].as_py()) for place in (0, -1)]
+    path_bounds = [to_bytes(StringType(), paths[index].as_py()) for index in (0, -1)]
     position_bounds = [to_bytes(LongType(), number.as_py()) for number in pc.min_max(positions).values()]
     groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
-    sizes = [sum(group.column(place).total_compressed_size for group in groups) for place in range(len(_COLUMNS))]
+    sizes = [sum(group.column(index).total_compressed_size for group in groups) for index in range(len(_COLUMNS))]
     return (
         ColumnStatistics(PATH_ID, sizes[0], rows.num_rows, 0, path_bounds[0], path_bounds[1]),
         ColumnStatistics(POSITION_ID, sizes[1], rows.num_rows, 0, position_bounds[0], position_bounds[1]),

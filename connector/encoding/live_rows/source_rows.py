@@ -148,10 +148,10 @@ def _plain_field(field: pa.Field) -> pa.Field:
 
 
 def _without_views(batch: pa.RecordBatch) -> pa.RecordBatch:
-    for place, field in enumerate(batch.schema):
+    for index, field in enumerate(batch.schema):
         plain = _plain_field(field)
         if plain.type != field.type:
-            batch = batch.set_column(place, plain, batch.column(place).cast(plain.type))
+            batch = batch.set_column(index, plain, batch.column(index).cast(plain.type))
     return batch
 
 

@@ -52,7 +52,7 @@ class AssembledFile:
     def __init__(self, files: NewFiles) -> None:
         self.location = files.new_location()
         self._columns, self._options = files.columns, files.options
-        self._dictionaries: dict[int, bool] = {}  # by the column's place: whether it is worth one
+        self._dictionaries: dict[int, bool] = {}  # by the column's index: whether it is worth one
         self._with_nan: set[int] = set()
         self._metadata: Struct | None = None
         self._groups: list[Struct] = []
@@ -63,15 +63,15 @@ class AssembledFile:
         self.size = len(_MAGIC)  # bytes written so far
 
     def write(self, rows: pa.Table, copied: Mapping[int, Sequence[ColumnChunk]]) -> None:
-        """Write a row group. `copied` are chunks by the place of their column; the values of these columns in `rows`
+        """Write a row group. `copied` are chunks by the index of their column; the values of these columns in `rows`
         are not written, and may be anything."""
         memory, metadata = self._encode(rows, copied)
         begin = self.size
-        for place, chunk in enumerate(_chunks(metadata)):
+        for index, chunk in enumerate(_chunks(metadata)):
             described = chunk[_CHUNK_METADATA][1]
             chunk[_CHUNK_OFFSET] = (thrift.I64, self.size)
-            if place in copied:
-                self._copy(described, copied[place])
+            if index in copied:
+                self._copy(described, copied[index])
             else:
                 first = _move(described, self.size)
                 self._write(memory[first : first + described[_COMPRESSED][1]])
@@ -80,12 +80,12 @@ class AssembledFile:
     def append(self, encoded: EncodedRowGroup, content: Iterable[bytearray]) -> None:
         """Write a row group that is encoded already, given its bytes."""
         metadata = read_struct(BytesIO(encoded.metadata))
-        begin = place = self.size
+        begin = index = self.size
         for chunk in _chunks(metadata):
             described = chunk[_CHUNK_METADATA][1]
-            chunk[_CHUNK_OFFSET] = (thrift.I64, place)
-            _move(described, place)
-            place += described[_COMPRESSED][1]
+            chunk[_CHUNK_OFFSET] = (thrift.I64, index)
+            _move(described, index)
+            index += described[_COMPRESSED][1]
         for piece in content:
             self._write(piece)
         self._with_nan.update(encoded.with_nan)
@@ -110,12 +110,12 @@ class AssembledFile:
 
     def _encode(self, rows: pa.Table, copied: Mapping[int, Any]) -> tuple[memoryview, Struct]:
         """Return the bytes and the metadata of a Parquet file with these rows."""
-        encoded = [place for place in range(rows.num_columns) if place not in copied]
-        unknown = [place for place in encoded if place not in self._dictionaries]
+        encoded = [index for index in range(rows.num_columns) if index not in copied]
+        unknown = [index for index in encoded if index not in self._dictionaries]
         repeating = worth_a_dictionary(rows.select(unknown))
-        self._dictionaries |= {place: rows.column_names[place] in repeating for place in unknown}
+        self._dictionaries |= {index: rows.column_names[index] in repeating for index in unknown}
         sink = BytesIO()  # Arrow's own copies all that it has each time it grows
-        with_dictionary = [rows.column_names[place] for place in encoded if self._dictionaries[place]]
+        with_dictionary = [rows.column_names[index] for index in encoded if self._dictionaries[index]]
         pq.write_table(rows, sink, row_group_size=rows.num_rows, **self._options.of_writer(with_dictionary))
         self._with_nan.update(find_nan(rows))
         content = sink.getbuffer()

@@ -15,7 +15,7 @@ class CopiedRowGroup:
     """A row group of another file, of which some columns are copied without decoding."""
 
     rows: pa.Table  # with all columns; those that are copied have any values
-    chunks: Mapping[int, ColumnChunk]  # by the column's place
+    chunks: Mapping[int, ColumnChunk]  # by the column's index
     size: int  # bytes, uncompressed
 
 
@@ -63,7 +63,7 @@ class AssembledWriter(FileWriter[AssembledFile]):
             return
         groups, self._copied = self._copied, []
         rows = pa.concat_tables([group.rows for group in groups])
-        self._write_row_group(rows, {place: [group.chunks[place] for group in groups] for place in groups[0].chunks})
+        self._write_row_group(rows, {index: [group.chunks[index] for group in groups] for index in groups[0].chunks})
 
     def _write_row_group(self, rows: pa.Table, copied: Mapping[int, Sequence[ColumnChunk]]) -> None:
         self._get_open_file().write(rows, copied)

@@ -76,9 +76,9 @@ class RowGroup(GatheredRowGroup):
         end = self._size + _size_of(batch)
         if end > self._capacity:
             return False
-        place = pa.py_buffer(self._memory[self._size : end])
-        _write(pa.FixedSizeBufferWriter(place), batch)
-        self._batches.append(pa.ipc.open_stream(place).read_next_batch())
+        room = pa.py_buffer(self._memory[self._size : end])
+        _write(pa.FixedSizeBufferWriter(room), batch)
+        self._batches.append(pa.ipc.open_stream(room).read_next_batch())
         self._size = end
         return True
 

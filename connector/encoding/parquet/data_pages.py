@@ -81,15 +81,15 @@ def _is_known(chunk: pq.ColumnChunkMetaData, column: pq.ColumnSchema) -> bool:
 
 def _read(content: bytes, codec: str, is_optional: bool, rows: Positions) -> Iterator[bytes]:
     pages, wanted = memoryview(content), rows.tolist()
-    first = place = 0
+    first = index = 0
     for page in _pages(content):
-        begin = place
-        while place < len(wanted) and wanted[place] < first + page.values:
-            place += 1
-        if place > begin:
+        begin = index
+        while index < len(wanted) and wanted[index] < first + page.values:
+            index += 1
+        if index > begin:
             data = _decompress(pages[page.begin : page.end], page.size, codec)
-            yield from _values(data, page.values, is_optional, [row - first for row in wanted[begin:place]])
-        if place == len(wanted):
+            yield from _values(data, page.values, is_optional, [row - first for row in wanted[begin:index]])
+        if index == len(wanted):
             return
         first += page.values
     raise _UnknownPageError  # the column chunk has fewer values than its row group has rows
@@ -123,17 +123,17 @@ def _numbers(struct: Struct) -> dict[int, int]:
 
 def _values(data: memoryview, count: int, is_optional: bool, rows: list[int]) -> Iterator[bytes]:
     """Yield the values of these rows of a page, which are in order."""
-    place = _after_levels(data, count) if is_optional else 0
+    index = _after_levels(data, count) if is_optional else 0
     row = 0
     for wanted in rows:
         for _ in range(wanted - row):
-            place += 4 + int.from_bytes(data[place : place + 4], "little")
-        begin = place + 4
-        place = begin + int.from_bytes(data[place:begin], "little")
-        if place > len(data):
+            index += 4 + int.from_bytes(data[index : index + 4], "little")
+        begin = index + 4
+        index = begin + int.from_bytes(data[index:begin], "little")
+        if index > len(data):
             raise _UnknownPageError
         row = wanted + 1
-        yield bytes(data[begin:place])
+        yield bytes(data[begin:index])
 
 
 def _after_levels(data: memoryview, count: int) -> int:

@@ -20,7 +20,7 @@ class EncodedRowGroup:
     offset: int  # where they begin
     size: int  # bytes
     metadata: bytes  # of a Parquet file with this row group only, in Thrift
-    with_nan: frozenset[int]  # the places of columns with a NaN
+    with_nan: frozenset[int]  # the indexes of columns with a NaN
 
 
 def write_row_group(sink: Any, rows: pa.Table, options: FileOptions) -> EncodedRowGroup:
@@ -32,7 +32,7 @@ def write_row_group(sink: Any, rows: pa.Table, options: FileOptions) -> EncodedR
     ) as writer:
         writer.write_table(rows, row_group_size=rows.num_rows)
     group = collected[0].row_group(0)
-    size = sum(group.column(place).total_compressed_size for place in range(group.num_columns))
+    size = sum(group.column(index).total_compressed_size for index in range(group.num_columns))
     return EncodedRowGroup(begin + _BEGIN, size, _serialize(collected[0]), frozenset(find_nan(rows)))
 
 

@@ -82,8 +82,8 @@ class FileColumns:
         footer = file.footer
         self._file, self._footer = file, footer
         schema = footer.schema.to_arrow_schema()
-        places = find_columns(schema, file.path)
-        self.names = {number: str(schema.field(place).name) for number, place in places.items()}
+        indexes = find_columns(schema, file.path)
+        self.names = {number: str(schema.field(index).name) for number, index in indexes.items()}
         self.row_groups = footer.num_row_groups
         rows = [footer.row_group(group).num_rows for group in range(footer.num_row_groups)]
         self._begins = np.cumsum([0, *rows])  # of the row groups

@@ -50,12 +50,12 @@ def describe_file(
 ) -> DataFile:
     """Return a complete file with its counts and its column statistics.
 
-    Columns go by their place, since their names may collide. `with_nan` has the places of columns with a NaN.
+    Columns go by their index, since their names may collide. `with_nan` has the indexes of columns with a NaN.
     """
     groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
     statistics = tuple(
-        _of_column(column, [group.column(place) for group in groups], place not in with_nan)
-        for place, column in enumerate(columns)
+        _of_column(column, [group.column(index) for group in groups], index not in with_nan)
+        for index, column in enumerate(columns)
     )
     return DataFile(location, metadata.num_rows, size, split_offsets(metadata), statistics)
 
@@ -144,10 +144,10 @@ def upper_bound_of_bytes(value: bytes) -> bytes | None:
 
 
 def find_nan(rows: pa.Table) -> Iterator[int]:
-    """Find the columns that have a NaN, by their places. No statistics of Parquet count it."""
-    for place, column in enumerate(rows.columns):
+    """Find the columns that have a NaN, by their indexes. No statistics of Parquet count it."""
+    for index, column in enumerate(rows.columns):
         if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
-            yield place
+            yield index
 
 
 def worth_a_dictionary(rows: pa.Table) -> list[str]:

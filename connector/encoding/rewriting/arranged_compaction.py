@@ -39,7 +39,7 @@ def write_arranged(
         with translate_disk_errors("file"):
             runs = resources.enter_context(tempfile.TemporaryFile(buffering=0))
         sorter = _Sorter(writer, compaction.arrangement, runs)
-        for place, source in enumerate(group.sources):
+        for index, source in enumerate(group.sources):
             kept.append(0)
             with open_source(io, source, len(compaction.columns)) as opened:
                 columns = (*compaction.columns, *lineage_columns(source.lineage))
@@ -47,8 +47,8 @@ def write_arranged(
                 sorter.expect(schema)
                 for rows in read_live_rows(opened, find_deleted_rows(io, source.path, source.position_deletes)):
                     converted = fill_lineage(schema.convert(rows.batch), source.lineage, rows.positions)
-                    sorter.add(converted, place, rows.positions)
-                    kept[place] += rows.batch.num_rows
+                    sorter.add(converted, index, rows.positions)
+                    kept[index] += rows.batch.num_rows
         sorter.finish()
     return kept
 

@@ -33,12 +33,12 @@ class Rewriting:
         equivalent.
         """
         with open_source(io, source, len(self.columns)) as opened:
-            places = find_columns(opened.file.schema_arrow, source.path)
-            columns = [column for column in self.columns if column.source_id in places or _needs_default(column)]
+            indexes = find_columns(opened.file.schema_arrow, source.path)
+            columns = [column for column in self.columns if column.source_id in indexes or _needs_default(column)]
             if not any(column.is_converted for column in columns):
                 return None
-            of_lineage = lineage_columns(source.lineage, places)
-            schema = RewrittenSchema.of([*columns, *of_lineage], opened.file.schema_arrow, source.path)
+            lineage = lineage_columns(source.lineage, indexes)
+            schema = RewrittenSchema.of([*columns, *lineage], opened.file.schema_arrow, source.path)
             new = self.destination
             files = NewFiles(io, new.new_location, schema.with_statistics, schema.schema, new.options)
             writer = DataFileWriter(files)

@@ -26,20 +26,20 @@ def copy_row_group(
 ) -> CopiedRowGroup | None:
     """Read a row group, with the columns that can be copied as they are. None if it has to be decoded as a whole."""
     metadata = source.file.metadata.row_group(group)
-    compressed = sum(metadata.column(place).total_compressed_size for place in range(metadata.num_columns))
+    compressed = sum(metadata.column(index).total_compressed_size for index in range(metadata.num_columns))
     if not compressed >= LEAST_SIZE or metadata.total_byte_size > MOST_SIZE or not _is_flat(source.file):
         return None
     copied = {
-        place: in_source
-        for place, in_source in enumerate(schema.places)
+        index: in_source
+        for index, in_source in enumerate(schema.indexes)
         if in_source is not None
-        and _has_form(source.file, in_source, schema.schema.field(place))
+        and _has_form(source.file, in_source, schema.schema.field(index))
         and _is_plain(metadata.column(in_source), options)
     }
     if not copied:
         return None
     rows = _read_others(source.file, group, schema, copied)
-    chunks = {place: _read_chunk(source, metadata.column(in_source)) for place, in_source in copied.items()}
+    chunks = {index: _read_chunk(source, metadata.column(in_source)) for index, in_source in copied.items()}
     return CopiedRowGroup(rows, chunks, metadata.total_byte_size)
 
 
@@ -49,11 +49,11 @@ def _is_flat(file: pq.ParquetFile) -> bool:
     return len(file.schema) == len(names) == len({*names}) and not any("." in name for name in names)
 
 
-def _has_form(file: pq.ParquetFile, place: int, field: pa.Field) -> bool:
+def _has_form(file: pq.ParquetFile, index: int, field: pa.Field) -> bool:
     """Return whether a column of texts or bytes has the same form in the new file: its type, and whether it may be
     null."""
-    is_same = field.type in _TYPES and file.schema_arrow.field(place).type == field.type
-    return is_same and file.schema.column(place).max_definition_level == int(field.nullable)
+    is_same = field.type in _TYPES and file.schema_arrow.field(index).type == field.type
+    return is_same and file.schema.column(index).max_definition_level == int(field.nullable)
 
 
 def _is_plain(chunk: pq.ColumnChunkMetaData, options: FileOptions) -> bool:
@@ -65,21 +65,21 @@ def _is_plain(chunk: pq.ColumnChunkMetaData, options: FileOptions) -> bool:
 def _read_others(file: pq.ParquetFile, group: int, schema: RewrittenSchema, copied: Mapping[int, int]) -> pa.Table:
     """Return the rows with all columns of the new file. Those that are copied have empty values."""
     others = {
-        place: file.schema_arrow.field(in_source).name
-        for place, in_source in enumerate(schema.places)
-        if in_source is not None and place not in copied
+        index: file.schema_arrow.field(in_source).name
+        for index, in_source in enumerate(schema.indexes)
+        if in_source is not None and index not in copied
     }
     with explain_damage(schema.path):
         found = file.read_row_group(group, columns=[*others.values()], use_threads=False)
     count = file.metadata.row_group(group).num_rows
     arrays = []
-    for place, field in enumerate(schema.schema):
-        if place in others:
-            arrays.append(cast_values(found[others[place]], field, schema.path))
-        elif place in copied:
+    for index, field in enumerate(schema.schema):
+        if index in others:
+            arrays.append(cast_values(found[others[index]], field, schema.path))
+        elif index in copied:
             arrays.append(pa.repeat(pa.scalar(b"", pa.binary()).cast(field.type), count))
         else:
-            arrays.append(schema.columns[place].make_defaults(count, field.type))
+            arrays.append(schema.columns[index].make_defaults(count, field.type))
     return pa.table(arrays, schema=schema.schema)
 
 

@@ -78,5 +78,5 @@ def _find_in_order(io: FileIO, compacted: CompactedGroup, rows: Mapping[int, Pos
         hits = np.flatnonzero(distinct[nearest] == joined) if len(distinct) else NO_ROWS
         indices[nearest[hits]] = begin + hits
         begin += len(joined)
-    of_sources = np.split(indices[asked], np.cumsum([len(positions) for positions in rows.values()])[:-1])
-    return dict(zip(rows, of_sources, strict=True))
+    by_source = np.split(indices[asked], np.cumsum([len(positions) for positions in rows.values()])[:-1])
+    return dict(zip(rows, by_source, strict=True))

@@ -34,7 +34,7 @@ class RewrittenSchema:
 
     columns: tuple[TargetColumn, ...]
     schema: pa.Schema
-    places: tuple[int | None, ...]  # for each column, its place in the source; None: its values are the default
+    indexes: tuple[int | None, ...]  # for each column, its index in the source; None: its values are the default
     path: str  # of the source
 
     @classmethod
@@ -44,13 +44,13 @@ class RewrittenSchema:
         A column that the source lacks has its default value, or is left out, if only a file can tell its Arrow type.
         """
         found = find_columns(source, path)
-        matched, fields, places = [], [], []
+        matched, fields, indexes = [], [], []
         for column in order_columns(columns):
-            place = found.get(column.source_id)
+            index = found.get(column.source_id)
             arrow_type = known_arrow_type(column.type) or (
-                None if place is None else plain_type(source.field(place).type)
+                None if index is None else plain_type(source.field(index).type)
             )
-            if place is None and column.required and column.default is None:
+            if index is None and column.required and column.default is None:
                 raise UnreadableFileError(
                     path,
                     f"{path} has no column {column.name}, which the table requires. It cannot be compacted. Have it "
@@ -59,8 +59,8 @@ class RewrittenSchema:
             if arrow_type is not None:
                 matched.append(column)
                 fields.append(arrow_field(column, arrow_type))
-                places.append(place)
-        return cls(tuple(matched), pa.schema(fields), tuple(places), path)
+                indexes.append(index)
+        return cls(tuple(matched), pa.schema(fields), tuple(indexes), path)
 
     @property
     def with_statistics(self) -> list[Column]:
@@ -79,19 +79,19 @@ class RewrittenSchema:
         """
         arrays = [
             self._convert(batch, *each) if each[0].is_converted else self._cast(batch, *each)
-            for each in zip(self.columns, self.schema, self.places, strict=True)
+            for each in zip(self.columns, self.schema, self.indexes, strict=True)
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-    def _cast(self, batch: pa.RecordBatch, column: TargetColumn, field: pa.Field, place: int | None) -> pa.Array:
-        if place is None:
+    def _cast(self, batch: pa.RecordBatch, column: TargetColumn, field: pa.Field, index: int | None) -> pa.Array:
+        if index is None:
             return column.make_defaults(batch.num_rows, field.type)
-        return cast_values(batch.column(place), field, self.path)
+        return cast_values(batch.column(index), field, self.path)
 
-    def _convert(self, batch: pa.RecordBatch, column: TargetColumn, field: pa.Field, place: int | None) -> pa.Array:
+    def _convert(self, batch: pa.RecordBatch, column: TargetColumn, field: pa.Field, index: int | None) -> pa.Array:
         assert isinstance(column.type, PrimitiveType)
         known = known_arrow_type(column.source_type)
-        values = column.make_defaults(batch.num_rows, known or field.type) if place is None else batch.column(place)
+        values = column.make_defaults(batch.num_rows, known or field.type) if index is None else batch.column(index)
         try:
             return convert(values.cast(known) if known else values, column.source_type, column.type)
         except (NoEquivalentError, pa.ArrowInvalid) as error:  # a file of another engine may have another type

@@ -1,6 +1,6 @@
 """The order of a compaction's rows: an object that says of each new row from which source and position it comes.
 
-Only compactions that sort rows have one. It is a Parquet file with the columns `source` (the source's place in its
+Only compactions that sort rows have one. It is a Parquet file with the columns `source` (the source's index in its
 group) and `position` (the row's position in the source), with a row for each row of the new files, in their order.
 """
 
@@ -25,7 +25,7 @@ _SCHEMA: Final = pa.schema(ORIGIN)
 
 
 def join_place(sources: int | Positions, positions: Positions) -> Positions:
-    """Return one number for each row: of the source's place and the row's position."""
+    """Return one number for each row: of the source's index and the row's position."""
     return (sources << _BITS) + positions
 
 

@@ -24,14 +24,14 @@ def plan_merge(
     runs: Sequence[SortedRun], sort_columns: SortColumns, tasks: int, least_split: int = LEAST_SPLIT
 ) -> list[MergeRange]:
     """Return the ranges of rows that become files, in order. `tasks` is how many tasks merge at the same time."""
-    places: dict[PartitionKey, list[tuple[int, int]]] = {}
-    for run in sorted(range(len(runs)), key=lambda place: runs[place].first_line):
+    parts: dict[PartitionKey, list[tuple[int, int]]] = {}  # indices of runs, and of parts in them
+    for run in sorted(range(len(runs)), key=lambda index: runs[index].first_line):
         for part in range(len(runs[run].parts)):
-            places.setdefault(runs[run].parts[part].partition, []).append((run, part))
+            parts.setdefault(runs[run].parts[part].partition, []).append((run, part))
     return [
         merged
-        for partition in sorted(places, key=_order_of_partitions)
-        for merged in _plan_partition(partition, _Parts(runs, places[partition]), sort_columns, tasks, least_split)
+        for partition in sorted(parts, key=_order_of_partitions)
+        for merged in _plan_partition(partition, _Parts(runs, parts[partition]), sort_columns, tasks, least_split)
     ]
 
 
@@ -44,21 +44,22 @@ def group_ranges(ranges: Sequence[MergeRange], tasks: int) -> Iterator[tuple[Mer
 class _Parts:
     """The parts of one partition in all runs, in the order in which their rows came."""
 
-    def __init__(self, runs: Sequence[SortedRun], places: Sequence[tuple[int, int]]) -> None:
-        self.parts: list[tuple[int, RunPart]] = [(run, runs[run].parts[part]) for run, part in places]
-        self.first_rows = pa.concat_batches([runs[run].first_rows.slice(part, 1) for run, part in places])
-        self.runs = np.array([run for run, _ in places])
+    def __init__(self, runs: Sequence[SortedRun], indices: Sequence[tuple[int, int]]) -> None:
+        """`indices` are those of runs, and of parts in them."""
+        self.parts: list[tuple[int, RunPart]] = [(run, runs[run].parts[part]) for run, part in indices]
+        self.first_rows = pa.concat_batches([runs[run].first_rows.slice(part, 1) for run, part in indices])
+        self.runs = np.array([run for run, _ in indices])
         self.memory = np.array([part.memory for _, part in self.parts])
 
     def range(
         self,
         partition: PartitionKey,
-        places: Indices,
+        indices: Indices,
         after: pa.RecordBatch | None = None,
         until: pa.RecordBatch | None = None,
     ) -> MergeRange:
-        parts = tuple(self.parts[place] for place in places)
-        first_rows = self.first_rows.take(pa.array(places)) if self.first_rows.num_columns else self.first_rows
+        parts = tuple(self.parts[index] for index in indices)
+        first_rows = self.first_rows.take(pa.array(indices)) if self.first_rows.num_columns else self.first_rows
         return MergeRange(partition, parts, first_rows, after, until)
 
 
@@ -67,14 +68,14 @@ def _plan_partition(
 ) -> Iterator[MergeRange]:
     pieces = min(max(int(parts.memory.sum()) // least_split, 1), tasks)
     if not sort_columns:
-        for places in _split(parts.memory, pieces):
-            yield parts.range(partition, places)
+        for indices in _split(parts.memory, pieces):
+            yield parts.range(partition, indices)
         return
     ranks = sort_columns.rank(parts.first_rows)
     order = np.argsort(ranks, kind="stable")
     following = _following_ranks(parts.runs, ranks)
     # A range ends with the rows that are equal to the first row of some part.
-    bounds = [int(order[places[-1]]) for places in _split(parts.memory[order], pieces)[:-1]]
+    bounds = [int(order[indices[-1]]) for indices in _split(parts.memory[order], pieces)[:-1]]
     ends = list({ranks[bound]: bound for bound in bounds}.values())
     for after, until in zip([None, *ends], [*ends, None], strict=True):
         has_rows = np.ones(len(ranks), np.bool_)
@@ -86,7 +87,7 @@ def _plan_partition(
 
 
 def _split(sizes: Indices, pieces: int) -> list[Indices]:
-    """Split places into consecutive pieces of similar size. None of them is empty."""
+    """Split indices into consecutive pieces of similar size. None of them is empty."""
     ends = np.cumsum(sizes)
     cuts = np.searchsorted(ends, [ends[-1] * piece // pieces for piece in range(1, pieces)]) + 1
     return [piece for piece in np.split(np.arange(len(sizes)), cuts) if len(piece)]
@@ -99,8 +100,8 @@ def _following_ranks(runs: Indices, ranks: Indices) -> Indices:
     return following
 
 
-def _row(parts: _Parts, place: int | None) -> pa.RecordBatch | None:
-    return None if place is None else parts.first_rows.take(pa.array([place]))
+def _row(parts: _Parts, index: int | None) -> pa.RecordBatch | None:
+    return None if index is None else parts.first_rows.take(pa.array([index]))
 
 
 def _order_of_partitions(partition: PartitionKey) -> tuple[tuple[bool, bytes], ...]:

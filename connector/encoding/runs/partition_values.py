@@ -23,7 +23,7 @@ PartitionKey: TypeAlias = tuple[bytes | None, ...]
 class Partitions:
     """Which row is in which partition."""
 
-    places: Indices  # for each row, the place of its partition in `values`
+    indices: Indices  # for each row, the index of its partition in `values`
     values: tuple[PartitionKey, ...]
 
 
@@ -40,18 +40,18 @@ class PartitionValues:
             (field.type, pa.concat_arrays([field.of_partitions(batch) for batch in batches])) if field else None
             for field in self._fields
         ]
-        places = np.zeros(sum(batch.num_rows for batch in batches), np.int64)
+        indices = np.zeros(sum(batch.num_rows for batch in batches), np.int64)
         for _, values in filter(None, transformed):
             distinct, codes = _encode(values)
             # Renumbered after each field, or the product of many fields would leave 64 bits.
-            _, places = np.unique(places * distinct + codes, return_inverse=True)
-        _, first_rows, places = np.unique(places, return_index=True, return_inverse=True)
-        of_fields = [
+            _, indices = np.unique(indices * distinct + codes, return_inverse=True)
+        _, first_rows, indices = np.unique(indices, return_index=True, return_inverse=True)
+        field_values = [
             _serialize(field[0], field[1].take(pa.array(first_rows))) if field else [None] * len(first_rows)
             for field in transformed
         ]
-        partitions = tuple(zip(*of_fields, strict=True)) if of_fields else ((),) * len(first_rows)
-        return Partitions(places.astype(np.int64), partitions)
+        partitions = tuple(zip(*field_values, strict=True)) if field_values else ((),) * len(first_rows)
+        return Partitions(indices.astype(np.int64), partitions)
 
 
 def _encode(values: pa.Array) -> tuple[int, Indices]:

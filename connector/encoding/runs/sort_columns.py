@@ -43,7 +43,7 @@ class SortColumns:
         return pa.concat_batches([self.of(batch) for batch in batches])
 
     def sort(self, keys: pa.RecordBatch) -> pa.Array:
-        """Return the places of rows in their order, given their sort columns. Equal rows keep their order."""
+        """Return the indices of rows in their order, given their sort columns. Equal rows keep their order."""
         return pc.sort_indices(keys, sort_keys=self._directions)
 
     def rank(self, keys: pa.RecordBatch) -> Indices:

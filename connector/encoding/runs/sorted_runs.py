@@ -67,25 +67,25 @@ class RowArrangement:
     def write_run(self, sink: Any, batches: Sequence[pa.RecordBatch], first_line: int) -> SortedRun:
         """Write the rows to a file, in their order. Rows that are equal to it stay in the order of the batches."""
         partitions = self._partitions.of(batches)
-        order = self._sort(batches, partitions.places)
-        counts = np.bincount(partitions.places, minlength=len(partitions.values))
+        order = self._sort(batches, partitions.indices)
+        counts = np.bincount(partitions.indices, minlength=len(partitions.values))
         row_size = max(sum(batch.nbytes for batch in batches) // max(len(order), 1), 1)
         rows = GatheredRows(batches)
         parts = []
         for partition in self._find_large(counts, row_size):
-            places = np.flatnonzero(partitions.places == partition)
-            parts.append(self._encode_part(sink, partitions.values[partition], rows.select(places)))
-            order = order[partitions.places[order] != partition]
+            indices = np.flatnonzero(partitions.indices == partition)
+            parts.append(self._encode_part(sink, partitions.values[partition], rows.select(indices)))
+            order = order[partitions.indices[order] != partition]
             counts[partition] = 0
         first_rows = [self.sort_columns.of(batches[0].slice(0, 0))]
         pieces = _divide([*map(int, counts)], max(PART_SIZE // row_size, 1))
-        for some in PackingIterator(pieces, _TAKEN_AT_ONCE // row_size, lookback=1, weight_func=attrgetter("rows")):
-            begin = some[0].begin
-            taken = rows.take(order[begin : some[-1].end])
-            for piece in some:
+        for packed in PackingIterator(pieces, _TAKEN_AT_ONCE // row_size, lookback=1, weight_func=attrgetter("rows")):
+            begin = packed[0].begin
+            taken = rows.take(order[begin : packed[-1].end])
+            for piece in packed:
                 part = taken.slice(piece.begin - begin, piece.rows)
                 parts.append(_write_part(sink, partitions.values[piece.partition], part))
-            firsts = pa.array([piece.begin - begin for piece in some])
+            firsts = pa.array([piece.begin - begin for piece in packed])
             first_rows.append(self.sort_columns.of(taken.take(firsts)))
         return SortedRun(first_line, tuple(parts), pa.concat_batches(first_rows))
 
@@ -142,7 +142,7 @@ def _read(file: Any, offset: int, size: int) -> bytearray:
 
 @dataclass(frozen=True)
 class _Piece:
-    """Rows of one part, by their places in the order."""
+    """Rows of one part, by their indices in the order."""
 
     partition: int
     begin: int

@@ -49,7 +49,7 @@ def _parse_int(digits: str) -> int | Decimal:
 
 
 def find_malformed(documents: pa.StringArray) -> list[int]:
-    """Return the places of texts that are no JSON objects, and of nulls."""
+    """Return the indexes of texts that are no JSON objects, and of nulls."""
     texts = documents.to_pylist()
     try:
         deque(map(_decode_raw, texts), maxlen=0)
@@ -57,7 +57,7 @@ def find_malformed(documents: pa.StringArray) -> list[int]:
             return []
     except (msgspec.DecodeError, RecursionError, TypeError):  # a null is no text
         pass
-    return [place for place, text in enumerate(texts) if text is None or not _is_object(text)]
+    return [index for index, text in enumerate(texts) if text is None or not _is_object(text)]
 
 
 def _is_object(document: str) -> bool:
@@ -102,14 +102,14 @@ def _find(root: Json, part: KeyPart) -> Json:
                 return part.default
             value = value[token]
         else:
-            place = _place(token)
-            if not isinstance(value, list) or place is None or place >= len(value):
+            index = _parse_index(token)
+            if not isinstance(value, list) or index is None or index >= len(value):
                 return part.default
-            value = value[place]
+            value = value[index]
     return value
 
 
-def _place(token: str) -> int | None:
+def _parse_index(token: str) -> int | None:
     """Return the index that a pointer's token means in an array."""
     is_index = token.isascii() and token.isdecimal() and (token == "0" or token[0] != "0")
     return int(token) if is_index else None
@@ -133,7 +133,7 @@ def _child(text: bytes, token: str) -> bytes | None:
     try:
         if text.startswith(b"{"):
             return dict(parse_members(text)).get(token)
-        items, place = parse_items(text) if text.startswith(b"[") else [], _place(token)
+        items, index = parse_items(text) if text.startswith(b"[") else [], _parse_index(token)
     except MalformedJsonError as error:
         raise MalformedDocumentError from error
-    return items[place] if place is not None and place < len(items) else None
+    return items[index] if index is not None and index < len(items) else None

@@ -30,8 +30,8 @@ def find_last_changes(io: FileIO, files: Sequence[SearchedFile], rows: RowsOfKey
     order = np.argsort(rows.files, kind="stable")
     ends = np.flatnonzero(np.diff(rows.files[order].astype(np.int64))) + 1
 
-    def read(places: Positions) -> Numbers:
-        return _read(io, files[int(rows.files[places[0]])], rows.positions[places])
+    def read(indices: Positions) -> Numbers:
+        return _read(io, files[int(rows.files[indices[0]])], rows.positions[indices])
 
     changes = np.empty(len(rows), np.int64)
     changes[order] = np.concatenate(map_in_threads(read, np.split(order, ends), "newest"))
@@ -48,8 +48,8 @@ def _read(io: FileIO, file: SearchedFile, positions: Numbers) -> Numbers:
             return inherited
         distinct, wanted = np.unique(positions.astype(np.int64), return_inverse=True)
         groups = columns.find_row_groups(distinct)
-        own = [
+        kept = [
             columns.read_values(SEQUENCE_NUMBER, group, distinct[groups == group])
             for group in np.unique(groups).tolist()
         ]
-    return np.asarray(pc.coalesce(pa.concat_arrays(own).take(pa.array(wanted)), pa.array(inherited)).to_numpy())
+    return np.asarray(pc.coalesce(pa.concat_arrays(kept).take(pa.array(wanted)), pa.array(inherited)).to_numpy())

@@ -68,8 +68,8 @@ def search(io: FileIO, file: SearchedFile, keys: Keys, *, with_documents: bool) 
         groups = [group for group in in_range if _may_have_keys(columns, group, keys)]
         opened = _FileSearch(file, columns, keys)
         size_of = partial(columns.size_of, keys.column_ids)
-        for some in PackingIterator(groups, _KEY_COLUMNS, lookback=1, weight_func=size_of):
-            found = opened.find(some)
+        for packed in PackingIterator(groups, _KEY_COLUMNS, lookback=1, weight_func=size_of):
+            found = opened.find(packed)
             if len(found.positions):
                 found = found.without(find_deleted_rows(io, file.path, file.position_deletes, file.pending_deletes))
             if with_documents or not keys.updates.is_exact:
@@ -81,9 +81,9 @@ def search(io: FileIO, file: SearchedFile, keys: Keys, *, with_documents: bool) 
 
 def _check_key_columns(columns: FileColumns, keys: Keys, path: str) -> None:
     """Raise LostColumnError if the file has values of a key in a column that the table has no more."""
-    in_file = set(columns.names.values())
+    present = set(columns.names.values())
     for number, name in zip(keys.column_ids, keys.column_names, strict=False):
-        if number not in columns.names and make_compatible_name(name) in in_file:
+        if number not in columns.names and make_compatible_name(name) in present:
             raise LostColumnError(
                 f"{path}: another engine has dropped column {name!r}, which is part of the key, and has added a new "
                 "one of this name. Older rows have no values in it and cannot be found by their keys any more. "
@@ -113,8 +113,8 @@ class _Candidates:
         lives = deleted[nearest] != self.positions
         return self.slice(lives)
 
-    def slice(self, some: slice | Mask) -> "_Candidates":
-        return _Candidates(self.positions[some], self.keys[some])
+    def slice(self, chosen: slice | Mask) -> "_Candidates":
+        return _Candidates(self.positions[chosen], self.keys[chosen])
 
 
 @dataclass(frozen=True)
@@ -140,18 +140,17 @@ class _FileSearch:
         document_id = self.keys.updates.document_id
         groups = self.columns.find_row_groups(found.positions)
         for group in np.unique(groups).tolist():
-            own = groups == group
-            of_group = _Candidates(found.positions[own], found.keys[own])
-            positions, rows = np.unique(of_group.positions, return_inverse=True)
+            candidates = found.slice(groups == group)
+            positions, rows = np.unique(candidates.positions, return_inverse=True)
             if document_id not in self.columns.names:
                 raise self._lacks_document(positions[0])
             for begin, end, documents in self.columns.read_texts(document_id, group, positions):
                 for index in find_malformed(documents):
                     raise self._lacks_document(positions[begin + index])
-                some = slice(*np.searchsorted(rows, (begin, end)))
+                part = slice(*np.searchsorted(rows, (begin, end)))
                 if len(positions) < len(rows):  # some rows have several keys
-                    documents = documents.take(pa.array(rows[some] - begin))
-                read = self._choose(of_group.slice(some), documents)
+                    documents = documents.take(pa.array(rows[part] - begin))
+                read = self._choose(candidates.slice(part), documents)
                 if len(read.keys):
                     yield read if with_documents else replace(read, documents=None)
 
@@ -165,8 +164,8 @@ class _FileSearch:
         if ROW_ID not in self.columns.names:
             return replace(found, row_ids=None if first is None else inherited)
         [group] = self.columns.find_row_groups(found.positions[:1]).tolist()
-        own = self.columns.read_values(ROW_ID, group, found.positions)
-        return replace(found, row_ids=pc.coalesce(own, pa.array(inherited)).to_numpy())
+        kept = self.columns.read_values(ROW_ID, group, found.positions)
+        return replace(found, row_ids=pc.coalesce(kept, pa.array(inherited)).to_numpy())
 
     def _key_columns(self, batch: pa.RecordBatch) -> list[pa.Array]:
         arrays = {column_id(field): batch.column(index) for index, field in enumerate(batch.schema)}
@@ -183,8 +182,8 @@ class _FileSearch:
         if self.keys.updates.is_exact:
             return FoundRows(found.keys, found.positions, documents)
         pairs = zip(documents.to_pylist(), found.positions.tolist(), strict=True)
-        are_equal = self.keys.match_documents(found.keys, [self._document_key(*pair) for pair in pairs])
-        return FoundRows(found.keys[are_equal], found.positions[are_equal], documents.filter(pa.array(are_equal)))
+        is_equal = self.keys.match_documents(found.keys, [self._document_key(*pair) for pair in pairs])
+        return FoundRows(found.keys[is_equal], found.positions[is_equal], documents.filter(pa.array(is_equal)))
 
     def _document_key(self, document: str, position: int) -> Key:
         try:

@@ -16,8 +16,8 @@ _AT_ONCE: Final = 1 << 16  # rows
 class RowsOfKeys:
     """Rows of keys, and their ids: arrays of one length."""
 
-    files: Numbers  # places in the view
-    keys: Numbers  # places in the keys table
+    files: Numbers  # indices in the view
+    keys: Numbers  # indices in the keys table
     positions: Numbers  # within the file
     row_ids: Numbers | None  # None: no row has one
 
@@ -54,10 +54,10 @@ class RowsOfKeys:
         for begin in range(0, len(self), _AT_ONCE):
             yield self.take(slice(begin, begin + _AT_ONCE))
 
-    def take(self, some: slice | Mask) -> "RowsOfKeys":
+    def take(self, chosen: slice | Mask) -> "RowsOfKeys":
         """Return some of the rows, in their order."""
-        ids = None if self.row_ids is None else self.row_ids[some]
-        return RowsOfKeys(self.files[some], self.keys[some], self.positions[some], ids)
+        ids = None if self.row_ids is None else self.row_ids[chosen]
+        return RowsOfKeys(self.files[chosen], self.keys[chosen], self.positions[chosen], ids)
 
 
 def choose_newest(parts: Sequence[RowsOfKeys], keys: int, find_changes: Callable[[RowsOfKeys], Numbers]) -> list[Mask]:
@@ -72,22 +72,22 @@ def choose_newest(parts: Sequence[RowsOfKeys], keys: int, find_changes: Callable
     for part in parts:
         counts += np.bincount(part.keys, minlength=keys).astype(np.int32)
     doubtful = [counts[part.keys] > 1 for part in parts]
-    newest = [~are_doubtful for are_doubtful in doubtful]
-    if any(are_doubtful.any() for are_doubtful in doubtful):
+    newest = [~mask for mask in doubtful]
+    if any(mask.any() for mask in doubtful):
         rows = RowsOfKeys.join([part.take(mask) for part, mask in zip(parts, doubtful, strict=True)])
         ends = np.cumsum([mask.sum() for mask in doubtful])
-        chosen = np.split(_are_newest(rows, find_changes(rows)), ends[:-1])
-        for are_newest, are_doubtful, of_part in zip(newest, doubtful, chosen, strict=True):
-            are_newest[are_doubtful] = of_part
+        decided = np.split(_find_newest(rows, find_changes(rows)), ends[:-1])
+        for newest_mask, doubtful_mask, decided_mask in zip(newest, doubtful, decided, strict=True):
+            newest_mask[doubtful_mask] = decided_mask
     return newest
 
 
-def _are_newest(rows: RowsOfKeys, changes: Numbers) -> Mask:
+def _find_newest(rows: RowsOfKeys, changes: Numbers) -> Mask:
     order = np.lexsort((rows.positions, rows.files, changes, rows.keys))  # of each key, the newest comes last
     keys = rows.keys[order]
-    are_newest = np.zeros(len(keys), np.bool_)
-    are_newest[order[np.append(keys[1:] != keys[:-1], True)]] = True
-    return are_newest
+    newest_mask = np.zeros(len(keys), np.bool_)
+    newest_mask[order[np.append(keys[1:] != keys[:-1], True)]] = True
+    return newest_mask
 
 
 def _join(arrays: Sequence[Numbers]) -> Numbers:

@@ -140,8 +140,8 @@ class Keys:
         nth = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
         indices: Indices = self._indices[np.repeat(begins, counts) + nth].astype(np.int64)
         is_equal = np.ones(len(rows), np.bool_)
-        for column, of_keys in zip(values, take_keys(self._values, indices).columns, strict=True):
-            is_equal &= _are_equal(column.take(pa.array(rows)), _comparable(of_keys))
+        for column, key_values in zip(values, take_keys(self._values, indices).columns, strict=True):
+            is_equal &= _are_equal(column.take(pa.array(rows)), _comparable(key_values))
         return rows[is_equal], indices[is_equal]
 
 
@@ -161,16 +161,16 @@ class RowIdsOfKeys:
     def add_to(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return decoded rows with a column of ids, which is null for new rows."""
         updates = self._keys.updates
-        places = {column_id(field): place for place, field in enumerate(batch.schema)}
+        indexes = {column_id(field): index for index, field in enumerate(batch.schema)}
         columns = [
-            batch.column(places[part.column_id]).cast(arrow_type)
+            batch.column(indexes[part.column_id]).cast(arrow_type)
             for part, arrow_type in zip(updates.parts, self._keys.types, strict=True)
         ]
         rows, keys = self._keys.find(columns)
         if not updates.is_exact:
-            documents = batch.column(places[updates.document_id]).take(pa.array(rows)).to_pylist()
-            are_equal = self._keys.match_documents(keys, [document_key(each, updates.parts) for each in documents])
-            rows, keys = rows[are_equal], keys[are_equal]
+            documents = batch.column(indexes[updates.document_id]).take(pa.array(rows)).to_pylist()
+            is_equal = self._keys.match_documents(keys, [document_key(each, updates.parts) for each in documents])
+            rows, keys = rows[is_equal], keys[is_equal]
         ids = np.full(batch.num_rows, NO_ROW_ID, np.int64)
         ids[rows] = self._ids[keys]
         return batch.append_column(ROW_ID_FIELD, pa.array(ids, mask=ids == NO_ROW_ID))
@@ -197,6 +197,6 @@ def _comparable(values: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def _are_equal(values: pa.Array, others: pa.Array) -> Mask:
-    are_null = pc.and_(values.is_null(), others.is_null())
-    equal: Mask = pc.or_(pc.equal(values, others).fill_null(False), are_null).to_numpy(zero_copy_only=False)
+    both_null = pc.and_(values.is_null(), others.is_null())
+    equal: Mask = pc.or_(pc.equal(values, others).fill_null(False), both_null).to_numpy(zero_copy_only=False)
     return equal

@@ -80,7 +80,7 @@ def column_id(field: pa.Field) -> int:
 
 
 def find_columns(schema: pa.Schema, path: str) -> dict[int, int]:
-    """Return the places of a file's columns, by their field ids. Raises UnreadableFileError if a column has none."""
+    """Return the indexes of a file's columns, by their field ids. Raises UnreadableFileError if a column has none."""
     ids = [column_id(field) for field in schema]
     if NO_ID in ids:
         raise UnreadableFileError(
@@ -88,7 +88,7 @@ def find_columns(schema: pa.Schema, path: str) -> dict[int, int]:
             f"{path} has columns without Iceberg's field ids, so the connector cannot tell which column is which. Have "
             "the table's files rewritten first (in Spark: CALL system.rewrite_data_files).",
         )
-    return {number: place for place, number in enumerate(ids)}
+    return {number: index for index, number in enumerate(ids)}
 
 
 def _longs(texts: Texts) -> tuple[pa.Array, Positions]:

@@ -24,21 +24,21 @@ class GatheredRows:
 
     def take(self, indices: Numbers) -> pa.RecordBatch:
         """Return the rows at these indices, in the order of the indices. Batches without such a row cost nothing."""
-        numbers = np.searchsorted(self._begins[1:], indices, side="right")
-        numbers = numbers.astype(np.min_scalar_type(len(self._batches)))  # those of 8 or 16 bits are sorted in one pass
-        by_batch = np.argsort(numbers, kind="stable")
-        present, starts = np.unique(numbers[by_batch], return_index=True)
-        of_batches = np.split(indices[by_batch], starts)[1:]
-        pieces = [_take(self._batches[n], own - self._begins[n]) for n, own in zip(present, of_batches, strict=True)]
-        order = np.empty_like(by_batch)
-        order[by_batch] = np.arange(len(by_batch))
-        return _take(pa.concat_batches(pieces), order) if pieces else self._batches[0].slice(0, 0)
+        batches = np.searchsorted(self._begins[1:], indices, side="right")
+        batches = batches.astype(np.min_scalar_type(len(self._batches)))  # 8 or 16 bits are sorted in one pass
+        order = np.argsort(batches, kind="stable")
+        present, starts = np.unique(batches[order], return_index=True)
+        by_batch = np.split(indices[order], starts)[1:]
+        pieces = [_take(self._batches[n], rows - self._begins[n]) for n, rows in zip(present, by_batch, strict=True)]
+        restored = np.empty_like(order)
+        restored[order] = np.arange(len(order))
+        return _take(pa.concat_batches(pieces), restored) if pieces else self._batches[0].slice(0, 0)
 
     def select(self, indices: Indices) -> list[pa.RecordBatch]:
         """Return the rows at these indices, which ascend. Rows that follow each other are not copied."""
-        of_batches = np.split(indices, np.searchsorted(indices, self._begins[1:-1]))
-        pieces = zip(self._batches, of_batches, self._begins[:-1], strict=True)
-        return [_take(batch, own - begin) for batch, own, begin in pieces if len(own)]
+        by_batch = np.split(indices, np.searchsorted(indices, self._begins[1:-1]))
+        pieces = zip(self._batches, by_batch, self._begins[:-1], strict=True)
+        return [_take(batch, rows - begin) for batch, rows, begin in pieces if len(rows)]
 
 
 def _take(batch: pa.RecordBatch, indices: Indices) -> pa.RecordBatch:

@@ -34,14 +34,14 @@ _NAN: Final = np.float64("nan").view(np.int64)
 class TransformedColumn:
     """The values of a column of a binding's rows, after a transform."""
 
-    def __init__(self, place: int, column: Column, transform: str) -> None:
-        """`place` is the column's place in the rows. `transform` is as the table's metadata has it."""
+    def __init__(self, index: int, column: Column, transform: str) -> None:
+        """`index` is the column's index in the rows. `transform` is as the table's metadata has it."""
         parsed = parse_transform(transform)
         result_type = parsed.result_type(column.type)
         assert isinstance(result_type, PrimitiveType), "the transforms give single values"
         self.type = result_type
         self.may_be_null = not column.required
-        self._place = place
+        self._index = index
         self._name = column.name
         keeps_nanoseconds = isinstance(parsed, IdentityTransform) or column.type not in _MICROSECONDS
         source: PrimitiveType
@@ -59,7 +59,7 @@ class TransformedColumn:
         """
         transformed = self.of(rows)
         if self._wraps:
-            values = rows.column(self._place)
+            values = rows.column(self._index)
             below = values.filter(pc.greater(transformed, values))
             if len(below):
                 raise UserError(
@@ -71,7 +71,7 @@ class TransformedColumn:
 
     def of(self, rows: pa.RecordBatch) -> pa.Array:
         """Return the transformed values of these rows."""
-        values = rows.column(self._place)
+        values = rows.column(self._index)
         if self._microseconds is not None:
             values = pc.floor_temporal(values, unit="microsecond").cast(self._microseconds)
         return self._transform(_align(values) if self._needs_alignment else values)
@@ -94,7 +94,7 @@ def find_transformed(columns: Sequence[Column], source_id: int, transform: str) 
     if isinstance(parse_transform(transform), VoidTransform):
         return None
     return next(
-        (TransformedColumn(place, each, transform) for place, each in enumerate(columns) if each.id == source_id), None
+        (TransformedColumn(index, each, transform) for index, each in enumerate(columns) if each.id == source_id), None
     )
 
 
