@@ -65,11 +65,11 @@ def read_config(file: str) -> Json:
     return decrypted(config, file)
 
 
-def decrypted(config: Json, place: str) -> Json:
+def decrypted(config: Json, where: str) -> Json:
     """Return a config with the names that it had before it was encrypted. Raises UserError if it is encrypted."""
     if isinstance(config, dict) and SOPS in config:
         raise UserError(
-            f"{place} is encrypted with sops. Decrypt it first: run `sops --decrypt` with the file that is encrypted, "
+            f"{where} is encrypted with sops. Decrypt it first: run `sops --decrypt` with the file that is encrypted, "
             "and give the command its output instead."
         )
     return _without_suffix(config)
@@ -127,8 +127,8 @@ def _parse_yaml(content: bytes, name: str) -> Json:
         text = error.problem or ""
         problem = next((ours for theirs, ours in _PROBLEMS if re.search(theirs, text)), _OTHER_PROBLEM)
         mark = error.context_mark if "end of stream" in text else error.problem_mark
-        place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        raise UserError(f"{name} is not YAML: {place}{problem}") from error
+        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        raise UserError(f"{name} is not YAML: {where}{problem}") from error
     except yaml.YAMLError as error:
         line = content[: getattr(error, "position", 0) or 0].count(b"\n") + 1
         raise UserError(f"{name} is not YAML: line {line}: a character is not allowed. Save it as UTF-8.") from error

@@ -168,9 +168,9 @@ def properties_setting(*tables: Mapping[str, str], has_headers: bool = False) ->
         parse=_parse_properties,
         keywords={
             "properties": {
-                name: {"type": "string", "title": name, "description": description, "order": place}
+                name: {"type": "string", "title": name, "description": description, "order": order}
                 | ({"secret": True} if name in MAY_HOLD_A_PASSWORD else {})
-                for place, (name, description) in enumerate(known.items())
+                for order, (name, description) in enumerate(known.items())
             },
             **headers,
             "additionalProperties": False,

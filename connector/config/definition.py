@@ -154,10 +154,10 @@ def schema_of(*definitions: type[Definition]) -> Json:
     every = [each for definition in definitions for each in properties(definition)]
     schemas = {tag_field: {**TEXT, "const": tag, "default": tag}} if tag else {}
     schemas |= {each.name: each.schema() for each in every}
-    places = count()
+    orders = count()
     for schema in schemas.values():
         if "x-hidden-field" not in schema:
-            schema["order"] = next(places)
+            schema["order"] = next(orders)
     required = [tag_field] * bool(tag) + [each.name for each in every if each.is_required]
     return {
         "type": "object",

@@ -120,13 +120,13 @@ class _Parser:
         self._example = example
         self._end = len(text) + 1
         self._tokens = self._split(text)
-        self._place = 0
+        self._index = 0
 
     def parse_list(self, parse_element: Callable[[], _Parsed]) -> tuple[_Parsed, ...]:
         if not self._tokens:
             return ()
         elements = [parse_element()]
-        while self._place < len(self._tokens):
+        while self._index < len(self._tokens):
             self._expect(",", "a comma")
             elements.append(parse_element())
         return tuple(elements)
@@ -177,29 +177,29 @@ class _Parser:
 
     def _split(self, text: str) -> list[_Token]:
         pattern, tokens = re.compile(_TOKEN), []
-        place, end = 0, len(text.rstrip())
-        while place < end:
-            match = pattern.match(text, place)
+        position, end = 0, len(text.rstrip())
+        while position < end:
+            match = pattern.match(text, position)
             if match is None:
-                self._fail("the closing backtick is missing", text.index("`", place) + 1)
+                self._fail("the closing backtick is missing", text.index("`", position) + 1)
             quoted, sign, word = match.groups()
             name = quoted.replace("``", "`") if quoted is not None else sign or word
             tokens.append(_Token(name, match.start(match.lastindex or 0) + 1, quoted is not None, sign is not None))
-            place = match.end()
+            position = match.end()
         return tokens
 
     def _take_name(self) -> _Token:
         token = self._next
         if token is None or token.is_sign or not token.text:
             self._fail("a field is missing", token.position if token else self._end)
-        self._place += 1
+        self._index += 1
         return token
 
     def _skip(self, word: str) -> bool:
         """Skip a sign or a word, if it is the next one."""
         token = self._next
         is_next = token is not None and not token.is_quoted and token.text.lower() == word
-        self._place += is_next
+        self._index += is_next
         return is_next
 
     def _expect(self, word: str, description: str) -> None:
@@ -208,7 +208,7 @@ class _Parser:
 
     @property
     def _next(self) -> _Token | None:
-        return self._tokens[self._place] if self._place < len(self._tokens) else None
+        return self._tokens[self._index] if self._index < len(self._tokens) else None
 
     def _fail(self, wrong: str, position: int) -> NoReturn:
         raise ValueError(f"{DEMAND}, such as {self._example}. At character {position}: {wrong}")

@@ -105,8 +105,8 @@ class InvalidValue(NamedTuple):
     line: int
 
     def __str__(self) -> str:
-        place = f"line {self.line}: table {self.table}, field {self.field!r}, key {self.key}"
-        return f"{place}: {self.value} {self.reason}"
+        where = f"line {self.line}: table {self.table}, field {self.field!r}, key {self.key}"
+        return f"{where}: {self.value} {self.reason}"
 
 
 class InvalidValueError(UserError):

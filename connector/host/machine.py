@@ -113,12 +113,12 @@ def is_in_memory(directory: Path) -> bool:
         mounts = MOUNTS.read_bytes()
     except OSError:
         return False
-    kinds = {_read_place(place): kind for _, place, kind, *_ in (line.split(b" ") for line in mounts.split(b"\n")[:-1])}
+    kinds = {_read_path(mount): kind for _, mount, kind, *_ in (line.split(b" ") for line in mounts.split(b"\n")[:-1])}
     path = directory.resolve()
-    return next((kinds[place] for place in (path, *path.parents) if place in kinds), b"") == b"tmpfs"
+    return next((kinds[each] for each in (path, *path.parents) if each in kinds), b"") == b"tmpfs"
 
 
-def _read_place(mounted: bytes) -> Path:
+def _read_path(mounted: bytes) -> Path:
     """Return the path that the kernel has written. It writes spaces and some other bytes as octal numbers."""
     return Path(os.fsdecode(re.sub(rb"\\([0-7]{3})", lambda found: bytes([int(found[1], 8)]), mounted)))
 

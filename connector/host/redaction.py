@@ -65,13 +65,13 @@ class Redaction:
         """Return the text with each secret replaced."""
         with self._lock:
             known = [forms for forms in (self._kept, self._recent, self._earlier) if forms]
-            pieces, end, place = [], 0, 0
-            while known and place <= len(text) - SHORTEST:
-                if length := _longest(known, text, place):
-                    pieces += [text[end:place], HIDDEN]
-                    end = place = place + length
+            pieces, end, position = [], 0, 0
+            while known and position <= len(text) - SHORTEST:
+                if length := _longest(known, text, position):
+                    pieces += [text[end:position], HIDDEN]
+                    end = position = position + length
                 else:
-                    place += 1
+                    position += 1
         return _JWT.sub(HIDDEN, "".join([*pieces, text[end:]]))
 
 
@@ -80,11 +80,11 @@ def _add(forms: _Forms, secret: str) -> None:
         forms.setdefault(form[:SHORTEST], set()).add(form)
 
 
-def _longest(known: list[_Forms], text: str, place: int) -> int:
-    """Return how many characters from this place on are secret: the longest form counts, since others may be its
+def _longest(known: list[_Forms], text: str, position: int) -> int:
+    """Return how many characters from this position on are secret: the longest form counts, since others may be its
     beginning."""
-    start = text[place : place + SHORTEST]
-    fitting = (form for forms in known for form in forms.get(start, ()) if text.startswith(form, place))
+    start = text[position : position + SHORTEST]
+    fitting = (form for forms in known for form in forms.get(start, ()) if text.startswith(form, position))
     return max(map(len, fitting), default=0)
 
 

@@ -230,7 +230,7 @@ def _split(file: SearchedFile, row_groups: int, unit_size: int) -> Iterator[Sear
         yield file
         return
     for unit in range(units):
-        first, following = (row_groups * place // units for place in (unit, unit + 1))
+        first, following = (row_groups * bound // units for bound in (unit, unit + 1))
         last = unit == units - 1
         yield replace(file, first_row_group=first, row_groups=None if last else following - first)
 

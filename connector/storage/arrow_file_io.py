@@ -110,7 +110,7 @@ class _SeekableObject(RawIOBase):
         super().__init__()
         self._file = file
         self._size = file.size()
-        self._place = 0
+        self._position = 0
 
     def readable(self) -> bool:
         return True
@@ -120,12 +120,12 @@ class _SeekableObject(RawIOBase):
 
     def read(self, size: int | None = -1) -> bytes:
         """Return so many bytes, by default all that follow."""
-        left = max(self._size - self._place, 0)
+        left = max(self._size - self._position, 0)
         size = left if size is None or size < 0 else min(size, left)
-        begin = min(self._place, max(self._size - LEAST_READ, 0))
-        content: bytes = self._file.read_at(max(self._place + size - begin, LEAST_READ), begin) if size else b""
-        self._place += size
-        return content if len(content) == size else content[self._place - size - begin :][:size]
+        begin = min(self._position, max(self._size - LEAST_READ, 0))
+        content: bytes = self._file.read_at(max(self._position + size - begin, LEAST_READ), begin) if size else b""
+        self._position += size
+        return content if len(content) == size else content[self._position - size - begin :][:size]
 
     def readinto(self, buffer: Any) -> int:
         """Fill the buffer with the bytes that follow, as far as there are some, and return their number."""
@@ -134,13 +134,13 @@ class _SeekableObject(RawIOBase):
         return len(content)
 
     def seek(self, offset: int, whence: int = SEEK_SET) -> int:
-        """Go to a place, and return it."""
-        begin = 0 if whence == SEEK_SET else self._place if whence == SEEK_CUR else self._size
-        self._place = begin + offset
-        return self._place
+        """Go to a position, and return it."""
+        begin = 0 if whence == SEEK_SET else self._position if whence == SEEK_CUR else self._size
+        self._position = begin + offset
+        return self._position
 
     def tell(self) -> int:
-        return self._place
+        return self._position
 
     def close(self) -> None:
         self._file.close()

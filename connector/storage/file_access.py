@@ -145,14 +145,14 @@ def file_properties(*sources: Mapping[str, str]) -> dict[str, str]:
     """Return the FileIO properties of all sources, by PyIceberg's names. A later source wins."""
     found: dict[str, str] = {}
     for source in sources:
-        own = {SYNONYMS[name]: value for name, value in source.items() if name in SYNONYMS}
-        own |= _read_account(source)
-        own |= {name: value for name, value in source.items() if name in FILE_PROPERTIES}
+        translated = {SYNONYMS[name]: value for name, value in source.items() if name in SYNONYMS}
+        translated |= _read_account(source)
+        translated |= {name: value for name, value in source.items() if name in FILE_PROPERTIES}
         if source.get(S3_PATH_STYLE) == "true":
-            own[S3_FORCE_VIRTUAL_ADDRESSING] = "false"
-        for displaced in (others for sign_in, others in DISPLACED_BY.items() if sign_in in own):
+            translated[S3_FORCE_VIRTUAL_ADDRESSING] = "false"
+        for displaced in (others for sign_in, others in DISPLACED_BY.items() if sign_in in translated):
             found = {name: value for name, value in found.items() if name not in displaced}
-        found |= own
+        found |= translated
     if S3_ENDPOINT in found:
         found.setdefault(S3_REGION, DEFAULT_REGION)
     return {**found, PY_IO_IMPL: STORE_FILE_IO}

@@ -46,9 +46,9 @@ class _LoadedKeys:
     def select(self, documents: DocumentFile) -> Iterator[tuple[Document, bool]]:
         """Yield the last document of each key, and whether the table has a row of it."""
         for document in documents:
-            of_key = json.dumps(documents.read_key(document, self.key))
-            if self.lines[of_key] == document.line:
-                yield document, of_key in self.found
+            key_text = json.dumps(documents.read_key(document, self.key))
+            if self.lines[key_text] == document.line:
+                yield document, key_text in self.found
 
 
 def materialize(
@@ -125,8 +125,8 @@ def _load_keys(
 ) -> _LoadedKeys:
     """Load the keys of all documents. Raises ConversationEndedError if the connector ends."""
     lines = {json.dumps(documents.read_key(document, key)): document.line for document in documents}
-    for of_key in lines:
-        connector.send(b'{"load":{"key":%s}}\n' % of_key.encode())
+    for key_text in lines:
+        connector.send(b'{"load":{"key":%s}}\n' % key_text.encode())
     show(f"→ {len(lines)} load requests")
     show('→ {"flush":{}}')
     connector.send(b'{"flush":{}}\n')

@@ -72,8 +72,8 @@ def _read(found: FoundTables, staged: Sequence[StagedCommit] | None, *, has_chos
         except (ConnectorError, *BROKEN_METADATA) as error:
             listed = health = None
             errors.append((path, f"its health is not known: {_explain(path, error)}"))
-        of_table = None if staged is None else [commit for commit in staged if commit.path == path]
-        inspected.append(InspectedTable(read_status(path, table, listed, of_table), health))
+        table_commits = None if staged is None else [commit for commit in staged if commit.path == path]
+        inspected.append(InspectedTable(read_status(path, table, listed, table_commits), health))
     seen = {each.status.path for each in inspected} | {path for path, _ in errors}
     if not has_chosen:
         for path in sorted({commit.path for commit in staged or ()} - seen):

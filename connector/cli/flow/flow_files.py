@@ -118,15 +118,15 @@ class FlowFile:
         """Read the task. Raises UserError if the file does not have it, or if it or one of its collections is wrong."""
         definitions = _Definitions.load(self.file)
         name = definitions.choose_task(self.file, self.task)
-        place, value = definitions.materializations[name]
-        task = _convert(place, name, value, _Materialization)
+        path, value = definitions.materializations[name]
+        task = _convert(path, name, value, _Materialization)
         connector = task.endpoint.connector or task.endpoint.local
         if connector is None:
-            raise UserError(f"{place}: {name} has no `connector` in its `endpoint`. Add it, with the config.")
+            raise UserError(f"{path}: {name} has no `connector` in its `endpoint`. Add it, with the config.")
         if isinstance(connector.config, str):
-            config = read_config(str(place.parent / connector.config))
+            config = read_config(str(path.parent / connector.config))
         else:
-            config = decrypted(connector.config, f"{place}: the config of {name}")
+            config = decrypted(connector.config, f"{path}: the config of {name}")
         return Task(config, name, tuple(definitions.bind(each) for each in task.bindings if not each.disable))
 
 
@@ -172,43 +172,43 @@ class _Definitions:
 
 def _load(file: Path, loaded: dict[Path, None]) -> Iterator[tuple[Path, _Specification]]:
     """Yield the file and all files that it imports, each once."""
-    place = Path.cwd() / "stdin" if str(file) == STDIN else file.resolve()
-    if place in loaded:
+    path = Path.cwd() / "stdin" if str(file) == STDIN else file.resolve()
+    if path in loaded:
         return
-    loaded[place] = None
-    specification = _convert(place, "the specification", read_file(str(file)), _Specification)
-    yield place, specification
+    loaded[path] = None
+    specification = _convert(path, "the specification", read_file(str(file)), _Specification)
+    yield path, specification
     for each in specification.imports:
         imported = each if isinstance(each, str) else each.url
         if "\0" in imported:
-            raise UserError(f"{place}: the import {imported!r} is not the name of a file. Correct it.")
+            raise UserError(f"{path}: the import {imported!r} is not the name of a file. Correct it.")
         if imported.startswith(("http://", "https://")):
-            log.warning("%s imports %s, which is not read: only files are", place, imported)
+            log.warning("%s imports %s, which is not read: only files are", path, imported)
         else:
-            yield from _load(place.parent / imported, loaded)
+            yield from _load(path.parent / imported, loaded)
 
 
-def _convert(place: Path, name: str, value: Json, form: type[T]) -> T:
+def _convert(path: Path, name: str, value: Json, form: type[T]) -> T:
     try:
         return msgspec.convert(value, form)
     except msgspec.ValidationError as error:
-        raise UserError(f"{place}: {name} is not as Flow defines it: {error}.") from error
+        raise UserError(f"{path}: {name} is not as Flow defines it: {error}.") from error
 
 
-def _read_collection(name: str, place: Path, value: Json) -> Collection:
-    definition = _convert(place, f"collection {name}", value, _CollectionDefinition)
-    base = place.as_uri()
+def _read_collection(name: str, path: Path, value: Json) -> Collection:
+    definition = _convert(path, f"collection {name}", value, _CollectionDefinition)
+    base = path.as_uri()
     given = definition.schema if definition.write_schema is None else definition.write_schema
     if given is None and definition.read_schema is None:
-        raise UserError(f"{place}: collection {name} has no schema. Add `schema`, or `writeSchema` and `readSchema`.")
+        raise UserError(f"{path}: collection {name} has no schema. Add `schema`, or `writeSchema` and `readSchema`.")
     try:
         write_schema = _refer_to(given, base)
         read_schema = write_schema if definition.read_schema is None else _refer_to(definition.read_schema, base)
         shape = infer_shape(read_schema, f"{base}?read-schema", partial(_retrieve, write_schema, base, name))
     except UserError as error:
-        raise UserError(f"{place}: collection {name}: {error}") from error
+        raise UserError(f"{path}: collection {name}: {error}") from error
     if not definition.key:
-        raise UserError(f"{place}: collection {name} has an empty key. Add its locations, such as /id.")
+        raise UserError(f"{path}: collection {name} has an empty key. Add its locations, such as /id.")
     explicit = [
         ExplicitProjection(field, each)
         if isinstance(each, str)
@@ -217,7 +217,7 @@ def _read_collection(name: str, place: Path, value: Json) -> Collection:
     ]
     for ptr in (*definition.key, *(each.ptr for each in explicit if each.ptr)):
         if not ptr.startswith("/"):
-            raise UserError(f"{place}: collection {name} has the location {ptr!r}. Write it as a JSON pointer: /{ptr}.")
+            raise UserError(f"{path}: collection {name} has the location {ptr!r}. Write it as a JSON pointer: /{ptr}.")
     return make_collection(name, definition.key, shape, explicit)
 
 

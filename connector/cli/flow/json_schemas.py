@@ -68,13 +68,13 @@ class _Keywords(msgspec.Struct, frozen=True, rename="camel"):
 Infer: TypeAlias = Callable[[Json, str], Shape]
 
 
-def _infer(schema: Json, resolver: "Resolver", refs: tuple[int, ...], place: str) -> Shape:
+def _infer(schema: Json, resolver: "Resolver", refs: tuple[int, ...], where: str) -> Shape:
     if isinstance(schema, bool):
         return Shape() if schema else NOTHING
-    keywords, resolver = _parse(schema, resolver, place)
+    keywords, resolver = _parse(schema, resolver, where)
 
     def infer(inner: Json, within: str) -> Shape:
-        return _infer(inner, resolver, refs, f"{place}/{within}")
+        return _infer(inner, resolver, refs, f"{where}/{within}")
 
     shapes = [_infer_own(keywords, infer), *_infer_each(keywords.all_of, "allOf", infer)]
     if keywords.ref is not None:
@@ -87,18 +87,18 @@ def _infer(schema: Json, resolver: "Resolver", refs: tuple[int, ...], place: str
     return reduce(intersect, shapes)
 
 
-def _parse(schema: Json, resolver: "Resolver", place: str) -> tuple[_Keywords, "Resolver"]:
+def _parse(schema: Json, resolver: "Resolver", where: str) -> tuple[_Keywords, "Resolver"]:
     """Return the keywords of a schema, and the resolver of the references in it."""
     try:
         keywords = msgspec.convert(schema, _Keywords)
     except msgspec.ValidationError as error:
-        raise UserError(f"a JSON schema is malformed at {place}: {error}. Correct it.") from error
+        raise UserError(f"a JSON schema is malformed at {where}: {error}. Correct it.") from error
     if keywords.id is None:
         return keywords, resolver
     try:
         return keywords, resolver.in_subresource(DRAFT202012.create_resource(schema))
     except ValueError as error:
-        raise UserError(f'a JSON schema is malformed at {place}: its "$id" is no URI. Correct it.') from error
+        raise UserError(f'a JSON schema is malformed at {where}: its "$id" is no URI. Correct it.') from error
 
 
 def _infer_each(schemas: tuple[Json, ...], name: str, infer: Infer) -> list[Shape]:

@@ -88,9 +88,9 @@ class _HiveCatalog(RegisteredTables, HiveCatalog, FixedColumns):
                 raise CommitFailedException(f"table {path} has been changed since it was loaded")
             self._demand_comparison(client, current)
             removed = base.properties.keys() - staged.properties.keys()
-            others = {name: value for name, value in current.parameters.items() if name not in removed}
-            own = _construct_parameters(staged.metadata_location, base.metadata_location, staged.properties)
-            current.parameters = others | own
+            kept = {name: value for name, value in current.parameters.items() if name not in removed}
+            written = _construct_parameters(staged.metadata_location, base.metadata_location, staged.properties)
+            current.parameters = kept | written
             current.sd = self._columns(staged)
             _alter(client, current, expected=base.metadata_location)
         return CommitTableResponse(metadata=staged.metadata, metadata_location=staged.metadata_location)
@@ -186,6 +186,6 @@ def open_hive(
     limits: MetastoreTimeLimits = TIME_LIMITS,
 ) -> HiveCatalog:
     """Open the catalog. This sends no request."""
-    own = {name: value for name, value in catalog.properties.items() if name in HIVE_PROPERTIES}
-    connections = Connections(catalog.uri.split(","), own.get(HIVE_USER, ""), limits)
-    return _HiveCatalog(connections, credentials, {**file_addresses, **own, "uri": catalog.uri})
+    settings = {name: value for name, value in catalog.properties.items() if name in HIVE_PROPERTIES}
+    connections = Connections(catalog.uri.split(","), settings.get(HIVE_USER, ""), limits)
+    return _HiveCatalog(connections, credentials, {**file_addresses, **settings, "uri": catalog.uri})

@@ -124,8 +124,8 @@ class _Table:
         self._check_restored(compacted, applying, moved)
         carried: dict[str, list[Positions]] = {}
         for rows in moved.values():
-            for place in np.unique(rows.files[rows.are_kept]):
-                carried.setdefault(compacted.files[place].path, []).append(rows.positions[rows.files == place])
+            for index in np.unique(rows.files[rows.are_kept]):
+                carried.setdefault(compacted.files[index].path, []).append(rows.positions[rows.files == index])
         return {path: join_positions(rows) for path, rows in carried.items()}
 
     def _find_moved(self, compacted: CompactedGroup, applying: _Applying) -> dict[str, MovedRows]:

@@ -95,8 +95,8 @@ class DeleteFiles:
         # A position delete file is of one partition, and a Puffin file has a vector for each data file.
         return tuple(
             AddedDeletes(partitions[path], deletes, self._small.get(deletes.path))
-            for paths, of_paths in zip(shares, written, strict=True)
-            for path, deletes in zip(paths, of_paths, strict=False)
+            for paths, written_deletes in zip(shares, written, strict=True)
+            for path, deletes in zip(paths, written_deletes, strict=False)
         )
 
     def _write(
@@ -156,9 +156,9 @@ def _divide_vectors(
     by_spec: dict[int, list[str]] = {}
     for path in sorted(paths):
         by_spec.setdefault(partitions[path].spec_id, []).append(path)
-    for together in by_spec.values():
-        size = 1 if len(paths) <= MOST_VECTOR_FILES else len(together)
-        yield from (together[begin : begin + size] for begin in range(0, len(together), size))
+    for spec_paths in by_spec.values():
+        size = 1 if len(paths) <= MOST_VECTOR_FILES else len(spec_paths)
+        yield from (spec_paths[begin : begin + size] for begin in range(0, len(spec_paths), size))
 
 
 def _divide_positions(
@@ -166,15 +166,15 @@ def _divide_positions(
 ) -> Iterator[list[str]]:
     """Divide data files into those whose deletes are written to one file: each alone if they are few, or else all of a
     partition together. `merged` are the partitions whose older delete files are merged: in them, some share a file."""
-    are_few = len(paths) <= FILE_SCOPED_UP_TO
-    of_merged = sum(partitions[path] in merged for path in paths)
-    shared = MERGED_FILES if of_merged <= MERGED_FILES * MOST_MERGED else len(paths)
+    is_small = len(paths) <= FILE_SCOPED_UP_TO
+    merged_count = sum(partitions[path] in merged for path in paths)
+    shared = MERGED_FILES if merged_count <= MERGED_FILES * MOST_MERGED else len(paths)
     by_partition: dict[Partition, list[str]] = {}
     for path in sorted(paths):
         by_partition.setdefault(partitions[path], []).append(path)
-    for partition, together in by_partition.items():
-        size = 1 if are_few else shared if partition in merged else len(together)
-        yield from (together[begin : begin + size] for begin in range(0, len(together), size))
+    for partition, partition_paths in by_partition.items():
+        size = 1 if is_small else shared if partition in merged else len(partition_paths)
+        yield from (partition_paths[begin : begin + size] for begin in range(0, len(partition_paths), size))
 
 
 _POSITIONS: Final = _DeleteFormat(".parquet", _write_positions, _divide_positions)

@@ -71,8 +71,8 @@ def _rewrite(table: Table, file: DataFile, rewritten: ConvertedFiles) -> tuple[D
             new = rewriting.rewrite(table.io, SourceFile(file.path, file.size))
         except UnconvertibleError as error:
             raise _explain_unconvertible(table, file, error) from error
-        in_partition = (msgspec.structs.replace(each, partition=file.partition) for each in new or ())
-        rewritten[key] = (file,) if new is None else tuple(in_partition)
+        rewritten_files = (msgspec.structs.replace(each, partition=file.partition) for each in new or ())
+        rewritten[key] = (file,) if new is None else tuple(rewritten_files)
     return rewritten[key]
 
 

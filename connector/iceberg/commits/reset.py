@@ -52,13 +52,13 @@ def plan_reset(table: Table, pending: Sequence[StagedCommit], decision: Decision
     `pending` are all such commits of the writer, in order. UserError if the decision would damage the table.
     """
     files_missing = find_missing_files(table, pending)
-    in_table = _find_added(table, pending, files_missing)
-    missing = [commit for commit in pending if commit not in in_table]
+    added = _find_added(table, pending, files_missing)
+    missing = [commit for commit in pending if commit not in added]
     match decision:
         case Decision.ADD:
-            if in_table:
+            if added:
                 raise UserError(
-                    f"{_count(in_table)} are in the table already: adding them again would double them. "
+                    f"{_count(added)} are in the table already: adding them again would double them. "
                     f"Use --staged {Decision.SKIP}."
                 )
             if files_missing:

@@ -194,9 +194,9 @@ class EqualityDeletes:
     def may_apply_to(self, data: ListedFile) -> bool:
         """Whether one of the files may delete rows of a data file. It must be newer, and of the same partition. If its
         spec is another one, it counts as if it were of the same partition."""
-        own = data.partition.spec_id
-        of_other_specs = max((number for spec, number in self._newest_of_spec.items() if spec != own), default=0)
-        return max(of_other_specs, self._newest_of_partition.get(data.partition, 0)) > data.sequence_number
+        spec_id = data.partition.spec_id
+        other_specs = max((number for spec, number in self._newest_of_spec.items() if spec != spec_id), default=0)
+        return max(other_specs, self._newest_of_partition.get(data.partition, 0)) > data.sequence_number
 
 
 def find_range(paths: Sequence[bytes], delete: ListedFile) -> tuple[int, int]:

@@ -89,9 +89,9 @@ class ManifestMerger:
             if thresholds is None:
                 return list(existing)
             for kind in set(map(kind_of, added)):
-                more = [manifest for manifest in added if kind_of(manifest) == kind]
-                of_kind = [manifest for manifest in existing if kind_of(manifest) == kind]
-                chosen = find_mergeable(of_kind, len(more), thresholds)
+                added_of_kind = [manifest for manifest in added if kind_of(manifest) == kind]
+                candidates = [manifest for manifest in existing if kind_of(manifest) == kind]
+                chosen = find_mergeable(candidates, len(added_of_kind), thresholds)
                 if chosen:
                     kept = [manifest for manifest in existing if manifest not in chosen]
                     existing = [*self.write_merged(factory, chosen), *kept]
@@ -124,8 +124,8 @@ def _file_count(manifest: ManifestFile) -> int:
 
 def _live_entries(io: FileIO, manifests: Sequence[ManifestFile]) -> Iterator[ManifestEntry]:
     for first in range(0, len(manifests), AT_ONCE):
-        some = manifests[first : first + AT_ONCE]
-        yield from chain.from_iterable(map_in_threads(partial(read_entries, io), some, "merge"))
+        part = manifests[first : first + AT_ONCE]
+        yield from chain.from_iterable(map_in_threads(partial(read_entries, io), part, "merge"))
 
 
 def remove_files(
@@ -144,9 +144,9 @@ def remove_files(
     gone = {file.id for file in removed}
     changed = {*(file.manifest for file in removed), *(each.manifest_path for each in merged if lists_files(each))}
     written = [
-        _write(factory, together, gone, new)
-        for of_kind in _group_by_kind(each for each in existing if each.manifest_path in changed)
-        for together in PackingIterator(of_kind, Thresholds.size, lookback=1, weight_func=size_of)
+        _write(factory, packed, gone, new)
+        for one_kind in _group_by_kind(each for each in existing if each.manifest_path in changed)
+        for packed in PackingIterator(one_kind, Thresholds.size, lookback=1, weight_func=size_of)
     ]
     written += [factory.write(spec_id, added=entries) for spec_id, entries in new.items()]
     return [each for each in existing if each.manifest_path not in changed and lists_files(each)], written
@@ -164,7 +164,7 @@ def find_small(table: Table, manifests: Iterable[ManifestFile]) -> list[Manifest
     if thresholds is None:
         return []
     eager = replace(thresholds, count=2, few=_FEW_FILES)
-    return [each for of_kind in _group_by_kind(manifests) for each in find_mergeable(of_kind, 0, eager)]
+    return [each for one_kind in _group_by_kind(manifests) for each in find_mergeable(one_kind, 0, eager)]
 
 
 def _group_by_kind(manifests: Iterable[ManifestFile]) -> list[list[ManifestFile]]:

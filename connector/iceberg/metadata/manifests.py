@@ -75,7 +75,7 @@ def manifests_of(io: FileIO, snapshot: Snapshot | None) -> list[ManifestFile]:
 
 def _count(io: FileIO, manifest: ManifestFile) -> ManifestFile:
     """Fill in the numbers of files and rows that the manifest list has left out."""
-    if any(manifest[place] is None for places in _COUNTS.values() for place in places):
+    if any(manifest[index] is None for indexes in _COUNTS.values() for index in indexes):
         entries = read_all_entries(io, manifest)
         for status, (files, rows) in _COUNTS.items():
             counted = [entry.data_file.record_count for entry in entries if entry.status is status]
@@ -114,7 +114,7 @@ def find_vector(file: ManifestDataFile) -> DeletionVector | None:
     """Return the deletion vector that an entry names, None if it names a whole file."""
     if file.file_format is not FileFormat.PUFFIN:
         return None
-    return DeletionVector(file.file_path, *(file[place] for place in _OF_VECTOR))
+    return DeletionVector(file.file_path, *(file[index] for index in _OF_VECTOR))
 
 
 def find_id(file: ManifestDataFile) -> FileId:

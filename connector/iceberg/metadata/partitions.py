@@ -52,7 +52,7 @@ class Partition:
     @classmethod
     def of(cls, spec_id: int, record: Record) -> "Partition":
         """Return the partition with these values. `record` is not changed afterwards."""
-        values = [record[place] for place in range(len(record))]
+        values = [record[index] for index in range(len(record))]
         return cls(spec_id, repr(values), record) if values else _unpartitioned(spec_id)
 
 
@@ -109,8 +109,8 @@ def read_identity_values(spec: PartitionSpec, partition: Partition) -> dict[int,
     All rows of the partition have them. Other engines may leave such a column out of their data files.
     """
     return {
-        field.source_id: partition.record[place]
-        for place, field in enumerate(spec.fields)
+        field.source_id: partition.record[index]
+        for index, field in enumerate(spec.fields)
         if isinstance(field.transform, IdentityTransform)
     }
 
@@ -128,8 +128,8 @@ class MissingValues:
 
     def find(self, partition: Partition) -> tuple[tuple[int, Any], ...]:
         """Return the values for files of a partition, by field id. All other columns are null there."""
-        own = read_identity_values(self._specs[partition.spec_id], partition)
-        return tuple({**self._defaults, **own}.items())
+        identity = read_identity_values(self._specs[partition.spec_id], partition)
+        return tuple({**self._defaults, **identity}.items())
 
 
 def find_source_schema(table: Table, spec: PartitionSpec, schema: Schema) -> Schema:

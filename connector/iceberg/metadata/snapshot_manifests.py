@@ -106,7 +106,7 @@ class ManifestFactory:
         by_spec: dict[int, list[AddedDeletes]] = {}
         for each in added:
             by_spec.setdefault(each.partition.spec_id, []).append(each)
-        return [self._write_deletes(spec_id, of_spec) for spec_id, of_spec in by_spec.items()]
+        return [self._write_deletes(spec_id, spec_deletes) for spec_id, spec_deletes in by_spec.items()]
 
     def _write_deletes(self, spec_id: int, added: Sequence[AddedDeletes]) -> ManifestFile:
         entries = (_make_delete_entry(each.deletes, each.partition) for each in added)

@@ -67,17 +67,17 @@ def list_stored_files(io: FileIO, directory: str) -> Iterator[StoredFile]:
 def find_directories(table: Table) -> list[str]:
     """Return the directories of the table's files, none of which is within another one, in whatever spelling."""
     provider = load_location_provider(table.location(), table.properties)
-    by_place: dict[str, str] = {}
+    by_spelling: dict[str, str] = {}
     for directory in sorted({table.location(), provider.data_path, provider.metadata_path}):
-        by_place.setdefault(_find_place(table.io, directory), directory.rstrip("/"))
+        by_spelling.setdefault(_spell(table.io, directory), directory.rstrip("/"))
     return [
         directory
-        for place, directory in by_place.items()
-        if not any(place.startswith(other) for other in by_place if other != place)
+        for spelling, directory in by_spelling.items()
+        if not any(spelling.startswith(other) for other in by_spelling if other != spelling)
     ]
 
 
-def _find_place(io: FileIO, directory: str) -> str:
+def _spell(io: FileIO, directory: str) -> str:
     """Return one spelling of a directory, with a slash at its end. Buckets and local directories have several."""
     scheme, netloc, path = open_file_io(io.properties).arrow.parse_location(directory, io.properties)
     return f"{'s3' if scheme in S3_SCHEMES else scheme}://{netloc} {path.rstrip('/')}/"

@@ -208,8 +208,8 @@ class Ledger:
     def _end_block(self, task: TaskAccount) -> None:
         """Note that the claimed block is encoded. Its strays are spooled, to be claimed under their own bindings."""
         if block := task.claimed:
-            are_spooled = block in self._strays_spooled
-            strays = [] if are_spooled else [self._spool.write_strays(strays) for strays in task.strays]
+            is_spooled = block in self._strays_spooled
+            strays = [] if is_spooled else [self._spool.write_strays(strays) for strays in task.strays]
             self._spool.free(block)
             with self._changed:
                 self._let_claim(strays)

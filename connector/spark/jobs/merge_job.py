@@ -29,20 +29,22 @@ def merge_runs(
 ) -> dict[int, tuple[DataFile, ...]]:
     """Merge the runs of each table, and return their files. Raises what has stopped a merge."""
     current = {table: new_layouts[table]() for table in runs}
-    units = [unit for table, of_table in runs.items() for unit in _plan(current[table], table, of_table, jobs.cores)]
+    units = [
+        unit for table, table_runs in runs.items() for unit in _plan(current[table], table, table_runs, jobs.cores)
+    ]
     # Only the function goes to the tasks through a connection. Spark writes the units to a file on its way.
     merged = jobs.map(partial(_merge, current), units).result()
     files: dict[int, tuple[DataFile, ...]] = {}
-    for unit, of_unit in zip(units, merged, strict=True):
-        files[unit.table] = files.get(unit.table, ()) + of_unit
+    for unit, unit_files in zip(units, merged, strict=True):
+        files[unit.table] = files.get(unit.table, ()) + unit_files
     return files
 
 
 def remove_runs(new_layouts: Sequence[NewLayout], runs: Mapping[int, Sequence[StoredRun]]) -> None:
     """Remove the runs in the object store. Those on the disk go with the spool. If it fails, only warn: a later session
     removes them."""
-    for table, of_table in runs.items():
-        locations = [each.file.location for each in of_table if isinstance(each.file, StoredObject)]
+    for table, table_runs in runs.items():
+        locations = [each.file.location for each in table_runs if isinstance(each.file, StoredObject)]
         remove_objects(partial(open_io, new_layouts[table]), locations, "sorted runs")
 
 

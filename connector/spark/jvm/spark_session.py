@@ -203,7 +203,7 @@ class Spark:
             shares = [things[first::tasks] for first in range(tasks)]  # neighbours are alike, and go to different tasks
             outcomes = _perform(context.parallelize(shares, tasks), partial(map, partial(_call_once, call)))
         found = [*map(_get_results, outcomes)]
-        return [found[place % tasks][place // tasks] for place in range(len(things))]
+        return [found[index % tasks][index // tasks] for index in range(len(things))]
 
 
 @contextmanager

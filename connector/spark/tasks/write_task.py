@@ -251,7 +251,7 @@ class _BlockWriter:
 
 
 def _numbers_from(block: Block, first: int) -> Callable[[int], int]:
-    return lambda place: block.line_of(first + place)
+    return lambda index: block.line_of(first + index)
 
 
 def _batches(block: Any, size: int) -> Iterator[bytes]:
