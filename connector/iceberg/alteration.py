@@ -36,7 +36,7 @@ from connector.iceberg.metadata.table_updates import (
     require_unchanged,
     require_uuid,
 )
-from connector.model.table_identifier import Generation, Owner
+from connector.model.table_identifier import Generation, Owner, TableIdentifier
 from connector.storage import storage_errors
 
 SUMMARY_CONVERTED: Final = "flow.converted-columns"
@@ -134,8 +134,8 @@ def _check_columns(table: Table, awaited: Schema, changes: Collection[Alteration
                 continue
         if needed := sorted(named & missing):
             raise UserError(
-                f"table {'.'.join(table.name())}: partition_by or sort_by names {', '.join(map(repr, needed))}, which "
-                "the table gets with the first rows of its backfill. Publish this change when the table has them."
+                f"table {TableIdentifier.of(table)}: partition_by or sort_by names {', '.join(map(repr, needed))}, "
+                "which the table gets with the first rows of its backfill. Publish this change when the table has them."
             )
 
 
@@ -148,9 +148,9 @@ def _check_equality_delete(table: Table, delete: DataFile, column_ids: Collectio
     for column in table.schema().fields:
         if column.field_id in column_ids and column.field_id in (delete.equality_ids or ()):
             raise UserError(
-                f"table {'.'.join(table.name())}: another engine has deleted rows by their value of {column.name!r}, a "
-                "column that is to be converted. Have the deletions merged into the data files first (in Spark: CALL "
-                "system.rewrite_data_files), or increment the binding's backfill."
+                f"table {TableIdentifier.of(table)}: another engine has deleted rows by their value of "
+                f"{column.name!r}, a column that is to be converted. Have the deletions merged into the data files "
+                "first (in Spark: CALL system.rewrite_data_files), or increment the binding's backfill."
             )
 
 

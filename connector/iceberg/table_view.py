@@ -34,6 +34,7 @@ from connector.iceberg.metadata.table_properties import (
 )
 from connector.model.binding import Column
 from connector.model.state import StagedCommit, TableId, WriterId
+from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_io import files_of
 from connector.storage.storage_errors import translate_errors
 
@@ -159,7 +160,7 @@ def _check_keys(table: Table, keys: Sequence[Column]) -> None:
 
     Another engine has dropped it, or apply has converted it: then a new session finds the keys in the new column.
     """
-    now, name = {column.field_id for column in table.schema().fields}, ".".join(table.name())
+    now, name = {column.field_id for column in table.schema().fields}, TableIdentifier.of(table)
     for column in keys:
         if column.id in now:
             continue
@@ -237,7 +238,7 @@ def _split(file: SearchedFile, row_groups: int, unit_size: int) -> Iterator[Sear
 
 def check_files(table: Table, files: Iterable[ListedFile]) -> None:
     """Raise UserError if a file of another writer has rows or deletes that cannot be searched."""
-    name = ".".join(table.name())
+    name = TableIdentifier.of(table)
     for file in files:
         if file.content is DataFileContent.EQUALITY_DELETES:
             raise UserError(

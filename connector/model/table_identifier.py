@@ -4,7 +4,10 @@ below this."""
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
 
 OWNER_PROPERTY: Final = "flow.owner"
 GENERATION_PROPERTY: Final = "flow.generation"
@@ -15,6 +18,11 @@ class TableIdentifier(NamedTuple):
 
     namespace: str
     name: str
+
+    @classmethod
+    def of(cls, table: "Table") -> "TableIdentifier":
+        """Return the identifier by which a table was loaded."""
+        return cls(*table.name())
 
     def __str__(self) -> str:
         return f"{self.namespace}.{self.name}"

@@ -200,7 +200,7 @@ def access_to(table: Table) -> FileAccess:
     if not has_sign_in(scheme, properties):
         where = "/credentials" if scheme.startswith("s3") else "them in /storage"
         raise UserError(
-            f"table {'.'.join(table.name())}: neither the config nor the catalog has credentials for its files at "
+            f"table {TableIdentifier.of(table)}: neither the config nor the catalog has credentials for its files at "
             f"{table.location()}. Set {where}, or let the catalog vend them."
         )
     ends = [int(properties[end]) / 1000 for end in EXPIRES_AT_MS.values() if end in properties]

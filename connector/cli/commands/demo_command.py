@@ -110,7 +110,7 @@ def _encode(table: Table, warehouse: Path | None, stored: Stored, repeated: int)
     return json.dumps(
         {
             "warehouse": warehouse and str(warehouse),
-            "table": ".".join(table.name()),
+            "table": str(TableIdentifier.of(table)),
             "metadata": table.metadata_location,
             "rows": count_rows(table),
             "added": stored.rows - stored.replaced,

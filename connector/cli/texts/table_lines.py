@@ -12,6 +12,8 @@ from typing import Final
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
+from connector.model.table_identifier import TableIdentifier
+
 ROWS: Final = 5
 SNAPSHOTS: Final = 5
 CELL: Final = 28
@@ -24,7 +26,7 @@ SPARK_PACKAGES: Final = (
 def describe_table(table: Table) -> Iterator[str]:
     """Yield the lines that show a table."""
     snapshots, fields = table.snapshots(), table.schema().fields
-    name = ".".join(table.name())
+    name = str(TableIdentifier.of(table))
     yield f"━━ {name}: {count_rows(table)} rows, {len(snapshots)} snapshots, {len(fields)} columns"
     yield from align(
         ("id", "column", "type", ""),
@@ -54,7 +56,7 @@ def count_rows(table: Table) -> int:
 
 def explain_opening(table: Table, catalog_file: Path) -> Iterator[str]:
     """Yield shell commands that open a table of the Local catalog."""
-    name, catalog = ".".join(table.name()), "spark.sql.catalog.local"
+    name, catalog = str(TableIdentifier.of(table)), "spark.sql.catalog.local"
     yield f"Open {name} yourself:"
     uri = f"sqlite:///{catalog_file}"
     opened = f"SqlCatalog('local', uri={uri!r}).load_table({name!r})"

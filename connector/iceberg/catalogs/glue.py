@@ -22,6 +22,7 @@ from connector.config import catalog as catalog_config
 from connector.config.catalog_properties import GLUE_PROPERTIES
 from connector.host.errors import ErrorTable, RetryableError, Translation, UserError, is_a, translate
 from connector.iceberg.catalogs.registered_tables import TablesInStore
+from connector.model.table_identifier import TableIdentifier
 from connector.storage.aws_credentials import FreshAwsCredentials
 from connector.storage.aws_errors import ENVIRONMENT_ERRORS, NEW_SESSION, has_code, is_transient, read_answer
 from connector.storage.aws_sessions import CLIENT_CONFIG, open_session
@@ -48,7 +49,7 @@ class _GlueCatalog(TablesInStore, GlueCatalog):
         if base is None:
             return super()._convert_glue_to_iceberg(glue_table)
         if glue_table["Parameters"].get(METADATA_LOCATION) != base.metadata_location:
-            raise CommitFailedException(f"table {'.'.join(base.name())} has been changed since it was loaded")
+            raise CommitFailedException(f"table {TableIdentifier.of(base)} has been changed since it was loaded")
         return base
 
 

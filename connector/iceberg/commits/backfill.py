@@ -43,7 +43,7 @@ from connector.iceberg.metadata.table_updates import (
     require_unchanged,
 )
 from connector.model.state import StagedCommit, WriterId
-from connector.model.table_identifier import OWNER_PROPERTY, Generation, Owner
+from connector.model.table_identifier import OWNER_PROPERTY, Generation, Owner, TableIdentifier
 from connector.storage import storage_errors
 from protocol.flow import WHOLE_RANGE
 
@@ -127,7 +127,7 @@ def remove_rows(table: Table, writer: WriterId, snapshots: SnapshotWriter) -> Re
         try:
             entries = read_entries(table.io, manifest)
         except _UNREADABLE as error:
-            log.warning("table %s: some of its rows were not readable: %s", ".".join(table.name()), error)
+            log.warning("table %s: some of its rows were not readable: %s", TableIdentifier.of(table), error)
             continue
         if entries:
             gone = [ListedFile.of(manifest, entry) for entry in entries]
@@ -149,7 +149,7 @@ def _list_manifests(table: Table) -> list[ManifestFile]:
     try:
         return manifests_of(table.io, table.current_snapshot())
     except _UNREADABLE as error:
-        log.warning("table %s: its rows were not readable: %s", ".".join(table.name()), error)
+        log.warning("table %s: its rows were not readable: %s", TableIdentifier.of(table), error)
         return []
 
 

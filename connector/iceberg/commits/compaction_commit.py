@@ -69,7 +69,7 @@ class CompactionBase:
     @property
     def path(self) -> TableIdentifier:
         """The table's identifier."""
-        return TableIdentifier(*self.table.name())
+        return TableIdentifier.of(self.table)
 
     def no_longer_fits(self, table: Table) -> bool:
         """Whether the new files cannot get into the table: another table has the name, or this one has been upgraded,

@@ -15,6 +15,7 @@ from connector.encoding.values.arrays import Positions
 from connector.host.errors import UserError
 from connector.host.signals import map_in_threads
 from connector.iceberg.metadata.listed_files import ListedFile
+from connector.model.table_identifier import TableIdentifier
 
 if TYPE_CHECKING:
     from connector.iceberg.commits.row_deletes import DeletedRows
@@ -83,8 +84,8 @@ class DeleteMerger:
         for delete in (each for deletes in applied.values() for each in deletes):
             if delete.format is not FileFormat.PARQUET and not delete.vector:
                 raise UserError(
-                    f"table {'.'.join(self._table.name())}: the delete file {delete.path} is no Parquet file. Standard "
-                    "updates only read Parquet. Have the table's files rewritten as Parquet (in Spark: CALL "
+                    f"table {TableIdentifier.of(self._table)}: the delete file {delete.path} is no Parquet file. "
+                    "Standard updates only read Parquet. Have the table's files rewritten as Parquet (in Spark: CALL "
                     "system.rewrite_data_files). The staged rows were not added, and stay in the task's state."
                 )
 

@@ -28,6 +28,7 @@ from connector.host.errors import LostColumnError, UserError
 from connector.iceberg.metadata.table_arrangement import keep_sort_order
 from connector.iceberg.metadata.table_properties import find_newest_column, is_converted, read_successors
 from connector.model.state import DataFile, StagedCommit
+from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_io import files_of
 
 _END_OF_NAME: Final = len("-00000000-0000-0000-0000-000000000000.parquet")
@@ -111,7 +112,7 @@ def _explain_unconvertible(table: Table, file: DataFile, error: UnconvertibleErr
     before = _index_written(table, file)
     names = ", ".join(repr(before[column_id].name) for column_id in sorted(error.column_ids))
     return UserError(
-        f"table {'.'.join(table.name())}: {file.rows} rows were staged before their column {names} was converted to "
+        f"table {TableIdentifier.of(table)}: {file.rows} rows were staged before their column {names} was converted to "
         "another type, and have values without an equivalent of that type. They were not added, and stay in the task's "
         "state. Backfill the binding, which replaces all rows."
     )

@@ -26,6 +26,7 @@ from connector.iceberg.commits.writers import RESET_PREFIX
 from connector.iceberg.metadata.references import find_unreferenced
 from connector.iceberg.metadata.table_properties import check_properties, name_table_in_errors
 from connector.model.state import FileList, StagedCommit, WriterId
+from connector.model.table_identifier import TableIdentifier
 from connector.storage import storage_errors
 from connector.storage.file_io import files_of
 
@@ -123,12 +124,12 @@ def perform_reset(table: Table, reset: Reset, reason: str) -> None:
         commit_snapshot(table.catalog, table, snapshot, properties)
     except CONFLICTS as error:
         raise RetryableError(
-            f"table {'.'.join(table.name())} was changed at the same time ({error}). Nothing was reset. Repeat the "
+            f"table {TableIdentifier.of(table)} was changed at the same time ({error}). Nothing was reset. Repeat the "
             "command."
         ) from error
     except list_unknown_errors() as error:
         raise CommitUnknownError(
-            f"table {'.'.join(table.name())}: the catalog's answer got lost ({type(error).__name__}: {error}). "
+            f"table {TableIdentifier.of(table)}: the catalog's answer got lost ({type(error).__name__}: {error}). "
             "`fence show` says whether the fence was reset."
         ) from error
 

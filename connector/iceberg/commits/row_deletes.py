@@ -40,6 +40,7 @@ from connector.iceberg.metadata.partitions import MissingValues, Partition, Part
 from connector.iceberg.metadata.table_properties import find_newest_column
 from connector.model.binding import KeyPart, Updates
 from connector.model.state import StagedCommit, WriterId
+from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_io import files_of
 
 KEYS_AT_ONCE: Final = 1 << 17  # files are searched for the keys of several commits, unless these are more together
@@ -292,7 +293,7 @@ def _explain_lost_key(table: Table, column_id: int) -> UserError:
     names = {column.field_id: column.name for schema in table.metadata.schemas for column in schema.fields}
     name = names.get(column_id, str(column_id))
     return UserError(
-        f"table {'.'.join(table.name())}: another engine has dropped the key column {name!r} and rewritten "
+        f"table {TableIdentifier.of(table)}: another engine has dropped the key column {name!r} and rewritten "
         "data files. So the rows that a staged commit replaces cannot be found. The staged rows were not "
         "added, and stay in the task's state. Roll the table back to a snapshot with the column, or backfill the "
         "binding, which replaces all rows."

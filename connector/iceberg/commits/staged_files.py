@@ -16,6 +16,7 @@ from connector.host.errors import UserError
 from connector.host.signals import map_in_threads
 from connector.iceberg.metadata.stored_files import files_under
 from connector.model.state import FileList, StagedCommit
+from connector.model.table_identifier import TableIdentifier
 from connector.storage import storage_errors
 from connector.storage.file_io import files_of
 
@@ -85,7 +86,7 @@ def _is_missing(io: FileIO, location: str) -> bool | None:
 def _explain_missing(table: Table, staged: Sequence[StagedCommit], missing: Sequence[MissingFile]) -> UserError:
     more = f" and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
     return UserError(
-        f"table {'.'.join(table.name())}: {len(missing)} staged file(s) are gone: "
+        f"table {TableIdentifier.of(table)}: {len(missing)} staged file(s) are gone: "
         f"{', '.join(file.location for file in missing[:NAMED])}{more}. A job that removes orphan files may have "
         f"deleted them. The {sum(commit.rows for commit in staged)} staged rows of this table were not added, and "
         "stay in the task's state. Put the files back and start the task again, or give up their rows with "

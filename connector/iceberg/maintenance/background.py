@@ -106,7 +106,7 @@ class Maintenance:
         if earlier is None:
             self._tasks.put(
                 _Task(
-                    TableIdentifier(*commit.before.name()),
+                    TableIdentifier.of(commit.before),
                     "old metadata files and snapshots were not removed",
                     partial(self._maintain, uuid),
                     "",
@@ -120,7 +120,7 @@ class Maintenance:
         table, after = recent.newest.before, recent.newest.after
         if is_in_table_bucket(table.location()):
             return
-        path = TableIdentifier(*table.name())
+        path = TableIdentifier.of(table)
         self._note_commit(recent.newest, recent.count)
         if recent.located:
             # The fence has passed: a process that still reads them would be refused.

@@ -69,7 +69,7 @@ class BackgroundCompaction:
     def note_commit(self, commit: TableCommit, count: int) -> None:
         """Note that a table has got so many commits, the newest of which is given. Nothing is read."""
         with self._changed:
-            account = self._accounts.setdefault(TableIdentifier(*commit.before.name()), _Account({}))
+            account = self._accounts.setdefault(TableIdentifier.of(commit.before), _Account({}))
             account.properties = commit.after.properties
             account.commits += count
             self._changed.notify_all()

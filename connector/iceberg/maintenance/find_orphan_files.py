@@ -80,7 +80,7 @@ def find_orphan_files(
 
     UserError if the options look for files that the table's property gc.enabled keeps, ValueError if it is invalid.
     """
-    path = TableIdentifier(*first.name())
+    path = TableIdentifier.of(first)
     if options.is_wide and not read_switch(first.properties, GC_ENABLED, True):
         raise UserError(
             f"table {path}: its property {GC_ENABLED} is false, so files of dropped tables and unknown files must "

@@ -27,6 +27,7 @@ from connector.iceberg.maintenance.compaction_plan import (
 from connector.iceberg.metadata.listed_files import ListedFile, PositionDeletes
 from connector.iceberg.metadata.table_arrangement import find_arrangement_of_all
 from connector.model.binding import Arrangement, is_written
+from connector.model.table_identifier import TableIdentifier
 
 # A group has so many times the target size. Its rows may be of many partitions, and each gets a file for them.
 _LARGER: Final = 8
@@ -74,7 +75,7 @@ def _check_spec(table: Table) -> None:
             continue
         if not isinstance(column_type, PrimitiveType) or not is_written(column_type):
             raise UserError(
-                f"table {'.'.join(table.name())}: its files cannot be rewritten for its partition spec, because the "
+                f"table {TableIdentifier.of(table)}: its files cannot be rewritten for its partition spec, because the "
                 f"partition field {field.name!r} is made from a column that only other engines write. Let such an "
                 "engine rewrite them (in Spark: CALL system.rewrite_data_files(…, options => map('rewrite-all', "
                 "'true')))."

@@ -48,7 +48,7 @@ def _find_unreferenced(table: Table, dropped: Sequence[StagedCommit]) -> list[st
     here = [
         commit for commit in dropped if commit.table_uuid == find_generation(table, commit.writer.materialization).uuid
     ]
-    with _warn_of_failures(TableIdentifier(*table.name())):
+    with _warn_of_failures(TableIdentifier.of(table)):
         locations = {
             basename(location): location
             for commit in here

@@ -27,6 +27,7 @@ from connector.iceberg.metadata.manifests import copy_manifest, read_entries
 from connector.iceberg.metadata.row_lineage import ManifestKey, find_manifest_key
 from connector.iceberg.metadata.snapshot_manifests import ManifestFactory, group_by_spec
 from connector.iceberg.metadata.table_properties import read_number, read_switch
+from connector.model.table_identifier import TableIdentifier
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +97,7 @@ class ManifestMerger:
                     kept = [manifest for manifest in existing if manifest not in chosen]
                     existing = [*self.write_merged(factory, chosen), *kept]
         except Exception as error:  # noqa: BLE001 - merging helps later commits; it must not stop this one
-            name = ".".join(factory.table.name())
+            name = TableIdentifier.of(factory.table)
             log.warning("table %s: its small manifests stay: %s: %s", name, type(error).__name__, error)
         return list(existing)
 

@@ -20,6 +20,7 @@ from pyiceberg.utils.decimal import decimal_to_bytes
 
 from connector.host.errors import UserError
 from connector.model.state import DataFile
+from connector.model.table_identifier import TableIdentifier
 
 
 @to_bytes.register(DecimalType)
@@ -65,7 +66,7 @@ class PartitionReader:
     """Reads the partitions of staged files of one spec. Raises UserError if the table does not have the spec."""
 
     def __init__(self, table: Table, spec_id: int) -> None:
-        self._name = ".".join(table.name())
+        self._name = TableIdentifier.of(table)
         self._spec_id = spec_id
         spec = table.specs().get(spec_id)
         if spec is None:

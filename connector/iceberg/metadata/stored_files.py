@@ -28,6 +28,7 @@ from pyiceberg.utils.properties import property_as_bool
 
 from connector.host.signals import map_in_threads
 from connector.iceberg.metadata.references import InterruptedMaintenanceError
+from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_access import S3_SCHEMES
 from connector.storage.file_io import open_file_io
 
@@ -107,7 +108,7 @@ def must_delete_old_metadata(table: Table) -> bool:
     try:
         return property_as_bool(table.properties, DELETE_OLD_METADATA, False)
     except ValueError:
-        _warn_of_property(".".join(table.name()), table.properties[DELETE_OLD_METADATA])
+        _warn_of_property(TableIdentifier.of(table), table.properties[DELETE_OLD_METADATA])
         return False
 
 

@@ -29,6 +29,7 @@ from connector.evolution.altered_schema import keep_columns
 from connector.evolution.arrangement_terms import name_partition_field
 from connector.host.errors import UserError
 from connector.model import binding as model
+from connector.model.table_identifier import TableIdentifier
 
 _LAST_ADDED: Final = -1
 
@@ -70,8 +71,8 @@ def check_partition_spec(table: Table) -> None:
         else:
             continue
         raise UserError(
-            f"Table {'.'.join(table.name())}: its partition field {field.name!r} {wrong}. Remove the partition field "
-            "(in Spark: ALTER TABLE … DROP PARTITION FIELD …), or choose another table name."
+            f"Table {TableIdentifier.of(table)}: its partition field {field.name!r} {wrong}. Remove the partition "
+            "field (in Spark: ALTER TABLE … DROP PARTITION FIELD …), or choose another table name."
         )
 
 
@@ -94,7 +95,7 @@ def find_arrangement(table: Table, written: Collection[int]) -> model.Arrangemen
             log.warning(
                 "table %s: rows are not sorted: its sort order has the transform %s of column %d, which this "
                 "connector cannot make",
-                ".".join(table.name()),
+                TableIdentifier.of(table),
                 field.transform,
                 field.source_id,
             )
@@ -114,7 +115,7 @@ def _check_defaults(table: Table, written: Collection[int]) -> None:
         column = columns.get(field.source_id)
         if column and column.initial_default is not None and not isinstance(field.transform, VoidTransform):
             raise UserError(
-                f"Table {'.'.join(table.name())}: its partition field {field.name!r} is made from the column "
+                f"Table {TableIdentifier.of(table)}: its partition field {field.name!r} is made from the column "
                 f"{column.name!r}, which has a default value, and which the binding does not write. Readers would not "
                 "find its rows. Select a field for this column, or remove the partition field (in Spark: ALTER TABLE … "
                 "DROP PARTITION FIELD …)."

@@ -15,7 +15,7 @@ from pyiceberg.utils.properties import property_as_bool
 from connector.host.errors import UserError
 from connector.iceberg.metadata.table_arrangement import keep_sources
 from connector.model.properties import parse_whole_number
-from connector.model.table_identifier import Generation
+from connector.model.table_identifier import Generation, TableIdentifier
 
 if TYPE_CHECKING:
     from connector.evolution.altered_schema import ConvertedColumn
@@ -59,7 +59,7 @@ def restrict_to_generation(table: Table, generation: Generation) -> Table:
         return table
     if generation.schema_id not in table.schemas():
         raise UserError(
-            f"Table {'.'.join(table.name())}: another program has removed schema {generation.schema_id}, which the "
+            f"Table {TableIdentifier.of(table)}: another program has removed schema {generation.schema_id}, which the "
             "backfill has added. Increment the binding's backfill, and publish the task again."
         )
     references = {name: ref for name, ref in table.metadata.refs.items() if name != MAIN_BRANCH}
@@ -161,7 +161,7 @@ def name_table_in_errors(table: Table) -> Iterator[None]:
         yield
     except ValueError as error:
         remedy = _OTHER_TABLE if isinstance(error, _FixedPropertyError) else _CORRECT
-        raise UserError(f"Table {'.'.join(table.name())}: table property {error}. {remedy}") from error
+        raise UserError(f"Table {TableIdentifier.of(table)}: table property {error}. {remedy}") from error
 
 
 def read_switch(properties: Mapping[str, str], name: str, default: bool) -> bool:
