@@ -116,22 +116,22 @@ def read_status(
     """
     snapshot = table.current_snapshot()
     return TableStatus(
-        path,
-        str(table.metadata.table_uuid),
-        table.location(),
-        Owner.of(table.properties),
-        awaits_backfill(table),
-        table.schema().fields,
-        [str(_read_term(table, field.source_id, field.transform)) for field in table.spec().fields],
-        [str(_read_sort_term(table, field)) for field in table.sort_order().fields],
-        _count_partitions(table, listed or ()),
-        _read_totals(snapshot) if listed is None else _count_size(listed),
-        len(table.metadata.snapshots),
-        [*_list_references(table)],
-        _describe_commit(snapshot) if snapshot else None,
-        _read_freshness(table),
-        list_recorded_writers(table),
-        None if staged is None else judge_commits(table, staged),
+        path=path,
+        uuid=str(table.metadata.table_uuid),
+        location=table.location(),
+        owner=Owner.of(table.properties),
+        awaits_backfill=awaits_backfill(table),
+        columns=table.schema().fields,
+        partition_fields=[str(_read_term(table, field.source_id, field.transform)) for field in table.spec().fields],
+        sort_fields=[str(_read_sort_term(table, field)) for field in table.sort_order().fields],
+        partitions=_count_partitions(table, listed or ()),
+        size=_read_totals(snapshot) if listed is None else _count_size(listed),
+        snapshots=len(table.metadata.snapshots),
+        references=[*_list_references(table)],
+        last_commit=_describe_commit(snapshot) if snapshot else None,
+        freshness=_read_freshness(table),
+        writers=list_recorded_writers(table),
+        staged=None if staged is None else judge_commits(table, staged),
     )
 
 
@@ -145,7 +145,10 @@ def _read_totals(snapshot: Snapshot | None) -> TableSize:
 def _count_size(listed: Sequence[ListedFile]) -> TableSize:
     data = [file for file in listed if file.content is DataFileContent.DATA]
     return TableSize(
-        sum(file.rows for file in data), len(data), len(listed) - len(data), sum(file.size for file in listed)
+        rows=sum(file.rows for file in data),
+        data_files=len(data),
+        delete_files=len(listed) - len(data),
+        size=sum(file.size for file in listed),
     )
 
 

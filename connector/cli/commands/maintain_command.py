@@ -67,15 +67,17 @@ def read_arguments(options: Namespace, source: ConfigFile | FlowFile) -> Maintai
     """Read the arguments of the command line, which are checked."""
     days = options.older_than
     return MaintainArguments(
-        source,
-        [*Action] if options.action == ALL else [Action(options.action)],
-        options.table,
-        options.dry_run,
-        options.max_seconds,
-        options.max_bytes,
-        plan_rearrangement if options.rearrange else plan_compaction,
-        OrphanChoice(OLDER_THAN if days is None else timedelta(days=days), days is not None, options.dropped_tables),
-        dict(map(_parse_setting, options.spark)),
+        source=source,
+        actions=[*Action] if options.action == ALL else [Action(options.action)],
+        tables=options.table,
+        is_dry_run=options.dry_run,
+        max_seconds=options.max_seconds,
+        max_bytes=options.max_bytes,
+        plan=plan_rearrangement if options.rearrange else plan_compaction,
+        orphans=OrphanChoice(
+            OLDER_THAN if days is None else timedelta(days=days), days is not None, options.dropped_tables
+        ),
+        spark=dict(map(_parse_setting, options.spark)),
     )
 
 

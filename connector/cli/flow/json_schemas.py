@@ -126,18 +126,20 @@ def _infer_own(schema: _Keywords, infer: Infer) -> Shape:
     additional = infer(schema.additional_properties, "additionalProperties") if has_additional else None
     properties = {name: infer(inner, f"properties/{name}") for name, inner in schema.properties.items()}
     return Shape(
-        _kinds_of_type(schema.type) & _kinds_of_values(schema),
-        {**dict.fromkeys(sorted(required), additional or Shape()), **properties},
-        required,
-        additional,
-        StringInference(schema.format, schema.content_media_type, schema.content_encoding, int(schema.max_length)),
-        NumericInference(
+        kinds=_kinds_of_type(schema.type) & _kinds_of_values(schema),
+        properties={**dict.fromkeys(sorted(required), additional or Shape()), **properties},
+        required=required,
+        additional=additional,
+        string=StringInference(
+            schema.format, schema.content_media_type, schema.content_encoding, int(schema.max_length)
+        ),
+        numeric=NumericInference(
             schema.minimum is not None, schema.minimum or 0.0, schema.maximum is not None, schema.maximum or 0.0
         ),
-        schema.default,
-        schema.title,
-        schema.description,
-        schema.airbyte_secret if schema.secret is None else schema.secret,
+        default=schema.default,
+        title=schema.title,
+        description=schema.description,
+        secret=schema.airbyte_secret if schema.secret is None else schema.secret,
     )
 
 

@@ -86,26 +86,26 @@ def intersect(one: Shape, other: Shape) -> Shape:
     if not kinds:
         return replace(NOTHING, title=one.title or other.title, description=one.description or other.description)
     return Shape(
-        kinds,
-        {
+        kinds=kinds,
+        properties={
             name: intersect(_property(one, name) or Shape(), _property(other, name) or Shape())
             for name in _names(one, other)
         },
-        one.required | other.required,
-        intersect(one.additional, other.additional)
+        required=one.required | other.required,
+        additional=intersect(one.additional, other.additional)
         if one.additional and other.additional
         else one.additional or other.additional,
-        StringInference(
+        string=StringInference(
             one.string.format or other.string.format,
             one.string.content_type or other.string.content_type,
             one.string.content_encoding or other.string.content_encoding,
             min(filter(None, (one.string.max_length, other.string.max_length)), default=0),
         ),
-        _intersect_numbers(one.numeric, other.numeric),
-        other.default if one.default is None else one.default,
-        one.title or other.title,
-        one.description or other.description,
-        one.secret or other.secret,
+        numeric=_intersect_numbers(one.numeric, other.numeric),
+        default=other.default if one.default is None else one.default,
+        title=one.title or other.title,
+        description=one.description or other.description,
+        secret=one.secret or other.secret,
     )
 
 
@@ -123,16 +123,16 @@ def unite(one: Shape, other: Shape) -> Shape:
     strings = [shape.string for shape in _of_kind(one, other, frozenset({"string"}))]
     numbers = [shape.numeric for shape in _of_kind(one, other, NUMBERS)]
     return Shape(
-        one.kinds | other.kinds,
-        _unite_properties(objects),
-        frozenset.intersection(*(shape.required for shape in objects)) if objects else frozenset(),
-        reduce(_unite_additional, (shape.additional for shape in objects)) if objects else None,
-        reduce(_unite_strings, strings) if strings else ANY_STRING,
-        reduce(_unite_numbers, numbers) if numbers else ANY_NUMBER,
-        _same(one.default, other.default, None),
-        _same(one.title, other.title, ""),
-        _same(one.description, other.description, ""),
-        _same(one.secret, other.secret, False),
+        kinds=one.kinds | other.kinds,
+        properties=_unite_properties(objects),
+        required=frozenset.intersection(*(shape.required for shape in objects)) if objects else frozenset(),
+        additional=reduce(_unite_additional, (shape.additional for shape in objects)) if objects else None,
+        string=reduce(_unite_strings, strings) if strings else ANY_STRING,
+        numeric=reduce(_unite_numbers, numbers) if numbers else ANY_NUMBER,
+        default=_same(one.default, other.default, None),
+        title=_same(one.title, other.title, ""),
+        description=_same(one.description, other.description, ""),
+        secret=_same(one.secret, other.secret, False),
     )
 
 

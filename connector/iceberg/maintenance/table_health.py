@@ -82,14 +82,14 @@ def read_health(table: Table, listed: Sequence[ListedFile]) -> TableHealth:
     deleted = _count_deleted(listed)
     has_others = any(file.content is DataFileContent.EQUALITY_DELETES for file in listed)
     return TableHealth(
-        target,
-        sum(2 * file.size < target for file in data),
-        deleted,
-        None if has_others else sum(file.rows for file in data) - deleted,
-        plan_compaction(table, listed),
-        _count_old(table, listed),
-        next(_find_compactions(table), None),
-        _measure_metadata(table),
+        target_size=target,
+        small_files=sum(2 * file.size < target for file in data),
+        deleted_rows=deleted,
+        visible_rows=None if has_others else sum(file.rows for file in data) - deleted,
+        debt=plan_compaction(table, listed),
+        old=_count_old(table, listed),
+        last_compaction=next(_find_compactions(table), None),
+        metadata=_measure_metadata(table),
     )
 
 

@@ -56,20 +56,20 @@ class ListedFile:
         # Old writers leave it out of entries that they write to another manifest. The file is not newer than that.
         added = manifest.sequence_number if entry.file_sequence_number is None else entry.file_sequence_number
         return cls(
-            file.file_path,
-            manifest.manifest_path,
-            file.content,
-            file.file_format,
-            file.record_count,
-            vector.size if vector else file.file_size_in_bytes,
-            len(file.split_offsets or ()),
-            Partition.of(int(file.spec_id), file.partition),
-            entry.sequence_number,
-            added,
-            _path_bounds(file) if file.content is DataFileContent.POSITION_DELETES else None,
-            vector,
-            first_row_id_of(file),
-            file.sort_order_id,
+            path=file.file_path,
+            manifest=manifest.manifest_path,
+            content=file.content,
+            format=file.file_format,
+            rows=file.record_count,
+            size=vector.size if vector else file.file_size_in_bytes,
+            row_groups=len(file.split_offsets or ()),
+            partition=Partition.of(int(file.spec_id), file.partition),
+            sequence_number=entry.sequence_number,
+            file_sequence_number=added,
+            bounds=_path_bounds(file) if file.content is DataFileContent.POSITION_DELETES else None,
+            vector=vector,
+            first_row_id=first_row_id_of(file),
+            sort_order_id=file.sort_order_id,
         )
 
     @property
