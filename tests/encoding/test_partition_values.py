@@ -27,7 +27,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from connector.encoding.parquet.data_files import RowGroup
+from connector.encoding.parquet.data_files import RowGroupMemory
 from connector.encoding.runs.partition_values import PartitionValues
 from connector.encoding.values.column_types import arrow_schema
 from connector.encoding.values.transformed_columns import TransformedColumn
@@ -186,7 +186,7 @@ def test_decimals_may_begin_anywhere_in_memory(transform: str) -> None:
     """The rows of a row group lie one after the other, and those of a sorted run."""
     values = [Decimal("1.10"), None, Decimal("-2.05")]
     of, batch = rows([DecimalType(9, 2)], *((value,) for value in values))
-    group = RowGroup(1 << 20)
+    group = RowGroupMemory(1 << 20)
     for _ in range(2):
         for part in (batch, batch.slice(1, 1), batch.slice(0, 2)):
             assert group.add(part)

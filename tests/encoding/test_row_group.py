@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from connector.encoding.parquet.data_files import RowGroup
+from connector.encoding.parquet.data_files import RowGroupMemory
 
 NUMBERS = pa.record_batch({"number": pa.array(range(1000), pa.int64())})
 COLUMNS = {
@@ -21,7 +21,7 @@ def test_batches_come_back_as_they_were_whole_or_in_part(name: str) -> None:
     field = pa.field(name, COLUMNS[name].type, metadata={"PARQUET:field_id": "7"})
     batch = pa.record_batch([COLUMNS[name]], pa.schema([field]))
     added = [batch, batch.slice(1, 2), batch.slice(0, 0)]
-    group = RowGroup(1 << 20)
+    group = RowGroupMemory(1 << 20)
 
     assert all(map(group.add, added))
 
@@ -31,7 +31,7 @@ def test_batches_come_back_as_they_were_whole_or_in_part(name: str) -> None:
 
 
 def test_it_holds_what_there_is_room_for_and_as_much_again_once_it_is_taken() -> None:
-    group = RowGroup(3 * NUMBERS.nbytes)
+    group = RowGroupMemory(3 * NUMBERS.nbytes)
 
     for _ in range(2):
         assert [group.add(NUMBERS) for _ in range(3)] == [True, True, False]  # each takes a little more than its values
@@ -40,7 +40,7 @@ def test_it_holds_what_there_is_room_for_and_as_much_again_once_it_is_taken() ->
 
 
 def test_it_gathers_further_rows_after_its_memory_was_released() -> None:
-    group = RowGroup(3 * NUMBERS.nbytes)
+    group = RowGroupMemory(3 * NUMBERS.nbytes)
     group.add(NUMBERS)
     taken = group.take()
     group.release()
@@ -51,7 +51,7 @@ def test_it_gathers_further_rows_after_its_memory_was_released() -> None:
 
 
 def test_its_memory_is_not_released_while_it_has_rows() -> None:
-    group = RowGroup(3 * NUMBERS.nbytes)
+    group = RowGroupMemory(3 * NUMBERS.nbytes)
     group.add(NUMBERS)
 
     with pytest.raises(AssertionError):
@@ -60,7 +60,7 @@ def test_its_memory_is_not_released_while_it_has_rows() -> None:
 
 def test_what_is_gathered_is_a_copy() -> None:
     values = bytearray(8)
-    group = RowGroup(1 << 20)
+    group = RowGroupMemory(1 << 20)
     group.add(pa.record_batch([pa.Array.from_buffers(pa.int64(), 1, [None, pa.py_buffer(values)])], ["number"]))
     values[:] = b"\xff" * 8
 

@@ -257,7 +257,7 @@ def test_runs_beyond_the_limit_are_merged_at_once(table: Table) -> None:
 
 
 def test_files_end_at_the_target_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for gathered in (data_files.RowGroup, data_files.GatheredRowGroup):
+    for gathered in (data_files.RowGroupMemory, data_files.GatheredRowGroup):
         monkeypatch.setattr(gathered, "__init__", small_row_group(gathered.__init__))
     codec = {"write.parquet.compression-codec": "uncompressed"}
     table = Table(tmp_path, properties={"write.target-file-size-bytes": "20000", **codec})

@@ -19,7 +19,7 @@ from connector.config.catalog import GlueCatalog
 from connector.config.credentials import AwsCredentials
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.secret import Secret
-from connector.encoding.parquet.data_files import DataFileWriter, NewFiles, RowGroup
+from connector.encoding.parquet.data_files import DataFileWriter, NewFiles, RowGroupMemory
 from connector.encoding.parquet.file_options import FileOptions
 from connector.host.errors import RetryableError, UserError
 from connector.storage import arrow_file_io
@@ -108,7 +108,7 @@ def test_a_file_whose_keys_are_revoked_before_it_is_closed_is_abandoned_with_tha
     io = load_file_io(data_file_properties(replace(right, credentials=credentials(user))))
     schema = pa.schema([("id", pa.int64())])
     new_files = NewFiles(io, lambda: f"s3://{bucket.name}/lake/revoked", (), schema, FileOptions.of_table({}))
-    files = DataFileWriter(new_files, row_group=RowGroup(1))
+    files = DataFileWriter(new_files, row_group=RowGroupMemory(1))
     files.write(pa.record_batch({"id": [1]}, schema=schema))
     bucket.server.delete_user(user)
     with pytest.raises(UserError, match="does not accept the credentials"):

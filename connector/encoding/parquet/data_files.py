@@ -56,7 +56,7 @@ class GatheredRowGroup:
         return batches
 
 
-class RowGroup(GatheredRowGroup):
+class RowGroupMemory(GatheredRowGroup):
     """Gathers batches until they are a row group. It copies their rows into one piece of memory that only they use.
 
     Decoding frees its memory after each batch. If the batches themselves were kept until a row group is full, they
@@ -192,7 +192,7 @@ class DataFileWriter(FileWriter["_OpenParquetFile"]):
     def __init__(self, files: NewFiles, row_group: GatheredRowGroup | None = None) -> None:
         """`row_group` gathers rows, until they are a row group of the file."""
         super().__init__(files)
-        self._row_group = row_group or RowGroup(ROW_GROUP_SIZE)
+        self._row_group = row_group or RowGroupMemory(ROW_GROUP_SIZE)
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add the rows of a batch. A full row group is written to the open file."""

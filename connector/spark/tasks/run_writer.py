@@ -5,7 +5,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from connector.encoding.parquet.data_files import RowGroup
+from connector.encoding.parquet.data_files import RowGroupMemory
 from connector.encoding.runs.merge_plan import plan_merge
 from connector.encoding.runs.sorted_runs import RowArrangement
 from connector.model.state import DataFile
@@ -24,7 +24,7 @@ class RunWriter:
     if the table's distribution mode is `none`: then no task waits for the rows of others.
     """
 
-    def __init__(self, layout: TableLayout, rows: RowGroup, new_file: Callable[[], TemporaryFile]) -> None:
+    def __init__(self, layout: TableLayout, rows: RowGroupMemory, new_file: Callable[[], TemporaryFile]) -> None:
         """`rows` gathers the rows of a run. `new_file` returns a new file for a run."""
         self.runs: list[StoredRun] = []
         self._layout, self._rows, self._new_file = layout, rows, new_file

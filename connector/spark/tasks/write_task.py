@@ -17,7 +17,7 @@ from connector.encoding.lines.decoder import Decoded, RowDecoder, Stray
 from connector.encoding.lines.invalid_cells import make_batch
 from connector.encoding.lines.key_digest import KeyDigest
 from connector.encoding.lines.row_lines import Lines
-from connector.encoding.parquet.data_files import ROW_GROUP_SIZE, DataFileWriter, RowGroup
+from connector.encoding.parquet.data_files import ROW_GROUP_SIZE, DataFileWriter, RowGroupMemory
 from connector.encoding.values.column_types import arrow_schema
 from connector.host import machine
 from connector.host.errors import BrokenTaskError, ConnectorError, RetryableError
@@ -91,7 +91,7 @@ def _write_claims(driver: ToDriver, unfinished: ExitStack, uploads: StartedCalls
     """
     driver.send(Next(None))
     claim = _receive(driver)
-    row_group = RowGroup(ROW_GROUP_SIZE)
+    row_group = RowGroupMemory(ROW_GROUP_SIZE)
     written: list[WrittenBlocks] = []
     size = 0
     while claim:
@@ -148,7 +148,9 @@ class TableFiles:
     Rows go to data files, or to sorted runs if their table has partitions or a sort order.
     """
 
-    def __init__(self, layout: TableLayout, block: TemporaryFile, row_group: RowGroup, write_file: WriteFile) -> None:
+    def __init__(
+        self, layout: TableLayout, block: TemporaryFile, row_group: RowGroupMemory, write_file: WriteFile
+    ) -> None:
         """Runs go where the block is: to the same disk, or to the object store. `row_group` gathers the rows.
         `write_file` writes small files, which may become durable later."""
         self._layout, self._block, self._write_file = layout, block, write_file
@@ -169,7 +171,7 @@ class TableFiles:
         if decoded.rejected:
             rejected = self._layout.rejected
             assert rejected, "rows are rejected only where there is a table for them"
-            self._rejected = self._rejected or self._open_writer(rejected, RowGroup(_REJECTED_ROW_GROUP_SIZE))
+            self._rejected = self._rejected or self._open_writer(rejected, RowGroupMemory(_REJECTED_ROW_GROUP_SIZE))
             self._rejected.write(make_batch(decoded.rejected, datetime.now(UTC), arrow_schema(rejected.binding)))
 
     def close(self) -> None:
@@ -196,7 +198,7 @@ class TableFiles:
         if self._rejected:
             self._rejected.abort()
 
-    def _open_writer(self, layout: TableLayout, row_group: RowGroup) -> RowWriter:
+    def _open_writer(self, layout: TableLayout, row_group: RowGroupMemory) -> RowWriter:
         if layout.arrangement.is_plain:
             return DataFileWriter(replace(layout.new_files, write_file=self._write_file), row_group)
         from connector.spark.tasks.run_writer import RunWriter  # only for arranged tables
