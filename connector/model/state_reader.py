@@ -99,27 +99,27 @@ def _read_staged(materialization: str, state: Json) -> Iterator[StagedCommit]:
     if state is None:
         return
     for state_key, ranges in (_read(_STATE, state, _State).binding_states or {}).items():
-        of_key = f"{_STATE}, state key {_quote(state_key)}"
-        by_name = {} if ranges is None else _read(of_key, ranges, dict[str, Json])
+        where_key = f"{_STATE}, state key {_quote(state_key)}"
+        by_name = {} if ranges is None else _read(where_key, ranges, dict[str, Json])
         for key_range, entries in _own_ranges(by_name).items():
-            of_range = f"{of_key}, key range {_quote(key_range)}"
-            _check_key_range(of_range, key_range)
+            where_range = f"{where_key}, key range {_quote(key_range)}"
+            _check_key_range(where_range, key_range)
             writer = WriterId(materialization, state_key, key_range)
-            by_fence = {} if entries is None else _read(of_range, entries, dict[str, Json])
+            by_fence = {} if entries is None else _read(where_range, entries, dict[str, Json])
             for fence, entry in by_fence.items():
-                yield _read_staged_commit(f"{of_range}, entry {_quote(fence)}", writer, fence, entry)
+                yield _read_staged_commit(f"{where_range}, entry {_quote(fence)}", writer, fence, entry)
 
 
 def _read_finished(materialization: str, state: Json) -> Iterator[FinishedCommit]:
     for state_key, ranges in (_read(_STATE, state, _State).finished or {}).items():
-        of_key = f"{_STATE}, finished commits, state key {_quote(state_key)}"
-        for key_range, by_table in _read(of_key, ranges, dict[str, Json]).items():
-            of_range = f"{of_key}, key range {_quote(key_range)}"
-            _check_key_range(of_range, key_range)
-            for table_uuid, value in _read(of_range, by_table, dict[str, Json]).items():
+        where_key = f"{_STATE}, finished commits, state key {_quote(state_key)}"
+        for key_range, by_table in _read(where_key, ranges, dict[str, Json]).items():
+            where_range = f"{where_key}, key range {_quote(key_range)}"
+            _check_key_range(where_range, key_range)
+            for table_uuid, value in _read(where_range, by_table, dict[str, Json]).items():
                 if not (_TABLE_UUID.fullmatch(table_uuid) and isinstance(value, str) and _FENCE.fullmatch(value)):
-                    place = f"{of_range}, table {_quote(table_uuid)}"
-                    raise _explain_garbled(place, "it is a table's UUID, with a fence value of 32 hexadecimal digits")
+                    where = f"{where_range}, table {_quote(table_uuid)}"
+                    raise _explain_garbled(where, "it is a table's UUID, with a fence value of 32 hexadecimal digits")
                 yield FinishedCommit(WriterId(materialization, state_key, key_range), table_uuid, value)
 
 
@@ -128,20 +128,20 @@ def _own_ranges(kept: Mapping[str, Json]) -> dict[str, Json]:
     return {name: value for name, value in kept.items() if name not in _ESTUARY_NAMES}
 
 
-def _check_key_range(place: str, key_range: str) -> None:
+def _check_key_range(where: str, key_range: str) -> None:
     begin, _, end = key_range.partition("-")
     if not _RANGE.fullmatch(key_range) or begin > end:
-        raise _explain_garbled(place, "a key range has the form 00000000-ffffffff, and does not end before it begins")
+        raise _explain_garbled(where, "a key range has the form 00000000-ffffffff, and does not end before it begins")
 
 
-def _read_staged_commit(place: str, writer: WriterId, fence: str, kept: Json) -> StagedCommit:
+def _read_staged_commit(where: str, writer: WriterId, fence: str, kept: Json) -> StagedCommit:
     if not _FENCE.fullmatch(fence):
-        raise _explain_garbled(place, "the name of an entry is a fence value, 32 hexadecimal digits")
-    entry = _read_entry(place, _read(place, kept, dict[str, Json]))
+        raise _explain_garbled(where, "the name of an entry is a fence value, 32 hexadecimal digits")
+    entry = _read_entry(where, _read(where, kept, dict[str, Json]))
     if entry.files and entry.file_list:
-        raise _explain_garbled(place, "an entry has either `files` or `fileList`")
+        raise _explain_garbled(where, "an entry has either `files` or `fileList`")
     if not (entry.files or entry.file_list or (entry.located and entry.located.location)):
-        raise _explain_garbled(place, "an entry has `files`, `fileList` or `located`")
+        raise _explain_garbled(where, "an entry has `files`, `fileList` or `located`")
     return StagedCommit(
         writer=writer,
         prev=entry.prev,
@@ -161,15 +161,15 @@ def _read_staged_commit(place: str, writer: WriterId, fence: str, kept: Json) ->
     )
 
 
-def _read_entry(place: str, kept: Mapping[str, Json]) -> Entry:
+def _read_entry(where: str, kept: Mapping[str, Json]) -> Entry:
     if "version" not in kept:
-        return convert_entry(_read(place, kept, FirstEntry))
+        return convert_entry(_read(where, kept, FirstEntry))
     version = kept["version"]
     if type(version) is int and version in _OLDER:
-        return convert_entry(_read(place, kept, _OLDER[version]))
+        return convert_entry(_read(where, kept, _OLDER[version]))
     if type(version) is int and version > VERSION:
-        raise _explain_newer(place, f"it has version {version}, and this image reads up to version {VERSION}")
-    return _read(place, kept, Entry)
+        raise _explain_newer(where, f"it has version {version}, and this image reads up to version {VERSION}")
+    return _read(where, kept, Entry)
 
 
 def _check_order(staged: Sequence[StagedCommit]) -> None:
@@ -179,45 +179,47 @@ def _check_order(staged: Sequence[StagedCommit]) -> None:
         other = followers.setdefault(commit.follows, commit)
         if other is not commit:
             raise _explain_garbled(
-                _place(commit), f"entry {other.next} follows the same value, {commit.follows or 'none'}"
+                _describe_entry(commit), f"entry {other.next} follows the same value, {commit.follows or 'none'}"
             )
     nexts = {commit.next for commit in staged}
     first = [commit for commit in staged if commit.follows not in nexts]
     for commit in first[1:]:
-        raise _explain_garbled(_place(commit), f"no entry has the value that it follows, {commit.follows or 'none'}")
+        raise _explain_garbled(
+            _describe_entry(commit), f"no entry has the value that it follows, {commit.follows or 'none'}"
+        )
     value = first[0].follows if first else None
     while value in followers:
         value = followers.pop(value).next
     for commit in followers.values():
-        raise _explain_garbled(_place(commit), "it follows itself, directly or by way of other entries")
+        raise _explain_garbled(_describe_entry(commit), "it follows itself, directly or by way of other entries")
 
 
-def _read(place: str, kept: Json, form: type[T]) -> T:
+def _read(where: str, kept: Json, form: type[T]) -> T:
     try:
         return msgspec.convert(kept, form)
     except msgspec.ValidationError as error:
         problem = str(error)
-        raise (_explain_newer if problem.startswith(_UNKNOWN) else _explain_garbled)(place, problem) from error
+        raise (_explain_newer if problem.startswith(_UNKNOWN) else _explain_garbled)(where, problem) from error
 
 
-def _explain_garbled(place: str, problem: str) -> UserError:
+def _explain_garbled(where: str, problem: str) -> UserError:
     return UserError(
-        f"{place}: {problem}. This connector does not write this: another connector wrote it, or it was changed by "
+        f"{where}: {problem}. This connector does not write this: another connector wrote it, or it was changed by "
         "hand. Nothing was committed, and the state was not changed. Restore the state from before the change."
     )
 
 
-def _explain_newer(place: str, problem: str) -> UserError:
+def _explain_newer(where: str, problem: str) -> UserError:
     return UserError(
-        f"{place}: {problem}. A newer version of this connector wrote it, or it was changed by hand. Nothing was "
+        f"{where}: {problem}. A newer version of this connector wrote it, or it was changed by hand. Nothing was "
         "committed, and the state was not changed. Run the task with the newer image."
     )
 
 
-def _place(commit: StagedCommit) -> str:
+def _describe_entry(commit: StagedCommit) -> str:
     writer = commit.writer
-    of_range = f"{_STATE}, state key {_quote(writer.state_key)}, key range {_quote(writer.key_range)}"
-    return f"{of_range}, entry {_quote(commit.next)}"
+    where_range = f"{_STATE}, state key {_quote(writer.state_key)}, key range {_quote(writer.key_range)}"
+    return f"{where_range}, entry {_quote(commit.next)}"
 
 
 def _quote(name: str) -> str:
