@@ -25,10 +25,7 @@ from connector.iceberg.metadata.manifests import (
     copy_manifest,
     manifests_of,
 )
-from connector.iceberg.metadata.snapshot_manifests import (
-    ManifestFactory,
-    metadata_location,
-)
+from connector.iceberg.metadata.snapshot_manifests import ManifestFactory, metadata_location
 from connector.iceberg.metadata.table_properties import find_generation
 from connector.iceberg.metadata.table_updates import find_next_row_id
 from connector.model.state import PublishedTimes, StagedCommit, WriterId, find_published
@@ -110,11 +107,6 @@ class SnapshotWriter:
         counted = Summary(Operation.DELETE, **totals, **removed.summary)
         return self._snapshot(table, find_current_prefix(table, writer), removed.manifests, counted)
 
-    @cached_property
-    def _delete_files(self) -> DeleteFiles:
-        """The delete files of all attempts, if rows are deleted."""
-        return DeleteFiles()
-
     def keep_files(self, table: Table, writer: WriterId, summary: Mapping[str, str]) -> Snapshot:
         """Write a snapshot of the current files. It moves the main branch, and says why in its summary."""
         existing = manifests_of(table.io, table.current_snapshot())
@@ -126,6 +118,11 @@ class SnapshotWriter:
     ) -> Snapshot:
         """Write a snapshot of the same rows in other files. `manifests` are all of its manifests."""
         return self._snapshot(table, prefix, manifests, add_totals(Operation.REPLACE, summary, table), schema_id)
+
+    @cached_property
+    def _delete_files(self) -> DeleteFiles:
+        """The delete files of all attempts, if rows are deleted."""
+        return DeleteFiles()
 
     def _snapshot(
         self,
