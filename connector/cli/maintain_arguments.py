@@ -2,16 +2,19 @@
 
 import argparse
 import math
+from datetime import timedelta
 from typing import Final
 
-MAINTENANCE: Final = ("compact", "manifests", "expire", "orphans", "all")
-DAYS: Final = 3.0  # the default of --older-than
+from connector.iceberg.maintenance.actions import OLDER_THAN, Action
+
+ALL: Final = "all"
+ACTIONS: Final = (*map(str, Action), ALL)
 MOST_DAYS: Final = 36_500  # a hundred years
 
 
 def add_maintain(maintain: argparse.ArgumentParser) -> None:
     """Add the arguments that only `maintain` has."""
-    maintain.add_argument("action", metavar="ACTION", choices=MAINTENANCE, help=f"one of {', '.join(MAINTENANCE)}")
+    maintain.add_argument("action", metavar="ACTION", choices=ACTIONS, help=f"one of {', '.join(ACTIONS)}")
     maintain.add_argument("--dry-run", action="store_true", help="show what would be done, and change nothing")
     maintain.add_argument("--max-seconds", metavar="N", type=_number, help="begin nothing more after N seconds")
     maintain.add_argument("--max-bytes", metavar="N", type=_whole_number, help="write at most N bytes of files again")
@@ -26,7 +29,7 @@ def add_maintain(maintain: argparse.ArgumentParser) -> None:
         metavar="DAYS",
         nargs="?",
         type=_number,
-        const=DAYS,
+        const=OLDER_THAN / timedelta(days=1),
         help="orphans, all: also delete files that the connector does not know and that are older "
         "(default: %(const)g days)",
     )
@@ -47,9 +50,9 @@ def add_maintain(maintain: argparse.ArgumentParser) -> None:
 
 def check_maintain(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """End the process with status 2 if arguments do not go together."""
-    if options.action not in ("orphans", "all") and (options.older_than is not None or options.dropped_tables):
+    if options.action not in (Action.ORPHANS, ALL) and (options.older_than is not None or options.dropped_tables):
         parser.error(f"--older-than and --dropped-tables belong to `orphans` and `all`, not to `{options.action}`")
-    if options.action not in ("compact", "all") and options.rearrange:
+    if options.action not in (Action.COMPACT, ALL) and options.rearrange:
         parser.error(f"--rearrange belongs to `compact` and `all`, not to `{options.action}`")
     if options.older_than is not None and options.older_than < 1 and not options.allow_young_files:
         parser.error(

@@ -25,7 +25,8 @@ from connector.cli.texts.maintain_texts import describe_maintenance, encode_main
 from connector.cli.waiting import WaitingLine
 from connector.config.catalog import LOCAL
 from connector.iceberg.commits import commit, fence
-from connector.iceberg.maintenance.action_outcomes import Action, MaintainedTable, MaintainedTables
+from connector.iceberg.maintenance.action_outcomes import MaintainedTable, MaintainedTables
+from connector.iceberg.maintenance.actions import Action
 from connector.iceberg.maintenance.compact_table import TableCompactor
 from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.maintenance.compaction_thresholds import MIN_INPUT_FILES

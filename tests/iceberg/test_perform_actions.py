@@ -17,12 +17,12 @@ from connector.host.refresh import Refreshed
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.maintenance import perform_actions
 from connector.iceberg.maintenance.action_outcomes import (
-    Action,
     ActionOutcome,
     ExpiryOutcome,
     Unfinished,
     is_finished,
 )
+from connector.iceberg.maintenance.actions import Action
 from connector.iceberg.maintenance.compact_table import TableCompactor
 from connector.iceberg.maintenance.compaction_plan import CompactionPlan
 from connector.iceberg.maintenance.compaction_result import CompactionResult

@@ -7,11 +7,12 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from pyiceberg.table import Table
 
 from connector.cli.flow.flow_files import ConfigFile, FlowFile
+from connector.cli.maintain_arguments import ALL
 from connector.cli.task_tables import describe_error, find_tables, parse_tables
 from connector.cli.texts.maintain_texts import describe_failed_groups
 from connector.cli.waiting import WaitingLine
@@ -25,17 +26,16 @@ from connector.host.signals import map_in_threads
 from connector.iceberg.catalogs.opening import OpenedCatalog, open_existing_catalog, translate_errors
 from connector.iceberg.commits.commit_errors import BROKEN_METADATA
 from connector.iceberg.maintenance.action_outcomes import (
-    REWRITING,
-    Action,
     ActionOutcome,
     MaintainedTable,
     MaintainedTables,
     is_finished,
 )
+from connector.iceberg.maintenance.actions import OLDER_THAN, REWRITING, Action
 from connector.iceberg.maintenance.compact_table import PlanTable, TableCompactor
 from connector.iceberg.maintenance.compaction_plan import plan_compaction
 from connector.iceberg.maintenance.compaction_result import CompactionResult
-from connector.iceberg.maintenance.perform_actions import OLDER_THAN, Budget, Maintainer, OrphanChoice, TableInTurn
+from connector.iceberg.maintenance.perform_actions import Budget, Maintainer, OrphanChoice, TableInTurn
 from connector.iceberg.maintenance.rearrangement_plan import plan_rearrangement
 from connector.iceberg.metadata.stored_files import is_in_table_bucket
 from connector.iceberg.metadata.table_properties import name_table_in_errors
@@ -44,8 +44,6 @@ from connector.storage import storage_errors
 from protocol.flow import Json
 
 log = logging.getLogger(__name__)
-
-ALL: Final = "all"
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from typing import Any, Final
 from connector.cli.texts.health_texts import format_count
 from connector.host.logs import format_bytes
 from connector.iceberg.maintenance.action_outcomes import (
-    Action,
     ActionOutcome,
     ExpiryOutcome,
     MaintainedTable,
@@ -15,6 +14,7 @@ from connector.iceberg.maintenance.action_outcomes import (
     Unfinished,
     is_finished,
 )
+from connector.iceberg.maintenance.actions import Action
 from connector.iceberg.maintenance.compaction_plan import CompactionPlan
 from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.maintenance.find_orphan_files import OrphanFiles

@@ -1,28 +1,16 @@
-"""The actions of `maintain`, and what they did to tables, or would do."""
+"""What the actions of `maintain` did to tables, or would do."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
+from connector.iceberg.maintenance.actions import Action
 from connector.iceberg.maintenance.compaction_plan import CompactionPlan
 from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.maintenance.find_orphan_files import OrphanFiles
 from connector.iceberg.maintenance.rewrite_manifests import ManifestPlan
 from connector.iceberg.metadata.stored_files import StoredFile
 from connector.model.table_identifier import TableIdentifier
-
-
-class Action(StrEnum):
-    """What can be done to a table. `all` does it in this order: each leaves work for the ones after it."""
-
-    COMPACT = "compact"
-    MANIFESTS = "manifests"
-    EXPIRE = "expire"
-    ORPHANS = "orphans"
-
-
-REWRITING: Final = frozenset({Action.COMPACT, Action.MANIFESTS})  # write files again, as far as a budget allows
 
 
 @dataclass(frozen=True)

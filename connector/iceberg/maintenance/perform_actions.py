@@ -14,7 +14,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 
-from connector.iceberg.maintenance.action_outcomes import Action, ActionOutcome, ExpiryOutcome, Unfinished
+from connector.iceberg.maintenance.action_outcomes import ActionOutcome, ExpiryOutcome, Unfinished
+from connector.iceberg.maintenance.actions import OLDER_THAN, Action
 from connector.iceberg.maintenance.compact_table import CompactionBudget, TableCompactor, take_groups
 from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.maintenance.dropped_tables import DroppedTables
@@ -34,7 +35,6 @@ from connector.model.table_identifier import Owner, TableIdentifier
 log = logging.getLogger(__name__)
 
 DELETED_AT_ONCE: Final = 5_000  # files, between two lines of progress
-OLDER_THAN: Final = timedelta(days=3)  # as in Iceberg's remove_orphan_files
 
 
 @dataclass(frozen=True)
