@@ -8,7 +8,7 @@ Beside them, `{"finished": {state key: {key range: {table UUID: fence value}}}}`
 newest commit that was removed from the entries. Images that do not know it leave it as it is.
 
 Every entry has a version, because shards of different images may write side by side. An image refuses a version that
-it does not know. To change the form of an entry, change VERSION, and add the earlier form to `old_entries`.
+it does not know. To add a field to an entry, change VERSION, and add the field to ADDED_IN of `state_reader`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,9 +36,7 @@ Name: TypeAlias = Annotated[str, Meta(min_length=1)]
 Int: TypeAlias = Annotated[int, Meta(ge=0, le=2**31 - 1)]  # Iceberg's int
 _Long: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]  # Iceberg's long
 
-
 _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - its texts end with Z
-
 _read_long: Final = partial(int.from_bytes, byteorder="little", signed=True)
 
 
@@ -104,7 +102,7 @@ class EntryBase(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
 
 
 class Entry(EntryBase, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="version", tag=VERSION):
-    """A staged commit in the form that this image writes."""
+    """A staged commit in the form that this image writes. Entries of versions 2 to 5 lack some of its fields."""
 
     table: tuple[Name, Name]
     located: LocatedRowsFile | None = None

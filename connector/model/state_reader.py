@@ -11,7 +11,6 @@ from typing import Final, TypeVar
 import msgspec
 
 from connector.host.errors import UserError
-from connector.model.old_entries import FifthEntry, FirstEntry, FourthEntry, SecondEntry, ThirdEntry, convert_entry
 from connector.model.state import (
     FENCE_VALUE,
     KEY_RANGE,
@@ -19,7 +18,9 @@ from connector.model.state import (
     VERSION,
     ChainId,
     Entry,
+    EntryBase,
     FinishedCommit,
+    Name,
     StagedCommit,
     WriterId,
 )
@@ -32,21 +33,29 @@ _RANGE: Final = re.compile(KEY_RANGE)
 _FENCE: Final = re.compile(FENCE_VALUE)
 _TABLE_UUID: Final = re.compile(UUID)
 # How msgspec's error begins for a field that the form does not have, by name or by place.
-_UNKNOWN: Final = ("Object contains unknown field", "Expected `array` of at most length")
+_UNKNOWN_FIELD: Final = "Object contains unknown field"
+_UNKNOWN: Final = (_UNKNOWN_FIELD, "Expected `array` of at most length")
 
 # Names that Estuary's S3 Iceberg connector writes beside the key ranges. A task keeps its state when this image
 # replaces the image of that connector.
 _FILE_KEYS: Final = "fileKeys"  # files that it has not added yet
 _ESTUARY_NAMES: Final = frozenset({_FILE_KEYS, "previousCheckpoint", "currentCheckpoint"})
 
-_OLDER: Final[Mapping[int, type[SecondEntry]]] = {
-    2: SecondEntry,
-    3: ThirdEntry,
-    4: FourthEntry,
-    5: FifthEntry,
-}
+_SECOND: Final = 2  # the first version that an entry names
+# The version that has added each field of an entry, by its name in the state.
+ADDED_IN: Final = {"located": 3, "sortOrderId": 4, "published": 5, "offsets": 5, "updates": 6}
 
 T = TypeVar("T")
+
+
+class _FirstEntry(EntryBase, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A staged commit in the form of version 1, which names no version.
+
+    Later entries have `table` instead of `path`. So an image that only knows version 1 refuses them. Otherwise it would
+    apply the part that it knows, and then delete the entry.
+    """
+
+    path: tuple[Name, Name]
 
 
 class _State(msgspec.Struct, frozen=True, rename="camel"):
@@ -163,13 +172,16 @@ def _read_staged_commit(where: str, writer: WriterId, fence: str, kept: Json) ->
 
 def _read_entry(where: str, kept: Mapping[str, Json]) -> Entry:
     if "version" not in kept:
-        return convert_entry(_read(where, kept, FirstEntry))
+        first = msgspec.structs.asdict(_read(where, kept, _FirstEntry))
+        return Entry(table=first.pop("path"), **first)
     version = kept["version"]
-    if type(version) is int and version in _OLDER:
-        return convert_entry(_read(where, kept, _OLDER[version]))
-    if type(version) is int and version > VERSION:
+    if type(version) is not int or version < _SECOND:
+        return _read(where, kept, Entry)  # raises: no image writes such a version
+    if version > VERSION:
         raise _explain_newer(where, f"it has version {version}, and this image reads up to version {VERSION}")
-    return _read(where, kept, Entry)
+    if unknown := [name for name in kept if ADDED_IN.get(name, _SECOND) > version]:
+        raise _explain_newer(where, f"{_UNKNOWN_FIELD} `{unknown[0]}`")
+    return _read(where, {**kept, "version": VERSION}, Entry)
 
 
 def _check_order(staged: Sequence[StagedCommit]) -> None:

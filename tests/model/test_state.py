@@ -10,8 +10,11 @@ import pytest
 from connector.model import state
 from connector.model.binding import KeyPart, Updates
 from connector.model.state import (
+    VERSION,
     ColumnStatistics,
     DataFile,
+    Entry,
+    EntryBase,
     FileList,
     FinishedCommit,
     LocatedRowsFile,
@@ -19,7 +22,7 @@ from connector.model.state import (
     StagedTransaction,
     WriterId,
 )
-from connector.model.state_reader import read_finished, read_state
+from connector.model.state_reader import ADDED_IN, read_finished, read_state
 from support.bindings import PATH
 from support.runtime import merged
 
@@ -251,6 +254,13 @@ def test_entries_of_an_image_that_knew_no_versions_are_read() -> None:
             checkpoint="a1b2c3d4e5f60718",
         ),
     ]
+
+
+def test_each_field_that_a_later_version_has_added_is_known_with_this_version() -> None:
+    """An older image must refuse it, also in an entry that names an older version."""
+    first = {*EntryBase.__struct_encode_fields__, "table"}
+    assert ADDED_IN.keys() == {*Entry.__struct_encode_fields__} - first
+    assert max(ADDED_IN.values()) == VERSION
 
 
 class EntryAsItWas(msgspec.Struct, rename="camel"):
