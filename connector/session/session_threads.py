@@ -12,7 +12,7 @@ from connector.iceberg.catalogs.opening import OpenedCatalog
 from connector.iceberg.commits.commit import TableLocks, try_commits
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.loading import load_table
-from connector.iceberg.maintenance.background import Maintenance, run_maintenance
+from connector.iceberg.maintenance.background import BackgroundMaintenance, run_maintenance
 from connector.iceberg.maintenance.background_compaction import run_compaction
 from connector.iceberg.maintenance.compact_table import TableCompactor
 from connector.iceberg.metadata.listed_files import ManifestReader
@@ -34,7 +34,7 @@ class SessionThreads:
 
     committer: Committer
     manifests: ManifestReader
-    maintenance: Maintenance
+    maintenance: BackgroundMaintenance
     notifier: "Notifier | None"
 
     def recover(self, staged: Sequence[StagedCommit], bind: Callable[[], Sequence[BoundTable]]) -> Recovered:

@@ -22,7 +22,7 @@ from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.commits import commit, snapshot
 from connector.iceberg.commits.outcomes import Committed
 from connector.iceberg.maintenance import background, expire_snapshots
-from connector.iceberg.maintenance.background import Maintenance, run_maintenance
+from connector.iceberg.maintenance.background import BackgroundMaintenance, run_maintenance
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from connector.iceberg.metadata.retention import GC_ENABLED, MAX_AGE
 from connector.model.binding import Policy
@@ -55,7 +55,7 @@ def metadata_files(catalog: Catalog) -> list[Path]:
     return list(Path(table_of(catalog).location().removeprefix("file://"), "metadata").iterdir())
 
 
-def land(maintenance: Maintenance, catalog: Catalog, *ids: int) -> Committed:
+def land(maintenance: BackgroundMaintenance, catalog: Catalog, *ids: int) -> Committed:
     [outcome] = commit.try_commits(catalog, [stage(catalog, PATH, WRITER, *ids)])
     assert isinstance(outcome, Committed)
     assert outcome.commit
@@ -63,7 +63,7 @@ def land(maintenance: Maintenance, catalog: Catalog, *ids: int) -> Committed:
     return outcome
 
 
-def do_all(maintenance: Maintenance) -> None:
+def do_all(maintenance: BackgroundMaintenance) -> None:
     maintenance.finish()
     maintenance.run()
 
@@ -77,13 +77,13 @@ def bound(catalog: Catalog) -> list[BoundTable]:
 
 
 @pytest.fixture
-def in_background(catalog: Catalog) -> Iterator[Maintenance]:
+def in_background(catalog: Catalog) -> Iterator[BackgroundMaintenance]:
     """A session's, which is let do all that it has begun with."""
     with run_maintenance(catalog) as running:
         yield running
 
 
-def wait_until_done(running: Maintenance) -> None:
+def wait_until_done(running: BackgroundMaintenance) -> None:
     running.finish()
     for thread in threading.enumerate():
         if thread.name == "maintenance":
@@ -114,7 +114,7 @@ def test_a_table_grows_no_more_once_its_first_snapshots_have_expired(
     """One a minute, each kept for twenty."""
     with table_of(catalog).transaction() as change:
         change.set_properties({MAX_AGE: str(20 * MINUTE)})
-    maintenance, sizes, now = Maintenance(catalog), [], time.time_ns()
+    maintenance, sizes, now = BackgroundMaintenance(catalog), [], time.time_ns()
     for module in (expire_snapshots, snapshot, background):
         monkeypatch.setattr(module, "time", SimpleNamespace(time_ns=lambda: now, monotonic=time.monotonic))
     for number in range(120):
@@ -134,7 +134,7 @@ def test_a_table_grows_no_more_once_its_first_snapshots_have_expired(
 def test_an_expiry_makes_no_commit_of_its_session_fail(catalog: Catalog) -> None:
     """It holds the lock that the session's commits wait for."""
     locks, held = commit.TableLocks(), []
-    maintenance = Maintenance(catalog, locks=locks)
+    maintenance = BackgroundMaintenance(catalog, locks=locks)
     for number in range(2):
         land(maintenance, catalog, number)
     plant(catalog, repeat(do_first(lambda: held.append(locks.of(PATH).locked()))))
@@ -144,7 +144,7 @@ def test_an_expiry_makes_no_commit_of_its_session_fail(catalog: Catalog) -> None
 
 
 def test_a_table_that_keeps_one_snapshot_has_no_other_files(catalog: Catalog) -> None:
-    maintenance = Maintenance(catalog)
+    maintenance = BackgroundMaintenance(catalog)
     for number in range(3 * FOLDED_AT):
         land(maintenance, catalog, number)
         do_all(maintenance)
@@ -157,7 +157,7 @@ def test_a_table_that_keeps_one_snapshot_has_no_other_files(catalog: Catalog) ->
 def test_of_the_metadata_files_those_stay_that_the_table_names_though_it_expires_nothing(catalog: Catalog) -> None:
     with table_of(catalog).transaction() as change:
         change.set_properties({GC_ENABLED: "false"})
-    maintenance = Maintenance(catalog)
+    maintenance = BackgroundMaintenance(catalog)
     for number in range(12):
         land(maintenance, catalog, number)
     do_all(maintenance)
@@ -171,7 +171,7 @@ def test_metadata_files_stay_where_the_table_says_so(catalog: Catalog) -> None:
     with table_of(catalog).transaction() as change:
         change.set_properties({"write.metadata.delete-after-commit.enabled": "false"})
     maintenance, before = (
-        Maintenance(catalog),
+        BackgroundMaintenance(catalog),
         len([f for f in metadata_files(catalog) if f.name.endswith(".json")]),
     )
     for number in range(8):
@@ -182,7 +182,7 @@ def test_metadata_files_stay_where_the_table_says_so(catalog: Catalog) -> None:
 
 
 def test_metadata_that_lost_a_race_goes_once_no_commit_can_be_waiting_for_it(catalog: Catalog) -> None:
-    maintenance = Maintenance(catalog)
+    maintenance = BackgroundMaintenance(catalog)
     stale = table_of(catalog)
     land(maintenance, catalog, 0)
     before = set(metadata_files(catalog))
@@ -198,7 +198,7 @@ def test_metadata_that_lost_a_race_goes_once_no_commit_can_be_waiting_for_it(cat
 
 
 def test_metadata_of_a_renamed_table_stay_though_its_name_and_its_directory_are_taken(catalog: Catalog) -> None:
-    maintenance = Maintenance(catalog)
+    maintenance = BackgroundMaintenance(catalog)
     land(maintenance, catalog, 0)
     catalog.rename_table(PATH, ("shop", "renamed"))
     foreign_table(catalog, PATH, properties=DEFAULT_PROPERTIES | NOTHING_OLD)
@@ -209,10 +209,12 @@ def test_metadata_of_a_renamed_table_stay_though_its_name_and_its_directory_are_
     assert ids_of(catalog, ("shop", "renamed")) == [0]
 
 
-def test_a_session_does_what_earlier_ones_have_left_undone(catalog: Catalog, in_background: Maintenance) -> None:
+def test_a_session_does_what_earlier_ones_have_left_undone(
+    catalog: Catalog, in_background: BackgroundMaintenance
+) -> None:
     left = leave_behind(table_of(catalog), WRITER)
     for number in range(3):
-        land(Maintenance(catalog), catalog, number)
+        land(BackgroundMaintenance(catalog), catalog, number)
     in_background.finish_earlier_work(bound(catalog), [])
     wait_until_done(in_background)
     assert not table_of(catalog).io.new_input(left).exists()
@@ -220,14 +222,17 @@ def test_a_session_does_what_earlier_ones_have_left_undone(catalog: Catalog, in_
 
 
 def test_a_failure_is_a_warning_and_keeps_nothing_else_from_being_done(
-    catalog: Catalog, in_background: Maintenance, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    catalog: Catalog,
+    in_background: BackgroundMaintenance,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     def refuse(*_: object) -> int:
         raise ServiceUnavailableError("503")
 
     monkeypatch.setattr(background, "remove_task_orphans", refuse)
     for number in range(3):
-        land(Maintenance(catalog), catalog, number)
+        land(BackgroundMaintenance(catalog), catalog, number)
     in_background.finish_earlier_work(bound(catalog), [])
     wait_until_done(in_background)
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
@@ -236,7 +241,7 @@ def test_a_failure_is_a_warning_and_keeps_nothing_else_from_being_done(
 
 
 def test_orphans_that_could_not_be_removed_are_tried_again_by_the_same_session(
-    catalog: Catalog, in_background: Maintenance, monkeypatch: pytest.MonkeyPatch
+    catalog: Catalog, in_background: BackgroundMaintenance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A session may last for weeks, and each failure counts for the alarm."""
     ended = list[bool]()
@@ -255,8 +260,8 @@ def test_orphans_that_could_not_be_removed_are_tried_again_by_the_same_session(
     monkeypatch.setattr(background, "PAUSE", 0.0)
     monkeypatch.setattr(facts, "observe", note)
     left = leave_behind(table_of(catalog), WRITER)
-    land(Maintenance(catalog), catalog, 1)
-    land(Maintenance(catalog), catalog, 2)
+    land(BackgroundMaintenance(catalog), catalog, 1)
+    land(BackgroundMaintenance(catalog), catalog, 2)
     in_background.finish_earlier_work(bound(catalog), [])
     assert wait_until(lambda: ended == [True, True, False])
     assert not table_of(catalog).io.new_input(left).exists()
@@ -267,7 +272,7 @@ def test_a_property_that_makes_no_sense_is_a_warning_and_the_commit_lands(
 ) -> None:
     with table_of(catalog).transaction() as change:
         change.set_properties({MAX_AGE: "a while"})
-    maintenance = Maintenance(catalog)
+    maintenance = BackgroundMaintenance(catalog)
     assert land(maintenance, catalog, 1).attempts == 1
     do_all(maintenance)
     assert ids_of(catalog, PATH) == [1]
@@ -304,7 +309,7 @@ def test_located_rows_are_deleted_after_their_commit(tmp_path: Path, max_age: st
     assert isinstance(outcome, Committed)
     assert outcome.commit
     assert len(list(tmp_path.rglob("*-located.parquet"))) == 1
-    maintenance = Maintenance(catalog)
+    maintenance = BackgroundMaintenance(catalog)
     maintenance.after_commit(outcome.commit)
     do_all(maintenance)
     assert not list(tmp_path.rglob("*-located.parquet"))

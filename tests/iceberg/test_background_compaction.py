@@ -18,7 +18,7 @@ from connector.host.facts import CompactionDebt
 from connector.iceberg.commits.commit import TableLocks, try_commits
 from connector.iceberg.commits.outcomes import Committed, TableCommit
 from connector.iceberg.maintenance import background_compaction
-from connector.iceberg.maintenance.background import Maintenance
+from connector.iceberg.maintenance.background import BackgroundMaintenance
 from connector.iceberg.maintenance.background_compaction import (
     COMMITS,
     FIRST_PAUSE,
@@ -31,6 +31,7 @@ from connector.iceberg.maintenance.background_compaction import (
 from connector.iceberg.maintenance.compact_table import CompactionBudget, TableCompactor
 from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.metadata import stored_files
+from connector.iceberg.metadata.interruption import Interruption
 from connector.model.table_identifier import TableIdentifier
 from support.altered_tables import entries
 from support.bindings import PATH
@@ -84,7 +85,7 @@ class Running:
         condition: Any = self.compaction._changed
         condition.wait = self._wait
 
-    def _compact(self, path: TableIdentifier, _: CompactionBudget, __: Callable[[], bool]) -> CompactionResult:
+    def _compact(self, path: TableIdentifier, _: CompactionBudget, __: Interruption) -> CompactionResult:
         self.runs.append((path, self.clock.now))
         self.clock.now += self.takes
         self.clock.worked += self.works
@@ -219,13 +220,13 @@ def catalog(catalog: Catalog) -> Catalog:
 
 
 @pytest.fixture
-def maintained(catalog: Catalog) -> Iterator[Maintenance]:
+def maintained(catalog: Catalog) -> Iterator[BackgroundMaintenance]:
     """A session's maintenance, with its compaction; the tasks of maintenance are done by `land`."""
     with run_compaction(TableCompactor(catalog, compact_here).compact) as compaction:
-        yield Maintenance(catalog, compaction.note_commit)
+        yield BackgroundMaintenance(catalog, compaction.note_commit)
 
 
-def land(catalog: Catalog, maintained: Maintenance, *ids: int) -> None:
+def land(catalog: Catalog, maintained: BackgroundMaintenance, *ids: int) -> None:
     [outcome] = try_commits(catalog, [stage_updates(catalog, dict.fromkeys(ids, "a"))])
     assert isinstance(outcome, Committed)
     assert outcome.commit
@@ -234,7 +235,9 @@ def land(catalog: Catalog, maintained: Maintenance, *ids: int) -> None:
     maintained.run()
 
 
-def test_a_session_compacts_the_tables_that_the_connector_has_made(catalog: Catalog, maintained: Maintenance) -> None:
+def test_a_session_compacts_the_tables_that_the_connector_has_made(
+    catalog: Catalog, maintained: BackgroundMaintenance
+) -> None:
     for number in range(2 * COMMITS):
         land(catalog, maintained, number)
     assert wait_until(lambda: len(entries(catalog)) < 2 * COMMITS)
@@ -259,7 +262,7 @@ def test_of_several_shards_the_first_one_compacts() -> None:
 
 def test_tables_of_table_buckets_are_left_to_the_service(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     noted: list[int] = []
-    maintained = Maintenance(catalog, lambda _, count: noted.append(count))
+    maintained = BackgroundMaintenance(catalog, lambda _, count: noted.append(count))
     land(catalog, maintained, 1)
     assert noted == [1]
     monkeypatch.setattr(stored_files, "BUCKET_SUFFIX", "")
@@ -269,7 +272,9 @@ def test_tables_of_table_buckets_are_left_to_the_service(catalog: Catalog, monke
 
 def test_commits_that_come_while_maintenance_is_busy_are_noted_together(catalog: Catalog) -> None:
     noted: list[tuple[int | None, int]] = []
-    maintained = Maintenance(catalog, lambda commit, count: noted.append((commit.after.current_snapshot_id, count)))
+    maintained = BackgroundMaintenance(
+        catalog, lambda commit, count: noted.append((commit.after.current_snapshot_id, count))
+    )
     for number in range(3):
         [outcome] = try_commits(catalog, [stage_updates(catalog, {number: "a"})])
         assert isinstance(outcome, Committed)

@@ -21,7 +21,7 @@ from connector.iceberg.maintenance import compact_table as compact_table_module
 from connector.iceberg.maintenance.background_compaction import RUN
 from connector.iceberg.maintenance.compact_table import CompactionBudget, TableCompactor
 from connector.iceberg.maintenance.compaction_thresholds import check_compaction
-from connector.iceberg.metadata.references import InterruptedMaintenanceError
+from connector.iceberg.metadata.interruption import InterruptedMaintenanceError, Interruption
 from support.bindings import PATH
 from support.compacting import compact, compact_here
 from support.eager_compaction import delete_files, files, make_eager
@@ -190,7 +190,7 @@ def test_an_interrupted_compaction_commits_nothing(catalog: Catalog) -> None:
     for number in range(3):
         land(catalog, {number: "a"})
     with pytest.raises(InterruptedMaintenanceError):
-        TableCompactor(catalog, compact_here).compact(PATH, is_interrupted=lambda: True)
+        TableCompactor(catalog, compact_here).compact(PATH, interruption=Interruption(lambda: True))
     assert len(files(catalog)) == 3
 
 

@@ -17,7 +17,7 @@ from connector.iceberg.commits import fence
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots, plan_expiry
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
-from connector.iceberg.metadata.references import InterruptedMaintenanceError
+from connector.iceberg.metadata.interruption import InterruptedMaintenanceError, Interruption
 from connector.iceberg.metadata.retention import GC_ENABLED
 from connector.iceberg.metadata.stored_files import DELETE_OLD_METADATA
 from connector.model.state import WriterId
@@ -222,7 +222,7 @@ def test_what_a_killed_process_leaves_of_an_expiry_is_collected_by_the_next_sess
     for number in range(5):
         land(catalog, number)
     with pytest.raises(InterruptedMaintenanceError):
-        expire_snapshots(catalog, PATH, lambda: True)
+        expire_snapshots(catalog, PATH, Interruption(lambda: True))
     assert len(table_of(catalog).snapshots()) == 1
     land(catalog, 5)
     assert left(catalog) > referred_to(catalog)
@@ -238,7 +238,7 @@ def test_a_file_of_another_engine_that_a_killed_expiry_leaves_goes_with_the_snap
     land(catalog, 2)
     table_of(catalog).delete("id = 1")
     with pytest.raises(InterruptedMaintenanceError):
-        expire_snapshots(catalog, PATH, lambda: True)
+        expire_snapshots(catalog, PATH, Interruption(lambda: True))
     land(catalog, 3)
     assert file in files(catalog, "data")
     expire_snapshots(catalog, PATH)

@@ -17,6 +17,7 @@ from pyiceberg.exceptions import (
 from connector.host.errors import CommitUnknownError, ConnectorError, RetryableError, SignInError, UserError
 from connector.iceberg.commits import retry_commits
 from connector.iceberg.maintenance.expire_snapshots import ExpiredSnapshots, expire_all_snapshots
+from connector.iceberg.metadata.interruption import NEVER
 from support.bindings import PATH
 from support.expiring_tables import NOTHING_OLD, left, referred_to
 from support.planted_faults import Send, do_first, plant, refuse
@@ -32,7 +33,7 @@ def catalog(catalog: Catalog) -> Catalog:
 
 
 def expire_by_hand(catalog: Catalog) -> ExpiredSnapshots:
-    return expire_all_snapshots(catalog, PATH, lambda: False)
+    return expire_all_snapshots(catalog, PATH, NEVER)
 
 
 def test_a_command_expires_beside_a_task_that_commits(catalog: Catalog) -> None:

@@ -19,7 +19,7 @@ from connector.iceberg.commits.fence import file_prefix
 from connector.iceberg.commits.file_names import FileOrigin
 from connector.iceberg.commits.reset import Decision, perform_reset, plan_reset
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
-from connector.iceberg.metadata.references import InterruptedMaintenanceError
+from connector.iceberg.metadata.interruption import InterruptedMaintenanceError, Interruption
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import OWNER_PROPERTY
 from connector.storage.file_io import files_of
@@ -361,7 +361,7 @@ def test_a_session_that_ends_stops_reading_and_deleting(catalog: Catalog, manife
     land(catalog, 1)
     answers = iter([False] * manifests)
     with pytest.raises(InterruptedMaintenanceError):
-        remove_task_orphans(catalog, PATH, WHOLE, [], lambda: next(answers, True))
+        remove_task_orphans(catalog, PATH, WHOLE, [], Interruption(lambda: next(answers, True)))
     assert exists(table_of(catalog), left)
 
 

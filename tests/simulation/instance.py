@@ -19,8 +19,8 @@ from connector.iceberg.maintenance.compaction_plan import plan_compaction
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.rearrangement_plan import plan_rearrangement
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
+from connector.iceberg.metadata.interruption import InterruptedMaintenanceError, Interruption
 from connector.iceberg.metadata.listed_files import ManifestReader
-from connector.iceberg.metadata.references import InterruptedMaintenanceError
 from connector.iceberg.metadata.stored_files import delete_all
 from connector.iceberg.table_view import SessionViews, TableViews
 from connector.model.binding import Policy, UpdateMode
@@ -160,7 +160,9 @@ class Instance:
         try:
             for table in self._tables:
                 with suppress(InterruptedMaintenanceError, NoSuchTableError, RESTError, OSError):
-                    remove_task_orphans(catalog, table.binding.path, table.writer, self._staged, lambda: owner.is_done)
+                    remove_task_orphans(
+                        catalog, table.binding.path, table.writer, self._staged, Interruption(lambda: owner.is_done)
+                    )
         finally:
             self.network.deleting -= 1
 
@@ -185,7 +187,7 @@ class Instance:
             self._wait_for_commit(owner, actor)
             for table in self._tables:
                 with suppress(InterruptedMaintenanceError, NoSuchTableError, ConnectorError, RESTError, OSError):
-                    compactor.compact(table.binding.path, is_interrupted=lambda: owner.is_done)
+                    compactor.compact(table.binding.path, interruption=Interruption(lambda: owner.is_done))
 
     def _wait_for_commit(self, owner: Actor, actor: Actor) -> None:
         """Wait until somebody has committed to a table of the session, or until the session is over."""
@@ -204,7 +206,7 @@ class Instance:
             actor.sleep(actor.stage.random.choice((0.0, 10.0, 100.0)))
             for table in self._tables:
                 with suppress(InterruptedMaintenanceError, NoSuchTableError, RESTError, OSError):
-                    expire_snapshots(catalog, table.binding.path, lambda: owner.is_done)
+                    expire_snapshots(catalog, table.binding.path, Interruption(lambda: owner.is_done))
 
     def _remove_used(self, owner: Actor, actor: Actor) -> None:
         """And the same thread's third: located rows that commits have used."""

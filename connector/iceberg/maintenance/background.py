@@ -21,7 +21,7 @@ from connector.iceberg.commits.commit import TableLocks
 from connector.iceberg.commits.outcomes import TableCommit
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
-from connector.iceberg.metadata.references import InterruptedMaintenanceError
+from connector.iceberg.metadata.interruption import InterruptedMaintenanceError, Interruption
 from connector.iceberg.metadata.retention import find_due
 from connector.iceberg.metadata.stored_files import (
     delete_all,
@@ -36,7 +36,6 @@ log = logging.getLogger(__name__)
 
 PAUSE: Final = 3600.0  # seconds, before a failed task is repeated that no commit would bring again
 
-IsInterrupted: TypeAlias = Callable[[], bool]
 NoteCommit: TypeAlias = Callable[[TableCommit, int], object]
 
 
@@ -44,7 +43,7 @@ NoteCommit: TypeAlias = Callable[[TableCommit, int], object]
 class _Task:
     path: TableIdentifier
     consequence: str  # of a failure, for the warning
-    perform: Callable[[IsInterrupted], object]
+    perform: Callable[[Interruption], object]
     action: str  # the label of its metrics; "" for a task that only finds out what is due
     is_repeated: bool = False  # after a failure, because no commit brings it again
 
@@ -68,7 +67,7 @@ class _Recent:
         )
 
 
-class Maintenance:
+class BackgroundMaintenance:
     """Runs one task after another, so that two tasks never work on the same files.
 
     `note_commit` is told of a table's newest commit, and how many there were since it was last told. So what needs more
@@ -113,7 +112,7 @@ class Maintenance:
                 )
             )
 
-    def _maintain(self, uuid: UUID, is_interrupted: IsInterrupted) -> None:
+    def _maintain(self, uuid: UUID, interruption: Interruption) -> None:
         """Perform what is due after the recent commits of a table."""
         with self._noting:
             recent = self._recent.pop(uuid)
@@ -143,7 +142,7 @@ class Maintenance:
                     "remove_old_metadata",
                 )
             )
-        if find_due(after, time.time_ns() // 1_000_000) and not is_interrupted():
+        if find_due(after, time.time_ns() // 1_000_000) and not interruption.is_due():
             self._perform(self._expiry(path))
 
     def finish_earlier_work(self, tables: Sequence[BoundTable], staged: Sequence[StagedCommit]) -> None:
@@ -187,7 +186,7 @@ class Maintenance:
     def _perform(self, task: _Task) -> None:
         began = time.monotonic()
         try:
-            task.perform(self._ended.is_set)
+            task.perform(Interruption(self._ended.is_set))
             _report(task, began, has_failed=False)
         except InterruptedMaintenanceError:
             raise
@@ -218,9 +217,9 @@ def run_maintenance(
     catalog: Catalog,
     note_commit: NoteCommit = lambda *_: None,
     locks: TableLocks | None = None,
-) -> Iterator[Maintenance]:
+) -> Iterator[BackgroundMaintenance]:
     """Run a thread that performs maintenance tasks until the session ends."""
-    maintenance = Maintenance(catalog, note_commit, locks)
+    maintenance = BackgroundMaintenance(catalog, note_commit, locks)
     threading.Thread(target=maintenance.run, name="maintenance", daemon=True).start()
     try:
         yield maintenance

@@ -21,7 +21,7 @@ from connector.iceberg.commits.outcomes import TableCommit
 from connector.iceberg.maintenance.compact_table import CompactionBudget
 from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.maintenance.compaction_thresholds import is_compaction_enabled
-from connector.iceberg.metadata.references import InterruptedMaintenanceError
+from connector.iceberg.metadata.interruption import InterruptedMaintenanceError, Interruption
 from connector.model.table_identifier import TableIdentifier
 
 log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ GROWING: Final = 3  # runs after which the debt is larger than before, until the
 
 
 # Compacts one table; see `TableCompactor.compact`.
-CompactTable: TypeAlias = Callable[[TableIdentifier, CompactionBudget, Callable[[], bool]], CompactionResult]
+CompactTable: TypeAlias = Callable[[TableIdentifier, CompactionBudget, Interruption], CompactionResult]
 
 
 @dataclass
@@ -116,7 +116,7 @@ class BackgroundCompaction:
         try:
             if not is_compaction_enabled(self._accounts[path].properties):
                 return 0.0
-            result = self._compact(path, RUN, self._ended.is_set)
+            result = self._compact(path, RUN, Interruption(self._ended.is_set))
         except InterruptedMaintenanceError:
             raise
         except Exception as error:  # noqa: BLE001 - maintenance must not end the session

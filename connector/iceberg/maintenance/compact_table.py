@@ -28,8 +28,8 @@ from connector.iceberg.loading import check_table_properties
 from connector.iceberg.maintenance.compaction_plan import CompactionPlan, GroupPlan, is_compacted_here, plan_compaction
 from connector.iceberg.maintenance.compaction_result import CompactionResult, PerformedGroups, log_groups
 from connector.iceberg.maintenance.compaction_thresholds import CompactionThresholds
+from connector.iceberg.metadata.interruption import NEVER, Interruption
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
-from connector.iceberg.metadata.references import InterruptedMaintenanceError
 from connector.iceberg.metadata.table_arrangement import find_arrangement_of_all
 from connector.model.binding import Arrangement
 from connector.model.properties import Properties
@@ -79,7 +79,7 @@ class TableCompactor:
         self,
         path: TableIdentifier,
         budget: CompactionBudget = NO_LIMIT,
-        is_interrupted: Callable[[], bool] = lambda: False,
+        interruption: Interruption = NEVER,
     ) -> CompactionResult:
         """Compact one table. A group that fails is left as it is, and the others are committed. Files that cannot be
         read are left out of further groups.
@@ -100,7 +100,7 @@ class TableCompactor:
             seconds = budget.seconds - result.seconds
             if not groups or seconds <= 0 or result.commits >= budget.commits:
                 break
-            done = self._perform(table, plan.arrangement, groups, min(seconds, COMMIT_SECONDS), is_interrupted)
+            done = self._perform(table, plan.arrangement, groups, min(seconds, COMMIT_SECONDS), interruption)
             result = replace(done.add_to(result), debt=plan.size - done.dropped_size)
             unreadable = {path for each in done.failed for path in each.unreadable}
             self._unreadable |= unreadable
@@ -125,7 +125,7 @@ class TableCompactor:
         arrangement: Arrangement | None,
         groups: Sequence[GroupPlan],
         seconds: float,
-        is_interrupted: Callable[[], bool],
+        interruption: Interruption,
     ) -> PerformedGroups:
         began = time.monotonic()
         base, compaction = _describe(table, arrangement, groups)
@@ -146,8 +146,7 @@ class TableCompactor:
         outcomes = self._compact(compaction, begin(), access)
         try:
             for outcome in outcomes:
-                if is_interrupted():
-                    raise InterruptedMaintenanceError
+                interruption.check()
                 (compacted if isinstance(outcome, CompactedGroup) else failed).append(outcome)  # type: ignore[arg-type]
         finally:
             if isinstance(outcomes, Generator):

@@ -27,7 +27,8 @@ from connector.host.logs import Event, fields
 from connector.iceberg.commits.commit import TableLocks
 from connector.iceberg.commits.commit_errors import REFUSED, list_unknown_errors, quote
 from connector.iceberg.commits.retry_commits import ActionText, retry_commit
-from connector.iceberg.metadata.references import InterruptedMaintenanceError, find_unreachable
+from connector.iceberg.metadata.interruption import NEVER, Interruption
+from connector.iceberg.metadata.references import find_unreachable
 from connector.iceberg.metadata.retention import find_due, find_expired
 from connector.iceberg.metadata.stored_files import delete_all, find_stale_metadata, must_delete_old_metadata
 from connector.iceberg.metadata.table_properties import name_table_in_errors
@@ -57,15 +58,15 @@ class _Removed:
     count: int
     failure: Exception | None = None  # why no snapshot was removed
 
-    def find_files(self, is_interrupted: Callable[[], bool]) -> ExpiredSnapshots:
-        locations = _find_files(self.before, self.after, is_interrupted) if self.count else ()
+    def find_files(self, interruption: Interruption) -> ExpiredSnapshots:
+        locations = _find_files(self.before, self.after, interruption) if self.count else ()
         return ExpiredSnapshots(self.after, self.count, locations)
 
 
 def expire_snapshots(
     catalog: Catalog,
     path: TableIdentifier,
-    is_interrupted: Callable[[], bool] = lambda: False,
+    interruption: Interruption = NEVER,
     locks: TableLocks | None = None,
 ) -> int:
     """Expire the snapshots of one table that are due, and delete their files. Returns the number of deleted files.
@@ -78,15 +79,13 @@ def expire_snapshots(
         log.info("table %s: no snapshot was expired: %s", path, quote(removed.failure))
     if not removed.count:
         return 0
-    expired = removed.find_files(is_interrupted)
-    delete_all(expired.table.io, expired.locations, is_interrupted)
+    expired = removed.find_files(interruption)
+    delete_all(expired.table.io, expired.locations, interruption)
     log_expiry(path, expired)
     return len(expired.locations)
 
 
-def expire_all_snapshots(
-    catalog: Catalog, path: TableIdentifier, is_interrupted: Callable[[], bool]
-) -> ExpiredSnapshots:
+def expire_all_snapshots(catalog: Catalog, path: TableIdentifier, interruption: Interruption) -> ExpiredSnapshots:
     """Remove all expired snapshots of one table, and find their files, which stay.
 
     Other writers may commit meanwhile. Raises the errors of `retry_commit`, and InterruptedMaintenanceError if
@@ -95,14 +94,13 @@ def expire_all_snapshots(
     expiry = _Expiry(catalog, path, find_expired)
 
     def attempt() -> _Removed:
-        if is_interrupted():
-            raise InterruptedMaintenanceError
+        interruption.check()
         removed = expiry.attempt()
         if removed.failure:
             raise removed.failure
         return removed
 
-    return retry_commit(path, EXPIRY, attempt).find_files(lambda: False)
+    return retry_commit(path, EXPIRY, attempt).find_files(NEVER)
 
 
 def has_expired(table: Table) -> bool:
@@ -110,7 +108,7 @@ def has_expired(table: Table) -> bool:
     return bool(find_expired(table.metadata, _now()))
 
 
-def plan_expiry(table: Table, is_interrupted: Callable[[], bool] = lambda: False) -> ExpiredSnapshots:
+def plan_expiry(table: Table, interruption: Interruption = NEVER) -> ExpiredSnapshots:
     """Find all expired snapshots of a table and their files. Changes nothing."""
     ids = find_expired(table.metadata, _now())
     if not ids:
@@ -124,7 +122,7 @@ def plan_expiry(table: Table, is_interrupted: Callable[[], bool] = lambda: False
         update={"snapshots": kept, "statistics": statistics, "partition_statistics": of_partitions}
     )
     after = Table(table.name(), metadata, table.metadata_location, table.io, table.catalog)
-    return ExpiredSnapshots(after, len(ids), _find_files(table.metadata, after, is_interrupted))
+    return ExpiredSnapshots(after, len(ids), _find_files(table.metadata, after, interruption))
 
 
 class _Expiry:
@@ -194,9 +192,9 @@ def _now() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _find_files(before: TableMetadata, after: Table, is_interrupted: Callable[[], bool]) -> Sequence[str]:
+def _find_files(before: TableMetadata, after: Table, interruption: Interruption) -> Sequence[str]:
     """Return the files to which only the removed snapshots referred, and old metadata files."""
-    locations = find_unreachable(before, after, is_interrupted)
+    locations = find_unreachable(before, after, interruption)
     if must_delete_old_metadata(after):
         locations += find_stale_metadata(after)
     return locations

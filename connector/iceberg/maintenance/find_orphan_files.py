@@ -12,7 +12,7 @@ A file to which any snapshot refers, the metadata log, or a statistics file, is 
 the table is loaded, so each commit that could refer to a listed void file is in the loaded table.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from posixpath import basename
@@ -30,6 +30,7 @@ from connector.iceberg.maintenance.dropped_tables import (
     read_table_uuid,
 )
 from connector.iceberg.maintenance.void_files import VoidFiles
+from connector.iceberg.metadata.interruption import NEVER, Interruption
 from connector.iceberg.metadata.references import find_unreferenced
 from connector.iceberg.metadata.retention import GC_ENABLED
 from connector.iceberg.metadata.stored_files import (
@@ -74,7 +75,7 @@ class OrphanFiles:
 
 
 def find_orphan_files(
-    catalog: Catalog, first: Table, options: OrphanOptions, is_interrupted: Callable[[], bool] = lambda: False
+    catalog: Catalog, first: Table, options: OrphanOptions, interruption: Interruption = NEVER
 ) -> OrphanFiles:
     """Find the orphan files of one table, which is loaded again. InterruptedMaintenanceError if interrupted.
 
@@ -88,7 +89,7 @@ def find_orphan_files(
         )
     listed = [file for directory in find_directories(first) for file in list_stored_files(first.io, directory)]
     table = catalog.load_table(path)
-    orphans = _remove_referenced(table, listed, is_interrupted)
+    orphans = _remove_referenced(table, listed, interruption)
     void = _find_void(table, orphans)
     rest = [file for file in orphans if file not in void]
     others = group_by_other_table(table, rest, reads_metadata=options.is_wide)
@@ -108,16 +109,14 @@ def _find_void(table: Table, orphans: Sequence[StoredFile]) -> set[StoredFile]:
     return void
 
 
-def _remove_referenced(
-    table: Table, listed: Iterable[StoredFile], is_interrupted: Callable[[], bool]
-) -> list[StoredFile]:
+def _remove_referenced(table: Table, listed: Iterable[StoredFile], interruption: Interruption) -> list[StoredFile]:
     """Return the files to which neither a snapshot nor the metadata refers. Names are compared without directories."""
     named = set(_list_metadata(table))
     by_name: dict[str, list[StoredFile]] = {}
     for file in listed:
         if (name := basename(file.location)) not in named:
             by_name.setdefault(name, []).append(file)
-    free = find_unreferenced(table, by_name, is_interrupted, is_data=lambda _: True)
+    free = find_unreferenced(table, by_name, interruption, is_data=lambda _: True)
     return [file for name in free for file in by_name[name]]
 
 

@@ -28,7 +28,7 @@ from connector.iceberg.maintenance.expire_snapshots import (
 )
 from connector.iceberg.maintenance.find_orphan_files import OrphanOptions, find_orphan_files
 from connector.iceberg.maintenance.rewrite_manifests import plan_manifests, rewrite_manifests
-from connector.iceberg.metadata.references import InterruptedMaintenanceError
+from connector.iceberg.metadata.interruption import NEVER, InterruptedMaintenanceError, Interruption
 from connector.iceberg.metadata.stored_files import StoredFile, delete_all, measure_files
 from connector.model.table_identifier import Owner, TableIdentifier
 
@@ -120,6 +120,7 @@ class Maintainer:
         self._catalog = catalog
         self._new_compactor = new_compactor
         self._budget = budget
+        self._interruption = Interruption(budget.is_late)
         self.is_dry_run = is_dry_run
         self._orphans = OrphanOptions(
             datetime.now(UTC) - orphans.older_than,
@@ -175,31 +176,30 @@ class Maintainer:
             if self.is_dry_run:
                 plan = replace(plan_manifests(plan.table, left), has_more=False)
             else:
-                plan = rewrite_manifests(self._catalog, table.path, table.owner, left, self._budget.is_late)
+                plan = rewrite_manifests(self._catalog, table.path, table.owner, left, self._interruption)
             self._budget.take(plan.size)
             return plan
 
     def _expire(self, table: TableInTurn) -> ActionOutcome:
-        is_late = self._budget.is_late
         if self.is_dry_run:
-            expired = plan_expiry(table.loaded, is_late)
+            expired = plan_expiry(table.loaded, self._interruption)
             return ExpiryOutcome(expired.count, self._measure(expired))
         if not has_expired(table.loaded):
             return ExpiryOutcome(0, ())
         with table.changed():
-            expired = expire_all_snapshots(self._catalog, table.path, is_late)
+            expired = expire_all_snapshots(self._catalog, table.path, self._interruption)
         files = self._measure(expired)
         # Not until the time is over: nothing but the removed snapshots says which files these are.
-        self._delete(table.path, expired.table.io, files, lambda: False)
+        self._delete(table.path, expired.table.io, files, NEVER)
         if expired.count:
             log_expiry(table.path, expired)
         return ExpiryOutcome(expired.count, files)
 
     def _remove_orphans(self, table: TableInTurn) -> ActionOutcome:
-        found = find_orphan_files(self._catalog, table.loaded, self._orphans, self._budget.is_late)
+        found = find_orphan_files(self._catalog, table.loaded, self._orphans, self._interruption)
         if self.is_dry_run:
             return found
-        deleted = self._delete(table.path, found.table.io, found.deletable, self._budget.is_late)
+        deleted = self._delete(table.path, found.table.io, found.deletable, self._interruption)
         return found if len(deleted) == len(found.deletable) else Unfinished(deleted)
 
     @staticmethod
@@ -208,11 +208,11 @@ class Maintainer:
 
     @staticmethod
     def _delete(
-        path: TableIdentifier, io: FileIO, files: Sequence[StoredFile], is_late: Callable[[], bool]
+        path: TableIdentifier, io: FileIO, files: Sequence[StoredFile], interruption: Interruption
     ) -> Sequence[StoredFile]:
-        """Delete files until it is late, and return those that were deleted."""
+        """Delete files until the work has to end, and return those that were deleted."""
         for first in range(0, len(files), DELETED_AT_ONCE):
-            if is_late():
+            if interruption.is_due():
                 return files[:first]
             delete_all(io, [file.location for file in files[first : first + DELETED_AT_ONCE]])
             if len(files) > DELETED_AT_ONCE:

@@ -9,7 +9,7 @@ Files of dropped tables, for example after a backfill, are not deleted: other ta
 """
 
 import logging
-from collections.abc import Callable, Collection, Container, Iterator
+from collections.abc import Collection, Container, Iterator
 from posixpath import basename
 
 from pyiceberg.catalog import Catalog
@@ -22,6 +22,7 @@ from connector.host.logs import Event, fields
 from connector.iceberg.commits import fence, passed_values
 from connector.iceberg.commits.file_names import FileOrigin
 from connector.iceberg.maintenance.void_files import VoidFiles
+from connector.iceberg.metadata.interruption import NEVER, Interruption
 from connector.iceberg.metadata.references import find_unreferenced
 from connector.iceberg.metadata.stored_files import delete_all, files_under
 from connector.model.state import StagedCommit, WriterId
@@ -35,7 +36,7 @@ def remove_task_orphans(
     path: TableIdentifier,
     writer: WriterId,
     staged: Collection[StagedCommit],
-    is_interrupted: Callable[[], bool] = lambda: False,
+    interruption: Interruption = NEVER,
 ) -> int:
     """Delete the orphan files of one table, and return their number. `writer` is the one that the session acts as."""
     listed = list(_list_files(catalog.load_table(path)))
@@ -50,8 +51,8 @@ def remove_task_orphans(
         for name, location in by_name.items()
         if void.has(name) and _may_delete(FileOrigin.of(name), writer, in_state)
     }
-    orphans = find_unreferenced(table, locations, is_interrupted)
-    delete_all(table.io, [locations[name] for name in orphans], is_interrupted)
+    orphans = find_unreferenced(table, locations, interruption)
+    delete_all(table.io, [locations[name] for name in orphans], interruption)
     if orphans:
         facts.report(MaintainedFiles(str(path), REMOVE_ORPHAN_FILES, len(orphans)))
         log.info(

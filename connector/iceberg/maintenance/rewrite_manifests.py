@@ -5,7 +5,7 @@ stopped keeps what the last commits have left.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -20,9 +20,9 @@ from connector.iceberg.commits.file_names import find_file_prefix
 from connector.iceberg.commits.retry_commits import ActionText, retry_commit
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.commits.summaries import SUMMARY_MATERIALIZATION
+from connector.iceberg.metadata.interruption import NEVER, Interruption
 from connector.iceberg.metadata.manifest_rewriting import ManifestMerger, Thresholds, kind_of, lists_files, size_of
 from connector.iceberg.metadata.manifests import manifests_of
-from connector.iceberg.metadata.references import InterruptedMaintenanceError
 from connector.iceberg.metadata.table_properties import name_table_in_errors
 from connector.iceberg.metadata.table_updates import new_snapshot, require_unchanged
 from connector.model.table_identifier import Owner, TableIdentifier
@@ -82,7 +82,7 @@ def rewrite_manifests(
     path: TableIdentifier,
     owner: Owner,
     max_bytes: float = math.inf,
-    is_interrupted: Callable[[], bool] = lambda: False,
+    interruption: Interruption = NEVER,
 ) -> ManifestPlan:
     """Merge the small manifests of a table, and return the plan that was performed.
 
@@ -90,7 +90,7 @@ def rewrite_manifests(
     InterruptedMaintenanceError if interrupted before the commit.
     """
     rewrite = _ManifestRewrite(catalog, path, owner, max_bytes)
-    return retry_commit(path, MERGE, partial(rewrite.perform, is_interrupted))
+    return retry_commit(path, MERGE, partial(rewrite.perform, interruption))
 
 
 class _ManifestRewrite:
@@ -105,14 +105,13 @@ class _ManifestRewrite:
         self._merger = ManifestMerger()
         self._sent: tuple[int, ManifestPlan] | None = None  # the id of the snapshot, and its plan
 
-    def perform(self, is_interrupted: Callable[[], bool]) -> ManifestPlan:
+    def perform(self, interruption: Interruption) -> ManifestPlan:
         table = self._catalog.load_table(self._path)
         if landed := self._find_landed(table):
             return landed
         plan = plan_manifests(table, self._max_bytes)
         if plan.groups:
-            if is_interrupted():
-                raise InterruptedMaintenanceError
+            interruption.check()
             self._commit(plan)
         return plan
 

@@ -14,11 +14,8 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
 
 from connector.encoding.search import located_rows
+from connector.iceberg.metadata.interruption import NEVER, Interruption
 from connector.iceberg.metadata.manifests import manifests_of, read_all_entries, read_entries
-
-
-class InterruptedMaintenanceError(Exception):
-    """Maintenance ends before it is done: the session has ended, or the time of the command is over."""
 
 
 def _is_listed(name: str) -> bool:
@@ -29,7 +26,7 @@ def _is_listed(name: str) -> bool:
 def find_unreferenced(
     table: Table,
     names: Iterable[str],
-    is_interrupted: Callable[[], bool] = lambda: False,
+    interruption: Interruption = NEVER,
     is_data: Callable[[str], bool] = _is_listed,
 ) -> set[str]:
     """Return the file names to which no snapshot of the table refers, neither as data nor as metadata.
@@ -40,7 +37,7 @@ def find_unreferenced(
     wanted = frozenset(names)
     while True:
         try:
-            return _find_unreferenced(table, wanted, is_interrupted, is_data)
+            return _find_unreferenced(table, wanted, interruption, is_data)
         except FileNotFoundError:
             # A snapshot that has expired meanwhile has lost its files, and does not count any more. But another table
             # of the same name does not count either: files of the old one may be live under another name.
@@ -51,10 +48,10 @@ def find_unreferenced(
 
 
 def _find_unreferenced(
-    table: Table, names: frozenset[str], is_interrupted: Callable[[], bool], is_data: Callable[[str], bool]
+    table: Table, names: frozenset[str], interruption: Interruption, is_data: Callable[[str], bool]
 ) -> set[str]:
     rest = set(names).difference(basename(snapshot.manifest_list) for snapshot in table.metadata.snapshots)
-    manifests = _manifests(table, is_interrupted)
+    manifests = _manifests(table, interruption)
     while rest and (manifest := next(manifests, None)):
         rest.discard(basename(manifest.manifest_path))
         if any(map(is_data, rest)):
@@ -62,13 +59,12 @@ def _find_unreferenced(
     return rest
 
 
-def _manifests(table: Table, is_interrupted: Callable[[], bool]) -> Iterator[ManifestFile]:
+def _manifests(table: Table, interruption: Interruption) -> Iterator[ManifestFile]:
     """Read each manifest once; those of the newest snapshot first, since it refers to most of the wanted files."""
     read = set()
     for snapshot in sorted(table.metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0, reverse=True):
         for manifest in manifests_of(table.io, snapshot):
-            if is_interrupted():
-                raise InterruptedMaintenanceError
+            interruption.check()
             if manifest.manifest_path not in read:
                 read.add(manifest.manifest_path)
                 yield manifest
@@ -78,7 +74,7 @@ def _snapshot_ids(table: Table) -> set[int]:
     return {snapshot.snapshot_id for snapshot in table.metadata.snapshots}
 
 
-def find_unreachable(before: TableMetadata, table: Table, is_interrupted: Callable[[], bool]) -> list[str]:
+def find_unreachable(before: TableMetadata, table: Table, interruption: Interruption) -> list[str]:
     """Return the locations of files to which a snapshot of `before` refers, but no snapshot of the table as it is now.
 
     Only files in the table's own directories: a file elsewhere may belong to another table, too.
@@ -86,15 +82,13 @@ def find_unreachable(before: TableMetadata, table: Table, is_interrupted: Callab
     """
     remaining = {snapshot.snapshot_id for snapshot in table.metadata.snapshots}
     expired = [snapshot for snapshot in before.snapshots if snapshot.snapshot_id not in remaining]
-    manifests = {
-        basename(manifest.manifest_path): manifest for manifest in _manifests_of(table, expired, is_interrupted)
-    }
+    manifests = {basename(manifest.manifest_path): manifest for manifest in _manifests_of(table, expired, interruption)}
     metadata = {basename(snapshot.manifest_list): snapshot.manifest_list for snapshot in expired}
     metadata |= {name: manifest.manifest_path for name, manifest in manifests.items()}
-    free = find_unreferenced(table, metadata, is_interrupted)
+    free = find_unreferenced(table, metadata, interruption)
     locations = [metadata[name] for name in free]
     if _may_have_dropped_data(before, expired):
-        locations += _data(table, [manifests[name] for name in free & manifests.keys()], is_interrupted)
+        locations += _data(table, [manifests[name] for name in free & manifests.keys()], interruption)
     locations += _find_statistics(before, table.metadata)
     return [location for location in locations if _is_own(table, location)]
 
@@ -108,12 +102,9 @@ def _find_statistics(before: TableMetadata, after: TableMetadata) -> set[str]:
     return named - kept
 
 
-def _manifests_of(
-    table: Table, snapshots: Iterable[Snapshot], is_interrupted: Callable[[], bool]
-) -> Iterable[ManifestFile]:
+def _manifests_of(table: Table, snapshots: Iterable[Snapshot], interruption: Interruption) -> Iterable[ManifestFile]:
     for snapshot in snapshots:
-        if is_interrupted():
-            raise InterruptedMaintenanceError
+        interruption.check()
         with suppress(FileNotFoundError):  # another process has expired the same snapshot
             yield from manifests_of(table.io, snapshot)
 
@@ -129,16 +120,15 @@ def _may_have_dropped_data(before: TableMetadata, expired: Sequence[Snapshot]) -
     )
 
 
-def _data(table: Table, manifests: Iterable[ManifestFile], is_interrupted: Callable[[], bool]) -> list[str]:
+def _data(table: Table, manifests: Iterable[ManifestFile], interruption: Interruption) -> list[str]:
     """Return the files that these manifests list, but no manifest of the table."""
     locations = {}
     for manifest in manifests:
-        if is_interrupted():
-            raise InterruptedMaintenanceError
+        interruption.check()
         with suppress(FileNotFoundError):
             for entry in read_all_entries(table.io, manifest):
                 locations[basename(entry.data_file.file_path)] = entry.data_file.file_path
-    free = find_unreferenced(table, locations, is_interrupted, is_data=lambda _: True)
+    free = find_unreferenced(table, locations, interruption, is_data=lambda _: True)
     return [locations[name] for name in free]
 
 

@@ -8,7 +8,7 @@ import gzip
 import json
 import logging
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -27,7 +27,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.utils.properties import property_as_bool
 
 from connector.host.signals import map_in_threads
-from connector.iceberg.metadata.references import InterruptedMaintenanceError
+from connector.iceberg.metadata.interruption import NEVER, Interruption
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_access import S3_SCHEMES
 from connector.storage.file_io import open_file_io
@@ -84,12 +84,11 @@ def _spell(io: FileIO, directory: str) -> str:
     return f"{'s3' if scheme in S3_SCHEMES else scheme}://{netloc} {path.rstrip('/')}/"
 
 
-def delete_all(io: FileIO, locations: Iterable[str], is_interrupted: Callable[[], bool] = lambda: False) -> None:
+def delete_all(io: FileIO, locations: Iterable[str], interruption: Interruption = NEVER) -> None:
     """Delete the files. Files that are gone already are no error. InterruptedMaintenanceError if interrupted."""
 
     def delete(location: str) -> None:
-        if is_interrupted():
-            raise InterruptedMaintenanceError
+        interruption.check()
         with suppress(FileNotFoundError):
             io.delete(location)
 
