@@ -18,8 +18,8 @@ from connector.config.endpoint_config import EndpointConfig
 from connector.evolution.existing_table import CatalogEntry
 from connector.host.errors import ConnectorError, UserError
 from connector.host.signals import map_in_threads
+from connector.iceberg.catalog_entries import find_all
 from connector.iceberg.catalogs.opening import open_without_creating, table_location, translate_errors
-from connector.iceberg.found_tables import find_all
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_access import file_properties
 from connector.storage.file_stores import data_file_properties

@@ -28,9 +28,9 @@ from connector.evolution.table_change import (
     TableChange,
 )
 from connector.host.errors import RetryableError, UserError
+from connector.iceberg.catalog_entries import describe_found
 from connector.iceberg.catalog_messages import first_line
 from connector.iceberg.commits.backfill import start_backfill
-from connector.iceberg.found_tables import describe_found
 from connector.iceberg.loading import load_table
 from connector.iceberg.metadata.table_arrangement import make_partition_spec, make_sort_order
 from connector.model.table_identifier import OWNER_PROPERTY, TableIdentifier

@@ -14,10 +14,10 @@ from connector.evolution.table_change import CreateNamespace, DropTable, StartBa
 from connector.host.errors import RetryableError
 from connector.host.signals import map_in_threads
 from connector.iceberg.alteration import Alterer
+from connector.iceberg.catalog_entries import find_all
 from connector.iceberg.catalogs.opening import open_catalog, table_location, translate_errors
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.snapshot import SnapshotWriter
-from connector.iceberg.found_tables import find_all
 from connector.iceberg.maintenance.remove_staged_files import remove_staged_files_after
 from connector.iceberg.perform_changes import create_namespace, evolve
 from connector.model.state import encode_removed

@@ -17,9 +17,9 @@ from connector.encoding.parquet.data_files import DataFileWriter, NewFiles
 from connector.encoding.parquet.file_options import FileOptions
 from connector.encoding.rewriting.converted_files import Rewrite
 from connector.iceberg.bound_table import bind_all
+from connector.iceberg.catalog_entries import find_all
 from connector.iceberg.commits import commit, fence
 from connector.iceberg.commits.fence import WriterFence, file_prefix
-from connector.iceberg.found_tables import find_all
 from connector.model.binding import Policy
 from connector.model.state import StagedCommit
 from connector.rpc.apply import perform

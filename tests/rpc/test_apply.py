@@ -20,8 +20,8 @@ from connector.config.settings import parse
 from connector.config.values import ALLOW_EXISTING_TABLES
 from connector.host.errors import UserError
 from connector.iceberg.bound_table import bind_all
+from connector.iceberg.catalog_entries import find_all
 from connector.iceberg.commits.commit import commit_all_or_raise
-from connector.iceberg.found_tables import find_all
 from connector.model.binding import Policy, UpdateMode
 from connector.model.state import StagedCommit, encode_added
 from connector.model.table_identifier import Owner, TableIdentifier

@@ -8,7 +8,7 @@ from typing import Final
 
 from connector.checks.endpoint import open_endpoint
 from connector.config.settings import parse
-from connector.iceberg.found_tables import find_all
+from connector.iceberg.catalog_entries import find_all
 from connector.rpc.apply import perform
 from connector.rpc.plan import plan_tables
 from protocol import request, response

@@ -6,7 +6,7 @@ from pathlib import Path
 from connector.checks.endpoint import OpenedEndpoint
 from connector.config.settings import parse
 from connector.encoding.rewriting.converted_files import Rewrite
-from connector.iceberg.found_tables import find_all
+from connector.iceberg.catalog_entries import find_all
 from connector.rpc.apply import perform
 from connector.rpc.plan import plan_tables
 from protocol import request

@@ -7,7 +7,7 @@ from pyiceberg.catalog import Catalog
 from connector.config.settings import parse
 from connector.evolution.existing_table import CatalogEntry
 from connector.host.errors import UserError
-from connector.iceberg.found_tables import find_all
+from connector.iceberg.catalog_entries import find_all
 from connector.model.table_identifier import TableIdentifier
 
 ENDPOINT: Final = parse({"namespace": "shop", "catalog": {"catalog_type": "Local", "warehouse": "/unused"}}, [])[0]

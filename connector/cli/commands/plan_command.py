@@ -14,8 +14,8 @@ from connector.evolution.existing_table import CatalogEntry
 from connector.evolution.field_config import fold_case
 from connector.evolution.table_change import AddColumn
 from connector.host.errors import UserError
+from connector.iceberg.catalog_entries import find_all
 from connector.iceberg.catalogs.opening import find_missing_warehouse, open_without_creating
-from connector.iceberg.found_tables import find_all
 from connector.model.table_identifier import TableIdentifier
 from connector.rpc.plan import Plan, list_actions, plan_tables
 from connector.rpc.validate import validate

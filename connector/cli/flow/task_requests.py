@@ -12,8 +12,8 @@ from connector.config.resource_config import ResourceConfig
 from connector.config.settings import resource_path
 from connector.evolution.existing_table import CatalogEntry, ExistingTable
 from connector.evolution.field_config import NO_CONFIG, fold_case, parse_field_configs
+from connector.iceberg.catalog_entries import find_all
 from connector.iceberg.catalogs.opening import open_without_creating
-from connector.iceberg.found_tables import find_all
 from connector.model.table_identifier import TableIdentifier
 from protocol import request, response
 from protocol.flow import Json, Materialization, MaterializationBinding, ValidateBinding
