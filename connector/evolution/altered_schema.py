@@ -31,19 +31,19 @@ def alter_schema(schema: Schema, changes: Collection[Alteration], last_column_id
     columns = [column.model_copy(update={"name": renamed.get(column.name, column.name)}) for column in schema.fields]
     ids = count(last_column_id + 1)
 
-    def place_of(name: str) -> int:
+    def find_index(name: str) -> int:
         return [column.name for column in columns].index(name)
 
     def replace(name: str, values: Mapping[str, object]) -> None:
-        place = place_of(name)
-        columns[place] = columns[place].model_copy(update=values)
+        index = find_index(name)
+        columns[index] = columns[index].model_copy(update=values)
 
     for change in changes:
         match change:
             case WidenColumn():
                 replace(change.name, {"field_type": change.new_type})
             case ConvertColumn():
-                columns[place_of(change.name)] = _optional(change.column, next(ids))
+                columns[find_index(change.name)] = _optional(change.column, next(ids))
             case SetAsideColumn():
                 replace(change.name, {"name": change.kept_as, "required": False})
                 columns.append(_optional(change.column, next(ids)))

@@ -173,11 +173,11 @@ def _find_clashes(candidate: Candidate, required: Iterable[str]) -> list[str]:
     by_name: dict[str, str] = {}
     clashes = []
     for ptr in required:
-        of_location = [each for each in candidate.fields if each.projection.ptr == ptr and each.has_name]
-        names = {fold_case(each.name) for each in of_location}
+        fields = [each for each in candidate.fields if each.projection.ptr == ptr and each.has_name]
+        names = {fold_case(each.name) for each in fields}
         if len(names) != 1:
             continue
-        first = of_location[0].projection.field
+        first = fields[0].projection.field
         if (other := by_name.setdefault(names.pop(), first)) != first:
             clashes.append(
                 f"fields {other!r} and {first!r} must both be materialized, and their columns' names differ "
@@ -192,9 +192,9 @@ def _find_table_problems(candidate: Candidate, required: Iterable[str]) -> list[
     without_column = [
         f"location {ptr or '(the root document)'} must be materialized: {refusals[0]}"
         for ptr in required
-        if (of_location := [each.fit for each in candidate.fields if each.projection.ptr == ptr and each.fit])
-        and all(fit.column is None for fit in of_location)
-        and (refusals := [fit.refusal for fit in of_location if fit.refusal])
+        if (fits := [each.fit for each in candidate.fields if each.projection.ptr == ptr and each.fit])
+        and all(fit.column is None for fit in fits)
+        and (refusals := [fit.refusal for fit in fits if fit.refusal])
     ]
     selectable = [
         each.fit

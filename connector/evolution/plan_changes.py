@@ -91,8 +91,8 @@ def plan_columns(
         former_names=name_former_columns(last),
         field_name_case=field_name_case,
     )
-    of_projections = {each.projection.field: each for each in candidate.fields}
-    return tuple(_make_column(of_projections[field]) for field in fields)
+    by_field = {each.projection.field: each for each in candidate.fields}
+    return tuple(_make_column(by_field[field]) for field in fields)
 
 
 def name_former_columns(last: FieldSelection | None) -> dict[str, str]:
@@ -263,15 +263,15 @@ def _find_arranged_ids(table: ExistingTable, resolved: ResolvedTerms) -> set[int
 
 def _plan_alterations(table: ExistingTable, target: Target) -> list[TableChange]:
     evolution = Evolution(ChangeRules(table, target.owner.materialization, target.settings))
-    of_fields = evolution.fit_columns(target.columns)
-    fits = [*of_fields.values(), *evolution.fit_unwritten_columns(of_fields.values())]
-    sources = [of_fields[column.field].find_source(column) for column in target.columns]
+    fits_by_field = evolution.fit_columns(target.columns)
+    fits = [*fits_by_field.values(), *evolution.fit_unwritten_columns(fits_by_field.values())]
+    sources = [fits_by_field[column.field].find_source(column) for column in target.columns]
     resolved = _resolve_terms(target, sources, (column.name for column in table.schema.fields))
     arranged = [] if resolved.problems else evolution.plan_arrangement(resolved)
     refusals = filter(None, (fit.refusal for fit in fits))
     _refuse(target, [*refusals, *resolved.problems, *evolution.rules.refuse_arrangement(arranged)])
     order = get_args(Alteration)
     changes = (change for fit in fits for change in fit.changes)
-    identifier = evolution.plan_identifier(target.columns, of_fields)
+    identifier = evolution.plan_identifier(target.columns, fits_by_field)
     properties = plan_properties(table.properties, target.properties)
     return [*sorted(changes, key=lambda change: order.index(type(change))), *identifier, *arranged, *properties]

@@ -57,8 +57,8 @@ def perform(planned: Sequence[Plan], endpoint: OpenedEndpoint, rewrite: Rewrite)
 
 def _sort_actions(performed: Iterable[str], expected: Sequence[str]) -> list[str]:
     """Sort the actions by the order of the plan, and list an action that several tables share once."""
-    places = {action: place for place, action in enumerate(expected)}
-    return sorted(dict.fromkeys(performed), key=lambda action: places.get(action, len(places)))
+    ranks = {action: rank for rank, action in enumerate(expected)}
+    return sorted(dict.fromkeys(performed), key=lambda action: ranks.get(action, len(ranks)))
 
 
 def _perform(endpoint: OpenedEndpoint, rewrite: Rewrite, plan: Plan) -> list[str]:

@@ -150,8 +150,8 @@ def _encode_outcome(action: Action, outcome: ActionOutcome) -> dict[str, Any]:
         case OrphanFiles():
             kinds = {"void": outcome.void, "dropped": outcome.dropped, "unknown": outcome.unknown}
             others = [{"uuid": uuid, **_encode_size(files)} for uuid, files in outcome.others.items()]
-            of_kinds = {name: _encode_size(files) for name, files in kinds.items()}
-            return encoded | of_kinds | {"otherTables": others, **_encode_deleted(outcome.deletable)}
+            sizes = {name: _encode_size(files) for name, files in kinds.items()}
+            return encoded | sizes | {"otherTables": others, **_encode_deleted(outcome.deletable)}
         case ManifestPlan():
             replaced, groups = len(outcome.replaced), len(outcome.groups)
             return encoded | {"replaced": replaced, "written": groups, "bytes": outcome.size}

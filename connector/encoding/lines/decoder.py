@@ -119,11 +119,11 @@ class RowDecoder:
         batches = [] if kept else [pa.RecordBatch.from_pylist([], self.schema)]
         digests = [] if len(kept) == len(rows) else [*self._digest_deleted(rows, cell_types)]
         for group in _by_form(rows, kept):
-            of_group = [rows[row] for row in group]
+            group_rows = [rows[row] for row in group]
             with _name_rows(group):
-                columns = self._columns(of_group, cell_types)
+                columns = self._columns(group_rows, cell_types)
             if self._binding.updates:
-                digests.append(_digest(of_group, columns[: len(self._keys.columns)]))
+                digests.append(_digest(group_rows, columns[: len(self._keys.columns)]))
             line_indices = indices if len(group) == len(rows) else [indices[row] for row in group]
             is_as_sent = all(column.is_as_sent for column in columns)
             rejected = set() if is_as_sent else invalid.treat(columns, line_indices)
@@ -144,11 +144,11 @@ class RowDecoder:
     def _digest_deleted(self, rows: Sequence[Row[Any, Any]], cell_types: Sequence[Any]) -> Iterator[KeyDigest]:
         """Yield the digests of the keys of documents that are deleted for good."""
         for group in _by_form(rows, [index for index, row in enumerate(rows) if row.delete]):
-            of_group = [rows[row] for row in group]
+            group_rows = [rows[row] for row in group]
             with _name_rows(group):
-                cells = self._keys.read_cells(of_group, cell_types[: len(self._keys.columns)])
+                cells = self._keys.read_cells(group_rows, cell_types[: len(self._keys.columns)])
                 keys = [check_column(column, is_required=False) for column in cells]
-            yield _digest(of_group, keys)
+            yield _digest(group_rows, keys)
 
     def _columns(self, rows: Sequence[Row[Any, Any]], cell_types: Sequence[Any]) -> list[CheckedColumn]:
         return [
@@ -182,10 +182,10 @@ class RowDecoder:
         """From now on columns with unusual values are decoded as raw JSON, so that later batches are not tried
         twice."""
         cell_types: list[Any] = []
-        for of_tuple in (self._keys, self._values):
-            tuples = [of_tuple.get_tuple(row) for row in rows if of_tuple.get_tuple(row) is not None]
-            cells_by_column = zip(*tuples, strict=True) if tuples else [()] * len(of_tuple.columns)
-            for column, cells in zip(of_tuple.columns, cells_by_column, strict=True):
+        for tuple_columns in (self._keys, self._values):
+            tuples = [tuple_columns.get_tuple(row) for row in rows if tuple_columns.get_tuple(row) is not None]
+            cells_by_column = zip(*tuples, strict=True) if tuples else [()] * len(tuple_columns.columns)
+            for column, cells in zip(tuple_columns.columns, cells_by_column, strict=True):
                 known = self._cell_types[len(cell_types)]
                 cell_types.append(known if is_usual(known, column.type, cells) else msgspec.Raw)
         self._learn(cell_types)

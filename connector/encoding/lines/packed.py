@@ -120,8 +120,8 @@ class Elements:
         if self.present <= {NULL, JSON, STRING}:
             array = gather(self.rows.data, begins, self.ends, self.codes != NULL)
         else:
-            of_text = (self.codes == JSON) | (self.codes == STRING)
-            array = gather(self.rows.data, begins, np.where(of_text, self.ends, begins), self.codes != NULL)
+            is_text = (self.codes == JSON) | (self.codes == STRING)
+            array = gather(self.rows.data, begins, np.where(is_text, self.ends, begins), self.codes != NULL)
             array = self._with_scalar_texts(array)
         if len(self.rows.escapes) and self.present & {JSON, STRING}:
             escaped = contains(self.rows.escapes, begins, self.ends) & (self.codes <= STRING)

@@ -138,10 +138,10 @@ class FileColumns:
         begin = end = decoded = 0
         # What is read stays in memory until the file is closed, so each row group has its own.
         for batch in self.read_batches([number], [group], at_once):
-            own, end = end, bisect_left(wanted, decoded + batch.num_rows, end)
-            if own < end:
+            batch_begin, end = end, bisect_left(wanted, decoded + batch.num_rows, end)
+            if batch_begin < end:
                 texts = column_of(batch, number).cast(pa.string())
-                gathered.append(texts.take(pa.array(indices[own:end] - decoded)))
+                gathered.append(texts.take(pa.array(indices[batch_begin:end] - decoded)))
             if gathered and (end - begin >= at_once or end == len(wanted)):
                 yield begin, end, pa.concat_arrays(gathered)
                 gathered, begin = [], end

@@ -84,15 +84,15 @@ def _of_column(column: Column, chunks: Sequence[pq.ColumnChunkMetaData], compara
 
 
 def _bounds(column_type: PrimitiveType, statistics: Sequence[pq.Statistics]) -> tuple[bytes | None, bytes | None]:
-    of_values = [chunk for chunk in statistics if chunk.num_values]
+    filled = [chunk for chunk in statistics if chunk.num_values]
     # Parquet omits a row group's extremes when they are long; those of the other row groups do not bound the file.
-    if not of_values or not all(chunk.has_min_max for chunk in of_values):
+    if not filled or not all(chunk.has_min_max for chunk in filled):
         return None, None
     if isinstance(column_type, DecimalType):
-        numbers = [_unscale(extreme) for chunk in of_values for extreme in (chunk.min_raw, chunk.max_raw)]
+        numbers = [_unscale(extreme) for chunk in filled for extreme in (chunk.min_raw, chunk.max_raw)]
         return _decimal_bound(column_type, min(numbers)), _decimal_bound(column_type, max(numbers))
-    lowest = min(chunk.min_raw for chunk in of_values)
-    highest = max(chunk.max_raw for chunk in of_values)
+    lowest = min(chunk.min_raw for chunk in filled)
+    highest = max(chunk.max_raw for chunk in filled)
     if isinstance(column_type, StringType):
         return _text_bounds(lowest, highest)
     if isinstance(column_type, BinaryType):
@@ -176,5 +176,5 @@ def _repeats(column: pa.ChunkedArray) -> bool:
 def _never_worth_a_dictionary(arrow_type: pa.DataType) -> bool:
     """Return True for booleans, which are bits already, and for types of other engines whose values Arrow cannot
     count."""
-    of_others = pa.types.is_nested(arrow_type) or isinstance(arrow_type, pa.BaseExtensionType)
-    return bool(pa.types.is_boolean(arrow_type) or of_others)
+    is_foreign = pa.types.is_nested(arrow_type) or isinstance(arrow_type, pa.BaseExtensionType)
+    return bool(pa.types.is_boolean(arrow_type) or is_foreign)

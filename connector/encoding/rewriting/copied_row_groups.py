@@ -30,16 +30,16 @@ def copy_row_group(
     if not compressed >= LEAST_SIZE or metadata.total_byte_size > MOST_SIZE or not _is_flat(source.file):
         return None
     copied = {
-        index: in_source
-        for index, in_source in enumerate(schema.indexes)
-        if in_source is not None
-        and _has_form(source.file, in_source, schema.schema.field(index))
-        and _is_plain(metadata.column(in_source), options)
+        index: source_index
+        for index, source_index in enumerate(schema.indexes)
+        if source_index is not None
+        and _has_form(source.file, source_index, schema.schema.field(index))
+        and _is_plain(metadata.column(source_index), options)
     }
     if not copied:
         return None
     rows = _read_others(source.file, group, schema, copied)
-    chunks = {index: _read_chunk(source, metadata.column(in_source)) for index, in_source in copied.items()}
+    chunks = {index: _read_chunk(source, metadata.column(source_index)) for index, source_index in copied.items()}
     return CopiedRowGroup(rows, chunks, metadata.total_byte_size)
 
 
@@ -65,9 +65,9 @@ def _is_plain(chunk: pq.ColumnChunkMetaData, options: FileOptions) -> bool:
 def _read_others(file: pq.ParquetFile, group: int, schema: RewrittenSchema, copied: Mapping[int, int]) -> pa.Table:
     """Return the rows with all columns of the new file. Those that are copied have empty values."""
     others = {
-        index: file.schema_arrow.field(in_source).name
-        for index, in_source in enumerate(schema.indexes)
-        if in_source is not None and index not in copied
+        index: file.schema_arrow.field(source_index).name
+        for index, source_index in enumerate(schema.indexes)
+        if source_index is not None and index not in copied
     }
     with explain_damage(schema.path):
         found = file.read_row_group(group, columns=[*others.values()], use_threads=False)

@@ -79,8 +79,8 @@ class BackgroundCompaction:
         with suppress(InterruptedMaintenanceError):
             while due := self._wait():
                 began, worked = time.monotonic(), time.thread_time()
-                of_tasks = self._compact_one(*due)
-                processor_seconds = of_tasks + time.thread_time() - worked
+                task_seconds = self._compact_one(*due)
+                processor_seconds = task_seconds + time.thread_time() - worked
                 with self._changed:
                     now = time.monotonic()
                     self._rested_at = now + max(now - began, REST * processor_seconds)

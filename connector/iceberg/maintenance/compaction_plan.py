@@ -197,7 +197,7 @@ class _PartitionFiles:
         """`heavy` are the paths of the files of whose rows too many are deleted, `old` those of old files."""
         # A snapshot may have the files of several transactions. Its manifest lists them in their order.
         self._files = sorted(files, key=attrgetter("sequence_number"))
-        self._places = {file.path: place for place, file in enumerate(self._files)}
+        self._ranks = {file.path: rank for rank, file in enumerate(self._files)}
         self._heavy = heavy
         self._old = old
         self._thresholds = thresholds
@@ -229,7 +229,7 @@ class _PartitionFiles:
         return PackingIterator(files, self._thresholds.target_size, lookback=1, weight_func=attrgetter("size"))
 
     def _sort_by_age(self, files: Iterable[ListedFile]) -> list[ListedFile]:
-        return sorted(files, key=lambda file: self._places[file.path])
+        return sorted(files, key=lambda file: self._ranks[file.path])
 
     def _is_full(self, files: Sequence[ListedFile]) -> bool:
         return len(files) > 1 and _size_of(files) >= _FULL * self._thresholds.target_size
@@ -238,11 +238,11 @@ class _PartitionFiles:
         """Yield files of similar sizes, smallest first, as long as they make a file that is large enough."""
         by_size = sorted(files, key=attrgetter("size"))  # stable: files of one size stay in their order
         left: list[ListedFile] = []
-        for together in self._pack(by_size):
-            if self._is_full(together):
-                yield self._sort_by_age(together)
+        for packed in self._pack(by_size):
+            if self._is_full(packed):
+                yield self._sort_by_age(packed)
             else:
-                left += together
+                left += packed
         sizes = list(accumulate(file.size for file in left))
         enough = [
             count

@@ -74,10 +74,10 @@ def group_by_other_table(
     table: Table, files: Iterable[StoredFile], *, reads_metadata: bool
 ) -> dict[str, list[StoredFile]]:
     """Return the files that belong to other tables, by UUID: our files, and metadata files if they are read."""
-    files, own = list(files), _list_generations(table)
+    files, generations = list(files), _list_generations(table)
     by_table: dict[str, list[StoredFile]] = {}
     for uuid, file in (*_read_names(files), *(_read_metadata(table.io, files) if reads_metadata else ())):
-        if uuid not in own:
+        if uuid not in generations:
             by_table.setdefault(uuid, []).append(file)
     return by_table
 

@@ -64,8 +64,8 @@ def plan_manifests(table: Table, max_bytes: float = math.inf) -> ManifestPlan:
         manifests = manifests_of(table.io, table.current_snapshot())
     groups, size, has_more = list[Sequence[ManifestFile]](), 0, False
     small = sorted((each for each in manifests if size_of(each) < target or not lists_files(each)), key=kind_of)
-    for _, of_kind in groupby(small, key=kind_of):
-        for group in PackingIterator(of_kind, target, lookback=1, weight_func=size_of):
+    for _, one_kind in groupby(small, key=kind_of):
+        for group in PackingIterator(one_kind, target, lookback=1, weight_func=size_of):
             if len(group) == 1 and lists_files(group[0]):
                 continue
             size += sum(map(size_of, group))
