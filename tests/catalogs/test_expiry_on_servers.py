@@ -39,7 +39,7 @@ def path() -> TableIdentifier:
     return TableIdentifier(f"shop_{uuid.uuid4().hex}", "orders")
 
 
-def land(catalog: Catalog, path: TableIdentifier, *ids: int) -> int:
+def commit_ids(catalog: Catalog, path: TableIdentifier, *ids: int) -> int:
     """A transaction; its snapshot's id."""
     commit.commit_all_or_raise(catalog, [stage(catalog, path, WRITER, *ids)])
     snapshot = catalog.load_table(path).current_snapshot()
@@ -61,7 +61,7 @@ def test_a_bucket_has_only_what_is_referred_to(rest_on_s3: RestCatalogOnS3, path
     with open_catalog(endpoint) as catalog:
         foreign_table(catalog, path, properties=NOTHING_OLD)
         for number in range(5):
-            land(catalog, path, number)
+            commit_ids(catalog, path, number)
         catalog.load_table(path).delete("id = 1")
         assert expire_snapshots(catalog, path) > 0
         table = catalog.load_table(path)
@@ -82,7 +82,7 @@ def test_a_branch_that_is_set_back_in_that_moment_is_not_lost(
     catalog: Catalog, rest_catalog: RestCatalogServer, path: TableIdentifier, branch: str
 ) -> None:
     foreign_table(catalog, path, properties=NOTHING_OLD)
-    first, _, newest = (land(catalog, path, number) for number in range(3))
+    first, _, newest = (commit_ids(catalog, path, number) for number in range(3))
     point(catalog, path, branch, newest)
     with fault_proxy(rest_catalog.uri) as proxy, open_rest(RestCatalog(proxy.uri, "warehouse"), {}) as slow:
         proxy.inject(is_commit, GENUINE, before=partial(point, catalog, path, branch, first))

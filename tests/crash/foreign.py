@@ -31,7 +31,7 @@ def delete(table: Table, slots: Iterable[Slot]) -> None:
     table.delete(" OR ".join(f"(account = {account} AND slot = {slot})" for account, slot in slots))
 
 
-def compact(table: Table) -> None:
+def rewrite(table: Table) -> None:
     """Everything that the table holds, in new files."""
     table.overwrite(table.scan().to_arrow())
 

@@ -103,7 +103,7 @@ def others_write(task: Task) -> None:
     task.run_to(Event.COMMITTED)
     task.tables.append(LEDGER)
     task.run_to(Event.COMMITTED)
-    foreign.compact(task.tables.table(LEDGER))
+    foreign.rewrite(task.tables.table(LEDGER))
     task.run_to(Event.COMMITTED)
     task.faults.arm(overtaken(LEDGER))
     task.run_to(Event.ACKNOWLEDGED)

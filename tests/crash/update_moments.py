@@ -44,7 +44,7 @@ def _commit_updates(task: Task, change: Callable[[Task, range], None], *, kill: 
 
 
 def compacted(task: Task, _: range) -> None:
-    foreign.compact(task.tables.table(BALANCES))
+    foreign.rewrite(task.tables.table(BALANCES))
 
 
 def deleted(task: Task, documents: range) -> None:
@@ -54,7 +54,7 @@ def deleted(task: Task, documents: range) -> None:
 
 def expired(task: Task, _: range) -> None:
     """The snapshot in which the rows were found; the rows are in other files now."""
-    foreign.compact(task.tables.table(BALANCES))
+    foreign.rewrite(task.tables.table(BALANCES))
     task.tables.append(BALANCES)
     foreign.expire_all_but_the_newest(task.tables.table(BALANCES))
 
@@ -64,7 +64,7 @@ def updates_wait(task: Task) -> None:
     that then commits what waits together, and before a successor does."""
     task.run_to(Event.RECORDED)
     with one_table_refusing(task, BALANCES):
-        foreign.compact(task.tables.table(BALANCES))
+        foreign.rewrite(task.tables.table(BALANCES))
         task.run_to(Event.RECORDED, 2)
         snapshots = len(task.tables.table(BALANCES).snapshots())
         assert len([commit for commit in task.staged if commit.path[-1] == BALANCES]) == 4
@@ -76,7 +76,7 @@ def updates_wait(task: Task) -> None:
     task.noted()
     with one_table_refusing(task, BALANCES):
         task.kill()
-        foreign.compact(task.tables.table(BALANCES))
+        foreign.rewrite(task.tables.table(BALANCES))
 
 
 def two_ranges_update(task: Task) -> None:
@@ -88,7 +88,7 @@ def two_ranges_update(task: Task) -> None:
         task.run_to(Event.COMMITTED)
         with task.meeting(BALANCES):
             task.run_to(Event.RECORDED)
-        foreign.compact(task.tables.table(BALANCES))
+        foreign.rewrite(task.tables.table(BALANCES))
     task.run_to(Event.COMMITTED)
     task.kill()
     with task.meeting(BALANCES):

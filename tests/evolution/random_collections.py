@@ -34,7 +34,7 @@ INSTANTS: Final = st.builds(
 )
 
 
-def compact(value: Json) -> str:
+def unspaced(value: Json) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -43,7 +43,7 @@ def spaced(value: Json) -> str:
 
 
 def written(values: st.SearchStrategy[Json]) -> st.SearchStrategy[str]:
-    return st.builds(lambda write, value: write(value), st.sampled_from([compact, spaced]), values)
+    return st.builds(lambda write, value: write(value), st.sampled_from([unspaced, spaced]), values)
 
 
 # By format of a string, where that limits what it may be; and by each other type.
@@ -101,7 +101,7 @@ def decimals(types: Sequence[str], precision: int, scale: int) -> st.SearchStrat
 def texts(types: Sequence[str], string: Mapping[str, Json]) -> st.SearchStrategy[str]:
     """The JSON texts of values other than null that a location may have."""
     string_kind = "base64" if string.get("contentEncoding") else string.get("format", "")
-    strings = STRINGS[string_kind].map(compact)
+    strings = STRINGS[string_kind].map(unspaced)
     return st.one_of(*(strings if kind == "string" else OTHERS[kind] for kind in types if kind != "null"))
 
 

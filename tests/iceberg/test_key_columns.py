@@ -20,6 +20,7 @@ from support.altered_tables import fit, wanted
 from support.bindings import MATERIALIZATION, PATH, collection, projection
 from support.snapshots import check_text
 from support.staged_rows import WRITER
+from support.tables import rewrite_by_another_engine
 from support.updated_rows import make_table, stage_updates, values_of
 
 ORDERS: Final = collection(projection("id", "integer"), projection("doc", "object", ptr=""))
@@ -59,11 +60,6 @@ def recorded(catalog: Catalog) -> dict[str, str]:
     return {name: value for name, value in properties.items() if name.startswith(PREFIX)}
 
 
-def compact(catalog: Catalog) -> None:
-    table = catalog.load_table(PATH)
-    table.overwrite(table.scan().to_arrow())
-
-
 def rename(catalog: Catalog, *names: tuple[str, str]) -> None:
     for name, new_name in names:
         with catalog.load_table(PATH).update_schema() as update:
@@ -75,7 +71,7 @@ def test_a_key_column_that_was_dropped_and_added_again_is_noticed_whatever_the_f
         update.delete_column("id")
     with catalog.load_table(PATH).update_schema() as update:
         update.add_column("id", LongType())
-    compact(catalog)
+    rewrite_by_another_engine(catalog, PATH)
     with pytest.raises(UserError) as error:
         store(catalog, 1, "b")
     check_text("update_errors", "a key column is not the one of older rows", str(error.value))

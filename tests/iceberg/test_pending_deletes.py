@@ -15,6 +15,7 @@ from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.table_view import TableView, TableViews
 from connector.model.state import StagedCommit
 from support.bindings import PATH
+from support.tables import rewrite_by_another_engine
 from support.updated_rows import UPDATES, make_table, stage_updates, values_of
 
 
@@ -37,17 +38,12 @@ def find(catalog: Catalog, files: TableView, ids: Sequence[int]) -> list[str]:
     return [text for rows in found for each in rows if each.documents for text in each.documents.to_pylist()]
 
 
-def compact(catalog: Catalog) -> None:
-    table = catalog.load_table(PATH)
-    table.overwrite(table.scan().to_arrow().sort_by([("id", "descending")]))
-
-
 @pytest.mark.parametrize("is_compacted", [False, True])
 def test_a_deleted_row_is_not_found_after_another_engine_has_moved_it(catalog: Catalog, is_compacted: bool) -> None:
     first = stage_updates(catalog, {2: "B"}, removed=[1])
     second = stage_updates(catalog, {}, removed=[2], after=[first])
     if is_compacted:
-        compact(catalog)
+        rewrite_by_another_engine(catalog, PATH)
     pending = view(catalog, first, second)
     assert find(catalog, pending, [1, 2, 3]) == ['{"id": 3, "value": "c"}']
 

@@ -34,7 +34,7 @@ from support.planted_faults import do_first, plant, refuse
 from support.snapshot_refs import point
 from support.snapshots import check_text
 from support.staged_rows import WRITER
-from support.tables import local_catalog
+from support.tables import local_catalog, rewrite_by_another_engine
 from support.updated_rows import land, make_table, row, stage_updates, values_of
 
 LEFT, RIGHT = (replace(WRITER, key_range=key_range) for key_range in ("00000000-7fffffff", "80000000-ffffffff"))
@@ -57,12 +57,6 @@ def searched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(row_deletes, "search", note)
     return found
-
-
-def compact(catalog: Catalog) -> None:
-    """Another engine writes all rows to one new file, in another order."""
-    table = catalog.load_table(PATH)
-    table.overwrite(table.scan().to_arrow().sort_by([("id", "descending")]))
 
 
 def roll_back(catalog: Catalog, snapshot_id: int) -> None:
@@ -118,7 +112,7 @@ def test_a_part_of_what_waited_may_have_landed(catalog: Catalog) -> None:
 def test_rows_that_another_engine_has_moved_are_found_by_their_keys(catalog: Catalog) -> None:
     land(catalog, dict.fromkeys(range(10), "a"))
     staged = stage_updates(catalog, {1: "b", 8: "b"}, removed=[3])
-    compact(catalog)
+    rewrite_by_another_engine(catalog, PATH)
     commit_all_or_raise(catalog, [staged])
     expected = {number: "b" if number in (1, 8) else "a" for number in range(10) if number != 3}
     assert values_of(catalog) == expected
@@ -128,7 +122,7 @@ def test_rows_that_move_in_the_middle_of_a_commit_are_found(catalog: Catalog, tm
     land(catalog, {1: "a", 2: "a"})
     staged = stage_updates(catalog, {1: "b"})
     other = local_catalog(tmp_path)
-    plant(catalog, [do_first(lambda: compact(other))])
+    plant(catalog, [do_first(lambda: rewrite_by_another_engine(other, PATH))])
     commit_all_or_raise(catalog, [staged])
     assert values_of(catalog) == {1: "b", 2: "a"}
 
@@ -137,7 +131,7 @@ def test_rows_that_moved_while_transactions_waited_are_found(catalog: Catalog) -
     land(catalog, {1: "a", 2: "a", 3: "a"})
     first = stage_updates(catalog, {1: "b", 4: "b"})
     second = stage_updates(catalog, {1: "c", 2: "c", 4: "c"}, after=[first])
-    compact(catalog)
+    rewrite_by_another_engine(catalog, PATH)
     commit_all_or_raise(catalog, [replace(each, is_recovered=True) for each in (first, second)])
     assert values_of(catalog) == {1: "c", 2: "c", 3: "a", 4: "c"}
 
@@ -155,7 +149,7 @@ def test_a_file_is_searched_once_for_all_transactions_that_waited(
     pending: list[StagedCommit] = []
     for number in range(5):
         pending.append(stage_updates(catalog, {number: "b", 9: f"c{number}"}, after=pending))
-    compact(catalog)
+    rewrite_by_another_engine(catalog, PATH)
     append(catalog, row(10, "foreign"))
     monkeypatch.setattr(listed_files, "manifests_of", note)
     commit_all_or_raise(catalog, pending)
@@ -173,7 +167,7 @@ def test_a_search_for_several_transactions_finds_for_each_the_rows_of_its_own_ke
     pending: list[StagedCommit] = []
     for number in range(3):
         pending.append(stage_updates(catalog, {number: "b", 3: f"c{number}"}, after=pending))
-    compact(catalog)
+    rewrite_by_another_engine(catalog, PATH)
     table, deletes = catalog.load_table(PATH), RowDeletes(ManifestReader())
     [file] = {entry.data_file.file_path for entry in entries(catalog)}
     ids = dict(enumerate(table.scan().to_arrow()["id"].to_pylist()))
@@ -192,7 +186,7 @@ def test_many_keys_of_transactions_that_waited_are_not_in_memory_at_once(
     pending: list[StagedCommit] = []
     for number in range(5):
         pending.append(stage_updates(catalog, {2 * number: "b", 2 * number + 1: "b"}, after=pending))
-    compact(catalog)
+    rewrite_by_another_engine(catalog, PATH)
     commit_all_or_raise(catalog, pending)
     assert values_of(catalog) == dict.fromkeys(range(10), "b")
     assert len(searched) == 3
@@ -212,7 +206,7 @@ def test_rows_that_moved_are_found_in_files_of_which_it_is_not_known_when_they_w
     merges = {"commit.manifest.min-count-to-merge": "2"}
     land(catalog, {1: "a"})
     staged = stage_updates(catalog, {1: "b"})
-    compact(catalog)
+    rewrite_by_another_engine(catalog, PATH)
     write_existing = ManifestWriter.existing
 
     def write_as_an_old_writer(self: ManifestWriter, entry: ManifestEntry) -> Any:
@@ -244,7 +238,7 @@ def test_a_table_that_was_rolled_back_is_searched_anew(catalog: Catalog) -> None
     land(catalog, {1: "a", 2: "a"})
     before = catalog.load_table(PATH).current_snapshot()
     assert before
-    compact(catalog)
+    rewrite_by_another_engine(catalog, PATH)
     staged = stage_updates(catalog, {1: "b"})
     roll_back(catalog, before.snapshot_id)
     commit_all_or_raise(catalog, [staged])
@@ -314,7 +308,7 @@ def test_a_row_that_a_rollback_brings_back_while_commits_wait_is_replaced(catalo
 def test_a_row_that_a_rollback_brings_back_between_two_attempts_is_replaced(catalog: Catalog, tmp_path: Path) -> None:
     land(catalog, {1: "a", 2: "a"})
     staged = stage_updates(catalog, {1: "b"})
-    compact(catalog)
+    rewrite_by_another_engine(catalog, PATH)
     compacted = catalog.load_table(PATH).current_snapshot()
     [file] = entries(catalog)
     delete_position(catalog.load_table(PATH), file.data_file.file_path, 1)
@@ -330,7 +324,7 @@ def test_a_snapshot_that_has_expired_since_the_search_is_not_needed(catalog: Cat
     land(catalog, {1: "a", 2: "a"})
     staged = stage_updates(catalog, {1: "b"})
     assert staged.located
-    compact(catalog)
+    rewrite_by_another_engine(catalog, PATH)
     catalog.load_table(PATH).maintenance.expire_snapshots().by_id(staged.located.snapshot_id or 0).commit()
     commit_all_or_raise(catalog, [staged])
     assert values_of(catalog) == {1: "b", 2: "a"}
@@ -343,7 +337,7 @@ def test_shards_with_other_keys_cost_no_search(catalog: Catalog, searched: list[
     commit_all_or_raise(catalog, [staged])
     assert not searched
     staged = stage_updates(catalog, {1: "c"}, writer=LEFT)
-    compact(catalog)
+    rewrite_by_another_engine(catalog, PATH)
     commit_all_or_raise(catalog, [staged])
     assert searched
     assert values_of(catalog) == {1: "c", 2: "a"}
@@ -508,7 +502,7 @@ def test_random_transactions_leave_the_rows_of_a_dictionary(catalog: Catalog, se
         pending.append(stage_updates(catalog, values, removed, after=pending))
         expected = {key: value for key, value in expected.items() if key not in removed} | values
         if chance.random() < 0.2 and catalog.load_table(PATH).current_snapshot():
-            compact(catalog)
+            rewrite_by_another_engine(catalog, PATH)
         if chance.random() < 0.6:
             commit_all_or_raise(catalog, pending[: chance.randint(1, len(pending))])
             for _ in range(2):

@@ -55,7 +55,7 @@ def fit(catalog: Catalog, *columns: NewColumn, **changed: Any) -> list[TableChan
     return evolve(catalog, PATH, location, partial(plan_changes, target=target), alterer().alter)
 
 
-def land(catalog: Catalog, *ids: int, writer: WriterId = WRITER) -> StagedCommit:
+def commit_ids(catalog: Catalog, *ids: int, writer: WriterId = WRITER) -> StagedCommit:
     staged = stage(catalog, PATH, writer, *ids)
     commit.commit_all_or_raise(catalog, [staged])
     return staged
@@ -103,7 +103,7 @@ def test_rows_keep_their_ids_when_manifests_are_merged(
     seen = row_ids(catalog.load_table(PATH), duckdb_reader)
     assert seen == {1: (0, 1), 2: (1, 1), 3: (2, 2)}, "of two transactions in one manifest"
     for ids in ((4, 5, 6), (7,), (8, 9), (10,)):
-        land(catalog, *ids)
+        commit_ids(catalog, *ids)
         found = row_ids(catalog.load_table(PATH), duckdb_reader)
         assert found.items() >= seen.items()
         seen = found
@@ -132,8 +132,8 @@ def test_a_table_that_another_engine_upgrades_is_written_as_version_3(
 ) -> None:
     """In the middle of a session. Its rows get ids with the next commit, and its position deletes still hold."""
     foreign_table(catalog, PATH, properties=MERGE_3)
-    land(catalog, 1, 2)
-    land(catalog, 3)
+    commit_ids(catalog, 1, 2)
+    commit_ids(catalog, 3)
     delete_position(catalog.load_table(PATH), files(catalog)[1], 0)
     staged = stage(catalog, PATH, WRITER, 4)
     upgrade_to_version_3(catalog, PATH)
@@ -144,14 +144,14 @@ def test_a_table_that_another_engine_upgrades_is_written_as_version_3(
     snapshot = table.metadata.snapshots[-1]
     assert found[4][1] == snapshot.sequence_number
     assert (snapshot.first_row_id, snapshot.added_rows) == (0, find_next_row_id(table))
-    land(catalog, 5)
-    land(catalog, 6)
+    commit_ids(catalog, 5)
+    commit_ids(catalog, 6)
     assert row_ids(catalog.load_table(PATH), duckdb_reader).items() > found.items()
 
 
 @pytest.mark.parametrize(
     ("merge", "manifests"),
-    [(lambda catalog: land(catalog, 4), 2), (lambda catalog: rewrite_manifests(catalog, PATH, V0), 1)],
+    [(lambda catalog: commit_ids(catalog, 4), 2), (lambda catalog: rewrite_manifests(catalog, PATH, V0), 1)],
     ids=["transaction", "maintenance"],
 )
 def test_rows_keep_ids_that_they_get_between_two_attempts_of_a_merge(
@@ -162,8 +162,8 @@ def test_rows_keep_ids_that_they_get_between_two_attempts_of_a_merge(
 ) -> None:
     """The first attempt sees version 2. Then another engine upgrades the table and commits: the manifests stay."""
     foreign_table(catalog, PATH, properties=MERGE_3)
-    land(catalog, 1, 2)
-    land(catalog, 3)
+    commit_ids(catalog, 1, 2)
+    commit_ids(catalog, 3)
     given = dict[int, tuple[int, int]]()
 
     def upgrade() -> None:
@@ -184,9 +184,9 @@ def test_rows_keep_ids_that_they_get_between_two_attempts_of_a_merge(
 
 def test_a_backfill_gives_its_rows_new_ids(catalog: Catalog, duckdb_reader: duckdb.DuckDBPyConnection) -> None:
     fit(catalog, format_version=3)
-    land(catalog, 1, 2)
+    commit_ids(catalog, 1, 2)
     assert [type(change) for change in fit(catalog, owner=V1, replaces=True)] == [StartBackfill]
-    land(catalog, 1, 2, 3, writer=NEXT_WRITER)
+    commit_ids(catalog, 1, 2, 3, writer=NEXT_WRITER)
     table = catalog.load_table(PATH)
     assert {row_id for row_id, _ in row_ids(table, duckdb_reader).values()} == {2, 3, 4}
     assert_ids_continue(table)
@@ -197,7 +197,7 @@ def test_properties_columns_and_maintenance_leave_the_ids_alone(
 ) -> None:
     fit(catalog, format_version=3, properties={})
     for number in range(4):
-        land(catalog, number)
+        commit_ids(catalog, number)
     before = row_ids(catalog.load_table(PATH), duckdb_reader)
     kept = {"history.expire.max-snapshot-age-ms": "0", "history.expire.min-snapshots-to-keep": "1"}
     catalog.commit_table(catalog.load_table(PATH), (), (SetPropertiesUpdate(updates=kept),))
@@ -220,10 +220,10 @@ def test_compactions_leave_the_ids_alone(
     seen: dict[int, tuple[int, int]] = {}
     for first in (0, 20, 40):
         for number in range(first, first + 8, 2):
-            land(catalog, number, number + 1)
+            commit_ids(catalog, number, number + 1)
         before = row_ids(catalog.load_table(PATH), duckdb_reader)
         assert before.items() >= seen.items()
-        assert compact(catalog, PATH, partial(land, catalog, first + 10)).groups == 1
+        assert compact(catalog, PATH, partial(commit_ids, catalog, first + 10)).groups == 1
         table = catalog.load_table(PATH)
         seen = row_ids(table, duckdb_reader)
         assert seen.items() > before.items()
@@ -240,12 +240,12 @@ def test_rows_that_get_their_ids_during_a_compaction_keep_them(
     caplog.set_level(logging.INFO, logger="connector")
     foreign_table(catalog, PATH, properties=EAGER)
     for number in range(3):
-        land(catalog, number)
+        commit_ids(catalog, number)
     upgrade_to_version_3(catalog, PATH)
     given: dict[int, tuple[int, int]] = {}
 
     def land_and_look() -> None:
-        land(catalog, 9)
+        commit_ids(catalog, 9)
         given.update(row_ids(catalog.load_table(PATH), duckdb_reader))
 
     result = compact(catalog, PATH, land_and_look)
@@ -271,7 +271,7 @@ def test_a_table_with_a_column_of_the_name_of_one_of_row_lineage_is_not_compacte
 ) -> None:
     fit(catalog, ID, NewColumn("n", name, LongType(), False, "", False), format_version=version, properties=EAGER)
     for number in range(3):
-        land(catalog, number)
+        commit_ids(catalog, number)
     assert compact(catalog, PATH).groups == groups
 
 
@@ -279,7 +279,7 @@ def test_a_table_with_a_column_of_the_name_of_one_of_row_lineage_is_not_compacte
 def test_updates_keep_no_ids_beside_a_column_of_their_name(catalog: Catalog, name: str, *, keeps_ids: bool) -> None:
     """Files that are older than the column may have ids. So may files that wait for their commit."""
     fit(catalog, ID, NewColumn("n", name, LongType(), False, "", False), format_version=3)
-    landed = land(catalog, 1)
+    landed = commit_ids(catalog, 1)
     view = TableViews(ManifestReader()).view(
         catalog.load_table(PATH), [stage(catalog, PATH, WRITER, 2, prev=landed.next)]
     )
@@ -289,13 +289,13 @@ def test_updates_keep_no_ids_beside_a_column_of_their_name(catalog: Catalog, nam
 def test_conversions_leave_the_ids_alone(catalog: Catalog, duckdb_reader: duckdb.DuckDBPyConnection) -> None:
     """Also in files that were compacted or converted before, and in files of which another engine has deleted rows."""
     foreign_table(catalog, PATH, properties=EAGER)
-    land(catalog, 1, 2, 3)
+    commit_ids(catalog, 1, 2, 3)
     delete_position(catalog.load_table(PATH), files(catalog)[0], 1)
     upgrade_to_version_3(catalog, PATH)
     for ids in (4, 5), (6, 7), (8, 9):
-        land(catalog, *ids)
+        commit_ids(catalog, *ids)
     assert compact(catalog, PATH).groups
-    land(catalog, 10)
+    commit_ids(catalog, 10)
     before = row_ids(catalog.load_table(PATH), duckdb_reader)
     assert before.keys() == {1, *range(3, 11)}
     as_text = replace(ID, type=StringType(), former="id")
@@ -310,7 +310,7 @@ def test_rows_that_were_compacted_before_an_upgrade_keep_the_numbers_of_their_la
 ) -> None:
     fit(catalog, properties=EAGER)
     for number in range(4):
-        land(catalog, number)
+        commit_ids(catalog, number)
     compact(catalog, PATH)
     table = catalog.load_table(PATH)
     assert len(files(catalog)) == 1
@@ -318,7 +318,7 @@ def test_rows_that_were_compacted_before_an_upgrade_keep_the_numbers_of_their_la
     query = f"SELECT id FROM iceberg_scan('{table.metadata_location}')"
     assert {number for (number,) in duckdb_reader.sql(query).fetchall()} == set(range(4))
     upgrade_to_version_3(catalog, PATH)
-    land(catalog, 4)
+    commit_ids(catalog, 4)
     rows = row_ids(catalog.load_table(PATH), duckdb_reader)
     assert {number: change for number, (_, change) in rows.items()} == {0: 1, 1: 2, 2: 3, 3: 4, 4: 6}
     compact(catalog, PATH)
@@ -330,7 +330,7 @@ def test_a_column_whose_conversion_would_change_row_ids_is_kept(catalog: Catalog
     """Columns with the names of those for row lineage would be mixed up with them."""
     foreign_table(catalog, PATH, Schema(*ID_ONLY.fields, NestedField(2, name, LongType())), MERGE_3)
     upgrade_to_version_3(catalog, PATH)
-    land(catalog, 1)
+    commit_ids(catalog, 1)
     changes = fit(catalog, ID, NewColumn(name, name, StringType(), False, "", False, former=name))
     assert any(isinstance(change, SetAsideColumn) for change in changes) is kept_aside
     table = find(catalog, PATH).table

@@ -31,7 +31,7 @@ from support.compacting import EAGER, compact
 from support.readers import polars_table
 from support.rest_catalog import RestCatalogServer
 from support.spark_sql import SparkSql, UnreadableError
-from support.staged_files import stage
+from support.staged_files import land, stage
 from support.tables import alterer, local_catalog
 from support.updated_rows import stage_updates, values_of
 from support.vectors import Listed, check_totals
@@ -81,10 +81,6 @@ def evolve_columns(catalog: Catalog, path: TableIdentifier, *columns: NewColumn)
     evolve(catalog, path, root and f"{root}/{'/'.join(path)}", partial(plan_changes, target=target), alterer().alter)
 
 
-def land(catalog: Catalog, path: TableIdentifier, *ids: int) -> None:
-    commit.commit_all_or_raise(catalog, [stage(catalog, path, WRITER, *ids)])
-
-
 def read_lineage(
     catalog: Catalog, path: TableIdentifier, spark: SparkSql, reader: duckdb.DuckDBPyConnection
 ) -> dict[Any, tuple[int, int]]:
@@ -105,18 +101,18 @@ def test_rows_have_the_same_ids_in_all_engines_while_spark_appends_updates_and_d
     name = create(catalog, PATH)
     read = partial(read_lineage, catalog, PATH, spark, duckdb_reader)
     for ids in (1, 2, 3), (4, 5), (6,), (7, 8):
-        land(catalog, PATH, *ids)
+        land(catalog, *ids, path=PATH, writer=WRITER)
     first = read()
     assert first.keys() == set(range(1, 9))
     spark.rows(f"INSERT INTO {name} VALUES (100), (101)")
-    land(catalog, PATH, 9)
+    land(catalog, 9, path=PATH, writer=WRITER)
     second = read()
     assert second.items() >= first.items()
     spark.rows(f"REFRESH TABLE {name}", f"DELETE FROM {name} WHERE id = 2")
     spark.rows(f"UPDATE {name} SET id = 30 WHERE id = 3")
     deleted = read()
     for ids in (10,), (11, 12), (13,):  # their manifests are merged with those of Spark's rows
-        land(catalog, PATH, *ids)
+        land(catalog, *ids, path=PATH, writer=WRITER)
     last = read()
     assert last.items() >= deleted.items()
     assert set(range(1, 14)) - last.keys() == {2, 3}
@@ -129,7 +125,7 @@ def test_rows_of_a_file_in_which_only_some_have_ids_are_read_as_the_page_says(
     """As updates write them. Once DuckDB finds all rows by their ids, docs/reading.md should say so."""
     path = TableIdentifier(PATH.namespace, "some_ids")
     name = create(local, path)
-    land(local, path, 1, 2, 3)
+    land(local, 1, 2, 3, path=path, writer=WRITER)
     staged = stage(local, path, WRITER, 4, 5, 6)
     assert not isinstance(staged.files, FileList)
     [file] = staged.files
@@ -158,7 +154,7 @@ def test_rows_keep_their_ids_when_the_connector_and_spark_rewrite_them_in_turn(
     name = create(local, path)
     read = partial(read_lineage, local, path, spark, duckdb_reader)
     for number in range(3):
-        land(local, path, 2 * number, 2 * number + 1)
+        land(local, 2 * number, 2 * number + 1, path=path, writer=WRITER)
     spark.rows(f"INSERT INTO {name} VALUES (100), (101)")
     appended = read()
     assert compact(local, path).files_after == 1
@@ -171,11 +167,11 @@ def test_rows_keep_their_ids_when_the_connector_and_spark_rewrite_them_in_turn(
     spark.rows(f"CALL local.system.rewrite_data_files(table => '{name}', options => map({options}))")
     assert read() == updated
     for number in range(30, 42):  # as many as make a file that is three times as large as Spark's
-        land(local, path, number)
+        land(local, number, path=path, writer=WRITER)
     before = read()
     assert compact(local, path).rows == len(before)
     assert read() == before
-    land(local, path, 50)
+    land(local, 50, path=path, writer=WRITER)
     before = read()
     evolve_columns(local, path, replace(ID, type=StringType(), former="id"))
     assert read() == {str(number): row for number, row in before.items()}, "also when their keys become texts"

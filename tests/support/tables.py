@@ -53,6 +53,13 @@ def foreign_table(
     return catalog.create_table(path, schema, properties=properties or {})
 
 
+def rewrite_by_another_engine(catalog: Catalog, path: tuple[str, str]) -> None:
+    """All rows move to one new file, in the reverse order."""
+    table = catalog.load_table(path)
+    rows = table.scan().to_arrow()
+    table.overwrite(rows.take([*reversed(range(len(rows)))]))
+
+
 def upgrade_to_version_3(catalog: Catalog, path: tuple[str, str]) -> None:
     """As another engine does it. PyIceberg does not write version 3."""
     template = catalog.load_table(path)
