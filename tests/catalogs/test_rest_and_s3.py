@@ -25,9 +25,9 @@ from support.compacted_tables import check_compactions
 from support.connector_process import ConnectorProcess, Outcome, run_conversation
 from support.conversations import Conversation, hold_conversations
 from support.endpoint_configs import aws_keys, on_s3, rest
-from support.jars import REPOSITORY
 from support.processes import marked, new_mark
 from support.readers import duckdb_rows
+from support.repository import REPOSITORY
 from support.rest_catalog import RestCatalogOnS3
 from support.server_process import free_address
 

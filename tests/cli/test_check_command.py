@@ -27,8 +27,8 @@ from connector.model.table_identifier import OWNER_PROPERTY, Owner
 from protocol.flow import Json
 from support.endpoint_configs import aws_keys, glue, on_s3, rest
 from support.fault_proxy import GENUINE, Fault, Request, fault_proxy
-from support.jars import REPOSITORY
 from support.odd_servers import answering
+from support.repository import REPOSITORY
 from support.rest_catalog import RestCatalogOnS3
 from support.s3_server import S3Server
 from support.server_process import free_address

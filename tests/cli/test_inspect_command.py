@@ -28,6 +28,7 @@ from protocol.flow import Json
 from support.compacting import compact
 from support.endpoint_configs import on_s3, rest
 from support.foreign_deletes import delete_equal, delete_position
+from support.repository import REPOSITORY
 from support.rest_catalog import RestCatalogOnS3
 from support.server_thread import QuietHandler, in_thread
 from support.snapshots import check_text
@@ -39,7 +40,7 @@ ORDERS: Final = TableIdentifier("shop", "orders")
 WRITER: Final = WriterId(TASK, "shop%2Forders.v0", "00000000-ffffffff")
 REQUIRED_ID: Final = pa.schema([pa.field("id", pa.int64(), nullable=False)])
 OWNER: Final = Owner(TASK, WRITER.state_key)
-PAGE: Final = (Path(__file__).parents[2] / "docs" / "commands.md").read_text()
+PAGE: Final = (REPOSITORY / "docs" / "commands.md").read_text()
 
 
 @dataclass(frozen=True)

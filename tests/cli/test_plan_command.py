@@ -25,7 +25,7 @@ from protocol.flow import Exists, Json, Materialization, StringInference
 from protocol.request import Request
 from support.bindings import ID, PATH, collection, local_config, materialization, projection
 from support.bindings import materialization_binding as binding
-from support.jars import REPOSITORY
+from support.repository import REPOSITORY
 from support.staged_files import stage
 from support.staged_rows import WRITER
 from support.tables import local_catalog

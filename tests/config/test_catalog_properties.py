@@ -1,7 +1,6 @@
 """The catalog properties that a config may have are those that PyIceberg reads, and of others it says what they are."""
 
 from inspect import getsource
-from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -19,8 +18,9 @@ from connector.config.catalog_properties import (
 )
 from connector.config.settings import parse
 from connector.host.errors import InvalidConfigError
+from support.repository import REPOSITORY
 
-DOCS = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
+DOCS = (REPOSITORY / "docs" / "configuration.md").read_text()
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from connector.config.resource_config import RESOURCE_SCHEMA, ResourceConfig
 from connector.config.rules import chosen_catalog
 from connector.config.settings import parse
 from protocol.flow import Json
-from support.jars import REPOSITORY
+from support.repository import REPOSITORY
 
 DOCUMENTATION = (REPOSITORY / "docs" / "configuration.md").read_text()
 EXAMPLES = [

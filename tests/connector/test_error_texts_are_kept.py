@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from support.jars import REPOSITORY
+from support.repository import REPOSITORY
 
 MODULES: Final = sorted(path for package in ("connector", "protocol") for path in (REPOSITORY / package).rglob("*.py"))
 ANYTHING: Final = ".*?"

@@ -3,15 +3,15 @@ raised."""
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
 import pytest
 
 from connector.config.catalog import GLUE, HIVE, LOCAL, REST, S3_TABLES, SQL
 from connector.config.endpoint_config import ENDPOINT_SCHEMA
+from support.repository import TESTS
 
-SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots"
+SNAPSHOTS: Final = TESTS / "snapshots"
 NONE: Final = ""  # there is no such thing
 
 # By what is wrong and where: the name of the text.

@@ -25,6 +25,7 @@ from crash.tables import Tables
 from fixtures.collection import Collection
 from fixtures.conversation import WHOLE_RANGE
 from support.connector_process import ConnectorEndedError, Outcome
+from support.repository import TESTS
 from support.runtime import Runtime, Session
 
 WHOLE: Final = (WHOLE_RANGE,)
@@ -32,7 +33,6 @@ HALVES: Final = (
     {"keyBegin": 0, "keyEnd": 0x7FFFFFFF, "rClockEnd": 0xFFFFFFFF},
     {"keyBegin": 0x80000000, "keyEnd": 0xFFFFFFFF, "rClockEnd": 0xFFFFFFFF},
 )
-TESTS: Final = Path(__file__).parents[1]
 PYTHON_PATH: Final = os.pathsep.join(map(str, (TESTS, TESTS.parent)))
 # Documents a transaction, session by session: what is replayed is cut differently than it was.
 TRANSACTION_SIZES: Final = (8, 6, 10)

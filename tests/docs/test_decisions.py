@@ -6,8 +6,9 @@ from typing import Final
 
 import pytest
 
-ROOT: Final = Path(__file__).resolve().parents[2]
-DECISIONS: Final = ROOT / "docs" / "decisions"
+from support.repository import REPOSITORY
+
+DECISIONS: Final = REPOSITORY / "docs" / "decisions"
 PAGES: Final = sorted(DECISIONS.glob("[0-9]*.md"))
 HEAD: Final = re.compile(r"# (\d+)\. (.+)\n\nStatus: (accepted|replaced)\b.*\. (\d{4}-\d\d-\d\d)\.\n\n")
 ROW: Final = re.compile(
@@ -16,7 +17,7 @@ ROW: Final = re.compile(
 LINK: Final = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 TO_A_HEADING: Final = re.compile(r"\]\(([^)#:]*)#([^)]+)\)")
 HEADING: Final = re.compile(r"^#+ (.+)$", re.MULTILINE)
-WITH_LINKS: Final = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+WITH_LINKS: Final = sorted([*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")])
 
 
 def test_the_index_lists_each_decision_in_order() -> None:
@@ -28,13 +29,13 @@ def test_the_number_of_a_decision_is_that_of_its_file() -> None:
     assert [_head(page)[0] for page in PAGES] == [int(page.name[:4]) for page in PAGES]
 
 
-@pytest.mark.parametrize("page", WITH_LINKS, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", WITH_LINKS, ids=lambda page: str(page.relative_to(REPOSITORY)))
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     dead = [link for link in LINK.findall(page.read_text()) if not (page.parent / link).exists()]
     assert not dead
 
 
-@pytest.mark.parametrize("page", WITH_LINKS, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", WITH_LINKS, ids=lambda page: str(page.relative_to(REPOSITORY)))
 def test_links_to_a_heading_name_one_that_the_page_has(page: Path) -> None:
     links = TO_A_HEADING.findall(page.read_text())
     assert not [(to, anchor) for to, anchor in links if anchor not in _anchors(page.parent / to if to else page)]

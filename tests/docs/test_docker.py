@@ -1,7 +1,6 @@
 """compose.yaml needs nothing of the host but Docker. The manifests of docs/docker.md have the form of Kubernetes."""
 
 import re
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -9,14 +8,14 @@ import yaml
 
 from connector.cli.arguments import parse_arguments
 from protocol.flow import Json
+from support.repository import REPOSITORY
 
-ROOT: Final = Path(__file__).resolve().parents[2]
 SERVICES: Final = {"s3", "catalog", "check", "send", "query"}
 METRICS: Final = {"prometheus", "grafana"}
 
 
 def compose() -> Json:
-    return yaml.safe_load((ROOT / "compose.yaml").read_text())
+    return yaml.safe_load((REPOSITORY / "compose.yaml").read_text())
 
 
 def manifests() -> list[Json]:
@@ -24,7 +23,7 @@ def manifests() -> list[Json]:
 
 
 def _page() -> str:
-    return (ROOT / "docs" / "docker.md").read_text()
+    return (REPOSITORY / "docs" / "docker.md").read_text()
 
 
 @pytest.mark.parametrize("name", sorted(SERVICES))
@@ -52,8 +51,8 @@ def test_a_service_that_needs_the_host_is_started_only_by_name(name: str) -> Non
 
 
 def test_the_servers_of_compose_have_the_versions_of_the_tests() -> None:
-    built = (ROOT / "image" / "servers.Dockerfile").read_text()
-    [version] = re.findall(r"versitygw (v[\d.]+)", (ROOT / "scripts" / "setup").read_text())
+    built = (REPOSITORY / "image" / "servers.Dockerfile").read_text()
+    [version] = re.findall(r"versitygw (v[\d.]+)", (REPOSITORY / "scripts" / "setup").read_text())
     assert f"ARG VERSITYGW={version}\n" in built
     assert "COPY tests/jars/rest-catalog.pom.xml" in built
 

@@ -9,10 +9,11 @@ from typing import Final
 
 import pytest
 
-ROOT: Final = Path(__file__).resolve().parents[2]
-GLOSSARY: Final = ROOT / "docs" / "glossary.md"
+from support.repository import REPOSITORY
+
+GLOSSARY: Final = REPOSITORY / "docs" / "glossary.md"
 ORDINARY: Final = "\n## Other words in names\n"
-MODULES: Final = sorted(path for package in ("connector", "protocol") for path in (ROOT / package).rglob("*.py"))
+MODULES: Final = sorted(path for package in ("connector", "protocol") for path in (REPOSITORY / package).rglob("*.py"))
 TERM: Final = re.compile(r"^\| ([^|]+) \| ", re.MULTILINE)
 GROUP: Final = re.compile(r"\*\*: ([^.]+)\.")
 # OAuth2Client has two words, S3TablesCatalog three.
@@ -21,7 +22,7 @@ IN_CAPITALS: Final = re.compile(r"OAuth2|S3|[A-Z]+(?![a-z])|[A-Z][a-z]*")
 OF_TWO_THINGS: Final = {"Spec"}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(REPOSITORY)))
 def test_a_module_and_its_public_classes_are_named_with_words_of_the_glossary(path: Path) -> None:
     assert not [name for name in _names(path) if not all(map(_is_known, _words(name)))], "see docs/glossary.md"
 

@@ -2,25 +2,24 @@
 
 import json
 import re
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
 import yaml
 
 from connector.metrics.definitions import ALL, PREFIX, Kind
+from support.repository import REPOSITORY
 
-ROOT: Final = Path(__file__).resolve().parents[2]
-PAGE: Final = (ROOT / "docs" / "metrics.md").read_text()
+PAGE: Final = (REPOSITORY / "docs" / "metrics.md").read_text()
 RULES: Final = {
     rule["alert"]: rule
-    for group in yaml.safe_load((ROOT / "deploy" / "prometheus" / "materialize-iceberg.rules.yaml").read_text())[
+    for group in yaml.safe_load((REPOSITORY / "deploy" / "prometheus" / "materialize-iceberg.rules.yaml").read_text())[
         "groups"
     ]
     for rule in group["rules"]
 }
-TESTS_OF_RULES: Final = (ROOT / "deploy" / "prometheus" / "materialize-iceberg.test.yaml").read_text()
-DASHBOARD: Final[Any] = json.loads((ROOT / "deploy" / "grafana" / "materialize-iceberg.json").read_text())
+TESTS_OF_RULES: Final = (REPOSITORY / "deploy" / "prometheus" / "materialize-iceberg.test.yaml").read_text()
+DASHBOARD: Final[Any] = json.loads((REPOSITORY / "deploy" / "grafana" / "materialize-iceberg.json").read_text())
 METRIC: Final = re.compile(r"^\| `(\w+)` \|([^|\n]*)\|([^|\n]*)\|([^|\n]*)\|([^|\n]*)\|$", re.MULTILINE)
 ALARM: Final = re.compile(r"^\| `(Iceberg\w+)` \| (\w+) \| ", re.MULTILINE)
 CODE: Final = re.compile(r"`(\w+)`")
@@ -122,14 +121,14 @@ def test_the_first_panels_tell_of_each_critical_alarm(alarm: str) -> None:
 
 
 def test_compose_mounts_files_that_exist() -> None:
-    services = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
+    services = yaml.safe_load((REPOSITORY / "compose.yaml").read_text())["services"]
     mounted = {
         volume.split(":")[0]: volume.split(":")[1]
         for name in ("prometheus", "grafana")
         for volume in services[name]["volumes"]
     }
-    assert all((ROOT / path).exists() for path in mounted)
-    provider = ROOT / "deploy" / "grafana" / "provisioning" / "dashboards" / "materialize-iceberg.yaml"
+    assert all((REPOSITORY / path).exists() for path in mounted)
+    provider = REPOSITORY / "deploy" / "grafana" / "provisioning" / "dashboards" / "materialize-iceberg.yaml"
     directory = yaml.safe_load(provider.read_text())["providers"][0]["options"]["path"]
     assert mounted["./deploy/grafana/materialize-iceberg.json"] == f"{directory}/materialize-iceberg.json"
     assert services["prometheus"]["profiles"] == services["grafana"]["profiles"] == ["metrics"]

@@ -14,10 +14,10 @@ from connector.config.settings import parse
 from protocol.flow import Json
 from support.endpoint_configs import glue, on_s3
 from support.pages import DOCS, commands
+from support.repository import REPOSITORY
 from support.rest_catalog import RestCatalogServer
 from support.s3_server import S3Server
 
-ROOT: Final = DOCS.parent
 CHECK: Final = "4. Check the config"
 WRITE: Final = "5. Write rows"
 ROWS: Final = "It prints `170`."
@@ -63,7 +63,7 @@ def test_the_quickstart_on_glue_leads_to_rows(tmp_path: Path, s3_server: S3Serve
 def _follow(page: str, config: Json, directory: Path, environment: dict[str, str]) -> None:
     """Do the steps from the check on. Each line that the page shows of the check is printed."""
     for name in ("fixtures", "scripts"):
-        (directory / name).symlink_to(ROOT / name)
+        (directory / name).symlink_to(REPOSITORY / name)
     (directory / "config.json").write_text(json.dumps(config))
     (directory / "documents.jsonl").write_text('{"id": 1}\n')
     [check] = commands(page, CHECK)

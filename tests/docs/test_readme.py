@@ -10,11 +10,11 @@ from typing import Final
 import pytest
 
 from benchmarks.parts import targets
+from support.repository import REPOSITORY
 
-ROOT: Final = Path(__file__).resolve().parents[2]
-README: Final = (ROOT / "README.md").read_text()
-PERFORMANCE: Final = (ROOT / "docs" / "performance.md").read_text()
-TESTED: Final = (ROOT / "docs" / "tested.md").read_text()
+README: Final = (REPOSITORY / "README.md").read_text()
+PERFORMANCE: Final = (REPOSITORY / "docs" / "performance.md").read_text()
+TESTED: Final = (REPOSITORY / "docs" / "tested.md").read_text()
 BLOCK: Final = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 FIGURE: Final = re.compile(
     r"\d[\d.,]*\d?\s(?:GB|MB/s|MB|KB|rows/s|s|ms|seconds|minutes|hours|%|per cent|times|commits)\b"
@@ -49,7 +49,11 @@ def test_a_version_of_readme_is_on_the_page_of_what_is_tested(version: str) -> N
 
 @pytest.mark.spark
 def test_the_first_command_prints_what_readme_shows(tmp_path: Path) -> None:
-    command = [sys.executable, f"{ROOT}/scripts/run_conversation.py", f"{ROOT}/fixtures/conversations/orders.jsonl"]
+    command = [
+        sys.executable,
+        f"{REPOSITORY}/scripts/run_conversation.py",
+        f"{REPOSITORY}/fixtures/conversations/orders.jsonl",
+    ]
     run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     printed = iter([*run.stderr.splitlines(), *run.stdout.splitlines()])
     [shown] = re.findall(r"^```text\n(.*?)^```", README, re.DOTALL | re.MULTILINE)

@@ -1,13 +1,13 @@
 """docs/tested.md names the versions that the tests install."""
 
 import re
-from pathlib import Path
 from typing import Final
 
 import pytest
 
-ROOT: Final = Path(__file__).resolve().parents[2]
-PAGE: Final = (ROOT / "docs" / "tested.md").read_text()
+from support.repository import REPOSITORY
+
+PAGE: Final = (REPOSITORY / "docs" / "tested.md").read_text()
 # What the page calls a thing, and where its version is decided.
 PINNED: Final = {
     "PySpark, the data plane": ("requirements.txt", r"^pyspark==([\d.]+)"),
@@ -38,6 +38,6 @@ PINNED: Final = {
 @pytest.mark.parametrize("name", PINNED)
 def test_a_version_of_the_page_is_the_one_that_is_installed(name: str) -> None:
     file, pattern = PINNED[name]
-    versions = set(re.findall(pattern, (ROOT / file).read_text(), re.MULTILINE))
+    versions = set(re.findall(pattern, (REPOSITORY / file).read_text(), re.MULTILINE))
     assert len(versions) == 1
     assert re.search(rf"{re.escape(name)}[^\n]*?[| ]{re.escape(versions.pop())}(?![\d.]*\d)", PAGE)

@@ -12,10 +12,10 @@ import pytest
 
 from connector.host import errors
 from connector.host.logs import Event
+from support.repository import REPOSITORY
 
-ROOT: Final = Path(__file__).resolve().parents[2]
-PAGE: Final = (ROOT / "docs" / "troubleshooting.md").read_text()
-SNAPSHOTS: Final = sorted((ROOT / "tests" / "snapshots").glob("*.json"))
+PAGE: Final = (REPOSITORY / "docs" / "troubleshooting.md").read_text()
+SNAPSHOTS: Final = sorted((REPOSITORY / "tests" / "snapshots").glob("*.json"))
 CODE: Final = re.compile(r"`([^`]+)`")
 GAP: Final = "…"
 # Reasons that Flow's UI shows beside a field. They are no errors.
@@ -53,8 +53,8 @@ def texts(path: Path) -> Iterator[str]:
 def warnings() -> dict[str, str]:
     """Return the format of each warning that has no event, and the module that logs it."""
     return {
-        text: str(path.relative_to(ROOT))
-        for path in (ROOT / "connector").rglob("*.py")
+        text: str(path.relative_to(REPOSITORY))
+        for path in (REPOSITORY / "connector").rglob("*.py")
         for text in warnings_of(path.read_text())
     }
 
@@ -112,7 +112,7 @@ def test_every_kind_of_error_is_on_the_page(kind: str) -> None:
 
 def test_every_event_of_a_warning_is_on_the_page() -> None:
     [section] = re.findall(r"^## Records of the log\n(.*?)^## ", PAGE, re.DOTALL | re.MULTILINE)
-    operating = (ROOT / "docs" / "operating.md").read_text()
+    operating = (REPOSITORY / "docs" / "operating.md").read_text()
     levels = dict(re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| (\w+) \| ", operating, re.MULTILINE))
     by_event = {event: level for events, level in levels.items() for event in CODE.findall(events)}
     assert by_event.keys() == {*Event}

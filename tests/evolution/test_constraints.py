@@ -2,7 +2,6 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from types import MappingProxyType
 
 import pytest
@@ -44,11 +43,12 @@ from protocol.flow import (
     StringInference,
 )
 from support.bindings import DOCUMENT, ID, MATERIALIZATION, collection, projection
+from support.repository import TESTS
 
 STRING = StringType()
 
 # Regenerated where the environment has UPDATE_SNAPSHOTS.
-SNAPSHOTS = Path(__file__).parents[1] / "snapshots" / "constraints.json"
+SNAPSHOTS = TESTS / "snapshots" / "constraints.json"
 
 EVERYTHING = collection(
     ID,

@@ -14,7 +14,7 @@ from connector.host import logs
 from connector.host.errors import UserError
 from connector.host.logs import Event
 from connector.host.redaction import hide
-from support.jars import REPOSITORY
+from support.repository import REPOSITORY
 
 log = logging.getLogger("connector.test")
 

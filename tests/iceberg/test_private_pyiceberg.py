@@ -2,15 +2,14 @@
 
 import ast
 import re
-from pathlib import Path
 from typing import Final
 
 import pytest
 
 from support.private_pyiceberg import described, uses, uses_of
+from support.repository import REPOSITORY
 
-ROOT: Final = Path(__file__).resolve().parents[2]
-PAGE: Final = ROOT / "docs" / "pyiceberg.md"
+PAGE: Final = REPOSITORY / "docs" / "pyiceberg.md"
 FIRST_CELL: Final = re.compile(r"^\| (`[^|]*) \|", re.MULTILINE)
 NAME: Final = re.compile(r"`([\w.]+)`")
 SQL: Final = "pyiceberg.catalog.sql.SqlCatalog"
@@ -145,7 +144,7 @@ def test_a_private_part_of_the_connector_s_own_is_none_of_pyiceberg() -> None:
 def test_the_page_names_tests_that_exist() -> None:
     named = set(re.findall(r"`(test_\w+\.py)`", PAGE.read_text()))
     assert named
-    assert named <= {path.name for path in (ROOT / "tests").rglob("test_*.py")}
+    assert named <= {path.name for path in (REPOSITORY / "tests").rglob("test_*.py")}
 
 
 def _listed() -> list[set[str]]:

@@ -11,8 +11,8 @@ import pytest
 from fixtures.generate import DIRECTORY
 from support.containers import IMAGE, Image
 from support.expected_rows import expected_tables
-from support.jars import REPOSITORY
 from support.pages import commands
+from support.repository import REPOSITORY
 
 pytestmark = [*IMAGE, pytest.mark.spark, pytest.mark.catalog, pytest.mark.usefixtures("image")]
 

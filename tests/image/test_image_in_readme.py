@@ -13,9 +13,9 @@ import pytest
 from fixtures.generate import DIRECTORY
 from support.containers import IMAGE, Image
 from support.expected_rows import expected_tables
-from support.jars import REPOSITORY
 from support.pages import commands
 from support.readers import readers_catalog
+from support.repository import REPOSITORY
 
 HEADING: Final = "The container image"
 

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 import pytest
 
 from support.containers import IMAGE, Image
-from support.jars import REPOSITORY
+from support.repository import REPOSITORY
 
 pytestmark = [*IMAGE]
 

@@ -11,7 +11,8 @@ from typing import Final
 import pytest
 
 from fixtures.conversation import CONFIG
-from support.called_modules import DIRECTORY, REPOSITORY, CalledModules
+from support.called_modules import DIRECTORY, CalledModules
+from support.repository import REPOSITORY
 from support.runtime import LEDGER, Runtime
 
 pytestmark = pytest.mark.spark

@@ -10,8 +10,8 @@ from typing import Any, Final
 import pytest
 
 from fixtures.conversation import CONFIG
-from support.jars import REPOSITORY
 from support.readers import ledger_table
+from support.repository import REPOSITORY
 from support.runtime import Runtime
 from support.webhook_server import Answer, WebhookServer, webhook_server
 

@@ -11,8 +11,8 @@ import pytest
 from fixtures import orders
 from fixtures.conversation import conversation
 from support.connector_process import run_conversation
-from support.jars import REPOSITORY
 from support.readers import readers_catalog
+from support.repository import REPOSITORY
 
 TRANSACTIONS: Final = 2
 # Python runs this before anything else, in the connector's process and in Spark's Python workers.

@@ -8,8 +8,8 @@ from typing import Final
 import pytest
 
 from support.connector_process import ConnectorProcess
-from support.jars import REPOSITORY
 from support.readers import readers_catalog
+from support.repository import REPOSITORY
 
 pytestmark = pytest.mark.spark
 

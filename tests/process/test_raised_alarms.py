@@ -16,9 +16,9 @@ from pyiceberg.catalog.rest import RestCatalog
 from fixtures.collection import NAMESPACE
 from support.catalog_gateway import SCOPE, CatalogGateway, catalog_gateway
 from support.endpoint_configs import rest
-from support.jars import REPOSITORY
 from support.processes import wait_until
 from support.promtool import find_alarms, prometheus_server, promtool
+from support.repository import REPOSITORY
 from support.rest_catalog import RestCatalogServer
 from support.runtime import LEDGER, Runtime, Session
 from support.scraping import Scraped, scrape

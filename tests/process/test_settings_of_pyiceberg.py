@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from fixtures.conversation import CONFIG, line
-from support.jars import REPOSITORY
+from support.repository import REPOSITORY
 
 BINDING: Final = {
     "resourceConfig": {"table": "notes"},

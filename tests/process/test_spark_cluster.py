@@ -24,9 +24,9 @@ from support.connector_process import run_conversation
 from support.conversations import Conversation
 from support.endpoint_configs import on_s3, rest
 from support.expected_rows import expected_tables
-from support.jars import REPOSITORY
 from support.processes import wait_until
 from support.readers import ledger_table, readers_catalog
+from support.repository import REPOSITORY
 from support.rest_catalog import RestCatalogOnS3
 from support.runtime import LEDGER, Runtime
 from support.snapshots import check_text

@@ -11,8 +11,8 @@ from typing import Any, Final
 import pytest
 
 from support.connector_process import Process
-from support.jars import REPOSITORY
 from support.readers import ledger_table
+from support.repository import REPOSITORY
 from support.runtime import Runtime
 from support.snapshots import check_text
 

@@ -14,9 +14,9 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.table import Table
 
-from support.jars import REPOSITORY
 from support.pages import opening_lines
 from support.readers import as_json, duckdb_rows, readers_catalog
+from support.repository import REPOSITORY
 from support.rest_catalog import RestCatalogServer
 from support.spark_sql import SparkSql
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from support.jars import REPOSITORY
+from support.repository import REPOSITORY
 
 pytestmark = pytest.mark.long
 

@@ -14,7 +14,7 @@ from connector.host.logs import FIELDS
 from connector.rpc import open
 from protocol import request
 from protocol.flow import KEY_END, Materialization, Range
-from support.jars import REPOSITORY
+from support.repository import REPOSITORY
 from support.runtime import Runtime
 
 

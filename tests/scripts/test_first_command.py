@@ -10,8 +10,8 @@ from typing import Final
 
 import pytest
 
-from support.jars import REPOSITORY
 from support.readers import readers_catalog
+from support.repository import REPOSITORY
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from support.jars import REPOSITORY
+from support.repository import REPOSITORY
 
 SCRIPTS: Final = sorted(
     path.name

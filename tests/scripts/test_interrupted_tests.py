@@ -9,9 +9,9 @@ from typing import Final
 
 import pytest
 
-from support.jars import REPOSITORY
 from support.postgres import postgres_programs
 from support.processes import marked, new_mark, wait_until
+from support.repository import REPOSITORY
 
 pytestmark = pytest.mark.slow  # pytest in pytest
 
@@ -25,6 +25,7 @@ import pytest
 
 from support.postgres import postgres_programs, postgres_server
 from support.server_process import free_address, running
+from support.repository import TESTS
 
 
 @pytest.fixture(scope="session")

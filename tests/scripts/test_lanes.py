@@ -2,14 +2,13 @@
 
 import ast
 import tomllib
-from pathlib import Path
 from typing import Final
 
 import pytest
 
 from support.lanes import MARKERS, SERVERS, reason_to_leave_out
+from support.repository import TESTS
 
-TESTS: Final = Path(__file__).resolve().parents[1]
 # They start nothing themselves, but for the image, whose tests are marked.
 OTHERS: Final = {"duckdb_reader", "image", "spark_files", "spark_reader_jars"}
 

@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 import pytest
 
 from support.glue_server import moto_python
-from support.jars import REPOSITORY
 from support.processes import marked, new_mark, wait_until
+from support.repository import REPOSITORY
 from support.s3_server import versitygw
 
 pytestmark = pytest.mark.catalog

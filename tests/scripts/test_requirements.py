@@ -5,7 +5,7 @@ import tomllib
 
 import pytest
 
-from support.jars import REPOSITORY
+from support.repository import REPOSITORY
 
 FILES = (
     "requirements.txt",

@@ -1,13 +1,13 @@
 """Which of Spark's jars its JVM opens."""
 
 import re
-from pathlib import Path
 
 from connector.spark.jvm.class_path import LOCAL, list_jars
 from connector.spark.jvm.jvm_command import find_spark_home
+from support.repository import REPOSITORY
 
 JARS = find_spark_home() / "jars"
-IMAGE = Path(__file__).parents[2] / "image" / "unused.txt"
+IMAGE = REPOSITORY / "image" / "unused.txt"
 
 
 def test_tasks_on_this_machine_have_the_jars_that_the_image_keeps() -> None:

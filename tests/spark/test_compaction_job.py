@@ -23,7 +23,7 @@ from connector.model.binding import PLAIN
 from connector.model.properties import Properties
 from connector.spark.jobs.compaction_job import compact_in
 from connector.spark.jvm.lanes import MAINTENANCE, TRANSACTIONS, Lane, choose_lane
-from support.jars import REPOSITORY
+from support.repository import REPOSITORY
 from support.snapshots import check_text
 
 pytestmark = pytest.mark.xdist_group("compaction_job")  # one process of the tests runs the scenarios

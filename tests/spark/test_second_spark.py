@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from support.jars import REPOSITORY
+from support.repository import REPOSITORY
 
 TWICE: Final = """
 from connector.host.errors import UserError

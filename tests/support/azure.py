@@ -26,7 +26,8 @@ from pyiceberg.io import (
 
 from connector.storage.file_access import STORE_FILE_IO
 from support.certificate import Certificate
-from support.jars import REPOSITORY, leave_out
+from support.jars import leave_out
+from support.repository import REPOSITORY
 from support.server_process import free_address, running
 
 ACCOUNT: Final = "lake"

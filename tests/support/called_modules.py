@@ -12,7 +12,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
-REPOSITORY: Final = Path(__file__).parents[2]
+from support.repository import REPOSITORY
+
 DIRECTORY: Final = "CALLED_MODULES"  # in the environment: where modules are noted while RECORDING is there
 RECORDING: Final = "recording"
 _OF_DAEMON: Final = "pyspark.worker"  # Spark's argument

@@ -6,7 +6,7 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 
-from support.jars import REPOSITORY
+from support.repository import REPOSITORY
 
 Pair: TypeAlias = tuple[str, str]
 

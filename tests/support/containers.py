@@ -15,7 +15,8 @@ import docker
 import pytest
 
 from support.connector_process import Launch, Process
-from support.jars import REPOSITORY, leave_out
+from support.jars import leave_out
+from support.repository import REPOSITORY
 
 # Side by side they would only wait for each other, and each would start an engine.
 IMAGE: Final = (pytest.mark.image, pytest.mark.xdist_group("image"))

@@ -5,10 +5,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from support.jars import REPOSITORY, leave_out
+from support.jars import leave_out
+from support.repository import REPOSITORY, TESTS
 from support.server_process import free_address, running
 
-STRICT_GLUE: Final = Path(__file__).parents[1] / "servers" / "strict_glue.py"
+STRICT_GLUE: Final = TESTS / "servers" / "strict_glue.py"
 
 
 def moto_python() -> Path:

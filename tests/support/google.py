@@ -16,7 +16,8 @@ from google.auth.transport.requests import Request as Transport
 from google.oauth2.service_account import Credentials
 from pyiceberg.io import GCS_SERVICE_HOST, GCS_TOKEN, GCS_TOKEN_EXPIRES_AT_MS
 
-from support.jars import REPOSITORY, go_program
+from support.jars import go_program
+from support.repository import REPOSITORY
 from support.server_process import free_address, running
 
 Json: TypeAlias = Any

@@ -13,8 +13,9 @@ import pyspark
 
 from connector.spark.jvm.java import find_java
 from connector.spark.jvm.jvm_command import USER
-from support.jars import REPOSITORY, jars, leave_out
+from support.jars import jars, leave_out
 from support.processes import wait_until
+from support.repository import REPOSITORY
 from support.server_process import free_address, running
 
 JARS: Final = Path(pyspark.__file__).parent / "jars"

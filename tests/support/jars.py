@@ -2,11 +2,11 @@
 
 import os
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import NoReturn
 
 import pytest
 
-REPOSITORY: Final = Path(__file__).parents[2]
+from support.repository import REPOSITORY
 
 
 def jars(name: str) -> Path:

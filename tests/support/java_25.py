@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from support.jars import REPOSITORY, leave_out
+from support.jars import leave_out
+from support.repository import REPOSITORY
 
 
 def java_25() -> Path:

@@ -10,7 +10,8 @@ import pyarrow as pa
 from pyarrow import ipc
 from pyiceberg.table import Table
 
-from support.jars import REPOSITORY, leave_out
+from support.jars import leave_out
+from support.repository import REPOSITORY
 
 ENGINES: Final = ("clickhouse", "daft")
 PROGRAM: Final = REPOSITORY / "tests" / "readers" / "read_with.py"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from support.jars import REPOSITORY
+from support.repository import REPOSITORY
 
 DOCS: Final = REPOSITORY / "docs"
 

@@ -4,7 +4,7 @@ import json
 import re
 from typing import Any, Final
 
-from support.jars import REPOSITORY
+from support.repository import REPOSITORY
 
 DOCUMENTED: Final = REPOSITORY / "docs" / "configuration.md"
 

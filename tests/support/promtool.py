@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from support.jars import REPOSITORY, go_program
+from support.jars import go_program
+from support.repository import REPOSITORY
 from support.scraping import Scraped
 from support.server_process import free_address, running
 

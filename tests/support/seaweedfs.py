@@ -11,8 +11,9 @@ from typing import Final
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import NoSuchNamespaceError, RESTError
 
-from support.jars import REPOSITORY, leave_out
+from support.jars import leave_out
 from support.processes import wait_until
+from support.repository import REPOSITORY
 from support.s3_server import Keys, S3Server
 from support.server_process import free_address, running
 

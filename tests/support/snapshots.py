@@ -3,11 +3,12 @@
 import json
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-SNAPSHOTS: Final = Path(__file__).parents[1] / "snapshots"
+from support.repository import TESTS
+
+SNAPSHOTS: Final = TESTS / "snapshots"
 
 
 def check_text(file: str, name: str, text: str, placeholders: Mapping[str, str] = MappingProxyType({})) -> None:

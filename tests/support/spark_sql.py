@@ -14,10 +14,11 @@ from typing import Final, Self
 from connector.spark.jvm.java import find_java
 from support import spark_catalogs
 from support.readers import Row
+from support.repository import TESTS
 from support.s3_server import S3Server
 
 QUICK_START: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-SERVER: Final = Path(__file__).parents[1] / "readers" / "spark_sql_server.py"
+SERVER: Final = TESTS / "readers" / "spark_sql_server.py"
 QUOTED_CHARACTERS: Final = 3000
 NAMESPACE: Final = "registered"
 
