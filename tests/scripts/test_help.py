@@ -46,6 +46,11 @@ def test_help_is_the_first_comment_of_the_script(fresh_copy: Path, script: str, 
     assert not (fresh_copy / ".venv").exists()
 
 
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_each_script_is_on_the_page_for_contributors(script: str) -> None:
+    assert f"`scripts/{script}" in (REPOSITORY / "CONTRIBUTING.md").read_text()
+
+
 def test_help_may_be_asked_for_from_any_directory_and_after_other_arguments(fresh_copy: Path) -> None:
     expected = run(fresh_copy, "scripts/test", "--help").stdout
     assert run(fresh_copy, "./test", "--all", "-k", "fence", "--help", directory="scripts").stdout == expected

@@ -11,6 +11,8 @@ from typing import Any, TypeAlias
 
 import pytest
 
+import kept_server
+import local_servers
 from support.glue_server import moto_python
 from support.processes import marked, new_mark, wait_until
 from support.repository import REPOSITORY
@@ -52,6 +54,10 @@ def servers(tmp_path: Path) -> Iterator[Servers]:
     assert running.pids() == []
 
 
+def test_each_server_of_the_command_can_be_started() -> None:
+    assert tuple(kept_server.SERVERS) == local_servers.SERVERS
+
+
 def test_servers_are_started_once_and_run_until_they_are_ended(servers: Servers) -> None:
     versitygw()
     started = servers("up", "s3")
@@ -85,6 +91,5 @@ def test_another_server_joins_those_that_run_and_one_that_has_died_begins_anew(s
 def test_all_of_them_run_side_by_side(servers: Servers) -> None:
     started = servers("up")
     assert servers("up") == servers("status") == started
-    names = [line.split()[0] for line in started.splitlines()[:-1]]
-    assert names == ["s3", "google", "azure", "rest", "glue", "hive", "postgres"]
+    assert [line.split()[0] for line in started.splitlines()[:-1]] == [*local_servers.SERVERS]
     assert "has died" not in started

@@ -1,4 +1,7 @@
-"""Writes the results of the crash scenarios to a page, as a table between two marks."""
+"""Writes the results of the crash scenarios to docs/consistency.md, as a table between two marks.
+
+write_consistency.py REPORT PAGE
+"""
 
 import json
 import sys
@@ -31,8 +34,7 @@ def render(report: Json) -> str:
     faults, rows = (sum(run[what] for run in genuine) for what in ("faults", "rows"))
     lines = [
         f"{report['date']}: {len(genuine)} runs, {faults} faults, {rows:,} rows at the end, each compared as "
-        "PyIceberg, "
-        f"DuckDB and Spark read it; {len(planted)} runs with a planted defect, every one of them caught.",
+        f"PyIceberg, DuckDB and Spark read it; {len(planted)} runs with a planted defect, every one of them caught.",
         "",
         f"| scenario | {' | '.join(CATALOGS)} | defects that were caught |",
         f"|---|{'---|' * len(CATALOGS)}---|",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-import write_measured
+import write_consistency
 
 RUNS: list[dict[str, Any]] = [
     {"scenario": "two", "catalog": "REST", "faults": 2, "conflicts": 1, "rows": 1000},
@@ -30,20 +30,20 @@ a planted defect, every one of them caught.
 @pytest.fixture
 def page(tmp_path: Path) -> Path:
     page = tmp_path / "page.md"
-    page.write_text(f"before\n{write_measured.BEGIN}what was there\n{write_measured.END}after\n")
+    page.write_text(f"before\n{write_consistency.BEGIN}what was there\n{write_consistency.END}after\n")
     return page
 
 
 def write(page: Path, outcome: str) -> None:
     report = page.with_name("report.json")
     report.write_text(json.dumps({"date": "2026-11-21", "runs": [{"outcome": outcome, **run} for run in RUNS]}))
-    write_measured.main(report, page)
+    write_consistency.main(report, page)
 
 
 def test_the_table_replaces_the_one_before(page: Path) -> None:
     write(page, "passed")
     write(page, "passed")
-    assert page.read_text() == f"before\n{write_measured.BEGIN}{TABLE}{write_measured.END}after\n"
+    assert page.read_text() == f"before\n{write_consistency.BEGIN}{TABLE}{write_consistency.END}after\n"
 
 
 def test_nothing_is_written_of_a_run_that_failed(page: Path) -> None:
