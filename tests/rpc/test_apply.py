@@ -1,6 +1,6 @@
-from collections.abc import Callable
+"""None"""
+
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
 from itertools import repeat
 from pathlib import Path
@@ -9,66 +9,27 @@ from uuid import UUID
 
 import pyarrow as pa
 import pytest
-from msgspec import structs
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField, UUIDType
 
 from connector.checks.endpoint import OpenedEndpoint
-from connector.cli.commands.plan_command import describe_plan, plan_recorded
 from connector.config.endpoint_config import AdvancedOptions
 from connector.config.settings import parse
 from connector.config.values import ALLOW_EXISTING_TABLES
 from connector.host.errors import UserError
 from connector.iceberg.bound_table import bind_all
 from connector.iceberg.catalog_entries import find_all
-from connector.iceberg.commits.commit import commit_all_or_raise
-from connector.model.binding import Policy, UpdateMode
-from connector.model.state import StagedCommit, encode_added
-from connector.model.table_identifier import Owner, TableIdentifier
+from connector.model.binding import Policy
+from connector.model.table_identifier import Owner
 from connector.rpc.apply import apply, perform
 from connector.rpc.plan import plan_tables
 from protocol import request, response
-from protocol.flow import (
-    WHOLE_RANGE,
-    Collection,
-    Exists,
-    Json,
-    Materialization,
-    MaterializationBinding,
-    StringInference,
-)
-from support.bindings import DOCUMENT, ID, MATERIALIZATION, PATH, collection, local_config, materialization, projection
+from protocol.flow import WHOLE_RANGE, Exists, Materialization, MaterializationBinding, StringInference
+from rpc.applied_bindings import NOTE, ORDERS, RETURNS, V0, applied, backfilled, before, planned
+from support.bindings import ID, MATERIALIZATION, PATH, collection, local_config, projection
 from support.bindings import materialization_binding as binding
 from support.planted_faults import do_first, plant
-from support.staged_files import listed, removed, removed_from_state, stage
-from support.staged_rows import WRITER
-from support.tables import foreign_table, ids_of, local_catalog, record_property, rewrite_here
-
-NOTE = projection("note", "string")
-ORDERS = collection(ID, DOCUMENT, NOTE, projection("qty", "integer"))
-V0, V1 = "shop%2Forders.v0", "shop%2Forders.v1"
-RETURNS = binding(ORDERS, table="returns")
-RETAIN = "retain_existing_data_on_backfill"
-
-
-def applied(
-    warehouse: Path,
-    *bindings: MaterializationBinding,
-    last: Materialization | None = None,
-    state: Json = None,
-    flags: str = "",
-    linked: tuple[Collection, ...] = (),
-) -> response.Applied:
-    task = Materialization(
-        MATERIALIZATION, config=local_config(warehouse, flags), bindings=bindings, linked_collections=linked
-    )
-    return apply(request.Apply(task, last_materialization=last, state=state))
-
-
-def planned(warehouse: Path, *bindings: MaterializationBinding, last: Materialization, state: Json) -> str:
-    task = Materialization(MATERIALIZATION, config=local_config(warehouse), bindings=bindings)
-    actions = plan_recorded([request.Apply(task, last_materialization=last, state=state)])
-    return describe_plan(actions, as_json=False)
+from support.tables import foreign_table, local_catalog, record_property, rewrite_here
 
 
 def test_a_tables_columns_are_renamed_widened_and_set_aside_in_one_commit_that_keeps_every_value(
@@ -115,10 +76,6 @@ def test_what_a_bindings_schema_evolution_forbids_is_said_and_nothing_is_changed
     assert new.startswith("table shop.orders: Field 'qty' has no column in the table, and schema_evolution is strict")
     assert gone.startswith("table shop.orders: Column 'note' is NOT NULL")
     assert local_catalog(tmp_path).load_table(PATH).metadata_location == metadata
-
-
-def before(*bindings: MaterializationBinding) -> Materialization:
-    return materialization(None, *bindings)
 
 
 def columns(warehouse: Path) -> list[tuple[str, bool]]:
@@ -316,258 +273,3 @@ def test_one_bindings_error_leaves_every_table_alone_and_all_errors_are_said(tmp
     assert "format version 1" in first
     assert "Field 'id' has a column of type long" in incompatible
     assert not catalog.table_exists(PATH)
-
-
-def test_staged_transactions_are_part_of_the_table_before_it_is_altered(tmp_path: Path) -> None:
-    old = binding(ORDERS)
-    applied(tmp_path, old)
-    catalog = local_catalog(tmp_path)
-    staged = stage(catalog, PATH, WRITER, 1, 2)
-    answer = applied(tmp_path, binding(ORDERS, "note"), last=before(old), state=encode_added([staged]))
-    assert answer.action_description.splitlines() == [
-        "finish 1 staged transactions of table shop.orders (2 rows)",
-        "alter table shop.orders: add column 'note' string",
-    ]
-    assert ids_of(catalog, PATH) == [1, 2]
-    snapshots = catalog.load_table(PATH).snapshots()
-    assert [snapshot.schema_id for snapshot in snapshots] == [0]
-    assert answer.state is not None
-    assert answer.state.updated == removed_from_state(staged)
-
-
-def test_a_staged_transaction_that_a_crash_left_in_the_state_lands_once(tmp_path: Path) -> None:
-    old = binding(ORDERS)
-    applied(tmp_path, old)
-    catalog = local_catalog(tmp_path)
-    staged = stage(catalog, PATH, WRITER, 1, 2)
-    commit_all_or_raise(catalog, [staged])
-    applied(tmp_path, binding(ORDERS, "note"), last=before(old), state=encode_added([staged]))
-    assert ids_of(catalog, PATH) == [1, 2]
-
-
-def test_a_table_whose_staged_files_are_gone_is_not_altered_and_can_be_read(tmp_path: Path) -> None:
-    old = binding(ORDERS)
-    applied(tmp_path, old)
-    catalog = local_catalog(tmp_path)
-    staged = stage(catalog, PATH, WRITER, 1, 2)
-    recorded = encode_added([staged])
-    with removed(*staged.locations):
-        with pytest.raises(UserError, match="1 staged file\\(s\\) are gone"):
-            applied(tmp_path, binding(ORDERS, "note"), last=before(old), state=recorded)
-        assert ids_of(catalog, PATH) == []
-    applied(tmp_path, binding(ORDERS, "note"), last=before(old), state=recorded)
-    assert ids_of(catalog, PATH) == [1, 2]
-
-
-def test_staged_transactions_of_a_table_that_is_not_altered_wait_for_the_session(tmp_path: Path) -> None:
-    bound = binding(ORDERS)
-    applied(tmp_path, bound)
-    catalog = local_catalog(tmp_path)
-    staged = stage(catalog, PATH, WRITER, 1, 2)
-    assert applied(tmp_path, bound, last=before(bound), state=encode_added([staged])) == response.Applied()
-    assert ids_of(catalog, PATH) == []
-
-
-def backfilled(tmp_path: Path, *, flags: str = "", state: Json = None) -> response.Applied:
-    return applied(tmp_path, binding(ORDERS, backfill=1), last=before(binding(ORDERS)), flags=flags, state=state)
-
-
-def test_a_backfill_replaces_the_table_and_drops_what_was_staged_for_the_old_one(tmp_path: Path) -> None:
-    applied(tmp_path, binding(ORDERS))
-    catalog = local_catalog(tmp_path)
-    old = catalog.load_table(PATH)
-    staged = stage(catalog, PATH, WRITER, 1, 2)
-    away = replace(WRITER, state_key="shop%2Felsewhere.v0")
-    elsewhere = replace(stage(catalog, PATH, away, 3), path=TableIdentifier("shop", "elsewhere"))
-    answer = backfilled(tmp_path, state=encode_added([staged, elsewhere]))
-    assert answer.action_description.splitlines() == [
-        "drop 1 staged transactions of table shop.orders (2 rows)",
-        "backfill table shop.orders: its rows stay until the first commit, which replaces them all and gives the table "
-        "the columns ('id' long not null)",
-    ]
-    assert catalog.load_table(PATH).metadata.table_uuid == old.metadata.table_uuid
-    assert ids_of(catalog, PATH) == []
-    assert answer.state is not None
-    assert answer.state.updated == removed_from_state(staged)
-
-
-@pytest.mark.parametrize("has_list", [False, True])
-def test_a_backfill_is_a_way_out_where_staged_files_are_gone(tmp_path: Path, has_list: bool) -> None:
-    applied(tmp_path, binding(ORDERS))
-    catalog = local_catalog(tmp_path)
-    staged = stage(catalog, PATH, WRITER, 1, 2)
-    if has_list:
-        staged = listed(catalog.load_table(PATH), staged)
-    with removed(*staged.locations):
-        answer = backfilled(tmp_path, state=encode_added([staged]))
-    assert ids_of(catalog, PATH) == []
-    assert answer.state is not None
-    assert answer.state.updated == removed_from_state(staged)
-
-
-def test_a_backfill_deletes_what_was_staged_for_the_old_table_and_no_file_that_had_landed(tmp_path: Path) -> None:
-    applied(tmp_path, binding(ORDERS))
-    catalog = local_catalog(tmp_path)
-    landed = stage(catalog, PATH, WRITER, 1)
-    commit_all_or_raise(catalog, [landed])
-    waiting = stage(catalog, PATH, WRITER, 2, prev=landed.next)
-    state = encode_added([landed, waiting])
-    backfilled(tmp_path, state=state)
-    assert [exists(commit) for commit in (landed, waiting)] == [True, False]
-
-
-def test_a_table_that_cannot_be_read_can_be_replaced(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    applied(tmp_path, binding(ORDERS))
-    catalog = local_catalog(tmp_path)
-    old = catalog.load_table(PATH)
-    landed = stage(catalog, PATH, WRITER, 1)
-    commit_all_or_raise(catalog, [landed])
-    for manifest_list in Path(old.location().removeprefix("file://")).rglob("snap-*.avro"):
-        manifest_list.unlink()
-    waiting = stage(catalog, PATH, WRITER, 2, prev=landed.next)
-    backfilled(tmp_path, state=encode_added([waiting]))
-    assert ids_of(catalog, PATH) == []
-    assert exists(waiting)
-    assert "files that were staged before the backfill were not deleted" in caplog.text
-
-
-def exists(staged: StagedCommit) -> bool:
-    return all(Path(location.removeprefix("file://")).exists() for location in staged.locations)
-
-
-def test_a_backfill_that_crashed_before_its_answer_replaces_nothing_twice_but_cleans_the_state(tmp_path: Path) -> None:
-    applied(tmp_path, binding(ORDERS))
-    catalog = local_catalog(tmp_path)
-    state = encode_added([stage(catalog, PATH, WRITER, 1, 2)])
-    first = backfilled(tmp_path, state=state)
-    new = stage(catalog, PATH, replace(WRITER, state_key=V1), 3)
-    commit_all_or_raise(catalog, [new])
-    again = backfilled(tmp_path, state=state)
-    assert again.state == first.state
-    assert ids_of(catalog, PATH) == [3]
-    assert backfilled(tmp_path) == response.Applied()
-
-
-def test_a_backfill_that_crashed_between_drop_and_creation_is_finished(tmp_path: Path) -> None:
-    applied(tmp_path, binding(ORDERS))
-    catalog = local_catalog(tmp_path)
-    state = encode_added([stage(catalog, PATH, WRITER, 1, 2)])
-    catalog.drop_table(PATH)
-    answer = backfilled(tmp_path, state=state)
-    assert Owner.of(catalog.load_table(PATH).properties) == Owner(MATERIALIZATION, V1)
-    assert answer.state is not None
-
-
-def test_a_backfill_that_keeps_the_rows_finishes_what_was_staged(tmp_path: Path) -> None:
-    applied(tmp_path, binding(ORDERS))
-    catalog = local_catalog(tmp_path)
-    staged = stage(catalog, PATH, WRITER, 1, 2)
-    answer = backfilled(tmp_path, flags=RETAIN, state=encode_added([staged]))
-    assert answer.action_description.splitlines() == [
-        "finish 1 staged transactions of table shop.orders (2 rows)",
-        "alter table shop.orders: record that it has older rows",
-    ]
-    assert ids_of(catalog, PATH) == [1, 2]
-    assert answer.state is not None
-
-
-def test_rows_that_a_backfill_kept_are_kept_when_the_flag_goes(tmp_path: Path) -> None:
-    applied(tmp_path, binding(ORDERS))
-    catalog = local_catalog(tmp_path)
-    uuid = catalog.load_table(PATH).metadata.table_uuid
-    assert backfilled(tmp_path, flags=RETAIN) != response.Applied()
-    assert backfilled(tmp_path, flags=RETAIN) == response.Applied()
-    current = binding(ORDERS, backfill=1)
-    assert applied(tmp_path, current, last=before(current)) == response.Applied()
-    assert catalog.load_table(PATH).metadata.table_uuid == uuid
-
-
-@pytest.mark.parametrize("backfill", [0, 2])
-def test_rows_that_a_backfill_kept_are_replaced_by_another_one_whatever_its_counter(
-    tmp_path: Path, backfill: int
-) -> None:
-    applied(tmp_path, binding(ORDERS))
-    backfilled(tmp_path, flags=RETAIN)
-    last = before(binding(ORDERS, backfill=1))
-    other = binding(ORDERS, backfill=backfill)
-    assert applied(tmp_path, other, last=last).action_description.startswith("backfill table shop.orders")
-    assert applied(tmp_path, other, last=last) == response.Applied()
-
-
-def test_a_backfill_that_keeps_the_rows_loads_all_keys_also_under_an_earlier_counter(tmp_path: Path) -> None:
-    """The runtime remembers the greatest key of each state key, and sends no Load for a greater one."""
-    first, second = (
-        structs.replace(
-            binding(ORDERS, document="flow_document", backfill=backfill),
-            resource_config={"table": "orders", "delta_updates": False},
-            delta_updates=False,
-        )
-        for backfill in (0, 1)
-    )
-    catalog, standard = local_catalog(tmp_path), Policy(updates=UpdateMode.KEEP_DELETED)
-
-    def loads_all_keys(bound: MaterializationBinding) -> bool:
-        [table] = bind_all(catalog, before(bound), WHOLE_RANGE.key_range, [standard])
-        return table.may_have_other_rows
-
-    applied(tmp_path, first)
-    assert not loads_all_keys(first)
-    applied(tmp_path, second, last=before(first), flags=RETAIN)
-    assert loads_all_keys(second)
-    applied(tmp_path, first, last=before(second), flags=RETAIN)
-    assert loads_all_keys(first)
-    assert Owner.of(catalog.load_table(PATH).properties) == Owner(MATERIALIZATION, V0, has_older_rows=True)
-
-
-AWAY = ("shop", "away")
-
-
-def test_no_new_table_gets_into_the_way_of_rows_that_are_staged_for_the_old_one(tmp_path: Path) -> None:
-    bound = binding(ORDERS)
-    applied(tmp_path, bound)
-    catalog = local_catalog(tmp_path)
-    state = encode_added([stage(catalog, PATH, WRITER, 1, 2)])
-    catalog.rename_table(PATH, AWAY)
-    attempts: list[Callable[..., object]] = [applied, planned]
-    for attempt in attempts:
-        with pytest.raises(UserError, match=r"^table shop\.orders is gone, and the task's state names 2 rows"):
-            attempt(tmp_path, bound, RETURNS, last=before(bound), state=state)
-    assert not catalog.table_exists(PATH)
-    assert not catalog.table_exists(("shop", "returns"))
-
-    catalog.rename_table(AWAY, PATH)
-    noted = binding(ORDERS, "note")
-    assert applied(tmp_path, noted, last=before(bound), state=state).state is not None
-    assert ids_of(catalog, PATH) == [1, 2]
-
-
-def test_a_new_table_that_is_in_the_way_is_left_alone_and_named(tmp_path: Path) -> None:
-    bound = binding(ORDERS)
-    applied(tmp_path, bound)
-    catalog = local_catalog(tmp_path)
-    state = encode_added([stage(catalog, PATH, WRITER, 1, 2)])
-    catalog.rename_table(PATH, AWAY)
-    applied(tmp_path, bound, last=before(bound))  # the runtime tells no state
-    new = catalog.load_table(PATH)
-    attempts: list[Callable[..., object]] = [applied, planned]
-    for attempt in attempts:
-        with pytest.raises(UserError, match=f"another table now .uuid {new.metadata.table_uuid}.*first rename or drop"):
-            attempt(tmp_path, binding(ORDERS, "note"), last=before(bound), state=state)
-    assert catalog.load_table(PATH).metadata == new.metadata
-
-
-@pytest.mark.parametrize("flags", ["", RETAIN])
-@pytest.mark.parametrize("is_in_the_way", [False, True])
-def test_a_backfill_goes_on_where_the_table_is_gone(tmp_path: Path, is_in_the_way: bool, flags: str) -> None:
-    bound = binding(ORDERS)
-    applied(tmp_path, bound)
-    catalog = local_catalog(tmp_path)
-    staged = stage(catalog, PATH, WRITER, 1, 2)
-    catalog.rename_table(PATH, AWAY)
-    if is_in_the_way:
-        applied(tmp_path, bound)
-    answer = backfilled(tmp_path, flags=flags, state=encode_added([staged]))
-    assert answer.state is not None
-    assert answer.state.updated == removed_from_state(staged)
-    assert ids_of(catalog, PATH) == []
-    assert catalog.table_exists(AWAY)
