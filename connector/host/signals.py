@@ -195,29 +195,37 @@ def map_in_threads(call: Callable[[T], R], things: Iterable[T], name: str, at_on
 
 
 class StartedCalls:
-    """Makes calls in threads while the caller goes on, such as uploads."""
+    """Makes calls in threads while the caller goes on, such as uploads. When one has failed, nothing waits for the
+    others: each method raises its error."""
 
     def __init__(self, limit: int) -> None:
         """`limit` is the weight of all calls that are not finished, such as bytes in memory."""
         self._limit = limit
         self._weight = 0
         self._pool: ThreadPoolExecutor | None = None
-        self._started: list[Future[object]] = []
+        self._started: list[Future[None]] = []
         self._changing = threading.Lock()  # of all of the above
+        self._error: BaseException | None = None  # of the first call that has failed
 
     def start(self, call: Callable[[], object], weight: int) -> None:
-        """Start a call. If the limit is reached, the earlier ones are finished first, which raises their errors."""
+        """Start a call. If the limit is reached, the earlier ones are finished first."""
         from concurrent.futures import ThreadPoolExecutor
 
         with self._changing:
+            self.check()
             if self._weight + weight > self._limit:
                 self._finish()
             self._pool = self._pool or ThreadPoolExecutor(AT_ONCE, thread_name_prefix="started")
-            self._started.append(self._pool.submit(call))
+            self._started.append(self._pool.submit(self._call, call))
             self._weight += weight
 
+    def check(self) -> None:
+        """Raise the error of a call that has failed, if there is one."""
+        if self._error:
+            raise self._error
+
     def finish(self) -> None:
-        """Wait for all calls. Raises the error of the first one that has failed."""
+        """Wait for all calls."""
         with self._changing:
             self._finish()
 
@@ -229,7 +237,16 @@ class StartedCalls:
         if self._pool:
             self._pool.shutdown(cancel_futures=True)
 
+    def _call(self, call: Callable[[], object]) -> None:
+        try:
+            call()
+        except BaseException as error:
+            self._error = self._error or error
+            raise
+
     def _finish(self) -> None:
-        started, self._started, self._weight = self._started, [], 0
-        for each in started:
-            each.result()
+        from concurrent.futures import FIRST_EXCEPTION, wait
+
+        wait(self._started, return_when=FIRST_EXCEPTION)
+        self.check()
+        self._started, self._weight = [], 0

@@ -144,6 +144,10 @@ class TransactionLoads:
         for indexes in PackingIterator(bindings, KEYS_AT_ONCE, lookback=1, weight_func=self._count_keys):
             yield from self._answer(indexes)
 
+    def check(self) -> None:
+        """Raise the error of an upload of what was found, if one has failed. This costs nearly nothing."""
+        self._uploads.check()
+
     def stage(self) -> None:
         """Return when what was found is durable. It is uploaded while the runtime stores rows."""
         self._uploads.finish()

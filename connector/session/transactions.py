@@ -181,7 +181,9 @@ class OpenTransaction:
             self._progress.report_loaded(self._loads.count, found, self._loads.began, flushed)
 
     def store(self, rows: request.Store) -> None:
-        """Receive a run of rows. Raises the error that stopped the writing of earlier rows."""
+        """Receive a run of rows. Raises the error that stopped the writing of earlier rows, or of what Loads found."""
+        if self._loads:
+            self._loads.check()
         if self._writing is None:
             self._writing = self._start_writing(self._loads.row_ids if self._loads else {})
         self._writing.add(rows)

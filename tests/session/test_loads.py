@@ -40,7 +40,7 @@ from connector.storage import file_io
 from encoding import searched_tables
 from encoding.searched_tables import IO
 from protocol.protocol_error import ProtocolError
-from protocol.request import Flush, Load, StartCommit
+from protocol.request import Flush, Load, StartCommit, Store
 from support.recording_spark import RecordingSpark
 from support.small_disk import SIZE, small_disk
 from support.snapshots import check_text
@@ -109,14 +109,17 @@ def test_all_rows_of_the_keys_are_located_in_their_files(tmp_path: Path) -> None
 
 
 def open_transaction(
-    directory: Path, stage: Callable[..., StagedTransaction] = lambda *_: pytest.fail("nothing is staged")
+    directory: Path,
+    stage: Callable[..., StagedTransaction] = lambda *_: pytest.fail("nothing is staged"),
+    store: Callable[[Store], None] = lambda _: pytest.fail("no row is stored"),
 ) -> OpenTransaction:
-    """A transaction that may load the key "one", and stores nothing."""
+    """A transaction that may load the key "one"."""
     searched = searched_tables.SearchedTable(directory, [StringType()])
     view = TableView(None, (SearchedFile(searched.write(['["one"]']), 1),))
+    write_job: Any = SimpleNamespace(add=store)
     return OpenTransaction(
-        TransactionProgress(1),
-        lambda _: pytest.fail("no row is stored"),
+        TransactionProgress(1, ["orders"]),
+        lambda _: write_job,
         lambda: begin(directory, searched, view),
         stage,
     )
@@ -186,6 +189,35 @@ def test_located_rows_that_cannot_be_written_fail_the_transaction(
     assert [*transaction.answer_loads(Flush())]
     with pytest.raises(RetryableError, match=r"-located.parquet: the disk is full"):
         transaction.start_commit(StartCommit())
+
+
+def test_located_rows_that_cannot_be_written_are_noticed_while_rows_are_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A transaction may be open for hours."""
+    monkeypatch.setattr(file_io, "LOCAL_SCHEMES", ())
+    stored, fails = list[Store](), Event()
+
+    def fail(*_: object) -> None:
+        fails.wait()
+        raise OSError(ENOSPC, os.strerror(ENOSPC))
+
+    monkeypatch.setattr(file_io, "write_small_file", fail)
+    transaction = open_transaction(tmp_path, store=stored.append)
+    transaction.load(load("one"))
+    assert [*transaction.answer_loads(Flush())]
+    rows = Store(0, 1, 1, (b"a store\n",))
+    transaction.store(rows)
+    assert stored == [rows]
+    fails.set()
+
+    def go_on() -> None:
+        for _ in range(500):
+            time.sleep(0.01)
+            transaction.store(rows)
+
+    with pytest.raises(RetryableError, match=r"-located.parquet: the disk is full"):
+        go_on()
 
 
 def search(directory: Path, searched: searched_tables.SearchedTable, view: TableView, *keys: str) -> TransactionLoads:

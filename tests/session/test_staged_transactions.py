@@ -76,6 +76,9 @@ class Loads:
     def answer(self) -> list[bytes]:
         return []
 
+    def check(self) -> None:
+        pass
+
     def stage(self) -> None:
         self.work.steps.append("stage located rows")
 

@@ -92,6 +92,9 @@ class _StartedCalls:
     def start(self, call: Callable[[], object], _weight: int) -> None:
         self._started.append(call)
 
+    def check(self) -> None:
+        pass
+
     def finish(self) -> None:
         started, self._started = self._started, []
         for call in started:

@@ -13,7 +13,7 @@ from http import HTTPStatus
 from itertools import count
 from multiprocessing.connection import Connection, Listener
 from pathlib import Path
-from threading import Barrier
+from threading import Barrier, Event
 from typing import Any, Final
 
 import orjson
@@ -29,7 +29,7 @@ from connector.model.binding import Binding
 from connector.model.invalid_values import OnInvalid, Tally, Treatment
 from connector.model.properties import Properties
 from connector.model.state import DataFile
-from connector.spark.blocks.claims import Address, Claim, ClaimServer, Next
+from connector.spark.blocks.claims import Address, Claim, ClaimServer, Next, TaskFailed
 from connector.spark.blocks.ledger import Ledger, TaskAccount, Wrote
 from connector.spark.blocks.spool import Block, LineRange, Spool
 from connector.spark.blocks.table_layout import TableLayout
@@ -251,13 +251,21 @@ def test_an_upload_that_fails_fails_the_transaction_and_no_file_is_left(
     assert parquet_files(tmp_path) == []
 
 
+def claim_of_one_row(directory: Path, of: Binding = ORDERS, seconds: float | None = None) -> Claim:
+    """A block of one row. The credentials of its table are valid for so many seconds, if they expire."""
+    path = directory / f"block-{of.index}"
+    path.write_bytes(plain(1, 1, "text", binding=of.index))
+    block = Block(of.index, path, path.stat().st_size, (LineRange(1, 1),))
+    access = Lease.until(Properties(), None if seconds is None else time.time() + seconds)
+    return Claim(block, LocalFile(path), replace(layout(directory / str(of.index), of), access=access))
+
+
 @contextmanager
-def task_of_one_row(directory: Path) -> "Iterator[tuple[Future[Any], Connection[Any, Any]]]":
+def task_of_one_row(
+    directory: Path, seconds: float | None = None
+) -> "Iterator[tuple[Future[Any], Connection[Any, Any]]]":
     """A task, and its driver's side of their connection, when it has asked for a second block."""
-    path = directory / "block"
-    path.write_bytes(row(1, 1))
-    block = Block(0, path, path.stat().st_size, (LineRange(1, 1),))
-    claim = Claim(block, LocalFile(path), layout(directory, ORDERS))
+    claim = claim_of_one_row(directory, seconds=seconds)
     with closing(Listener(str(directory / "claims"), authkey=b"secret")) as listener, ThreadPoolExecutor(1) as pool:
         task = pool.submit(write_files, Address(str(directory / "claims"), b"secret"), [0])
         with listener.accept() as driver:
@@ -282,6 +290,61 @@ def test_a_task_that_loses_its_driver_ends_with_an_error_so_that_spark_runs_it_a
         driver.close()
         assert isinstance(task.exception(), EOFError)
     assert parquet_files(tmp_path) == []
+
+
+@pytest.fixture
+def uploads_fail(monkeypatch: pytest.MonkeyPatch) -> Event:
+    """Uploads of small files, when this is set."""
+    fail = Event()
+
+    def write(*_: object) -> None:
+        assert fail.wait(60)
+        raise OSError(ENOSPC, os.strerror(ENOSPC))
+
+    monkeypatch.setattr(file_io, "LOCAL_SCHEMES", ())
+    monkeypatch.setattr(file_io, "write_small_file", write)
+    return fail
+
+
+def receive_failure(driver: "Connection[Any, Any]") -> None:
+    assert driver.poll(10), "nothing is said of the upload"
+    failed = driver.recv()
+    assert isinstance(failed, TaskFailed), failed
+    assert str(failed.error).endswith(".parquet: the disk is full. Make room there.")
+
+
+def test_an_upload_that_fails_while_the_task_waits_for_a_block_is_told(
+    tmp_path: Path, uploads_fail: Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The transaction may be open for hours."""
+    monkeypatch.setattr(write_task, "UPLOADS_CHECK", 0.01)
+    with task_of_one_row(tmp_path) as (_, driver):
+        driver.send(claim_of_one_row(tmp_path, BINDINGS[1]))
+        assert driver.recv() == Next(1)
+        uploads_fail.set()
+        receive_failure(driver)
+
+
+def test_an_upload_that_fails_while_the_task_encodes_blocks_is_told_with_the_next_one(
+    tmp_path: Path, uploads_fail: Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(write_task, "UPLOADS_CHECK", 60.0)
+    with task_of_one_row(tmp_path) as (_, driver):
+        driver.send(claim_of_one_row(tmp_path, BINDINGS[1]))
+        assert driver.recv() == Next(1)
+        uploads_fail.set()
+        time.sleep(0.1)
+        driver.send(claim_of_one_row(tmp_path, BINDINGS[1]))
+        receive_failure(driver)
+
+
+def test_an_upload_that_fails_before_the_credentials_expire_is_told(
+    tmp_path: Path, uploads_fail: Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(write_task, "UPLOADS_CHECK", 0.01)
+    uploads_fail.set()
+    with task_of_one_row(tmp_path, seconds=0.1) as (_, driver):
+        receive_failure(driver)
 
 
 def test_an_error_that_nobody_has_thought_of_is_one_sentence_and_its_traceback_is_for_debugging(

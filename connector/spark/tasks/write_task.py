@@ -1,6 +1,7 @@
 """A task in a Python worker of Spark: claims blocks, decodes their lines, and writes data files."""
 
 import gc
+import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
 DECODING_BATCH: Final = 4 << 20  # bytes: larger batches leave the processor's cache, smaller ones need more calls
 REPORTED_TOGETHER: Final = 4 << 20  # bytes of blocks; after so many, the driver is told what was written
+UPLOADS_CHECK: Final = 1.0  # seconds between two looks whether an upload has failed, while no block comes
 
 # Beside the file of the other rows: it must not double the memory that is planned for them.
 _REJECTED_ROW_GROUP_SIZE: Final = ROW_GROUP_SIZE // 4
@@ -87,7 +89,8 @@ def _write_claims(driver: ToDriver, unfinished: ExitStack, uploads: StartedCalls
     """Write consecutive blocks of one binding to the same files, while the credentials are the same.
 
     One table is encoded at a time: the memory is planned for one. Its small files are uploaded while the next one is
-    encoded, and the driver is told of several tables when all of their files are durable.
+    encoded, and the driver is told of several tables when all of their files are durable. It is told of an upload that
+    fails when a block is written, or while none comes: a transaction may be open for hours.
     """
     driver.send(Next(None))
     claim = _receive(driver)
@@ -102,12 +105,9 @@ def _write_claims(driver: ToDriver, unfinished: ExitStack, uploads: StartedCalls
         while claim and claim.block.binding == layout.binding.index and claim.layout.leases == layout.leases:
             blocks.write(claim)
             size += claim.block.size
+            uploads.check()
             driver.send(Next(layout.binding.index))
-            with waiting():
-                is_answered = driver.poll(layout.seconds_left)
-            if not is_answered:
-                files.close()  # the credentials may expire before the next block comes
-            claim = _receive(driver)
+            claim = _wait_for_block(driver, layout, files, uploads)
         index = layout.binding.index
         written.append(WrittenBlocks(index, files.finish(), files.runs, blocks.treated, blocks.existing_keys))
         if claim is None or size >= REPORTED_TOGETHER:
@@ -117,6 +117,23 @@ def _write_claims(driver: ToDriver, unfinished: ExitStack, uploads: StartedCalls
             noted = driver.recv()
             assert isinstance(noted, Noted)
             written, size = [], 0
+
+
+def _wait_for_block(driver: ToDriver, layout: TableLayout, files: "TableFiles", uploads: StartedCalls) -> Claim | None:
+    """Return the next block. Until it comes, look for failed uploads, and complete the files before their credentials
+    expire."""
+    began, left = time.monotonic(), layout.seconds_left
+    while not _is_answered(driver):
+        uploads.check()
+        if left is not None and time.monotonic() - began >= left:
+            files.close()
+    return _receive(driver)
+
+
+def _is_answered(driver: ToDriver) -> bool:
+    """Wait a little for an answer."""
+    with waiting():
+        return driver.poll(UPLOADS_CHECK)
 
 
 def _receive(driver: ToDriver) -> Claim | None:
