@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -97,8 +98,8 @@ def loading_jobs(tables: Sequence[BoundTable], bindings: int, views: SessionView
 
 
 def search_names(patch: pytest.MonkeyPatch) -> None:
-    for searching in (search_job, row_deletes):
-        patch.setattr(searching, "search", search)
+    patch.setattr(search_job, "begin_search", partial(search, with_documents=True))
+    patch.setattr(row_deletes, "search", search)
     patch.setattr(row_deletes, "read_stored_keys", read_stored_keys)
     for opening in (search_job, stored_keys, table_layout):
         patch.setattr(opening, "open_file_io", lambda _: Actor.present and Actor.present.store)

@@ -1,9 +1,10 @@
 """The lines of `loaded`, as a search writes them."""
 
 import gc
+import io
 import json
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from threading import Barrier
@@ -15,7 +16,8 @@ from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from pyiceberg.types import LongType
 
 from connector.encoding.lines.key_tables import write_keys
-from connector.encoding.search.row_search import FoundRows, SearchedFile, search
+from connector.encoding.parquet.file_columns import FileColumns
+from connector.encoding.search.row_search import SearchedFile
 from connector.encoding.search.rows_of_keys import RowsOfKeys
 from connector.encoding.search.searched_keys import Keys
 from connector.host.errors import LostColumnError, RetryableError
@@ -167,20 +169,29 @@ def test_small_files_are_searched_at_the_same_time_also_of_several_tables(
         assert [json.loads(line)["loaded"]["doc"]["0"] for line in lines] == [2, 0]
 
 
-def test_what_is_found_in_a_large_file_is_written_while_it_is_searched(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("at_once", [1, search_job.SEARCHED_AT_ONCE])
+def test_what_is_found_is_written_before_more_documents_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
-    table, loaded = SearchedTable(tmp_path, [LongType()]), tmp_path / "loaded"
+    """Those of many small files, too, may be larger than the memory."""
+    loaded, read = tmp_path / "loaded", FileColumns.read_texts
+    before = list[int]()
 
-    def watch(*arguments: Any, **options: Any) -> Iterator[FoundRows]:
-        for number, rows in enumerate(search(*arguments, **options)):
-            assert loaded.exists() == (number > 0)
-            yield rows
+    def watch(self: FileColumns, *arguments: Any) -> Any:
+        before.append(loaded.stat().st_size if loaded.exists() else 0)
+        return read(self, *arguments)
 
-    monkeypatch.setattr(search_job, "search", watch)
-    monkeypatch.setattr(search_job, "SEARCHED_AT_ONCE", 1)
-    run(table, table.write(["[1]", "[2]"], row_group_size=1), ["[1]", "[2]"], loaded)
-    assert len(loaded.read_bytes().splitlines()) == 2
+    monkeypatch.setattr(FileColumns, "read_texts", watch)
+    monkeypatch.setattr(search_job, "SEARCHED_AT_ONCE", at_once)
+    table, keys = SearchedTable(tmp_path, [LongType()]), ["[1]", "[2]"]
+    documents = pa.array([json.dumps({"0": number, "text": "x" * io.DEFAULT_BUFFER_SIZE}) for number in (1, 2)])
+    paths = [table.write(keys, row_group_size=1, flow_document=documents) for _ in range(3)]
+    files = tuple((place, SearchedFile(path, 1)) for place, path in enumerate(paths))
+    [rows] = search_groups({3: Properties({})}, [replace(group_of(table, paths[0], keys, loaded), files=files)])
+    assert isinstance(rows, RowsOfKeys)
+    assert rows.files.tolist() == [0, 0, 1, 1, 2, 2]
+    line = loaded.stat().st_size // 6
+    assert before == [line * number for number in range(6)]
 
 
 def test_a_key_column_that_comes_again_under_its_name_is_an_error(tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
 """Finds the rows of keys in data files: by the key columns, and by the documents where columns cannot tell."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain, islice
 from typing import Any, Final
 
 import numpy as np
@@ -22,6 +23,7 @@ from connector.encoding.search.searched_keys import Bounds, Keys
 from connector.encoding.values.arrays import NO_ROWS, Indices, Mask, Numbers, Positions, join_arrays
 from connector.encoding.values.column_types import column_id
 from connector.host.errors import LostColumnError, UserError
+from connector.storage.storage_errors import translate_errors
 
 _KEY_COLUMNS: Final = 32 << 20  # bytes of key columns that are opened at once
 _ROWS: Final = 1 << 16  # whose key columns are decoded at once
@@ -60,6 +62,21 @@ def search(io: FileIO, file: SearchedFile, keys: Keys, *, with_documents: bool) 
     The memory that this takes does not depend on the file's size, but on the size of its row groups.
     LostColumnError if the file has another column with the name of a key column.
     """
+    return _read(_find(io, file, keys), with_documents=with_documents)
+
+
+def begin_search(io: FileIO, file: SearchedFile, keys: Keys) -> Iterator[FoundRows]:
+    """Find rows like `search`, and return what yields them with their documents.
+
+    A small file has been read then. So the rest does not wait for the store. It takes the memory: documents may be a
+    hundred times as large as in the file.
+    """
+    found = _find(io, file, keys)
+    return _read(chain([*islice(found, 1)], found), with_documents=True)
+
+
+def _find(io: FileIO, file: SearchedFile, keys: Keys) -> Iterator[tuple["_FileSearch", "_Candidates"]]:
+    """Yield the candidates of some row groups after the other."""
     with open_data_file(io, file.path, file.size) as reader:
         columns = FileColumns(reader)
         _check_key_columns(columns, keys, file.path)
@@ -72,11 +89,19 @@ def search(io: FileIO, file: SearchedFile, keys: Keys, *, with_documents: bool) 
             found = opened.find(packed)
             if len(found.positions):
                 found = found.without(find_deleted_rows(io, file.path, file.position_deletes, file.pending_deletes))
-            if with_documents or not keys.updates.is_exact:
-                for read in opened.read_documents(found, with_documents=with_documents):
-                    yield opened.add_row_ids(read) if file.keeps_ids and with_documents else read
-            elif len(found.positions):
-                yield FoundRows(found.keys, found.positions, None)
+            if len(found.positions):
+                yield opened, found
+
+
+def _read(found: Iterable[tuple["_FileSearch", "_Candidates"]], *, with_documents: bool) -> Iterator[FoundRows]:
+    """Yield the rows of the keys among candidates."""
+    for opened, candidates in found:
+        if with_documents or not opened.keys.updates.is_exact:
+            with translate_errors(opened.file.path):
+                for read in opened.read_documents(candidates, with_documents=with_documents):
+                    yield opened.add_row_ids(read) if opened.file.keeps_ids and with_documents else read
+        else:
+            yield FoundRows(candidates.keys, candidates.positions, None)
 
 
 def _check_key_columns(columns: FileColumns, keys: Keys, path: str) -> None:

@@ -17,7 +17,7 @@ from pyiceberg.utils.bin_packing import PackingIterator
 
 from connector.encoding.lines.key_tables import read_keys, write_keys
 from connector.encoding.live_rows.lineage_columns import NO_ROW_ID
-from connector.encoding.search.row_search import FoundRows, SearchedFile, search
+from connector.encoding.search.row_search import FoundRows, SearchedFile, begin_search
 from connector.encoding.search.rows_of_keys import RowsOfKeys
 from connector.encoding.search.searched_keys import Keys
 from connector.host.errors import RetryableError
@@ -30,7 +30,7 @@ from connector.spark.blocks.temporary_files import TemporaryFile
 from connector.storage.file_io import open_file_io
 
 GROUP_SIZE: Final = 64 << 20  # bytes of the files of a group
-SEARCHED_AT_ONCE: Final = 2 << 20  # bytes of small files: what is found in them is in memory until it is written
+SEARCHED_AT_ONCE: Final = 2 << 20  # bytes of small files, which are in memory
 FILES_AT_ONCE: Final = 16  # each waits for the store most of the time
 COPIED_AT_ONCE: Final = 1 << 20  # bytes
 MOST_RETURNED: Final = 1 << 12  # rows of a group that go through the JVM
@@ -82,7 +82,8 @@ def _search_files(
     access: Mapping[int, Properties], files: Sequence[_File]
 ) -> Iterator[tuple[_File, Iterable[FoundRows]]]:
     """Yield the found rows of each file, in order. Small files are searched some at the same time, also if they are of
-    several tables. The index of a table's keys is dropped with its last file."""
+    several tables, and their documents are read one after the other. The index of a table's keys is dropped with its
+    last file."""
     keys: dict[TemporaryFile, Keys] = {}
     for some in PackingIterator(files, SEARCHED_AT_ONCE, lookback=1, weight_func=attrgetter("size")):
         groups = {file.group.keys_file: file.group for file in some}
@@ -91,12 +92,8 @@ def _search_files(
         indexed = map_in_threads(partial(_index_keys, access), [groups[of_table] for of_table in new], "keys")
         keys.update(zip(new, indexed, strict=True))
         del indexed
-        if len(some) == 1:  # it may be large
-            yield some[0], _search_file(access, keys, some[0])
-        else:
-            yield from zip(
-                some, map_in_threads(partial(_gather, access, keys), some, "search", FILES_AT_ONCE), strict=True
-            )
+        begun = map_in_threads(partial(_begin_search, access, keys), some, "search", FILES_AT_ONCE)
+        yield from zip(some, begun, strict=True)
 
 
 def _index_keys(access: Mapping[int, Properties], group: Group) -> Keys:
@@ -105,15 +102,11 @@ def _index_keys(access: Mapping[int, Properties], group: Group) -> Keys:
     return Keys(open_keys(group.keys_file, access[group.binding.index]), group.binding.updates, names)
 
 
-def _search_file(
+def _begin_search(
     access: Mapping[int, Properties], keys: Mapping[TemporaryFile, Keys], file: _File
 ) -> Iterator[FoundRows]:
     io = open_file_io(access[file.group.binding.index])
-    return search(io, file.searched, keys[file.group.keys_file], with_documents=True)
-
-
-def _gather(access: Mapping[int, Properties], keys: Mapping[TemporaryFile, Keys], file: _File) -> list[FoundRows]:
-    return [*_search_file(access, keys, file)]
+    return begin_search(io, file.searched, keys[file.group.keys_file])
 
 
 def _write_group(group: Group, found: Iterable[tuple[_File, Iterable[FoundRows]]], io: FileIO) -> FoundInGroup:
