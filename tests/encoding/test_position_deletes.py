@@ -1,5 +1,6 @@
 """Position delete files: what is written, what its statistics say, and files of other writers."""
 
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -9,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from cachetools import LRUCache
 from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.io import FileIO
@@ -24,7 +26,7 @@ from connector.encoding.live_rows.position_deletes import (
     write_position_deletes,
 )
 from connector.encoding.values.arrays import Positions
-from connector.host.errors import UserError
+from connector.host.errors import RetryableError, UserError
 from connector.host.signals import map_in_threads
 from connector.model.state import DataFile
 from support.snapshots import check_text
@@ -72,6 +74,53 @@ def test_a_file_that_several_threads_need_is_read_by_one(tmp_path: Path, monkeyp
     monkeypatch.setattr(deleted_rows, "read_deleted_rows", wait_for_another)
     found = map_in_threads(lambda name: find_deleted_rows(PyArrowFileIO(), name, (path,)).tolist(), "ab", "search")
     assert found == [[1], [2]]
+    assert reads == [path]
+
+
+def test_a_file_that_cannot_be_read_is_tried_once_for_all_threads_that_wait_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each would wait until a store that hangs has used up its time."""
+    path, read_file, reads = write(tmp_path, [("a", 1), ("b", 2)]).path, deleted_rows.read_deleted_rows, list[str]()
+    others_wait = Barrier(4, timeout=60)
+
+    def fail(_: FileIO, path: FileId) -> Mapping[str, Positions]:
+        reads.append(str(path))
+        time.sleep(0.1)
+        raise RetryableError("the store hangs")
+
+    def find(name: str) -> str:
+        others_wait.wait()
+        try:
+            return str(find_deleted_rows(PyArrowFileIO(), name, (path,)).tolist())
+        except RetryableError as error:
+            return str(error)
+
+    monkeypatch.setattr(deleted_rows, "read_deleted_rows", fail)
+    assert map_in_threads(find, "aabb", "search") == ["the store hangs"] * 4
+    assert reads == [path]
+    monkeypatch.setattr(deleted_rows, "read_deleted_rows", read_file)
+    assert find_deleted_rows(PyArrowFileIO(), "a", (path,)).tolist() == [1], "a later search tries again"
+
+
+def test_a_file_that_is_too_large_to_be_remembered_is_read_once_for_all_threads_that_wait_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, read_file, reads = write(tmp_path, [("a", 1), ("b", 2)]).path, deleted_rows.read_deleted_rows, list[str]()
+    both = Barrier(2, timeout=60)
+
+    def read_slowly(io: FileIO, path: FileId) -> Mapping[str, Positions]:
+        reads.append(str(path))
+        time.sleep(0.1)
+        return read_file(io, path)
+
+    def find(name: str) -> list[int]:
+        both.wait()
+        return [*find_deleted_rows(PyArrowFileIO(), name, (path,))]
+
+    monkeypatch.setattr(deleted_rows, "_read", LRUCache(1, getsizeof=deleted_rows._size_of))
+    monkeypatch.setattr(deleted_rows, "read_deleted_rows", read_slowly)
+    assert map_in_threads(find, "ab", "search") == [[1], [2]]
     assert reads == [path]
 
 

@@ -46,7 +46,7 @@ def change(catalog: Catalog, values: dict[int, Any], removed: Sequence[int] = ()
     land(catalog, values, removed)
     expire_snapshots(catalog, PATH)
     assert before - stored(catalog), "a file is gone"
-    deleted_rows._deleted_by.cache_clear()  # a worker of Spark has read it, and no other
+    deleted_rows._read.clear()  # a worker of Spark has read it, and no other
 
 
 def stored(catalog: Catalog) -> set[Path]:

@@ -14,7 +14,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.types import PrimitiveType
 
 from connector.encoding.lines.key_tables import keys_of_texts
-from connector.encoding.live_rows.deleted_rows import find_deleted_rows
+from connector.encoding.live_rows.deleted_rows import find_deleted_rows, read_deleted_rows
 from connector.encoding.search.last_changes import PENDING
 from connector.encoding.search.row_search import FoundRows, SearchedFile
 from connector.encoding.search.rows_of_keys import RowsOfKeys
@@ -107,9 +107,7 @@ def search_names(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(loads, "shutil", SimpleNamespace(rmtree=lambda _directory, **_: None))
     patch.setattr(search_job, "gc", SimpleNamespace(collect=lambda: None))
     # Another run of the same schedule has the same names, and must read the same objects.
-    patch.setattr(
-        *private_connector.READ_DELETED_POSITIONS, getattr(*private_connector.READ_DELETED_POSITIONS).__wrapped__
-    )
+    patch.setattr(*private_connector.READ_DELETED_POSITIONS, read_deleted_rows)
     patch.setattr(delete_files, "remember_deleted_rows", lambda *_: None)
     patch.setattr(*private_connector.MOST_BYTES_REMEMBERED, -1)
     # A schedule makes few of them.

@@ -1,10 +1,12 @@
 """Deleted rows: the positions of a data file's rows that delete files and pending commits delete."""
 
 from collections.abc import Collection, Mapping
-from threading import Condition, Lock
+from concurrent.futures import Future
+from contextlib import suppress
+from threading import Lock
 from typing import Final
 
-from cachetools import LRUCache, cached
+from cachetools import LRUCache
 from pyiceberg.io import FileIO
 
 from connector.encoding.live_rows.deletion_vectors import DeletionVector, FileId, read_deletion_vector
@@ -23,13 +25,33 @@ def _size_of(rows: Mapping[str, Positions]) -> int:
 
 _written: Final = LRUCache[FileId, Mapping[str, Positions]](_WRITTEN, getsizeof=_size_of)
 _lock: Final = Lock()
+_read: Final = LRUCache[FileId, Mapping[str, Positions]](_READ, getsizeof=_size_of)
+_being_read: Final[dict[FileId, Future[Mapping[str, Positions]]]] = {}
 
 
-# Files never change, and the searches of many data files need the same delete files. A file that several threads need
-# is read by one of them.
-@cached(LRUCache(_READ, getsizeof=_size_of), key=lambda _, delete_file: delete_file, condition=Condition())
 def _deleted_by(io: FileIO, delete_file: FileId) -> Mapping[str, Positions]:
-    return read_deleted_rows(io, delete_file)
+    """Return what a delete file deletes. Files never change, and the searches of many data files need the same ones. A
+    file that several threads need is read by one of them. If this fails, all of them have failed."""
+    with _lock:
+        if delete_file in _read:
+            return _read[delete_file]
+        is_first = delete_file not in _being_read
+        reading = _being_read.setdefault(delete_file, Future())
+    if is_first:
+        _finish_reading(reading, io, delete_file)
+    return reading.result()
+
+
+def _finish_reading(reading: Future[Mapping[str, Positions]], io: FileIO, delete_file: FileId) -> None:
+    try:
+        reading.set_result(read_deleted_rows(io, delete_file))
+    except BaseException as error:  # noqa: BLE001 - `result` raises it
+        reading.set_exception(error)
+    with _lock:
+        del _being_read[delete_file]
+        if not reading.exception():
+            with suppress(ValueError):  # it is too large to be kept
+                _read[delete_file] = reading.result()
 
 
 def find_deleted_rows(
