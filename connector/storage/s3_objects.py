@@ -4,17 +4,18 @@ PyArrow asks for the size of an object before it reads it. To write one, it fill
 object of five kilobytes. This was a fifth of a commit's processor time, and four fifths of that of a small data file.
 To delete an object, it sends three requests: it looks for the object, and afterwards it creates an empty one with the
 name of the directory. If a request fails, PyArrow does the same. So PyArrow alone decides how failed requests are
-repeated, and what errors say.
+repeated, and what errors say. Only an answer that is not whole in time is an error at once.
 """
 
 import base64
 import hashlib
 import logging
+import time
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from http import HTTPStatus
 from io import SEEK_SET, BytesIO, RawIOBase
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 from botocore.auth import S3SigV4Auth
@@ -32,11 +33,13 @@ from pyiceberg.io import (
     InputFile,
     InputStream,
 )
-from urllib3 import PoolManager, Timeout
+from urllib3 import HTTPConnectionPool, PoolManager, Timeout
 from urllib3.exceptions import HTTPError
 
+from connector.host.answer_limits import limit_answers
 from connector.model.properties import Properties
 from connector.storage.s3_environment import find_amazon_host, find_certificates, find_proxy
+from connector.storage.storage_errors import LATE
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +48,7 @@ CONNECTIONS: Final = 64  # kept open: eight tables are committed at once, and ea
 # All are needed. Without a region, PyArrow asks Amazon for it.
 NEEDED: Final = frozenset({S3_ACCESS_KEY_ID, S3_SECRET_ACCESS_KEY, S3_REGION})
 TIMEOUT: Final = "60"  # seconds
+LONGEST_ANSWER: Final = 300.0  # seconds
 # Statuses that say something of one object, and nothing of other requests.
 OF_THE_OBJECT: Final = (HTTPStatus.NOT_FOUND, HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE)
 UNUSUAL: Final = frozenset({"", ".", ".."})  # parts of a path that PyArrow refuses, or that HTTP clients remove
@@ -75,7 +79,9 @@ class S3Objects:
         return self._send("DELETE", location, b"", {}) is not None
 
     def _send(self, method: str, location: str, content: bytes, headers: dict[str, str]) -> bytes | None:
-        """Return the content of the answer, or None if the request failed."""
+        """Return the content of the answer, or None if the request failed. TimeoutError if the answer comes too slowly:
+        PyArrow would wait for it without limit."""
+        began = time.monotonic()
         if method in self._refused or not UNUSUAL.isdisjoint(urlsplit(location).path[1:].split("/")):
             return None
         try:
@@ -85,6 +91,8 @@ class S3Objects:
             # The content is returned as it is stored, also if the object says that it is compressed.
             answer = self._pool.request(method, url, body=content, headers=dict(request.headers), decode_content=False)
         except (HTTPError, ValueError) as error:  # ValueError: of a header or an address, which it would quote
+            if time.monotonic() - began >= LONGEST_ANSWER:
+                raise TimeoutError(f"the answer was {LATE} {LONGEST_ANSWER:.0f} s") from error
             log.debug("%s of %s is repeated with PyArrow: %s", method, location, type(error).__name__)
             return None
         if answer.status == (HTTPStatus.PARTIAL_CONTENT if "Range" in headers else HTTPStatus.OK):
@@ -173,11 +181,20 @@ class _ObjectStream(RawIOBase):
         return self._whole
 
 
+class _Connections(PoolManager):
+    """Connections whose answers have a time limit."""
+
+    def connection_from_pool_key(self, *args: Any, **kwargs: Any) -> HTTPConnectionPool:
+        pool = super().connection_from_pool_key(*args, **kwargs)
+        limit_answers(pool, LONGEST_ANSWER)
+        return pool
+
+
 @lru_cache(OPEN_CLIENTS)
 def _open_connections(connect: float, read: float, certificates: str | None) -> PoolManager:
     """Return connections with these limits in seconds. All clients share them, whatever their credentials are."""
     timeout = Timeout(connect=connect, read=read)
-    return PoolManager(maxsize=CONNECTIONS, timeout=timeout, retries=False, ca_certs=certificates)
+    return _Connections(maxsize=CONNECTIONS, timeout=timeout, retries=False, ca_certs=certificates)
 
 
 @lru_cache(OPEN_CLIENTS)

@@ -30,6 +30,8 @@ def translate_errors_of_directory(directory: Path) -> AbstractContextManager[Non
     )
 
 
+LATE: Final = "not whole after"  # what an error says of an answer that comes too slowly
+
 # How the clients quote a store's answer: Amazon's, Azure's, Google's.
 ANSWERS: Final = (
     re.compile("AWS Error (.*)", re.DOTALL),
@@ -123,8 +125,8 @@ STORAGE_ERRORS: Final[ErrorTable] = (
         "and /region.",
     ),
     Translation(
-        # The last one is of a store that answers a HEAD, or with a page.
-        _says("SLOW_DOWN", "SERVICE_UNAVAILABLE", "INTERNAL_FAILURE", "(HTTP status 5"),
+        # The fourth one is of a store that answers a HEAD, or with a page.
+        _says("SLOW_DOWN", "SERVICE_UNAVAILABLE", "INTERNAL_FAILURE", "(HTTP status 5", LATE),
         RetryableError,
         "{location}: the object store is not able to answer now ({answer}). If this repeats, look at the store's limit "
         "of requests, and at its log.",

@@ -38,11 +38,12 @@ from connector.encoding.parquet.data_files import DataFileWriter, NewFiles
 from connector.encoding.parquet.file_columns import FileColumns, open_data_file
 from connector.encoding.parquet.file_options import FileOptions
 from connector.encoding.search.located_rows import write_located
-from connector.host.errors import UserError
+from connector.host.errors import RetryableError, UserError
 from connector.host.signals import AT_ONCE, map_in_threads
 from connector.model.binding import KeyPart, Updates
 from connector.model.properties import Properties
 from connector.model.state import DataFile
+from connector.storage import s3_objects
 from connector.storage.arrow_file_io import LEAST_READ
 from connector.storage.file_access import file_properties
 from connector.storage.file_io import LARGEST_HELD, create_file, open_file_io, write_small_file
@@ -50,7 +51,9 @@ from connector.storage.s3_objects import find_url, open_s3_objects
 from connector.storage.storage_errors import translate_errors
 from encoding.store_lines import binding, numbered, plain
 from support.fault_proxy import GENUINE, Answer, Fault, FaultProxy, Request, fault_proxy
+from support.odd_servers import Dripping, dripping
 from support.s3_server import S3Server
+from support.snapshots import check_text
 
 pytestmark = pytest.mark.catalog
 
@@ -406,6 +409,19 @@ def test_a_store_that_does_not_answer_is_not_waited_for_without_limit(
     proxy.inject(is_of_the_small_client, Fault(0, Answer.SILENCE))
     write_small_file(io, f"s3://{bucket}/silence", b"content")
     assert kinds(proxy) == [("PUT", True), ("PUT", False)]
+
+
+@pytest.mark.parametrize("what", Dripping)
+def test_an_answer_that_comes_byte_by_byte_is_not_waited_for(what: Dripping, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(s3_objects, "LONGEST_ANSWER", 0.3)
+    keys = {"s3.access-key-id": "AKIA", "s3.secret-access-key": "secret", S3_REGION: "eu-west-1"}
+    with dripping(what) as (uri, has_ended):
+        objects = open_s3_objects(Properties({S3_ENDPOINT: uri, **keys}))
+        assert objects
+        with pytest.raises(RetryableError) as raised, translate_errors("s3://bucket/key"):
+            objects.get("s3://bucket/key")
+        assert not has_ended.is_set()
+    check_text("storage_errors", "an answer that comes byte by byte", str(raised.value), {"after 0 s": "after 300 s"})
 
 
 def test_connections_of_requests_at_the_same_time_stay_open(io: FileIO, proxy: FaultProxy, bucket: str) -> None:
