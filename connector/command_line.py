@@ -57,12 +57,17 @@ def _run_to_exit_status(work: Callable[[], int | None]) -> int:
     # No core dumps: they would contain secrets. Spark's processes inherit this limit.
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     try:
+        return _run_and_tell(work)
+    except signals.Stopped as stopped:  # perhaps while an error is told, if nobody reads stderr
+        return stopped.exit_status
+
+
+def _run_and_tell(work: Callable[[], int | None]) -> int:
+    try:
         logs.configure()
         _check_working_directory()
         _ignore_settings_of_pyiceberg()
         return work() or 0
-    except signals.Stopped as stopped:
-        return stopped.exit_status
     except (ConnectorError, ProtocolError) as error:
         log.error("%s", error)
         return WRONG_ARGUMENTS if isinstance(error, ArgumentError) else FAILED

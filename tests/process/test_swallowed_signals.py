@@ -1,4 +1,5 @@
-"""A signal that comes while Python cannot raise anything ends the process all the same."""
+"""A signal that comes while Python cannot raise anything, or while the last record is written, ends the process all the
+same."""
 
 import subprocess
 import sys
@@ -24,6 +25,14 @@ try:
 except signals.Stopped as stopped:
     sys.exit(stopped.exit_status)
 """
+# As one that waits for the reader of stderr, which has stopped to read.
+SIGNALLED_IN_THE_LAST_RECORD: Final = """
+import logging, os, signal
+from connector.command_line import main
+
+logging.getLogger("connector").addFilter(lambda _: signal.raise_signal(signal.SIGTERM))
+os._exit(main([]))
+"""
 
 
 def test_a_signal_that_a_finalizer_swallows_ends_the_process_before_its_next_request() -> None:
@@ -33,3 +42,10 @@ def test_a_signal_that_a_finalizer_swallows_ends_the_process_before_its_next_req
     )
     assert (ended.returncode, ended.stdout.count(b"\n")) == (143, 1)
     assert b"Exception ignored" in ended.stderr
+
+
+def test_a_signal_while_the_last_record_is_written_ends_the_process_without_a_traceback() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", SIGNALLED_IN_THE_LAST_RECORD], input=b"no message\n", capture_output=True, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (143, b"")
