@@ -34,15 +34,26 @@ def temporary_directory() -> Path:
         return Path(os.environ.get("TMPDIR") or gettempdir()).absolute()
 
 
-def advise(error: OSError, room: str = "Make room, or set TMPDIR to a directory on a larger disk.") -> str:
-    """Return what to change after a temporary file could not be written. `room` is the advice for a full disk."""
+def advise(error: OSError) -> str:
+    """Return what to change after a temporary file of a session could not be written."""
+    if error.errno == errno.ENOENT:
+        return (
+            "Something has removed the session's temporary files, such as a job that removes old files. Let it leave "
+            "out the directories `materialize-iceberg-*` and `mi-*`."
+        )
+    if error.errno == errno.EROFS:
+        return "Find out why the disk is read-only now, or set TMPDIR to a directory on another disk."
+    return _advise(error, "Make room, or set TMPDIR to a directory on a larger disk.")
+
+
+def _advise(error: OSError, otherwise: str) -> str:
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return "Raise the hard limit of open files (`ulimit -Hn`, or `--ulimit nofile` of Docker)."
     if error.errno == errno.EFBIG:
         return "Raise the limit of the size of a file (`ulimit -f`)."
     if error.errno in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):  # of file systems of a network
         return "Its file system has no locks. Set TMPDIR to a directory on a local disk."
-    return room
+    return otherwise
 
 
 @contextmanager
@@ -51,7 +62,7 @@ def translate_disk_errors(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        advice = advise(error, "Make room there, or set TMPDIR to a directory that can be written to.")
+        advice = _advise(error, "Make room there, or set TMPDIR to a directory that can be written to.")
         raise UserError(f"no temporary {what} can be made: {error.strerror or error}. {advice}") from error
 
 
@@ -90,11 +101,14 @@ def _directory(parent: Path, prefix: str) -> Iterator[Path]:
 
 @contextmanager
 def _own(directory: Path) -> Iterator[None]:
-    """Keep the directory from being removed by other sessions."""
+    """Keep the directory from being removed by other sessions, and by systemd-tmpfiles, when its files are old."""
     with ExitStack() as resources:
         with translate_disk_errors(f"file in {directory.parent}"):
             owner = resources.enter_context((directory / OWNER).open("w"))
             fcntl.flock(owner, fcntl.LOCK_EX)
+            descriptor = os.open(directory, os.O_RDONLY)
+            resources.callback(os.close, descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
         yield
 
 

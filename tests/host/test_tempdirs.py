@@ -76,6 +76,16 @@ def test_what_a_living_session_holds_is_left_alone(temporary: Path) -> None:
             assert (held / "spool").exists()
 
 
+def test_systemd_leaves_what_a_living_session_holds_alone() -> None:
+    """systemd-tmpfiles removes no old files of a directory that it cannot lock."""
+    with make_directories() as directories:
+        for directory in (directories.files, directories.sockets):
+            descriptor = os.open(directory, os.O_RDONLY)
+            with pytest.raises(BlockingIOError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.close(descriptor)
+
+
 def test_what_has_only_just_been_made_is_left_alone(temporary: Path) -> None:
     young = old_directory(temporary)
     os.utime(young)

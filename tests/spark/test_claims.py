@@ -1,5 +1,6 @@
 """What a task says last is heard, whenever it says it."""
 
+import errno
 import logging
 import os
 import resource
@@ -148,6 +149,17 @@ def test_a_socket_that_another_program_has_removed_is_no_error(tmp_path: Path, l
     """Such as one that removes old files from /tmp."""
     with serving(tmp_path, ledger):
         (tmp_path / "claims").unlink()
+
+
+def test_a_socket_on_a_disk_that_is_read_only_now_hides_no_other_error(
+    tmp_path: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: str) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+
+    monkeypatch.setattr(os, "unlink", refuse)
+    with pytest.raises(RetryableError, match="no rows"), serving(tmp_path, ledger):
+        raise RetryableError("no rows")
 
 
 def test_files_count_with_the_blocks_that_they_hold(

@@ -1,5 +1,7 @@
 """The spool: whole lines in blocks, in bounded space."""
 
+import errno
+import os
 import resource
 import shutil
 from pathlib import Path
@@ -57,11 +59,27 @@ def test_a_disk_without_room_for_the_directory_is_the_same_error(tmp_path: Path)
         Spool(tmp_path / "missing" / "spool")
 
 
-def test_a_disk_that_takes_no_more_is_an_error_that_says_what_to_do(spool: Spool, tmp_path: Path) -> None:
+def test_files_that_another_program_has_removed_are_an_error_that_says_what_to_do(spool: Spool, tmp_path: Path) -> None:
     (tmp_path / "spool").rmdir()
     with pytest.raises(RetryableError) as error:
         spool.add(run(0, 1, b"a"))
-    check_text("machine_errors", "a disk that takes no more", str(error.value), {str(tmp_path): "…"})
+    check_text("machine_errors", "removed temporary files", str(error.value), {str(tmp_path): "…"})
+
+
+@pytest.mark.parametrize(
+    ("name", "number"), [("a disk that takes no more", errno.ENOSPC), ("a disk that is read-only now", errno.EROFS)]
+)
+def test_a_disk_that_takes_no_more_is_an_error_that_says_what_to_do(
+    spool: Spool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, number: int
+) -> None:
+    def write(*_: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "writev", write)
+    with pytest.raises(RetryableError) as error:
+        spool.add(run(0, 1, b"a"))
+    spool.remove()
+    check_text("machine_errors", name, str(error.value), {str(tmp_path): "…"})
 
 
 def test_too_many_open_files_are_an_error_that_says_what_to_do(spool: Spool, tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ class ClaimServer:
     def close(self) -> None:
         """Listen no longer."""
         self._closed.set()
-        with suppress(FileNotFoundError):  # another program has removed the socket from the temporary directory
+        with suppress(OSError):  # another program has removed the socket, or the disk is read-only now
             self._listener.close()
 
     def _accept(self) -> None:
