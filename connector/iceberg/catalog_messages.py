@@ -54,6 +54,11 @@ def explain_unknown_type(error: Exception) -> str:
     )
 
 
+def make_page_text(status: int, page: str) -> str:
+    """Return PyIceberg's text of an answer that is no catalog's."""
+    return f"{_STATUS} {status}{_PAGE}{page}"
+
+
 def read_message(error: Exception) -> Message:
     """Return the catalog's answer from PyIceberg's error. Of an answer without a text, such as every answer to a HEAD,
     the status and the request are returned. Of a gateway's answer, only the status and the message of a JSON object are

@@ -109,6 +109,7 @@ FAILURES: Final[Mapping[str, tuple[Callable[[Session], FaultProxy], Answer | HTT
     "the catalog is restarting": (of_catalog, HTTPStatus.SERVICE_UNAVAILABLE),
     "the catalog's token is revoked": (of_catalog, HTTPStatus.UNAUTHORIZED),
     "the catalog does not like the request": (of_catalog, HTTPStatus.BAD_REQUEST),
+    "a load balancer answers for the catalog": (of_catalog, HTTPStatus.NOT_FOUND),
     "the permission is taken away": (of_catalog, HTTPStatus.FORBIDDEN),
     "the store goes down": (of_store, Answer.NONE),
     "the store's permission is taken away": (of_store, HTTPStatus.FORBIDDEN),

@@ -14,7 +14,7 @@ from requests import Response, Session, codes
 from connector.config import catalog as catalog_config
 from connector.host.redaction import hide_obtained
 from connector.host.refresh import Refreshed
-from connector.iceberg.catalog_messages import read_address
+from connector.iceberg.catalog_messages import make_page_text, read_address
 from connector.iceberg.catalogs.rest_errors import RedirectError
 from connector.iceberg.catalogs.retry_after import RetryAfter
 from connector.iceberg.catalogs.sign_in import DEFAULT_SCOPE, OAuth2Client, RefreshedToken, SignIn, StaticHeader
@@ -46,7 +46,7 @@ class RestTables(RestCatalog):
     def _create_session(self) -> Session:
         session = super()._create_session()
         session.auth = self._sign_in
-        session.hooks["response"] += (RetryAfter(), _refuse_to_read_instead)
+        session.hooks["response"] += (RetryAfter(), _refuse_to_read_instead, _refuse_page)
         return limit_time(_with_fixed_environment(session, self.uri), self._limits)
 
     def _fetch_config(self) -> None:
@@ -110,6 +110,16 @@ def _refuse_to_read_instead(response: Response, **_: object) -> None:
     if response.status_code in _BECOME_READS and method not in ("GET", "HEAD"):
         target = read_address(urljoin(response.url, response.headers.get("Location", "")))
         raise RedirectError(f"a {method} was answered with HTTP {response.status_code} and {target}", response=response)
+
+
+def _refuse_page(response: Response, **_: object) -> None:
+    """Raise RESTError for a page with the status 404, such as of a load balancer while the catalog restarts. PyIceberg
+    would say that there is no such table."""
+    if response.status_code == codes.not_found and response.content:
+        try:
+            response.json()
+        except ValueError:
+            raise RESTError(make_page_text(response.status_code, response.text)) from None
 
 
 def _with_fixed_environment(session: Session, uri: str) -> Session:
