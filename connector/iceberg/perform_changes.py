@@ -9,6 +9,7 @@ from pyiceberg.exceptions import (
     CommitFailedException,
     CommitStateUnknownException,
     NamespaceAlreadyExistsError,
+    NoSuchNamespaceError,
     NoSuchTableError,
     TableAlreadyExistsError,
 )
@@ -36,6 +37,13 @@ from connector.iceberg.metadata.table_arrangement import make_partition_spec, ma
 from connector.model.table_identifier import OWNER_PROPERTY, TableIdentifier
 
 ATTEMPTS: Final = 8
+# Another process has changed, created or dropped something since the changes were planned, or the catalog has failed.
+PLANNED_AGAIN: Final = (
+    CommitFailedException,
+    CommitStateUnknownException,
+    NoSuchNamespaceError,
+    TableAlreadyExistsError,
+)
 
 
 Alter: TypeAlias = Callable[[Catalog, Table, Sequence[Alteration]], None]  # makes all changes; see `Alterer.alter`
@@ -69,7 +77,7 @@ def evolve(
             for change in (change for change in changes if not isinstance(change, Alteration)):
                 _perform(catalog, table, change, location)
                 performed.append(change)
-        except (CommitFailedException, CommitStateUnknownException, TableAlreadyExistsError) as error:
+        except PLANNED_AGAIN as error:
             answer = str(error)
             continue  # changes that were committed are not planned again
         except UnconvertibleError as error:

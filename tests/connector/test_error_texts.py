@@ -2,7 +2,7 @@
 change."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -414,9 +414,15 @@ def makes_a_view_of_it(warehouse: Path, found: CatalogEntry) -> Sequence[TableCh
     return plan_changes(found, target())
 
 
+def drops_the_namespace(_: Path, found: CatalogEntry) -> Sequence[TableChange]:
+    """After it was found."""
+    return plan_changes(replace(found, namespace_exists=True), target())
+
+
 MEANWHILE: dict[str, tuple[Callable[[Path], object], Any]] = {
     "somebody else always alters the table": (table(), alters_it_too),
     "somebody else has made a view": (nothing, makes_a_view_of_it),
+    "somebody else has dropped the namespace": (nothing, drops_the_namespace),
 }
 
 
