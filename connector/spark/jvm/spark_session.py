@@ -54,6 +54,9 @@ LOCAL_SETTINGS: Final = {
     # Where the host's name does not resolve, Spark would not find itself, and print a warning to stdout.
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
+    # The JVM sends heartbeats to itself. If the clock is set forward, or the container was paused, it would take itself
+    # for lost, and end ten minutes later.
+    "spark.storage.blockManagerHeartbeatTimeoutMs": "10000d",
 }
 LOCAL_ENVIRONMENT: Final = {"SPARK_LOCAL_IP": "127.0.0.1"}  # for the time before Spark has read its settings
 
