@@ -21,6 +21,7 @@ from botocore.exceptions import (
 
 from connector.host.errors import ErrorTable, Matcher, RetryableError, Translation, UserError, is_a, translate
 from connector.host.redaction import redact_and_shorten
+from connector.storage.storage_errors import NOT_VALID_NOW
 
 TRANSIENT: Final = frozenset(
     {
@@ -259,6 +260,12 @@ S3_ERRORS: Final[ErrorTable] = (
         UserError,
         "{bucket}: {server} cannot be reached, because the environment names a file of certificates that cannot be "
         "read. Correct the variable AWS_CA_BUNDLE, or REQUESTS_CA_BUNDLE.",
+    ),
+    Translation(
+        is_a(SSLError, saying=NOT_VALID_NOW),
+        UserError,
+        "{bucket}: {server} has no secure connection: by the clock of this machine, its certificate is not valid now. "
+        "Set the clock if it is wrong. If it is right, the server needs a new certificate.",
     ),
     Translation(
         is_a(SSLError),

@@ -67,6 +67,8 @@ def _is_of_store(error: Exception) -> bool:
     return isinstance(error, OSError) or type(error) is ArrowException
 
 
+NOT_VALID_NOW: Final = ("certificate has expired", "certificate is not yet valid")  # OpenSSL's words
+
 # S3 says this also of a file that does not exist, to users who may not list the whole bucket.
 is_forbidden: Final = _says("ACCESS_DENIED")
 
@@ -105,6 +107,12 @@ STORAGE_ERRORS: Final[ErrorTable] = (
         UserError,
         "{location}: the object store cannot be reached, because the environment names a file of certificates that "
         "cannot be read ({answer}). Correct the variable AWS_CA_BUNDLE, or REQUESTS_CA_BUNDLE.",
+    ),
+    Translation(
+        _says(*NOT_VALID_NOW),
+        UserError,
+        "{location}: the object store has no secure connection: by the clock of this machine, its certificate is not "
+        "valid now ({answer}). Set the clock if it is wrong. If it is right, the store needs a new certificate.",
     ),
     Translation(
         _says("curlCode: 60,"),

@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
 import pytest
-from pyiceberg.io import S3_ENDPOINT, S3_PROXY_URI, S3_REGION
+from pyiceberg.io import S3_ACCESS_KEY_ID, S3_ENDPOINT, S3_PROXY_URI, S3_REGION, S3_SECRET_ACCESS_KEY
 
 from connector.checks.s3_probe import open_bucket
 from connector.host.errors import ConnectorError, RetryableError, UserError
@@ -21,12 +22,14 @@ from connector.storage.s3_objects import S3Objects, open_s3_objects
 from connector.storage.storage_errors import translate_errors
 from support.certificate import new_certificate
 from support.forward_proxy import ForwardProxy, forward_proxy
+from support.odd_servers import Dripping, dripping
 from support.s3_server import S3Server, versitygw, versitygw_server
 from support.snapshots import check_text
 
 NOWHERE: Final = "https://127.0.0.1:1"  # only the proxy answers for it
 PROXY: Final = "http://user:planted@proxy:3128"
 AMAZON: Final = {S3_REGION: "eu-west-1"}
+KEYS: Final = {**AMAZON, S3_ACCESS_KEY_ID: "key", S3_SECRET_ACCESS_KEY: "secret"}
 PROXY_VARIABLES: Final = (
     "HTTPS_PROXY",
     "HTTP_PROXY",
@@ -159,6 +162,13 @@ def test_a_certificate_that_is_not_trusted_is_explained(
     check_errors(properties, UserError, "a certificate that is not trusted")
     monkeypatch.setenv("AWS_CA_BUNDLE", "/nowhere.pem")
     check_errors(properties, UserError, "a file of certificates that is missing")
+
+
+def test_a_certificate_that_has_expired_is_told_as_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    certificate = new_certificate(tmp_path, timedelta(-2), timedelta(-1))
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(certificate.certificate))
+    with dripping(Dripping.HEADERS, certificate) as (uri, _):
+        check_errors({**KEYS, S3_ENDPOINT: uri}, UserError, "a certificate that has expired")
 
 
 @pytest.mark.parametrize(
