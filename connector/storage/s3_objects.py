@@ -49,8 +49,13 @@ CONNECTIONS: Final = 64  # kept open: eight tables are committed at once, and ea
 NEEDED: Final = frozenset({S3_ACCESS_KEY_ID, S3_SECRET_ACCESS_KEY, S3_REGION})
 TIMEOUT: Final = "60"  # seconds
 LONGEST_ANSWER: Final = 300.0  # seconds
-# Statuses that say something of one object, and nothing of other requests.
-OF_THE_OBJECT: Final = (HTTPStatus.NOT_FOUND, HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE)
+# Statuses that say something of one object or of this moment, and nothing of later requests.
+OF_ONE_REQUEST: Final = (
+    HTTPStatus.NOT_FOUND,
+    HTTPStatus.REQUEST_TIMEOUT,
+    HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE,
+    HTTPStatus.TOO_MANY_REQUESTS,
+)
 UNUSUAL: Final = frozenset({"", ".", ".."})  # parts of a path that PyArrow refuses, or that HTTP clients remove
 
 
@@ -101,7 +106,7 @@ class S3Objects:
             return b""
         log.debug("%s of %s is repeated with PyArrow: HTTP status %d", method, location, answer.status)
         # A store that does not take such requests, or not with these credentials, is not asked again.
-        if answer.status < HTTPStatus.INTERNAL_SERVER_ERROR and answer.status not in OF_THE_OBJECT:
+        if answer.status < HTTPStatus.INTERNAL_SERVER_ERROR and answer.status not in OF_ONE_REQUEST:
             self._refused.add(method)
         return None
 

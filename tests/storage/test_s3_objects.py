@@ -447,6 +447,16 @@ def test_a_store_that_refuses_such_requests_is_asked_once(io: FileIO, proxy: Fau
     assert kinds(proxy) == [("PUT", True), ("PUT", False), ("PUT", True), ("PUT", False), ("PUT", False)]
 
 
+@pytest.mark.parametrize("status", [HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.REQUEST_TIMEOUT])
+def test_a_store_that_has_too_much_to_do_is_asked_again(
+    status: HTTPStatus, io: FileIO, proxy: FaultProxy, bucket: str
+) -> None:
+    proxy.inject(is_of_the_small_client, Fault(0, status))
+    for number in range(2):
+        write_small_file(io, f"s3://{bucket}/busy-{number}", b"content")
+    assert kinds(proxy) == [("PUT", True), ("PUT", False), ("PUT", True)]
+
+
 def test_a_refused_object_gets_the_error_of_pyarrow(s3_server: S3Server, bucket: str) -> None:
     io = open_file_io(file_properties(s3_server.file_properties(), stranger_of(s3_server)))
     location = f"s3://{bucket}/forbidden"
