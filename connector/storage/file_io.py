@@ -68,9 +68,9 @@ class StoreFileIO(FileIO):
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
         """Delete a file. If there is none, this may raise FileNotFoundError."""
-        place = location if isinstance(location, str) else location.location
-        objects = _find_objects(self, place)
-        if not (objects and objects.delete(place)):
+        path = location if isinstance(location, str) else location.location
+        objects = _find_objects(self, path)
+        if not (objects and objects.delete(path)):
             self.arrow.delete(location)
 
 
@@ -187,7 +187,7 @@ def delete_if_possible(io: FileIO, locations: Iterable[str]) -> None:
 def find_long_lists(files: Mapping[int, tuple[DataFile, ...]]) -> list[int]:
     """Return the tables whose lists of files must be kept outside the state: because a list is long, or because it is
     one of the longest of very many."""
-    sizes = {table: len(msgspec.json.encode(of_table)) for table, of_table in files.items()}
+    sizes = {table: len(msgspec.json.encode(table_files)) for table, table_files in files.items()}
     by_size = sorted(sizes, key=sizes.__getitem__)
     totals = accumulate(sizes[table] for table in by_size)
     return [

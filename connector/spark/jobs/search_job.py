@@ -60,7 +60,7 @@ FoundInGroup: TypeAlias = RowsOfKeys | TemporaryFile
 def search_groups(access: Mapping[int, Properties], groups: Iterable[Group]) -> Iterator[FoundInGroup]:
     """Search the groups. `access` has the storage settings of each table, by its binding's index."""
     gc.collect()  # the daemon has turned the automatic collection off
-    files = [_File(group, place, file) for group in groups for place, file in group.files]
+    files = [_File(group, index, file) for group in groups for index, file in group.files]
     for group, found in groupby(_search_files(access, files), lambda each: each[0].group):
         yield _write_group(group, found, open_file_io(access[group.binding.index]))
 
@@ -70,7 +70,7 @@ class _File:
     """A file of a group."""
 
     group: Group
-    place: int
+    index: int  # in the view
     searched: SearchedFile
 
     @property
@@ -85,15 +85,15 @@ def _search_files(
     several tables, and their documents are read one after the other. The index of a table's keys is dropped with its
     last file."""
     keys: dict[TemporaryFile, Keys] = {}
-    for some in PackingIterator(files, SEARCHED_AT_ONCE, lookback=1, weight_func=attrgetter("size")):
-        groups = {file.group.keys_file: file.group for file in some}
-        keys = {of_table: keys[of_table] for of_table in groups if of_table in keys}
-        new = [of_table for of_table in groups if of_table not in keys]
-        indexed = map_in_threads(partial(_index_keys, access), [groups[of_table] for of_table in new], "keys")
+    for packed in PackingIterator(files, SEARCHED_AT_ONCE, lookback=1, weight_func=attrgetter("size")):
+        groups = {file.group.keys_file: file.group for file in packed}
+        keys = {keys_file: keys[keys_file] for keys_file in groups if keys_file in keys}
+        new = [keys_file for keys_file in groups if keys_file not in keys]
+        indexed = map_in_threads(partial(_index_keys, access), [groups[keys_file] for keys_file in new], "keys")
         keys.update(zip(new, indexed, strict=True))
         del indexed
-        begun = map_in_threads(partial(_begin_search, access, keys), some, "search", FILES_AT_ONCE)
-        yield from zip(some, begun, strict=True)
+        begun = map_in_threads(partial(_begin_search, access, keys), packed, "search", FILES_AT_ONCE)
+        yield from zip(packed, begun, strict=True)
 
 
 def _index_keys(access: Mapping[int, Properties], group: Group) -> Keys:
@@ -114,10 +114,10 @@ def _write_group(group: Group, found: Iterable[tuple[_File, Iterable[FoundRows]]
     described: list[RowsOfKeys] = []
     try:
         with _Lines(group.documents, io, group.binding.index) as lines:
-            for file, in_file in found:
-                for rows in in_file:
+            for file, file_rows in found:
+                for rows in file_rows:
                     lines.write(rows.documents)
-                    described.append(_describe(file.place, file.searched, rows))
+                    described.append(_describe(file.index, file.searched, rows))
         return _return_rows(RowsOfKeys.join(described), group, io)
     except OSError as error:
         raise RetryableError(
@@ -151,11 +151,11 @@ def divide_files(files: Sequence[SearchedFile]) -> Iterator[tuple[tuple[int, Sea
     return map(tuple, PackingIterator(numbered, GROUP_SIZE, lookback=1, weight_func=lambda each: each[1].size))
 
 
-def _describe(place: int, file: SearchedFile, rows: FoundRows) -> RowsOfKeys:
+def _describe(index: int, file: SearchedFile, rows: FoundRows) -> RowsOfKeys:
     ids = rows.row_ids
     if ids is None and file.keeps_ids:
         ids = np.full(len(rows.keys), NO_ROW_ID)
-    return RowsOfKeys(np.full(len(rows.keys), place), rows.keys, rows.positions, ids)
+    return RowsOfKeys(np.full(len(rows.keys), index), rows.keys, rows.positions, ids)
 
 
 class _Lines:
