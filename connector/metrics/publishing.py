@@ -38,7 +38,7 @@ def publish_metrics(options: MetricsOptions, task: str, key_range: str) -> Itera
             resources.enter_context(serve_metrics(options.listen, registry))
         if options.file:
             resources.enter_context(write_metrics(options.file, registry))
-        facts.observe = counter.count
+        facts.report = counter.count
         yield
 
 

@@ -1,4 +1,4 @@
-"""Reports to the metrics what a session stages, and how its commits end."""
+"""Reports to the metrics which commits earlier sessions have staged, and how commits end."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -14,26 +14,15 @@ from connector.host.facts import (
     OpenedSession,
     StagedRows,
     TableState,
-    TreatedValues,
 )
 from connector.iceberg.commits.outcomes import Committed, Failed, Outcome
 from connector.iceberg.commits.summaries import SUMMARY_FENCE, read_summary
-from connector.model.invalid_values import Tally
 from connector.model.state import StagedCommit
 
 
 def report_opened(tables: Iterable[str]) -> None:
     """Report the tables of a session."""
     facts.report(OpenedSession(tuple(tables)))
-
-
-def report_staged(staged: Iterable[StagedCommit], treated: Mapping[int, Tally], tables: Sequence[str]) -> None:
-    """Report what a transaction has staged, and how its invalid values were treated, by the index of their table."""
-    for commit in staged:
-        facts.report(StagedRows(str(commit.path), commit.next, commit.rows, commit.size))
-    for index, tally in treated.items():
-        for _, treatment, values in tally:
-            facts.report(TreatedValues(tables[index], treatment, values.count))
 
 
 def report_recovered(staged: Sequence[StagedCommit]) -> None:
@@ -44,8 +33,6 @@ def report_recovered(staged: Sequence[StagedCommit]) -> None:
 
 def report_outcomes(outcomes: Sequence[Outcome]) -> None:
     """Report how the attempts of several tables have ended, and what the summaries of their snapshots say."""
-    if not facts.are_on():
-        return
     for outcome in outcomes:
         _report_outcome(outcome)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final, Protocol
 
+from connector.host import facts
 from connector.host.errors import ConnectorError, FencedError, LostColumnError, RetryableError
 from connector.host.logs import Event, fields, name_some
 from connector.host.signals import Stopped
@@ -77,7 +78,7 @@ class Committer:
             given_up = [Superseded(tuple(self._backlog.drop(chain_id))) for chain_id in chain_ids]
         for superseded in given_up:
             warn_superseded(superseded)
-        report_outcomes(given_up)
+        _report(given_up)
 
     def retry(self) -> None:
         """Try the pending commits that are due. The next `commit` returns those that succeed.
@@ -154,7 +155,7 @@ class Committer:
             due, failing = self._backlog.take(time.monotonic()), self._backlog.failing
         log.debug("committing %d staged transaction(s) of all tables", len(due))
         outcomes = self._attempt(due, without_retry=failing)
-        report_outcomes(outcomes)
+        _report(outcomes)
         with self._changed:
             committed, fatal = self._record(outcomes)
             self._changed.notify_all()
@@ -259,6 +260,12 @@ def _log_running(refusing: Sequence[str]) -> None:
         else "running: all committed transactions are in their tables",
         extra=fields(Event.RUNNING, refusing=len(refusing)),
     )
+
+
+def _report(outcomes: Sequence[Outcome]) -> None:
+    """Tell the metrics how commits have ended, if there are metrics: this reads the summaries of snapshots."""
+    if facts.report is not facts.drop:
+        report_outcomes(outcomes)
 
 
 def _log_waiting(waiting: WaitingTable) -> None:

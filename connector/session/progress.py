@@ -7,11 +7,11 @@ received rows every second.
 import logging
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from connector.host import facts
-from connector.host.facts import EndedTransaction, LoadedTransaction, ReceivedRows
+from connector.host.facts import EndedTransaction, LoadedTransaction, ReceivedRows, StagedRows, TreatedValues
 from connector.host.logs import Event, fields, format_bytes, name_some
 from connector.model.invalid_values import Tally, Treatment
 from connector.model.state import StagedCommit
@@ -31,7 +31,7 @@ class TransactionProgress:
         """`tables` has the table of each binding."""
         self._number = number
         self._tables = tables
-        self._received = _ReceivedTotals(tables) if facts.are_on() else None
+        self._received = _ReceivedTotals(tables) if facts.report is not facts.drop else None
         self._began: float | None = None
         self._reported = self._drawn = 0.0
         self._rows = self._size = 0
@@ -111,14 +111,19 @@ class TransactionProgress:
                 extra=fields(Event.OUTDATED, table=table, before=backfill.timestamp),
             )
 
-    def report_staged(self, staged: Sequence[StagedCommit], treated: Iterable[Tally] = ()) -> None:
-        """Report the end of the transaction, if it had rows."""
+    def report_staged(self, staged: Sequence[StagedCommit], treated: Mapping[int, Tally]) -> None:
+        """Report the end of the transaction. `treated` has the treated values of each binding."""
         self._clear_line()
+        for commit in staged:
+            facts.report(StagedRows(str(commit.path), commit.next, commit.rows, commit.size))
+        for binding, tally in treated.items():
+            for _, treatment, values in tally:
+                facts.report(TreatedValues(self._tables[binding], treatment, values.count))
         if self._began is None:
             return
         now = time.monotonic()
         facts.report(EndedTransaction(self._rows, now - self._began))
-        totals = _sum_treatments(treated)
+        totals = _sum_treatments(treated.values())
         log.info(
             "transaction %d: %s; staged %s in %d data file(s) of %d table(s)%s",
             self._number,
@@ -199,6 +204,5 @@ def log_opened(tables: Sequence[str], backfilled: Sequence[str]) -> None:
     )
 
 
-def _sum_treatments(treated: Iterable[Tally]) -> dict[str, int]:
-    tallies = list(treated)
+def _sum_treatments(tallies: Collection[Tally]) -> dict[str, int]:
     return {treatment.value: sum(tally.total(treatment) for tally in tallies) for treatment in Treatment}

@@ -18,7 +18,6 @@ from connector.iceberg.commits import fence
 from connector.iceberg.commits.fence import WriterFence, file_prefix
 from connector.model.invalid_values import Tally
 from connector.model.state import DataFile, FileList, ReportedCommits, StagedCommit, StagedTransaction
-from connector.session.commit_facts import report_staged
 from connector.session.committer import Committer, run_retries
 from connector.session.progress import TransactionProgress
 from connector.session.treatments import RejectionLimit, TreatmentWarnings
@@ -110,7 +109,6 @@ class Session:
             limit.check(accepted, written.treated.get(index, Tally()))
         if written.treated:
             self._warnings.warn(written.treated)
-        report_staged(commits.values(), written.treated, self._names)
         return StagedTransaction(tuple(commits.values()))
 
     def _check_updates(self, written: Written, found: "Mapping[int, LoadedRows]") -> None:
@@ -200,7 +198,7 @@ class OpenTransaction:
         if self._writing is None and not _find_updated(found):
             return StagedTransaction()
         staged = self._stage(written, found, message)
-        self._progress.report_staged(staged.commits, written.treated.values())
+        self._progress.report_staged(staged.commits, written.treated)
         return staged
 
 

@@ -258,7 +258,7 @@ def test_orphans_that_could_not_be_removed_are_tried_again_by_the_same_session(
 
     monkeypatch.setattr(background, "remove_task_orphans", fail_twice)
     monkeypatch.setattr(background, "PAUSE", 0.0)
-    monkeypatch.setattr(facts, "observe", note)
+    monkeypatch.setattr(facts, "report", note)
     left = leave_behind(table_of(catalog), WRITER)
     land(BackgroundMaintenance(catalog), catalog, 1)
     land(BackgroundMaintenance(catalog), catalog, 2)

@@ -180,7 +180,7 @@ def test_commits_that_a_failed_run_was_to_look_at_count_in_the_next_one(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[object] = []
-    monkeypatch.setattr(facts, "observe", told.append)
+    monkeypatch.setattr(facts, "report", told.append)
 
     def fail(_: TableIdentifier) -> CompactionResult:
         raise RetryableError("the storage does not answer")

@@ -33,7 +33,7 @@ WHOLE = WHOLE_RANGE.key_range
 @pytest.fixture(autouse=True)
 def _observe_nothing_afterwards() -> Iterator[None]:
     yield
-    facts.observe = None
+    facts.report = facts.drop
 
 
 def address_of(text: str) -> ListenAddress:

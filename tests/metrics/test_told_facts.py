@@ -54,9 +54,9 @@ WRITER: Final = WriterId("acme/task", "orders.v1", "00000000-ffffffff")
 @pytest.fixture
 def told() -> Iterator[list[Fact]]:
     told: list[Fact] = []
-    facts.observe = told.append
+    facts.report = told.append
     yield told
-    facts.observe = None
+    facts.report = facts.drop
 
 
 def test_credentials_that_are_fetched_or_not_are_told(told: list[Fact]) -> None:

@@ -139,7 +139,7 @@ def test_loads_are_timed_from_the_first_one_and_their_search_from_the_flush(
 ) -> None:
     """In between, the runtime reads what it sends."""
     told: list[facts.Fact] = []
-    monkeypatch.setattr(facts, "observe", told.append)
+    monkeypatch.setattr(facts, "report", told.append)
     transaction = open_transaction(tmp_path)
     transaction.load(load("none"))
     pause = 0.05

@@ -38,11 +38,11 @@ def fields_of(record: logging.LogRecord) -> dict[str, Any]:
 
 
 def test_a_staged_transaction_is_told_in_numbers_for_people_and_machines(caplog: pytest.LogCaptureFixture) -> None:
-    told = TransactionProgress(7)
+    told = TransactionProgress(7, ["shop.a"])
     with caplog.at_level(logging.INFO):
         told.report_received(ROWS)
         told.report_received(ROWS)
-        told.report_staged([STAGED], [NULLED])
+        told.report_staged([STAGED], {0: NULLED})
     [record] = caplog.records
     assert record.getMessage().startswith("transaction 7: 6 rows, 2.0 MB received, ")
     assert record.getMessage().endswith("staged 2.5 MB in 1 data file(s) of 1 table(s); 4 nulled")
@@ -66,7 +66,7 @@ def test_answered_loads_are_told_with_the_time_since_the_first_one_and_since_the
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[facts.Fact] = []
-    monkeypatch.setattr(facts, "observe", told.append)
+    monkeypatch.setattr(facts, "report", told.append)
     now = time.monotonic()
     with caplog.at_level(logging.INFO):
         TransactionProgress(7).report_loaded(5, 3, began=now - 40, flushed=now - 2)
@@ -103,11 +103,11 @@ def test_an_open_session_is_told_with_the_backfills_that_have_begun(
 
 def test_a_staged_transaction_is_told_to_the_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[facts.Fact] = []
-    monkeypatch.setattr(facts, "observe", told.append)
+    monkeypatch.setattr(facts, "report", told.append)
     transaction = TransactionProgress(7, ["shop.a"])
     transaction.report_received(ROWS)
     transaction.report_received(ROWS)
-    transaction.report_staged([STAGED])
+    transaction.report_staged([STAGED], {})
     [ended] = [fact for fact in told if isinstance(fact, facts.EndedTransaction)]
     assert ended.rows == 6
     assert 0 < ended.seconds < 20
@@ -120,7 +120,7 @@ def test_a_small_transaction_has_a_size_too(caplog: pytest.LogCaptureFixture, si
     told = TransactionProgress(7)
     with caplog.at_level(logging.INFO):
         told.report_received(ROWS)
-        told.report_staged([replace(STAGED, files=(DataFile("file:///a.parquet", 6, size, (4,), ()),))])
+        told.report_staged([replace(STAGED, files=(DataFile("file:///a.parquet", 6, size, (4,), ()),))], {})
     assert f"staged {text} in 1 data file(s)" in caplog.text
 
 
@@ -162,7 +162,7 @@ def test_a_capture_that_has_read_its_source_again_is_told_of(caplog: pytest.LogC
 
 def test_an_empty_transaction_is_not_told_of(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
-        TransactionProgress(1).report_staged([])
+        TransactionProgress(1).report_staged([], {})
     assert not caplog.records
 
 
