@@ -1,4 +1,4 @@
-"""None"""
+"""Apply creates tables and alters them, and describes each action."""
 
 from contextlib import closing
 from functools import partial
