@@ -8,6 +8,7 @@ from typing import Final
 import pytest
 from pyiceberg.catalog import Catalog
 
+from connector.host.errors import UserError
 from connector.host.refresh import Lease
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits import commit
@@ -18,6 +19,7 @@ from connector.model.table_identifier import OWNER_PROPERTY, Owner
 from connector.session.backlog import Limit
 from connector.session.committer import Committer
 from connector.session.recovery import Recovered, recover
+from connector.storage.file_io import files_of
 from support.bindings import PATH
 from support.staged_rows import WRITER, staged
 from support.tables import foreign_table, record_property
@@ -92,3 +94,20 @@ def test_rows_of_the_table_itself_are_not_given_up(catalog: Catalog) -> None:
     waiting = staged(catalog, {"id": 1})
     record_owner(catalog, BACKFILLED)
     assert not bind(BACKFILLED, catalog).has_superseded(waiting)
+
+
+def test_rows_that_the_bound_table_can_never_get_are_an_error(catalog: Catalog, committer: Committer) -> None:
+    waiting = replace_table(catalog, WRITER)
+    with pytest.raises(UserError, match="is another table now"):
+        recover_as(WRITER, waiting, catalog, committer)
+
+
+def test_so_are_those_of_an_older_binding_of_the_table(catalog: Catalog, committer: Committer) -> None:
+    """A backfill has kept the rows of the table."""
+    waiting = replace(staged(catalog, {"id": 1}), is_recovered=True)
+    record_owner(catalog, BACKFILLED)
+    table = catalog.load_table(PATH)
+    for file in files_of(table.io, waiting.files):
+        table.io.delete(file.path)
+    with pytest.raises(UserError, match=r"1 staged file\(s\) are gone"):
+        recover_as(BACKFILLED, waiting, catalog, committer)
