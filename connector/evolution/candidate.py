@@ -191,6 +191,7 @@ class CandidateField:
             is_indispensable=self.is_indispensable,
             former=self.candidate.former_names.get(self.projection.field, ""),
             is_key=self._is_selected_as_key,
+            is_document=self.is_document,
         )
 
     @property

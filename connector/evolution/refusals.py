@@ -79,11 +79,12 @@ class ChangeRules:
     def refuse(self, change: ColumnChange, wanted: NewColumn, column: NestedField | None) -> str:
         """Say why a change that a field needs is refused; "" if it is allowed."""
         match change:
-            case AddColumn() if wanted.is_key and wanted.former and self._has_updated_rows:
+            case AddColumn() if (wanted.is_key or wanted.is_document) and wanted.former and self._has_updated_rows:
                 return (
                     f"Field {wanted.field!r} had the column {wanted.former!r}, which the table has no more: another "
-                    "program has dropped or renamed it. A key must be in the same column for all rows: rename the "
-                    f'column back, or name it with {{"{COLUMN_SETTING}": "…"}} in the field config, or {self._rewrite}.'
+                    "program has dropped or renamed it. A key or a root document must be in the same column for all "
+                    "rows: rename the column back, or name it with "
+                    f'{{"{COLUMN_SETTING}": "…"}} in the field config, or {self._rewrite}.'
                 )
             case AddColumn() if not self.allows(AddColumn):
                 return (

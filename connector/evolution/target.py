@@ -22,6 +22,7 @@ class NewColumn:
     is_indispensable: bool  # its field is always selected, and all rows have their values in it
     former: str = ""  # the column's name when the binding was last applied; "" if the field was not selected then
     is_key: bool = False  # its field is selected as a part of the key
+    is_document: bool = False  # its field is the root document
 
     @property
     def may_identify(self) -> bool:

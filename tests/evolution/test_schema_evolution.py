@@ -308,6 +308,7 @@ def test_a_key_or_a_document_that_was_renamed_before_a_crash_has_left_its_name_t
 
 
 ID = NewColumn("id", "id", LONG, True, "", is_indispensable=True, former="id", is_key=True)
+DOCUMENT = replace(ID, is_key=False, is_document=True)
 
 
 def planned_for_updates(identifier_fields: IdentifierFields, wanted: NewColumn, *, has_rows: bool) -> list[TableChange]:
@@ -319,10 +320,12 @@ def planned_for_updates(identifier_fields: IdentifierFields, wanted: NewColumn, 
     )
 
 
-def test_a_lost_key_column_is_not_added_again_where_rows_are_updated_by_it() -> None:
-    """The rows that are there would have no key: their updates would add rows."""
+@pytest.mark.parametrize("wanted", [ID, DOCUMENT], ids=["key", "document"])
+def test_a_lost_key_or_document_is_not_added_again_where_rows_are_updated(wanted: NewColumn) -> None:
+    """The rows that are there would have no key, and their updates would add rows. Or they would have no document, and
+    could not be loaded."""
     with pytest.raises(UserError, match="Field 'id' had the column 'id', which the table has no more"):
-        planned_for_updates(IdentifierFields.KEY, ID, has_rows=True)
+        planned_for_updates(IdentifierFields.KEY, wanted, has_rows=True)
     assert planned_for_updates(IdentifierFields.KEY, replace(ID, name="number"), has_rows=True) == []
 
 
@@ -333,8 +336,9 @@ def test_a_lost_key_column_is_not_added_again_where_rows_are_updated_by_it() -> 
         (IdentifierFields.KEY, replace(ID, former=""), True),
         (IdentifierFields.KEY, replace(ID, is_key=False), True),
         (IdentifierFields.KEPT, ID, True),
+        (IdentifierFields.KEPT, DOCUMENT, True),
     ],
-    ids=["no rows", "a field that had no column", "no part of the key", "delta updates"],
+    ids=["no rows", "a field that had no column", "no part of the key", "delta updates", "a document of delta updates"],
 )
 def test_any_other_lost_column_is_added_again(
     identifier_fields: IdentifierFields, wanted: NewColumn, has_rows: bool

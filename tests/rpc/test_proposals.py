@@ -190,16 +190,19 @@ def test_two_names_of_one_table_are_refused(tmp_path: Path) -> None:
     )
 
 
-def test_a_key_whose_column_another_program_has_renamed_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("column", "location"), [("id", "/id"), ("flow_document", "(the root document)")])
+def test_a_key_or_a_document_whose_column_another_program_has_renamed_is_refused(
+    tmp_path: Path, column: str, location: str
+) -> None:
     Applying(tmp_path, standard()).go_on()
     table = local_catalog(tmp_path).load_table(PATH)
     table.append(pa.Table.from_pylist([{"id": 1, "flow_document": "{}"}], table.schema().as_arrow()))
     with table.update_schema() as update:
-        update.rename_column("id", "number")
+        update.rename_column(column, "other")
     [validated] = validate_refuses(tmp_path, standard(), last=standard())
     [applied] = apply_refuses(tmp_path, standard(), last=standard())
     refusal = applied.removeprefix("table shop.orders: ")
-    assert validated == f"bindings[0] (acme/orders): location /id must be materialized: {refusal}"
+    assert validated == f"bindings[0] (acme/orders): location {location} must be materialized: {refusal}"
 
 
 def test_a_name_that_iceberg_reserves_is_refused(tmp_path: Path) -> None:
