@@ -108,6 +108,15 @@ def test_all_rows_of_the_keys_are_located_in_their_files(tmp_path: Path) -> None
     assert loaded.answered.keys == 3
 
 
+@pytest.mark.parametrize(("key", "rows"), [("one", 1), ("none", 0)])
+def test_the_snapshot_that_was_searched_is_located_too(tmp_path: Path, key: str, rows: int) -> None:
+    """A commit searches only what came later."""
+    searched = searched_tables.SearchedTable(tmp_path, [StringType()])
+    view = TableView(7, (SearchedFile(searched.write(['["one"]']), 1),))
+    [loaded] = search(tmp_path, searched, view, key).found.values()
+    assert (loaded.located.rows, loaded.located.snapshot_id) == (rows, 7)
+
+
 def open_transaction(
     directory: Path,
     stage: Callable[..., StagedTransaction] = lambda *_: pytest.fail("nothing is staged"),

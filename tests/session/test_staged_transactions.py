@@ -1,5 +1,6 @@
 """What a session stages of its transactions, and in which order it works, without Spark."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -10,7 +11,7 @@ from connector.host.refresh import Lease
 from connector.iceberg.bound_table import BoundTable
 from connector.model.binding import Arrangement, Binding, KeyPart, Updates
 from connector.model.properties import Properties
-from connector.model.state import DataFile, LocatedRowsFile, StagedCommit, WriterId
+from connector.model.state import DataFile, LocatedRowsFile, StagedCommit, StagedTransaction, WriterId
 from connector.model.table_identifier import TableIdentifier
 from connector.session.backlog import Limit
 from connector.session.committer import Committer
@@ -39,13 +40,13 @@ class Work:
     row_ids: Any = None
     steps: list[str] = field(default_factory=list)
 
-    def session(self) -> Session:
+    def session(self, recovered: Sequence[StagedCommit] = ()) -> Session:
         binding = Binding(0, WRITER.state_key, PATH, (), (), None, updates=UPDATES)
         lease, properties = Lease(Properties()), Properties()
         table = BoundTable(binding, WRITER, "a-uuid", ARRANGEMENT, 5, "file:///users", properties, lease)
         committer = Committer(lambda *_, **__: [], Limit(commits=0, size=0))
         jobs: Any = self
-        return Session([table], (), committer, jobs.start_writing, jobs.start_loading)
+        return Session([table], recovered, committer, jobs.start_writing, jobs.start_loading)
 
     def start_loading(self, _: object) -> "Loads":
         return Loads(self, {0: self.found}, {0: self.row_ids} if self.row_ids else {})
@@ -121,3 +122,11 @@ def test_row_ids_are_removed_when_all_rows_are_written_and_located() -> None:
     work = Work(FOUND, Written({0: (FILE,)}, existing_keys={0: ONE_KEY}), row_ids="a file with row ids")
     assert len(stage(work.session())) == 1
     assert work.steps == ["store", "write", "stage located rows", "remove row ids"]
+
+
+def test_the_commits_of_the_recovery_are_reported_once() -> None:
+    """A later report would name an older fence value as the newest one of the table."""
+    waiting = StagedCommit(WRITER, "", "0" * 31 + "1", PATH, "a-uuid", 0, 0, (FILE,), is_recovered=True)
+    session = Work(NOT_FOUND, Written()).session([waiting])
+    assert session.acknowledge(StagedTransaction()).commits == (waiting,)
+    assert session.acknowledge(StagedTransaction()).commits == ()
