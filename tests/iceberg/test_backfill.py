@@ -20,6 +20,7 @@ from connector.evolution.plan_changes import plan_changes
 from connector.evolution.table_change import StartBackfill, TableChange, describe_change
 from connector.evolution.target import NewColumn, Target
 from connector.host.errors import FencedError, UserError
+from connector.iceberg.commits import backfill as backfill_commit
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.commit import commit_all_or_raise, try_commits
 from connector.iceberg.commits.outcomes import Superseded
@@ -345,6 +346,27 @@ def test_a_process_of_before_is_fenced(catalog: Catalog, key_range: str, has_beg
         land(catalog, zombie)
     check_text("commit_errors", "a backfill has been published since", str(error.value))
     assert rows(catalog) == expected
+
+
+def test_a_process_of_before_is_fenced_also_if_it_goes_on_from_what_waited(catalog: Catalog) -> None:
+    waiting = replace(staged(catalog, {"id": 65, "qty": 6}, writer=writer(0)), is_recovered=True)
+    own = staged(catalog, {"id": 66, "qty": 6}, writer=writer(0))
+    backfill(catalog)
+    with pytest.raises(FencedError, match="a backfill"):
+        land(catalog, waiting, replace(own, prev=waiting.next))
+    assert rows(catalog) == OLD_ROWS
+
+
+def test_rows_of_a_generation_that_the_table_has_forgotten_are_of_another_table(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first generation has the UUID of the table."""
+    monkeypatch.setattr(backfill_commit, "FORMER_KEPT", 0)
+    waiting = replace(staged(catalog, {"id": 65, "qty": 6}, writer=writer(0)), is_recovered=True)
+    backfill(catalog)
+    with pytest.raises(UserError, match="is another table now"):
+        land(catalog, waiting)
+    assert rows(catalog) == OLD_ROWS
 
 
 @pytest.mark.parametrize("key_range", [WHOLE_RANGE.key_range, LEFT])

@@ -8,7 +8,7 @@ import pytest
 from connector.host.errors import FencedError, UserError
 from connector.iceberg.commits import fence, lost_commits
 from connector.iceberg.commits.fence import WriterFence
-from connector.iceberg.commits.passed_values import is_passed, reset_value
+from connector.iceberg.commits.passed_values import is_passed, is_void, reset_value
 from connector.model.state import FinishedCommit, Known, StagedCommit, WriterId
 from support.bindings import PATH
 from support.snapshots import check_text
@@ -179,6 +179,15 @@ def test_a_session_goes_on_from_what_waits_for_its_own_range(value: str, lands: 
     assert len(fence.remaining_commits([replace(WAITING, is_recovered=True), own], whole(value))) == lands
 
 
+@pytest.mark.parametrize("successor", [writer(LEFT), writer(WHOLE, OLD_KEY)])
+def test_a_session_that_goes_on_from_what_waits_is_stopped_by_a_successor(successor: WriterId) -> None:
+    """One commit would add both: what has waited, and what only this session has staged."""
+    [own] = opened(writer(), whole("a3"), WAITING)
+    chain = [replace(WAITING, is_recovered=True), own]
+    with pytest.raises(FencedError):
+        fence.remaining_commits(chain, whole("a3") | recorded({successor: "s1"}))
+
+
 def test_a_value_that_was_reset_is_nobodys_even_if_something_waited() -> None:
     """Files that were staged on it may have been deleted since."""
     session = opened(writer(), whole("a3"), staged("l1", "l2", writer(LEFT)))
@@ -225,6 +234,16 @@ def test_a_chain_may_go_on_from_a_closed_value() -> None:
 def test_commits_that_form_no_chain_are_a_defect() -> None:
     with pytest.raises(AssertionError):
         fence.order_commits([FIRST, THIRD])
+
+
+# Which values no commit can follow any more
+
+
+@pytest.mark.parametrize(("ordinal", "expected"), [(6, (True, True)), (7, (True, False)), (8, (False, False))])
+def test_a_recovery_may_still_build_on_the_closed_value(ordinal: int, expected: tuple[bool, bool]) -> None:
+    """No session may. So the files of such a transaction are no orphans as long as a state may name them."""
+    value, closed = ordinal_value(ordinal), f"closed:{ordinal_value(7)}"
+    assert (is_passed(value, closed), is_void(value, closed)) == expected
 
 
 # Tables that were restored from an older copy

@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 from pyiceberg.catalog import Catalog
 
-from connector.host.errors import UserError
+from connector.host.errors import MissingTableError, UserError
 from connector.host.refresh import Lease
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits import commit
@@ -111,3 +111,14 @@ def test_so_are_those_of_an_older_binding_of_the_table(catalog: Catalog, committ
         table.io.delete(file.path)
     with pytest.raises(UserError, match=r"1 staged file\(s\) are gone"):
         recover_as(BACKFILLED, waiting, catalog, committer)
+
+
+def test_the_error_of_a_missing_table_says_which_rows_wait_for_it(catalog: Catalog, committer: Committer) -> None:
+    waiting = replace(staged(catalog, {"id": 1}), is_recovered=True)
+    catalog.rename_table(PATH, ("shop", "away"))
+
+    def bind_missing() -> list[BoundTable]:
+        raise MissingTableError(PATH, WRITER.state_key)
+
+    with pytest.raises(UserError, match=r"table shop\.orders is gone, and the task's state names 1 rows"):
+        recover([waiting], committer, bind_missing)
