@@ -343,6 +343,14 @@ def test_shards_with_other_keys_cost_no_search(catalog: Catalog, searched: list[
     assert values_of(catalog) == {1: "c", 2: "a"}
 
 
+def test_a_row_that_a_shard_of_another_task_adds_is_replaced(catalog: Catalog) -> None:
+    """Its key ranges say nothing about the keys of this task."""
+    staged = stage_updates(catalog, {1: "b"}, writer=LEFT)
+    land(catalog, {1: "a"}, writer=replace(RIGHT, materialization="acme/other"))
+    commit_all_or_raise(catalog, [staged])
+    assert values_of(catalog) == {1: "b"}
+
+
 def test_rows_are_found_after_their_key_column_was_converted(catalog: Catalog) -> None:
     land(catalog, {7: "a", 8: "a"})
     first = stage_updates(catalog, {7: "b", 9: "b"})
