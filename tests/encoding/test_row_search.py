@@ -24,6 +24,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from connector.encoding.live_rows.source_rows import RowLineage
 from connector.encoding.parquet import data_pages, file_columns
 from connector.encoding.search import row_search, searched_keys
 from connector.encoding.search.row_search import SearchedFile, search
@@ -414,3 +415,28 @@ def test_row_ids_are_told_from_a_column_with_their_name(
     keys = Keys(table.keys(["[1]", "[2]"]), table.updates)
     [found] = search(IO, SearchedFile(path, 0, keeps_ids=keeps_ids), keys, with_documents=True)
     assert (None if found.row_ids is None else found.row_ids.tolist()) == expected
+
+
+@pytest.mark.parametrize("module", [row_search, searched_keys])
+def test_a_row_after_many_others_has_its_own_position(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: Any
+) -> None:
+    """Key columns are decoded and compared a part after the other."""
+    monkeypatch.setattr(module, {row_search: "_ROWS", searched_keys: "_AT_ONCE"}[module], 2)
+    table, keys = SearchedTable(tmp_path, [LongType()]), [f"[{number}]" for number in range(7)]
+    found = table.find([whole(table.write(keys))], ["[1]", "[5]", "[6]"])
+    assert [(key, position) for key, _, position, _ in found] == [("[1]", 1), ("[5]", 5), ("[6]", 6)]
+
+
+@pytest.mark.parametrize(("own", "expected"), [(None, [101, 102]), ([7, None, 9], [101, 9])])
+def test_rows_of_each_row_group_have_their_ids(
+    tmp_path: Path, own: list[int | None] | None, expected: list[int]
+) -> None:
+    """A row without an id in the file has the one that follows from its position."""
+    table = SearchedTable(tmp_path, [LongType()])
+    columns = {} if own is None else {"_row_id": pa.array(own, pa.int64())}
+    path = table.write(["[1]", "[2]", "[3]"], row_group_size=1, **columns)
+    keys = Keys(table.keys(["[2]", "[3]"]), table.updates)
+    file = SearchedFile(path, 0, lineage=RowLineage(100, 1), keeps_ids=True)
+    found = [rows.row_ids for rows in search(IO, file, keys, with_documents=True)]
+    assert [number for ids in found if ids is not None for number in ids.tolist()] == expected
