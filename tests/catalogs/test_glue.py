@@ -25,6 +25,7 @@ from connector.evolution.table_change import AddColumn, CreateNamespace, CreateT
 from connector.evolution.target import NewColumn, Target
 from connector.host.errors import FencedError, UserError
 from connector.iceberg.catalogs.opening import open_catalog, table_location, translate_errors
+from connector.iceberg.catalogs.table_optimizers import is_compacted_by_service
 from connector.iceberg.commits import commit, fence
 from connector.iceberg.loading import load_table
 from connector.iceberg.perform_changes import evolve
@@ -185,6 +186,7 @@ def test_the_documented_policy_allows_what_is_asked_of_glue_and_nothing_else(
 ) -> None:
     fit(catalog, endpoint, path, ID)
     finish(catalog, *stage_chain(catalog, path))
+    assert not is_compacted_by_service(catalog.load_table(path))
     catalog.drop_table(path)
     [statement] = documented_statements("glue")
     assert {f"glue:{request.target.removeprefix('AWSGlue.')}" for request in proxy.seen} == set(statement["Action"])

@@ -6,18 +6,21 @@ limits that its own service model states.
 
 import sys
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
 from typing import Any
 
 import botocore.session
 from moto.core.exceptions import JsonRESTError
-from moto.core.responses import ActionResult
+from moto.core.responses import ActionResult, EmptyResult
 from moto.glue.responses import GlueResponse
 from moto.server import main
 
 MODEL = botocore.session.get_session().get_service_model("glue")
 ONE_AT_A_TIME = threading.Lock()
+TYPES = frozenset({"compaction", "retention", "orphan_file_deletion"})
+optimizers: dict[tuple[str, str], dict[str, Any]] = defaultdict(dict)  # by database and table, then by type
 
 update_table: Callable[[GlueResponse], ActionResult] = GlueResponse.update_table
 create_table: Callable[[GlueResponse], ActionResult] = GlueResponse.create_table
@@ -41,6 +44,35 @@ def strict_update_table(self: GlueResponse) -> ActionResult:
                 "ConcurrentModificationException", f"Update table failed due to concurrent modifications: {current}"
             )
         return update_table(self)
+
+
+def create_table_optimizer(self: GlueResponse) -> ActionResult:
+    of_table, kind = _find_optimizers(self, "CreateTableOptimizer")
+    of_table[kind] = self.parameters["TableOptimizerConfiguration"]
+    return EmptyResult()
+
+
+def get_table_optimizer(self: GlueResponse) -> ActionResult:
+    """moto has no optimizers. Glue has one of each type for a table, at most."""
+    of_table, kind = _find_optimizers(self, "GetTableOptimizer")
+    if kind not in of_table:
+        raise JsonRESTError("EntityNotFoundException", "Optimizer not found")
+    place = {name: self.parameters[name] for name in ("CatalogId", "DatabaseName", "TableName")}
+    optimizer = {"type": kind, "configuration": of_table[kind], "configurationSource": "table"}
+    return ActionResult({**place, "TableOptimizer": optimizer})
+
+
+def _find_optimizers(response: GlueResponse, operation: str) -> tuple[dict[str, Any], str]:
+    _check_limits(response, operation)
+    given = response.parameters
+    if missing := {*MODEL.operation_model(operation).input_shape.required_members} - given.keys():
+        raise JsonRESTError("InvalidInputException", f"{', '.join(sorted(missing))} must be given")
+    if given["Type"] not in TYPES:
+        raise JsonRESTError("InvalidInputException", f"there is no optimizer of the type {given['Type']}")
+    table = response.glue_backend.get_table(given["DatabaseName"], given["TableName"])
+    if given["CatalogId"] != table.as_dict()["CatalogId"]:
+        raise JsonRESTError("EntityNotFoundException", f"there is no catalog {given['CatalogId']}")
+    return optimizers[given["DatabaseName"], given["TableName"]], given["Type"]
 
 
 def _check_limits(response: GlueResponse, operation: str) -> None:
@@ -72,6 +104,8 @@ def _fits(text: str, limits: Mapping[str, Any]) -> bool:
     return limits.get("min", 0) <= len(text) <= limits.get("max", len(text)) and (is_one_line or may_have_lines)
 
 
+GlueResponse.create_table_optimizer = create_table_optimizer
+GlueResponse.get_table_optimizer = get_table_optimizer
 GlueResponse.create_table = strict_create_table
 GlueResponse.update_table = strict_update_table
 main(["--host", "127.0.0.1", "--port", sys.argv[1]])

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from connector.host.logs import format_bytes
+from connector.iceberg.maintenance.compaction_plan import CompactionPlan
 from connector.iceberg.maintenance.table_health import LastCompaction, TableHealth
 
 UNITS: Final = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
@@ -23,7 +24,9 @@ def describe_health(health: TableHealth) -> Iterator[str]:
     """Describe what readers pay for, in several lines."""
     yield f"  small files  {health.small_files:,} below half of the target size, {format_bytes(health.target_size)}"
     debt, old, metadata = health.debt, health.old, health.metadata
-    yield f"  debt         {_describe_debt(debt.size, debt.files)}"
+    yield f"  debt         {_describe_debt(debt)}"
+    if health.orphan_days is not None:
+        yield f"  orphans      AWS Glue deletes orphan files that are older than {health.orphan_days} days"
     if old.files:
         count = format_count(old.files, "data file")
         yield f"  old files    {count} with another partition spec or sort order, {format_bytes(old.size)}"
@@ -32,8 +35,10 @@ def describe_health(health: TableHealth) -> Iterator[str]:
     yield f"  metadata     {manifests}, and a metadata file of {format_bytes(metadata.metadata_bytes)}"
 
 
-def _describe_debt(size: int, files: int) -> str:
-    return f"{format_bytes(size)} in {format_count(files, 'data file')} to compact" if files else "none"
+def _describe_debt(debt: CompactionPlan) -> str:
+    if debt.is_managed:
+        return "none: AWS Glue compacts this table, so the connector does not"
+    return f"{format_bytes(debt.size)} in {format_count(debt.files, 'data file')} to compact" if debt.files else "none"
 
 
 def _describe_compaction(last: LastCompaction) -> str:
@@ -50,7 +55,13 @@ def encode_health(health: TableHealth) -> dict[str, Any]:
         "deletedRows": health.deleted_rows,
         "targetBytes": health.target_size,
         "smallFiles": health.small_files,
-        "debt": {"files": health.debt.files, "rows": health.debt.rows, "bytes": health.debt.size},
+        "debt": {
+            "files": health.debt.files,
+            "rows": health.debt.rows,
+            "bytes": health.debt.size,
+            "isManaged": health.debt.is_managed,
+        },
+        "orphanDays": health.orphan_days,
         "oldFiles": {"files": health.old.files, "bytes": health.old.size},
         "lastCompaction": last
         and {

@@ -11,6 +11,7 @@ from connector.iceberg.maintenance.action_outcomes import (
     ExpiryOutcome,
     MaintainedTable,
     MaintainedTables,
+    Managed,
     Unfinished,
     is_finished,
 )
@@ -23,6 +24,7 @@ from connector.iceberg.metadata.stored_files import StoredFile
 
 LISTED: Final = 10  # files that a dry run names for each action; JSON has all
 MANAGED: Final = "Amazon S3 Tables maintains this table itself"
+OPTIMIZED: Final = "nothing: AWS Glue does it for this table"
 UNFINISHED: Final = "not finished: the budget is used up. Repeat the command to continue"
 NOTHING_CHANGED: Final = "Nothing was changed. Repeat the command without --dry-run to do it."
 
@@ -86,6 +88,8 @@ def _describe_outcome(outcome: ActionOutcome, *, is_dry_run: bool) -> Iterator[s
         case ManifestPlan(groups=groups):
             into = f" ({format_bytes(outcome.size)}) {would}merged into {len(groups):,}"
             yield f"{format_count(len(outcome.replaced), 'manifest')}{into if groups else f' {would}merged'}"
+        case Managed():
+            yield OPTIMIZED
         case Unfinished(deleted):
             yield f"{UNFINISHED}{f'; {_describe_files(deleted)} deleted' if deleted else ''}"
 
@@ -155,6 +159,8 @@ def _encode_outcome(action: Action, outcome: ActionOutcome) -> dict[str, Any]:
         case ManifestPlan():
             replaced, groups = len(outcome.replaced), len(outcome.groups)
             return encoded | {"replaced": replaced, "written": groups, "bytes": outcome.size}
+        case Managed():
+            return encoded | {"isManaged": True}
         case Unfinished(deleted):
             return encoded | _encode_deleted(deleted)
 

@@ -1,5 +1,6 @@
 """AWS Glue as a catalog."""
 
+import logging
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Final
@@ -22,19 +23,24 @@ from connector.config import catalog as catalog_config
 from connector.config.catalog_properties import GLUE_PROPERTIES
 from connector.host.errors import ErrorTable, RetryableError, Translation, UserError, is_a, translate
 from connector.iceberg.catalogs.registered_tables import TablesInStore
+from connector.iceberg.catalogs.table_optimizers import OptimizerCatalog, TableOptimizer
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.aws_credentials import FreshAwsCredentials
 from connector.storage.aws_errors import ENVIRONMENT_ERRORS, NEW_SESSION, has_code, is_transient, read_answer
 from connector.storage.aws_sessions import CLIENT_CONFIG, open_session
 from connector.storage.file_access import FileCredentials
 
+log = logging.getLogger(__name__)
 
-class _GlueCatalog(TablesInStore, GlueCatalog):
+
+class _GlueCatalog(TablesInStore, GlueCatalog, OptimizerCatalog):
     """PyIceberg's catalog, but a commit is refused if the table has other metadata than when it was loaded."""
 
     def __init__(self, credentials: FileCredentials, client: Any, properties: Mapping[str, str]) -> None:
         super().__init__("glue", client=client, **properties)
         self._credentials = credentials
+        self._catalog_ids: dict[str, str] = {}  # by database: Glue asks for it with each optimizer
+        self._has_told = False  # that optimizers are not known
 
     def view_exists(self, identifier: str | Identifier) -> bool:  # noqa: ARG002  # the signature is PyIceberg's
         return False  # Glue's views are tables of another kind, which load_table refuses
@@ -46,11 +52,34 @@ class _GlueCatalog(TablesInStore, GlueCatalog):
         table's metadata location is not the one that the commit was built on, the commit is refused.
         """
         base = self._base.table
+        self._catalog_ids[glue_table["DatabaseName"]] = glue_table.get("CatalogId", "")
         if base is None:
             return super()._convert_glue_to_iceberg(glue_table)
         if glue_table["Parameters"].get(METADATA_LOCATION) != base.metadata_location:
             raise CommitFailedException(f"table {TableIdentifier.of(base)} has been changed since it was loaded")
         return base
+
+    def read_optimizer(self, table: TableIdentifier, optimizer: TableOptimizer) -> Mapping[str, Any] | None:
+        """Return the configuration of an optimizer of a loaded table. None if it is not enabled, or is not known."""
+        namespace, name = table
+        try:
+            answer = self.glue.get_table_optimizer(
+                CatalogId=self._catalog_ids[namespace], DatabaseName=namespace, TableName=name, Type=optimizer
+            )
+        except self.glue.exceptions.EntityNotFoundException:
+            return None
+        except (ClientError, BotoCoreError) as error:
+            # The permission is optional. An optimizer and the connector may also work at the same time.
+            if not self._has_told:
+                self._has_told = True
+                log.info(
+                    "AWS Glue does not say whether it has optimizers for the tables (%s), so the connector compacts "
+                    "them. If Glue compacts them too, allow glue:GetTableOptimizer to these credentials.",
+                    read_answer(error),
+                )
+            return None
+        configuration: Mapping[str, Any] = answer["TableOptimizer"]["configuration"]
+        return configuration if configuration.get("enabled") else None
 
 
 def open_glue(

@@ -28,7 +28,14 @@ class Unfinished:
     deleted: Sequence[StoredFile] = ()
 
 
-ActionOutcome: TypeAlias = CompactionPlan | CompactionResult | ExpiryOutcome | OrphanFiles | ManifestPlan | Unfinished
+@dataclass(frozen=True)
+class Managed:
+    """An action that the catalog's service does by itself, so nothing was done."""
+
+
+ActionOutcome: TypeAlias = (
+    CompactionPlan | CompactionResult | ExpiryOutcome | OrphanFiles | ManifestPlan | Unfinished | Managed
+)
 
 
 def is_finished(outcome: ActionOutcome) -> bool:

@@ -4,6 +4,7 @@ A session and the command `maintain` do the same, with other budgets. Each commi
 little work is lost if the process ends, and no new file gets too old to be committed.
 """
 
+import logging
 import math
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -19,6 +20,7 @@ from connector.encoding.live_rows.target_columns import TargetColumn
 from connector.encoding.parquet.file_options import TARGET_SIZE, Destination
 from connector.encoding.rewriting.file_groups import Compact, CompactedGroup, Compaction, FailedGroup, FileGroup
 from connector.host.errors import ConnectorError
+from connector.iceberg.catalogs.table_optimizers import is_compacted_by_service
 from connector.iceberg.commits.commit import TableLocks
 from connector.iceberg.commits.commit_errors import list_retried_errors
 from connector.iceberg.commits.compaction_commit import CommittedCompaction, CompactionBase, CompactionCommit
@@ -36,6 +38,8 @@ from connector.model.properties import Properties
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_access import access_to, keep_access_fresh
 from connector.storage.storage_errors import translate_errors
+
+log = logging.getLogger(__name__)
 
 COMMIT_SIZE: Final = 4 << 30  # bytes of sources of one commit
 COMMIT_SECONDS: Final = 900.0  # after which no group begins, and those that have begun are committed
@@ -73,6 +77,7 @@ class TableCompactor:
         self._new_writer = new_writer or partial(SnapshotWriter, ManifestReader())
         self._locks = locks or TableLocks()
         self._plan = plan
+        self._told: set[tuple[str, ...]] = set()  # tables that the catalog's service compacts
         self._unreadable: set[str] = set()  # data files. Files do not change, so they are left out from then on
 
     def compact(
@@ -115,9 +120,17 @@ class TableCompactor:
         """Return the groups of a table that can be compacted. UserError if a property of it is invalid."""
         if not is_compacted_here(table):  # then its files need not be listed
             return CompactionPlan()
+        if is_compacted_by_service(table):
+            self._tell_of_service(table)
+            return CompactionPlan(is_managed=True)
         check_table_properties(table)
         listed = [file for file in self._list_files(table) if file.path not in self._unreadable]
         return self._plan(table, listed)
+
+    def _tell_of_service(self, table: Table) -> None:
+        if table.name() not in self._told:
+            self._told.add(table.name())
+            log.info("table %s: AWS Glue compacts it, so the connector does not", ".".join(table.name()))
 
     def _perform(
         self,

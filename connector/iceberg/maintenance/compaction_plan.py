@@ -63,6 +63,7 @@ class CompactionPlan:
     groups: tuple[GroupPlan, ...] = ()
     # Of the new files. None: they are in the partitions of their sources, in the table's sort order.
     arrangement: Arrangement | None = None
+    is_managed: bool = False  # the catalog's service compacts the table, so there are no groups
 
     @property
     def files(self) -> int:

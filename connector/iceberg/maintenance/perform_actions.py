@@ -14,7 +14,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 
-from connector.iceberg.maintenance.action_outcomes import ActionOutcome, ExpiryOutcome, Unfinished
+from connector.iceberg.maintenance.action_outcomes import ActionOutcome, ExpiryOutcome, Managed, Unfinished
 from connector.iceberg.maintenance.actions import OLDER_THAN, Action
 from connector.iceberg.maintenance.compact_table import CompactionBudget, TableCompactor, take_groups
 from connector.iceberg.maintenance.compaction_result import CompactionResult
@@ -149,6 +149,8 @@ class Maintainer:
         if not self._budget.bytes_left:
             return Unfinished()
         plan = self._new_compactor().plan(table.loaded)
+        if plan.is_managed:
+            return Managed()
         if not plan.groups:
             return plan if self.is_dry_run else CompactionResult(debt=plan.size)
         with table.written_in_turn():

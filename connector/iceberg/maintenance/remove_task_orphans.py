@@ -19,6 +19,7 @@ from pyiceberg.table.locations import load_location_provider
 from connector.host import facts
 from connector.host.facts import REMOVE_ORPHAN_FILES, MaintainedFiles
 from connector.host.logs import Event, fields
+from connector.iceberg.catalogs.table_optimizers import warn_of_deleted_orphans
 from connector.iceberg.commits import fence, passed_values
 from connector.iceberg.commits.file_names import FileOrigin
 from connector.iceberg.maintenance.void_files import VoidFiles
@@ -43,6 +44,7 @@ def remove_task_orphans(
     # Load the table after the files were listed. Only a reset by an operator moves a fence back. Files that were staged
     # after a reset must not be compared with the value before it.
     table = catalog.load_table(path)
+    warn_of_deleted_orphans(table)
     void = VoidFiles(table, writer.materialization, passed_values.is_passed)
     in_state = {FileOrigin.of(basename(location)) for commit in staged for location in commit.locations}
     by_name = {basename(location): location for location in listed}

@@ -12,6 +12,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 
 from connector.host.errors import UserError
 from connector.iceberg.alteration import SUMMARY_CONVERTED
+from connector.iceberg.catalogs.table_optimizers import find_orphan_days, is_compacted_by_service
 from connector.iceberg.maintenance.compaction_plan import CompactionPlan, plan_compaction
 from connector.iceberg.maintenance.compaction_thresholds import CompactionThresholds
 from connector.iceberg.maintenance.rearrangement_plan import list_old_files
@@ -66,6 +67,7 @@ class TableHealth:
     deleted_rows: int  # by position, in the data files; as many as the delete files say, at most
     visible_rows: int | None  # without deleted ones; None if rows are deleted by value, because they are not counted
     debt: CompactionPlan
+    orphan_days: int | None  # the age at which the catalog's service deletes orphan files; None if it does not
     old: FileCount  # data files that have an older partition spec or another sort order than the table
     last_compaction: LastCompaction | None  # None if no snapshot of one is left
     metadata: MetadataSize
@@ -86,7 +88,8 @@ def read_health(table: Table, listed: Sequence[ListedFile]) -> TableHealth:
         small_files=sum(2 * file.size < target for file in data),
         deleted_rows=deleted,
         visible_rows=None if has_others else sum(file.rows for file in data) - deleted,
-        debt=plan_compaction(table, listed),
+        debt=CompactionPlan(is_managed=True) if is_compacted_by_service(table) else plan_compaction(table, listed),
+        orphan_days=find_orphan_days(table),
         old=_count_old(table, listed),
         last_compaction=next(_find_compactions(table), None),
         metadata=_measure_metadata(table),
