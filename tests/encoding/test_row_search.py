@@ -440,3 +440,17 @@ def test_rows_of_each_row_group_have_their_ids(
     file = SearchedFile(path, 0, lineage=RowLineage(100, 1), keeps_ids=True)
     found = [rows.row_ids for rows in search(IO, file, keys, with_documents=True)]
     assert [number for ids in found if ids is not None for number in ids.tolist()] == expected
+
+
+@pytest.mark.parametrize("is_exact", [True, False])
+def test_keys_are_the_same_however_they_are_escaped(tmp_path: Path, is_exact: bool) -> None:
+    """A text with half of a surrogate pair is no value of a column, so such a key has no row. The row of a key with a
+    text that looks like it is not taken for its own."""
+    table = SearchedTable(tmp_path, [StringType()], is_exact)
+    pair, half, looks_like_half, nul = r'["\ud83d\ude00"]', r'["\ud800"]', r'["\\ud800"]', r'["a\u0000"]'
+    path = table.write([looks_like_half, '["\N{REPLACEMENT CHARACTER}"]', '["a"]', '["\U0001f600"]', nul])
+
+    found = table.find([whole(path)], [pair, half, r'["a\ud800"]', looks_like_half, nul])
+
+    assert {key: position for key, _, position, _ in found} == {looks_like_half: 0, pair: 3, nul: 4}
+    assert len(found) == 3
