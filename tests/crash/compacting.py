@@ -29,7 +29,7 @@ def held(table: str) -> str:
 
 
 def held_in(faults: Faults) -> Path:
-    """A file that exists while a compaction is held."""
+    """A file that exists while a compaction is held. It names the compaction's sources."""
     return faults.directory / "held"
 
 
@@ -54,7 +54,7 @@ def guard_compaction() -> None:
     def guarded(self: CompactionCommit, groups: Sequence[CompactedGroup]) -> Any:
         _die(faults, KILL_BEFORE_COMPACTION)
         if faults.strikes(held(self._base.path.name)):
-            held_in(faults).touch()
+            _hold(faults, [source.path for each in groups for source in each.group.sources])
             while held_in(faults).exists():
                 time.sleep(0.01)
         committed = commit(self, groups)
@@ -63,6 +63,12 @@ def guard_compaction() -> None:
         return committed
 
     swap(CompactionCommit, "commit", guarded)
+
+
+def _hold(faults: Faults, sources: Sequence[str]) -> None:
+    new = held_in(faults).with_suffix(".new")
+    new.write_text("\n".join(sources))
+    new.rename(held_in(faults))
 
 
 def _die(faults: Faults, fault: str) -> None:

@@ -39,13 +39,13 @@ class Shards:
         self.sessions: Final = [runtime.start(held, publish=publish) for held in ranges]
         self._runtime = runtime
         self._ranges = ranges
-        self._transaction_size = transaction_size
+        self.transaction_size = transaction_size
         self._share = share
 
     @property
     def documents(self) -> range:
         """What the next transaction reads of the source."""
-        return range(self._runtime.checkpoint, self._runtime.checkpoint + self._transaction_size)
+        return range(self._runtime.checkpoint, self._runtime.checkpoint + self.transaction_size)
 
     def events(self) -> Iterator[Event]:
         for session in self.sessions:

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
+import pyarrow.parquet as pq
 from pyiceberg.table import Table
 
 from crash import foreign
@@ -60,6 +61,16 @@ class Tables:
             check_metadata(table)
             rows += wanted.total()
         return rows
+
+    def count_deleted(self, name: str, paths: Sequence[str]) -> Counter[str]:
+        """How many rows of these data files are deleted by their positions, of those that are still in a table."""
+        table, counts = self.table(name), Counter[str]()
+        for scan in table.scan().plan_files():
+            for delete in scan.delete_files if scan.file.file_path in paths else ():
+                with table.io.new_input(delete.file_path).open() as file:
+                    named = pq.read_table(file, columns=["file_path"])["file_path"].to_pylist()
+                counts[scan.file.file_path] += named.count(scan.file.file_path)
+        return counts
 
     def append(self, table: str) -> None:
         foreign.append(self.table(table), foreign.APPENDED)

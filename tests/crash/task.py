@@ -135,6 +135,11 @@ class Task:
                 self.check([table for table in TABLES if table not in self.waiting_tables], complete=True)
                 raise  # the tables are right
 
+    def read_one_by_one(self) -> None:
+        """From now on, each transaction of the session has one document."""
+        assert self._shards
+        self._shards.transaction_size = 1
+
     def run_to_commit_for(self, table: str) -> None:
         """Go on until a transaction with rows for it has committed."""
         self.run_to(Event.COMMITTED)
