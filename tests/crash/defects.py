@@ -23,7 +23,14 @@ from connector.session.backlog import Backlog
 from connector.session.committer import Committer
 from connector.session.loads import LoadedRows
 from connector.storage.file_io import files_of
-from crash import backfill_defects, compaction_defects, task_defects, update_defects, writing_defects
+from crash import (
+    backfill_defects,
+    compaction_defects,
+    notification_defects,
+    task_defects,
+    update_defects,
+    writing_defects,
+)
 from crash.faults import DEFECT, swap
 from protocol import request
 from support import private_connector
@@ -281,4 +288,5 @@ DEFECTS: Final[dict[str, Callable[[], None]]] = (
     | update_defects.DEFECTS
     | compaction_defects.DEFECTS
     | backfill_defects.DEFECTS
+    | notification_defects.DEFECTS
 )

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from crash import backfill_moments, compaction_moments, moments, storage_moments, update_moments
+from crash import backfill_moments, compaction_moments, moments, notification_moments, storage_moments, update_moments
 from crash.lakes import Kind
 from crash.ledger import BALANCES, BALANCES_REJECTED, POSTINGS, REJECTED
 from crash.moments import killed_at
@@ -110,6 +110,12 @@ SCENARIOS: Final = (
     Scenario(
         "zombie-compaction", compaction_moments.compaction_outlives_its_session, "does it commit right, or not at all?"
     ),
+    Scenario(
+        "crash-before-notification",
+        notification_moments.killed_before_it_is_told,
+        "is the webhook told of each snapshot, in order, and of none before its commit?",
+        ON_DISK,
+    ),
     Scenario("backfill-killed", backfill_moments.backfill_killed, "old rows or new ones, and the new ones once?"),
     Scenario("zombie-of-before-a-backfill", backfill_moments.outlived_by_its_processes, "refused by the table?"),
     Scenario("storage-outage", storage_moments.storage_fails, "retried, then a clear error; nothing lost?"),
@@ -194,6 +200,9 @@ PLANTED: Final = (
     Planted("compaction-killed", "keeps_only_what_it_has_read", "lost|Loads returned|follows"),
     Planted("compaction-meets-transactions", "carries_no_deletes_over", "doubled|Loads returned"),
     Planted("zombie-compaction", "takes_young_files_for_orphans", "unreadable|cannot be|is gone"),
+    Planted("crash-before-notification", "tells_nothing_of_before", "told"),
+    Planted("crash-before-notification", "tells_before_the_commit", "told before it was committed"),
+    Planted("crash-before-notification", "tells_the_newest_first", "told"),
     Planted("backfill-killed", "adds_what_was_staged_before", "but shown|doubled"),
     Planted("backfill-killed", "records_the_owner_before_the_backfill", "but shown|doubled"),
     Planted("backfill-killed", "removes_the_rows_before_it_adds_others", "every row of before"),
@@ -236,6 +245,8 @@ CAUGHT_LATE: Final = frozenset(
         "derives_the_fence_from_the_checkpoint",
         "forgets_the_version",
         "keeps_the_fence_in_summaries",
+        "tells_before_the_commit",  # tests/notifications plants it, too, and the next one
+        "tells_the_newest_first",
         "waits_as_long_as_the_library",
     }
 )

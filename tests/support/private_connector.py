@@ -10,6 +10,7 @@ from connector.iceberg import table_view
 from connector.iceberg.commits import commit, compaction_changes, fence, row_deletes
 from connector.iceberg.commits.compaction_commit import CompactionCommit
 from connector.iceberg.commits.delete_merging import DeleteMerger
+from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.metadata.manifest_rewriting import ManifestMerger
 from connector.model import state
 from connector.session import recovery, transactions
@@ -33,6 +34,7 @@ LOAD_TABLE: Final[Part] = (commit, "_load")
 TRY_TABLE: Final[Part] = (commit, "_try_table")
 COMMIT_PENDING: Final[Part] = (commit._PendingCommits, "commit")
 COMMIT_TO_TABLE: Final[Part] = (commit._PendingCommits, "_commit")
+MAKE_SNAPSHOT: Final[Part] = (SnapshotWriter, "_snapshot")
 WRITE_MERGED_MANIFEST: Final[Part] = (ManifestMerger, "_write")
 SEND_FILE: Final[Part] = (WrittenFile, "_write")
 

@@ -84,6 +84,10 @@ class Runtime:
         self._last, self.collections = self._task, collections
         self._task = {**self._task, "bindings": [collection.open_binding() for collection in collections]}
 
+    def configure(self, **settings: Json) -> None:
+        """Set these properties of the endpoint config; `apply` publishes it."""
+        self._task = {**self._task, "config": {**self._task["config"], **settings}}
+
     def backfill(self) -> None:
         """Increment every binding's backfill; `apply` publishes it."""
         self._last = self._task
