@@ -99,7 +99,12 @@ def _make_parser() -> argparse.ArgumentParser:
 
 
 def _add_spec(commands: Commands) -> None:
-    spec = commands.add_parser("spec", help="print the spec response: the schemas of the configs")
+    spec = commands.add_parser(
+        "spec",
+        help="print the spec response: the schemas of the configs",
+        description="Prints what the connector answers to the runtime's spec request: the JSON schemas of the endpoint "
+        "config and of a binding's config, and the address of the documentation. Reads no config.",
+    )
     _add_json(spec, "accepted by each command; the spec response is JSON without it, too")
 
 
@@ -150,7 +155,11 @@ def _add_inspect(commands: Commands) -> None:
 
 def _add_fence(commands: Commands) -> None:
     fence = commands.add_parser(
-        "fence", help="show or reset a table's fence, which keeps replaced tasks from committing"
+        "fence",
+        help="show or reset a table's fence, which keeps replaced tasks from committing",
+        description="Shows or resets the fence of a table. A fence is a value in the table's properties that each "
+        "commit of a task checks and replaces, so that a replaced process cannot commit. A reset lets a task continue "
+        "that was fenced by mistake, for example because its state was restored from an older copy.",
     )
     actions = fence.add_subparsers(dest="action", metavar="ACTION", required=True)
     show = actions.add_parser(

@@ -58,15 +58,16 @@ class AwsIam(Definition, frozen=True, tag_field=AUTH_TYPE, tag=AWS_IAM):
     region: Annotated[str, Setting("AWS Region", "The AWS region where Flow assumes the role.", min_length=1)] = (
         msgspec.field(name="aws_region")
     )
-    access_key_id: Annotated[str, Setting(is_hidden=True, parse=parse_word)] = msgspec.field(
-        name="aws_access_key_id", default=""
-    )
-    secret_access_key: Annotated[Secret | None, Setting(is_hidden=True)] = msgspec.field(
-        name="aws_secret_access_key", default=None
-    )
-    session_token: Annotated[Secret | None, Setting(is_hidden=True, parse=parse_token)] = msgspec.field(
-        name="aws_session_token", default=None
-    )
+    access_key_id: Annotated[
+        str, Setting("AWS Access Key ID", "Of the role. The runtime sets it.", is_hidden=True, parse=parse_word)
+    ] = msgspec.field(name="aws_access_key_id", default="")
+    secret_access_key: Annotated[
+        Secret | None, Setting("AWS Secret Access Key", "Of the role. The runtime sets it.", is_hidden=True)
+    ] = msgspec.field(name="aws_secret_access_key", default=None)
+    session_token: Annotated[
+        Secret | None,
+        Setting("AWS Session Token", "Of the role. The runtime sets it.", is_hidden=True, parse=parse_token),
+    ] = msgspec.field(name="aws_session_token", default=None)
 
     @property
     def keys(self) -> AwsCredentials:

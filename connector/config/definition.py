@@ -152,7 +152,7 @@ def schema_of(*definitions: type[Definition]) -> Json:
     of = definitions[0]
     tag, tag_field = of.__struct_config__.tag, of.__struct_config__.tag_field
     every = [each for definition in definitions for each in properties(definition)]
-    schemas = {tag_field: {**TEXT, "const": tag, "default": tag}} if tag else {}
+    schemas = {tag_field: _schema_of_tag(tag_field, tag)} if tag_field and tag else {}
     schemas |= {each.name: each.schema() for each in every}
     orders = count()
     for schema in schemas.values():
@@ -166,6 +166,11 @@ def schema_of(*definitions: type[Definition]) -> Json:
         **({"required": required} if required else {}),
         "additionalProperties": False,
     }
+
+
+def _schema_of_tag(tag_field: str, tag: str | int) -> Json:
+    texts = Setting(tag_field.replace("_", " ").title(), f"Which of the choices this is: {tag}.")
+    return {**TEXT, "const": tag, "default": tag, **texts.schema()}
 
 
 Defined = TypeVar("Defined", bound=Definition)
