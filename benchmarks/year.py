@@ -24,7 +24,7 @@ from pyiceberg.table import Table
 
 from benchmarks.commits import EARLY, LATE, LEAST, measure_yardstick, open_session
 from benchmarks.parts import generated_rows
-from benchmarks.parts.compared_copies import Copies
+from benchmarks.parts.compared_copies import Copies, Ratio
 from benchmarks.parts.connector import Connector
 from benchmarks.parts.process_tree import ProcessorTime
 from benchmarks.parts.report import CACHE, conditions, publish
@@ -80,7 +80,8 @@ class TableMeasurement:
     metadata_json_kilobytes: float
     scan_ratio: float
     lookup_ratio: float
-    spark_scan_ratio: float | None  # at the end only
+    spark_scan_ratio: float | None  # at the end only, as the next one
+    spark_lookup_ratio: float | None
     compacted_over_written_bytes: float
 
 
@@ -214,7 +215,7 @@ class Year:
     def measure_tables(self, *, with_spark: bool) -> list[TableMeasurement]:
         """Compare each table with its copy, and look at its files."""
         copies = Copies(self._directory, [source.collection for source in self._sources])
-        by_spark = copies.compare_with_spark(TABLES) if with_spark else [None] * len(TABLES)
+        by_spark = copies.compare_with_spark(TABLES, Random(SEED)) if with_spark else [None] * len(TABLES)
         metrics = self._scrape()
         return [
             self._measure_table(source, copies, ratio, metrics)
@@ -222,7 +223,7 @@ class Year:
         ]
 
     def _measure_table(
-        self, source: Source, copies: Copies, spark_ratio: float | None, metrics: Scraped
+        self, source: Source, copies: Copies, by_spark: Ratio | None, metrics: Scraped
     ) -> TableMeasurement:
         name = source.collection.table
         source.check(self._directory)
@@ -238,7 +239,8 @@ class Year:
             metadata_json_kilobytes=len(table.io.new_input(table.metadata_location)) / 1e3,
             scan_ratio=ratio.scan,
             lookup_ratio=ratio.lookup,
-            spark_scan_ratio=spark_ratio,
+            spark_scan_ratio=by_spark.scan if by_spark else None,
+            spark_lookup_ratio=by_spark.lookup if by_spark else None,
             compacted_over_written_bytes=self._amplify(metrics, table=f"shop.{name}"),
         )
 

@@ -38,7 +38,8 @@ class Found:
 
 @dataclass(frozen=True)
 class Ratio:
-    """DuckDB's processor time of a full scan and of a point lookup, over that in the table that was written once."""
+    """The time of a full scan and of a point lookup, over that in the table that was written once: DuckDB's processor
+    time, or Spark's time."""
 
     scan: float
     lookup: float
@@ -75,8 +76,7 @@ class Copies:
         with duckdb_connection(self._ours / "extensions") as duckdb:
             duckdb.execute("SET enable_external_file_cache = false")
             duckdb.execute("SET threads = 1")  # this one, whose time is measured
-            ids = duckdb.execute(f"SELECT id FROM {_scan_of(self._ours, table)} ORDER BY id").fetchall()
-            filters = [f"WHERE id = '{id_}'" for (id_,) in random.sample(ids, min(LOOKUPS, len(ids)))]
+            filters = self._choose_filters(duckdb, table, random)
             scans = [self._time_both(duckdb, COLUMNS, table, "") for _ in range(RUNS)]
             lookups = [self._time_both(duckdb, "flow_document", table, each) for each in filters]
         return Ratio(
@@ -91,23 +91,34 @@ class Copies:
             seconds.append(_time(partial(_fetch, duckdb, query), time.thread_time))
         return seconds
 
-    def compare_with_spark(self, tables: Sequence[str]) -> Sequence[float]:
-        """Return for each table the time of a full scan over that in the other table, with a warm Spark."""
+    def _choose_filters(self, duckdb: DuckDBPyConnection, table: str, random: Random) -> list[str]:
+        """Return the conditions of the lookups, each of one row."""
+        ids = duckdb.execute(f"SELECT id FROM {_scan_of(self._ours, table)} ORDER BY id").fetchall()
+        return [f"WHERE id = '{id_}'" for (id_,) in random.sample(ids, min(LOOKUPS, len(ids)))]
+
+    def compare_with_spark(self, tables: Sequence[str], random: Random) -> Sequence[Ratio]:
+        """Compare the times of a warm Spark in each of these tables. Both are read in turn."""
+        with duckdb_connection(self._ours / "extensions") as duckdb:
+            filters = {table: self._choose_filters(duckdb, table, random) for table in tables}
         with spark_sql(jars("spark-reader"), {"spark.master": "local[*]"}, self._ours) as spark:
             files = MetadataFiles(spark, "scratch", self.directory, None)
-            return [self._compare_scans(files, table) for table in tables]
+            return [self._compare_in_spark(files, table, filters[table]) for table in tables]
 
-    def _compare_scans(self, files: MetadataFiles, table: str) -> float:
+    def _compare_in_spark(self, files: MetadataFiles, table: str, filters: Sequence[str]) -> Ratio:
         ours, once = (_locate(directory, table) for directory in (self._ours, self.directory))
         with files.table(ours) as ours_in_spark, files.table(once) as once_in_spark:
-            seconds = [
-                [
-                    _time(partial(files.spark.rows, f"SELECT {COLUMNS} FROM {name}"))
-                    for name in (ours_in_spark, once_in_spark)
-                ]
-                for _ in range(RUNS)
-            ]
-        return min(first for first, _ in seconds) / min(second for _, second in seconds)
+
+            def time_both(columns: str, where: str) -> Sequence[float]:
+                queries = (f"SELECT {columns} FROM {name} {where}" for name in (ours_in_spark, once_in_spark))
+                return [_time(partial(files.spark.rows, query)) for query in queries]
+
+            scans = [time_both(COLUMNS, "") for _ in range(RUNS)]
+            time_both("flow_document", filters[0])  # the first one is slower: its plan is compiled
+            lookups = [time_both("flow_document", each) for each in filters]
+        return Ratio(
+            min(first for first, _ in scans) / min(second for _, second in scans),
+            median(first for first, _ in lookups) / median(second for _, second in lookups),
+        )
 
 
 def find(directory: Path, table: str) -> Found:
