@@ -24,6 +24,7 @@ INVALID: list[tuple[PrimitiveType, str]] = [
     (LongType(), "1e-9999999"),
     (LongType(), '"1e99999999999999999999"'),
     (LongType(), '"0x1F"'),
+    (LongType(), '"0X1F"'),
     (LongType(), '"1_000"'),
     (LongType(), '" 1"'),
     (LongType(), '""'),
@@ -53,9 +54,11 @@ INVALID: list[tuple[PrimitiveType, str]] = [
     (DecimalType(38, 0), "1e-77"),
     (DecimalType(38, 38), "4.0"),
     (DecimalType(38, 30), "680564733.841876926926749214863536422912"),  # with thirty places 2¹²⁸ + a little
+    (DecimalType(38, 30), "34028236.6920938463463374607431768211456"),  # the digits of 2¹²⁸
     (BinaryType(), '"aGVsbG8"'),
     (BinaryType(), '"aGVs bG8="'),
     (BinaryType(), '"YQ==\\",\\"YQ=="'),
+    (BinaryType(), '"\\\\u0041AAA"'),  # base64 only after JSON's escapes are read a second time
     (BinaryType(), "1234"),
     (DateType(), '"2023-02-29"'),
     (DateType(), '"2023-02-28T00:00:00Z"'),

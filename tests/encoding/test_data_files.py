@@ -169,6 +169,26 @@ def test_a_dictionary_is_written_where_values_repeat(new_writer: NewWriter) -> N
     assert [column.has_dictionary_page for column in columns] == [False, False, True]
 
 
+def test_a_dictionary_is_worth_it_where_every_value_occurs_twice_and_never_for_booleans(new_writer: NewWriter) -> None:
+    of = binding(StringType(), StringType(), BooleanType())
+    writer = new_writer(of)
+    writer.write(batch(of, *(plain(n // 2, str(n // 2), str(max(n, 1) // 2), n < 50) for n in range(100))))
+    (file,) = writer.finish()
+
+    columns = [metadata(file).row_group(0).column(place) for place in range(4)]
+    assert [column.has_dictionary_page for column in columns] == [True, True, True, False]
+    assert file.splits == (4,), "a row group begins with the dictionary of its first column"
+
+
+def test_a_dictionary_is_not_worth_it_where_a_value_occurs_once(new_writer: NewWriter) -> None:
+    of = binding(StringType())
+    writer = new_writer(of)
+    writer.write(batch(of, *(plain(n, str(max(n, 1) // 2)) for n in range(1, 100))))
+    (file,) = writer.finish()
+
+    assert not metadata(file).row_group(0).column(1).has_dictionary_page
+
+
 @pytest.mark.parametrize("written", [0, 1, 3])
 def test_an_abort_leaves_nothing_behind(new_writer: NewWriter, tmp_path: Path, written: int) -> None:
     of = binding(StringType())
@@ -261,6 +281,26 @@ def test_a_column_with_values_too_long_for_parquets_statistics_has_no_bounds(new
     assert file.columns[1].nulls == 1
 
 
+def test_a_nan_in_any_row_group_leaves_its_column_without_bounds(new_writer: NewWriter) -> None:
+    """Parquet's statistics ignore it. A reader with a filter would skip the file."""
+    of = binding(DoubleType(), StringType())
+    writer = new_writer(of)
+    rows = batch(of, *(plain(n, 1.5, f"{n:010}" * 100) for n in range(30_000)))
+    for first in ('"NaN","a"', '1.5,"a"'):
+        writer.write(batch(of, json_line(first)))
+        writer.write(rows)
+    (file,) = writer.finish()
+
+    assert metadata(file).num_row_groups > 1
+    assert bounds(file, DoubleType()) == (None, None)
+
+
+@pytest.mark.parametrize("size", ["0", "-1", "1.5", "many"])
+def test_a_target_size_that_is_none_is_refused(new_writer: NewWriter, size: str) -> None:
+    with pytest.raises(ValueError, match=r"must be a whole number from 1 upwards"):
+        new_writer(binding(StringType()), **{"write.target-file-size-bytes": size})
+
+
 def test_columns_whose_names_collide_in_parquet_keep_their_own_statistics(new_writer: NewWriter) -> None:
     of = binding(LongType(), LongType())
     names = ("a b", "a_x20b")
@@ -270,6 +310,11 @@ def test_columns_whose_names_collide_in_parquet_keep_their_own_statistics(new_wr
     (file,) = writer.finish()
 
     assert [bounds(file, LongType(), place) for place in (1, 2)] == [(5, 5), (9, 9)]
+
+
+@pytest.mark.parametrize(("last", "next_one"), [("\ud7ff", "\ue000"), ("\U0010fffe", "\U0010ffff"), ("a", "b")])
+def test_the_upper_bound_of_a_text_is_as_tight_as_its_length_allows(last: str, next_one: str) -> None:
+    assert upper_bound_of_text("x" * 15 + last + "x") == "x" * 15 + next_one
 
 
 LONG_TEXTS = st.text(st.characters(codec="utf-8") | st.sampled_from("\ud7ff\ue000\U0010ffff"), min_size=17)

@@ -47,6 +47,11 @@ def test_why_a_value_does_not_fit_is_said_and_what_to_do(name: str) -> None:
     check_text("value_errors", name, said(binding(type_), json_line(value)))
 
 
+@pytest.mark.parametrize(("digits", "has_room"), [(38, True), (39, False)])
+def test_a_decimal_is_advised_only_for_an_integer_that_it_can_hold(digits: int, has_room: bool) -> None:
+    assert ('"decimal"' in said(binding(LongType()), json_line("9" * digits))) is has_room
+
+
 def test_why_a_null_does_not_fit_is_said_and_what_to_do() -> None:
     check_text("value_errors", "a null", said(binding(StringType(), required=True), json_line("null")))
     check_text("value_errors", "a null in the key", said(binding(StringType()), json_line('"a"', key="null")))

@@ -44,6 +44,13 @@ def test_numbers_and_booleans_in_a_text_column_are_their_json() -> None:
     assert column(decode(binding(StringType()), lines)) == ["1.5", "-1.0", "true", "false", None, '{"a":1.0}']
 
 
+@pytest.mark.parametrize("number", [0x0100FF, -0x0100FF, 2**64 + 0xFF])
+def test_a_number_with_the_bytes_of_an_escaped_null_character_keeps_its_value_beside_one(number: int) -> None:
+    decoded = decode(binding(StringType()), [packed(1, number), packed(2, "a\0b")])
+
+    assert column(decoded) == [str(number), "a\0b"]
+
+
 NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 

@@ -213,7 +213,7 @@ def test_a_number_whose_partition_would_be_below_its_type_is_refused(type_: Prim
 
 def test_zero_minus_zero_nan_and_null_are_four_partitions() -> None:
     """As for Spark, which compares the values of partitions as Java compares Doubles."""
-    found = partition_of_each(DoubleType(), "identity", 0.0, -0.0, None, float("nan"), float("nan"), 0.0, None)
+    found = partition_of_each(DoubleType(), "identity", 0.0, -0.0, None, float("nan"), -float("nan"), 0.0, None)
     assert len(set(found)) == 4
     assert (found[0], found[2], found[3]) == (found[5], found[6], found[4])
 

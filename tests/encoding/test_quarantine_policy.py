@@ -86,10 +86,11 @@ def test_a_null_in_a_required_column_or_a_key_rejects_its_row(form: Any) -> None
     decoded = decode(quarantining(LongType(), required=True), [form(1, None), form(None, 2), form(3, 3), form(4, "x")])
 
     assert decoded.batch.to_pylist() == [{"id": 3, "value0": 3}]
-    assert [(row.key, row.field) for row in decoded.rejected] == [
-        ("[1]", "value0"),
-        ("[null]", "id"),
-        ("[4]", "value0"),
+    missing = "is null or missing in the document, and the column is required"
+    assert [(row.key, row.field, row.reason) for row in decoded.rejected] == [
+        ("[1]", "value0", missing),
+        ("[null]", "id", missing),
+        ("[4]", "value0", "is not an integer of 64 bits"),
     ]
     assert not decoded.batch.column("value0").null_count
 

@@ -117,6 +117,13 @@ def test_a_wrong_line_is_a_protocol_error_that_names_it(name: str, before: int) 
     check_text("protocol_errors", f"a Store: {name}", str(error.value), {f"line {100 + before}": "line N"})
 
 
+def test_a_second_message_on_a_line_is_not_taken_for_a_row_of_the_binding() -> None:
+    of_another = plain(2, "b").replace(b'"binding":3', b'"binding":4')
+    with pytest.raises(ProtocolError) as error:
+        decode(TEXT, [plain(1, "a"), plain(1, "a")[:-1] + of_another], first_line=100)
+    check_text("protocol_errors", "a Store: two on a line", str(error.value), {"line 101": "line N"})
+
+
 def test_a_store_that_comes_twice_is_not_taken_for_the_store_of_a_blank_line() -> None:
     with pytest.raises(ProtocolError, match="line 1: the message store occurs 2 times"):
         decode(TEXT, [WRONG_LINES["twice"], b"\n"])

@@ -43,7 +43,7 @@ VALUES: list[tuple[PrimitiveType, st.SearchStrategy[Any]]] = [
     (LongType(), st.integers(-3, 3)),
     (StringType(), st.sampled_from(["", "a", "b", "é", "😀", "\uffff", "aa"])),
     (BinaryType(), st.sampled_from([b"", b"\x00", b"\x7f", b"\x80", b"\xff"])),
-    (DoubleType(), st.sampled_from([0.0, -0.0, 1.5, -1.5, math.inf, -math.inf, math.nan])),
+    (DoubleType(), st.sampled_from([0.0, -0.0, 1.5, -1.5, math.inf, -math.inf, math.nan, -math.nan])),
     (DecimalType(9, 2), st.sampled_from([Decimal("-9.00"), Decimal("0.00"), Decimal("0.50"), Decimal("10.00")])),
     (BooleanType(), st.booleans()),
     (DateType(), st.sampled_from([date(1, 1, 1), date(1969, 12, 31), date(1970, 1, 1), date(9999, 12, 31)])),
@@ -102,11 +102,11 @@ class Runs:
 
 
 def compare(left: Any, right: Any) -> int:
-    """As Java compares: -0.0 before 0.0, and NaN last."""
+    """As Java compares: -0.0 before 0.0, and NaN of either sign last."""
 
     def key(value: Any) -> Any:
         if isinstance(value, float):
-            return (math.isnan(value), 0.0 if math.isnan(value) else value, math.copysign(1, value))
+            return (True, 0.0, 1.0) if math.isnan(value) else (False, value, math.copysign(1, value))
         return value.encode() if isinstance(value, str) else value
 
     return bool(key(left) > key(right)) - bool(key(left) < key(right))

@@ -133,10 +133,14 @@ def test_no_number_is_made_of_it(json: str) -> None:
 
 
 @pytest.mark.parametrize("json", [r'"\ud800"', r'{"\ud800":1}', DEEP], ids=["half", "name", "deep"])
-@pytest.mark.parametrize("where", ["in the line", "in the Store", "in a document that was not selected"])
+@pytest.mark.parametrize(
+    "where",
+    ["in the line", "beside a message that is null", "in the Store", "in a document that was not selected"],
+)
 def test_it_does_not_disturb_where_no_column_has_it(json: str, where: str) -> None:
     line = {
         "in the line": b'{"new":%b,' % json.encode() + plain(1, "a")[1:],
+        "beside a message that is null": b'{"load":null,"new":%b,' % json.encode() + plain(1, "a")[1:],
         "in the Store": b'{"store":{"new":%b,' % json.encode() + plain(1, "a")[len(b'{"store":{') :],
         "in a document that was not selected": plain(1, "a")[:-3] + b',"doc":%b}}\n' % json.encode(),
     }[where]
