@@ -502,6 +502,23 @@ def test_who_was_given_the_column_goes_before_who_has_it_by_its_name_only() -> N
     assert types_of(candidate, "text") == [ConstraintType.LOCATION_RECOMMENDED]
 
 
+def test_a_field_that_a_setting_names_goes_before_who_was_given_its_column() -> None:
+    bound, configs = collection(ID, LOWER, projection("text", "string")), {"text": {"column": "Note"}}
+    terms = ArrangementTerms(sort_by=parse_sort_by("note"))
+    candidate = Candidate(bound, parse_field_configs(configs), True, arrangement=terms)
+    assert types_of(candidate, "note") == [ConstraintType.FIELD_REQUIRED]
+    assert types_of(candidate, "text") == [ConstraintType.FIELD_FORBIDDEN]
+
+
+def test_a_part_of_the_key_that_was_not_selected_before_is_one() -> None:
+    bound = collection(
+        ID, projection("id again", "integer", ptr="/id"), projection("part", "integer"), key=("/id", "/part")
+    )
+    candidate = Candidate(bound, {}, False, former_keys=("id again",))
+    made = [each.make_column(LongType()) for each in candidate.fields]
+    assert {each.field: each.is_key for each in made} == {"id": False, "id again": True, "part": True}
+
+
 @pytest.mark.parametrize("case", NameCase)
 @pytest.mark.parametrize(
     ("column_name", "former"), [("note", {"NOTE": "NOTE"}), ("NOTE", {}), ("note", {"NOTE": "note", "id": "id"})]

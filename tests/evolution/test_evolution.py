@@ -1,4 +1,5 @@
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -6,8 +7,12 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import DateType, DoubleType, IcebergType, LongType, NestedField, StringType
 
+from connector.config.terms import parse_partition_by
+from connector.evolution.arrangement_changes import SetPartitionSpec
+from connector.evolution.arrangement_terms import ArrangementTerms, Source, find_source
 from connector.evolution.binding_settings import BindingSettings, IdentifierFields
 from connector.evolution.existing_table import CatalogEntry, ExistingTable
+from connector.evolution.field_config import MAX_NAME
 from connector.evolution.plan_changes import DEFAULT_PROPERTIES, MAX_DOC, find_last_bindings, plan_changes, plan_columns
 from connector.evolution.table_change import (
     AddColumn,
@@ -16,6 +21,7 @@ from connector.evolution.table_change import (
     DropTable,
     MakeOptional,
     StartBackfill,
+    TableChange,
     describe_change,
 )
 from connector.evolution.target import NewColumn, Target
@@ -98,6 +104,13 @@ def test_a_column_is_required_only_where_its_location_is_never_null() -> None:
 def test_a_selected_field_without_a_type_is_refused() -> None:
     with pytest.raises(UserError, match="'nothing'"):
         selected(collection(ID, projection("nothing", "null")), "nothing")
+
+
+@pytest.mark.parametrize(("length", "is_accepted"), [(MAX_NAME, True), (MAX_NAME + 1, False)])
+def test_the_name_of_a_column_has_a_limit(length: int, is_accepted: bool) -> None:
+    name = "n" * length
+    with nullcontext() if is_accepted else pytest.raises(UserError, match="a column's name has 1 to 255 characters"):
+        assert [column.name for column in selected(collection(ID, projection(name, "string")), name)] == ["id", name]
 
 
 def test_fields_that_differ_in_case_only_are_refused() -> None:
@@ -228,6 +241,45 @@ def test_a_backfill_drops_a_table_whose_partition_fields_have_the_names_of_new_c
             "drop table shop.orders with uuid uuid-1 for a backfill, because one of its partition fields has the name "
             "of a column that is new or gets another type; its files stay"
         )
+
+
+@pytest.mark.parametrize(
+    ("terms", "schema_id", "changes"),
+    [
+        ("id", None, [SetPartitionSpec, StartBackfill]),
+        ("id", 3, [DropTable, CreateTable]),  # the columns that its catalog knows are not those of the last backfill
+        (None, 3, [StartBackfill]),
+        ("qty", None, [DropTable, CreateTable]),  # whose column is new
+    ],
+)
+def test_a_backfill_drops_a_table_whose_catalog_does_not_know_the_columns_of_its_partitions(
+    terms: str | None, schema_id: int | None, changes: list[type[TableChange]]
+) -> None:
+    found = table(field(1, "id"))
+    assert found.table
+    generation = Generation("g", (), MATERIALIZATION, schema_id)
+    found = replace(found, table=replace(found.table, generation=generation))
+    by = None if terms is None else parse_partition_by(terms)
+    wanted = replace(
+        target(ID_COLUMN, QTY, owner=V1, replaces=True), settings=BindingSettings(arrangement=ArrangementTerms(by))
+    )
+    assert [type(change) for change in plan_changes(found, wanted)] == changes
+
+
+def test_a_generation_that_another_task_has_recorded_is_not_that_of_the_task() -> None:
+    found = table(field(1, "id"), owner=None).table
+    assert found
+    recorded = Generation("g", ("uuid-1",), "acme/another")
+    assert replace(found, generation=recorded).generation_of("acme/another") == recorded
+    assert replace(found, generation=recorded).generation_of(MATERIALIZATION) == Generation("uuid-1")
+
+
+def test_a_term_names_a_field_before_the_column_of_another_one() -> None:
+    exchanged = Source("a", "b"), Source("b", "a")
+    for sources in exchanged, exchanged[::-1]:
+        found = find_source("a", sources)
+        assert found
+        assert found.field == "a"
 
 
 def test_a_table_that_was_replaced_already_is_not_replaced_again() -> None:

@@ -26,7 +26,7 @@ from pyiceberg.types import (
 )
 
 from connector.config.values import SchemaEvolution
-from connector.evolution.altered_schema import alter_schema, find_converted_columns
+from connector.evolution.altered_schema import alter_schema, find_converted_columns, plan_schema
 from connector.evolution.binding_settings import BindingSettings, IdentifierFields
 from connector.evolution.existing_table import CatalogEntry, ExistingTable
 from connector.evolution.field_config import MAX_NAME
@@ -170,6 +170,18 @@ def test_everything_that_a_mode_refuses_is_said_at_once() -> None:
     assert [line.split("'")[1] for line in lines] == ["new", "qty", "gone"]
 
 
+def test_a_backfill_makes_no_column_required_under_its_id() -> None:
+    """Branches and other readers may have older rows that have no value for it."""
+    schema = Schema(column(1, "id"), column(2, "qty"), column(3, "note"))
+    needed = [replace(wanted(name), required=True) for name in ("id", "qty", "note")]
+    planned = plan_schema(schema, needed, identifier=["id"], arranged={1, 3}, last_column_id=7)
+    assert [(each.field_id, each.name, each.required) for each in planned.fields] == [
+        (8, "id", True),  # an identifier field cannot stay optional
+        (9, "qty", True),
+        (3, "note", False),
+    ]
+
+
 def test_a_column_whose_values_have_no_equivalents_is_set_aside_for_the_rows_that_are_there() -> None:
     columns = (column(1, "qty", DateType(), required=True), column(2, "other"))
     [change] = planned(columns, wanted("qty"), wanted("other"))
@@ -203,14 +215,18 @@ def test_somebody_elses_decimals_are_written_as_they_are_where_the_field_asks_fo
 
 
 def test_the_name_of_a_column_that_is_set_aside_is_free_and_not_too_long() -> None:
-    long_name = "q" * MAX_NAME
-    columns = (column(1, "qty", DateType()), column(2, "QTY_before_long"), column(3, long_name, DateType()))
+    long_names = "q" * MAX_NAME, "q" * (MAX_NAME - 1) + "r"
+    columns = (
+        *(column(1, "qty", DateType()), column(2, "QTY_before_long")),
+        *(column(number, name, DateType()) for number, name in enumerate(long_names, 3)),
+    )
     kept_as = [
         change.kept_as
-        for change in planned(columns, wanted("qty"), wanted("qty_before_long_2"), wanted(long_name))
+        for change in planned(columns, wanted("qty"), wanted("qty_before_long_2"), *map(wanted, long_names))
         if isinstance(change, SetAsideColumn)
     ]
-    assert kept_as == ["qty_before_long_3", "q" * (MAX_NAME - len("_before_long")) + "_before_long"]
+    shortened = ["q" * (MAX_NAME - len(suffix)) + suffix for suffix in ("_before_long", "_before_long_2")]
+    assert kept_as == ["qty_before_long_3", *shortened]
 
 
 def test_a_column_that_something_depends_on_is_not_set_aside() -> None:
