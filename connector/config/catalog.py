@@ -242,5 +242,5 @@ def check_name(catalog_type: Any, text: str) -> None:
         raise ValueError(f"must not be longer than {LONGEST_NAME} characters")
     further = DEMANDS.get(catalog_type, ANYWHERE) if isinstance(catalog_type, str) else ANYWHERE
     for pattern, demand in (ANYWHERE, further):
-        if not re.fullmatch(pattern, name, re.DOTALL):
+        if not re.fullmatch(pattern, name):
             raise ValueError(demand)

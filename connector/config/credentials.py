@@ -101,9 +101,9 @@ class AwsRole(Definition, frozen=True, tag_field=AUTH_TYPE, tag=AWS_ROLE):
     @property
     def own(self) -> AwsCredentials | MachineCredentials:
         """The credentials that assume the role."""
-        if self.access_key_id and self.secret_access_key:
-            return AwsCredentials(self.access_key_id, self.secret_access_key)
-        return MachineCredentials()
+        if self.secret_access_key is None:
+            return MachineCredentials()
+        return AwsCredentials(self.access_key_id, self.secret_access_key)
 
 
 Credentials: TypeAlias = AwsCredentials | AwsIam | AwsRole | MachineCredentials

@@ -74,6 +74,7 @@ NEEDED_BY: Final[Mapping[str, Sequence[str]]] = {
     SQL: ("credentials", "bucket", "region"),
     HIVE: ("credentials", "bucket", "region"),
 }
+KEYS: Final = ("awsAccessKeyId", "awsSecretAccessKey")
 OLDER_KEYS: Final = ("aws_access_key_id", "aws_secret_access_key")
 
 
@@ -100,17 +101,25 @@ def _needs_of_credentials(config: Json) -> Iterator[Problem]:
                     "set auth_type to AWSAccessKey or AWSRole",
                 )
         case None:
-            for name, other in (OLDER_KEYS, OLDER_KEYS[::-1]):
-                if at(config, other) and not at(config, name):
-                    yield Problem((name,), f"is required if {other} is set")
+            yield from _needs_of_halves(config, (), OLDER_KEYS)
 
 
 def _needs_of_role(config: Json, *path: str) -> Iterator[Problem]:
-    if at(config, *path, "auth_type") != credentials.AWS_ROLE or _allows_machine_credentials(config):
+    if at(config, *path, "auth_type") != credentials.AWS_ROLE:
         return
-    for name in ("awsAccessKeyId", "awsSecretAccessKey"):
+    if _allows_machine_credentials(config):
+        yield from _needs_of_halves(config, path, KEYS)
+        return
+    for name in KEYS:
         if not at(config, *path, name):
             yield Problem((*path, name), f"is required unless the feature flag {MACHINE_CREDENTIALS} is on")
+
+
+def _needs_of_halves(config: Json, path: Path, names: Sequence[str]) -> Iterator[Problem]:
+    """Yield the half of an access key that is missing, if the other one is there."""
+    for name, other in (names, names[::-1]):
+        if at(config, *path, other) and not at(config, *path, name):
+            yield Problem((*path, name), f"is required if {other} is set")
 
 
 def _needs_of_temporary_keys(config: Json) -> Iterator[Problem]:

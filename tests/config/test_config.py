@@ -7,6 +7,7 @@ import pytest
 
 from config.configs import EVERYTHING, GLUE, LOCAL, REST, S3_TABLES, complaints, with_advanced, with_catalog
 from connector.cli.task_tables import parse_table
+from connector.config.addresses import HTTP_DEMAND, PARAMETERS_DEMAND
 from connector.config.catalog import GlueCatalog, HiveCatalog, LocalCatalog, RestCatalog, S3TablesCatalog, SqlCatalog
 from connector.config.credentials import AwsCredentials
 from connector.config.endpoint_config import AdvancedOptions, EndpointConfig, Notification
@@ -132,6 +133,27 @@ def test_a_database_may_have_parameters_of_libpq(uri: str) -> None:
     endpoint, _ = parse({**GLUE, "catalog": {"catalog_type": "SQL", "uri": uri}}, [])
     assert isinstance(endpoint.catalog, SqlCatalog)
     assert endpoint.catalog.uri == uri
+
+
+@pytest.mark.parametrize("parameter", ["port=5433", "host=other"])
+def test_the_server_of_a_database_is_not_among_its_parameters(parameter: str) -> None:
+    uri = f"postgresql://me@host/lake?{parameter}"
+    [complaint] = complaints({**GLUE, "catalog": {"catalog_type": "SQL", "uri": uri}})
+    assert complaint == f"/catalog/uri: {PARAMETERS_DEMAND}"
+
+
+@pytest.mark.parametrize("uri", ["http://catalog:", "http://catalog:0"])
+def test_an_address_has_a_port_or_no_colon_before_one(uri: str) -> None:
+    assert complaints({**REST, "catalog": {**REST["catalog"], "uri": uri}}) == [f"/catalog/uri: {HTTP_DEMAND}"]
+
+
+def test_a_timeout_is_at_most_a_day() -> None:
+    def with_timeout(seconds: str) -> Json:
+        return {**REST, "catalog": {**REST["catalog"], "properties": {"s3.request-timeout": seconds}}}
+
+    parse(with_timeout("86400"), [])
+    [complaint] = complaints(with_timeout("86400.5"))
+    assert complaint.startswith("/catalog/properties/s3.request-timeout: must be a number of seconds")
 
 
 @pytest.mark.parametrize("address", ["HTTP://store:9000", "https://[::1]:9000", "store_1:9000", "store.example.com"])

@@ -80,3 +80,17 @@ def test_white_space_around_a_copied_secret_does_not_count() -> None:
     assert (
         endpoint.catalog == parse({**REST, "catalog": {**REST["catalog"], "credential": "client:pass"}}, [])[0].catalog
     )
+
+
+def test_a_role_that_the_machine_assumes_has_no_half_of_a_key() -> None:
+    names = ("awsAccessKeyId", "awsSecretAccessKey")
+    for name, other in (names, names[::-1]):
+        half = {**GLUE, "credentials": without(ROLE["credentials"], name), **MACHINE_CREDENTIALS}
+        assert complaints(half) == [f"/credentials/{name}: is required if {other} is set"]
+
+
+def test_a_catalog_of_google_does_not_get_the_machine_s_credentials_for_aws() -> None:
+    rest = {**without(REST, "credentials"), **MACHINE_CREDENTIALS}
+    google = {**REST["catalog"], "properties": {"rest.auth.type": "google"}}
+    assert parse({**rest, "catalog": google}, [])[0].credentials is None
+    assert parse(rest, [])[0].credentials == MachineCredentials()

@@ -59,11 +59,12 @@ def nested(path: str, value: Json) -> Json:
 
 
 @pytest.mark.parametrize("path", SECRETS)
-@pytest.mark.parametrize("shape", ["{}", "[{}]"])
+@pytest.mark.parametrize("shape", ["text", "list", "object"])
 def test_a_secret_is_hidden_whatever_else_the_config_lacks(path: str, shape: str) -> None:
-    secret = f"planted-as-{shape[0]}-{path.replace('/', '-')}"
+    secret = f"planted-as-{shape}-{path.replace('/', '-')}"
+    value = {"text": secret, "list": [secret], "object": {"value": secret}}[shape]
     with pytest.raises(InvalidConfigError):
-        parse_each(nested(path, secret if shape == "{}" else [secret]), [])
+        parse_each(nested(path, value), [])
     assert redact(f"refused: {secret}") == f"refused: {HIDDEN}"
 
 
