@@ -76,6 +76,7 @@ def test_what_was_committed_before_notifications_were_turned_on_is_not_told(cata
     commit(catalog, 1, notified=None)
     commit(catalog, 2)
     assert untold(catalog) == [2]
+    assert find_mark(metadata_of(catalog), TASK) == 1
 
 
 def test_a_crash_before_the_first_message_leaves_all_to_the_successor(catalog: Catalog) -> None:

@@ -1,5 +1,6 @@
 """Each snapshot is told at least once and in order, whatever the webhook, the catalog and the session do."""
 
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -7,15 +8,18 @@ from collections.abc import Iterator
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitStateUnknownException
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 
 from connector.config.endpoint_config import Notification
 from connector.config.secret import Secret
 from connector.host.errors import RetryableError
 from connector.host.redaction import redact
 from connector.iceberg.commits import commit
+from connector.iceberg.commits.summaries import SUMMARY_MATERIALIZATION
 from connector.iceberg.loading import load_table
 from connector.model.table_identifier import TableIdentifier
 from connector.notifications import notifier, table_queue
+from connector.notifications.cloud_event import CloudEvent
 from connector.notifications.notifier import run_notifier
 from support.notified_sessions import LEFT, ORDERS, RIGHT, TASK, VISITS, crash, killed_shard, shard
 from support.server_process import free_address
@@ -229,6 +233,51 @@ def test_a_table_that_cannot_be_read_now_is_read_later(catalog: Catalog, server:
         started.read_later([ORDERS])
         server.wait_for_accepted(1)
     assert server.snapshots() == committed
+
+
+def test_the_end_of_the_input_does_not_ask_again_and_again_for_a_table_that_cannot_be_read(
+    server: WebhookServer,
+) -> None:
+    asked: list[TableIdentifier] = []
+
+    def load(path: TableIdentifier) -> None:
+        asked.append(path)
+        raise RetryableError("the catalog does not answer")
+
+    with run_notifier(load, TASK, Notification(url=Secret(server.url))) as started:
+        started.read_later([ORDERS])
+    assert 1 <= len(asked) <= 2
+
+
+def test_pauses_grow_until_the_webhook_is_available_again(
+    catalog: Catalog, server: WebhookServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures: list[int] = []
+
+    def pause(number: int, _: float) -> float:
+        failures.append(number)
+        return 0.0
+
+    monkeypatch.setattr(notifier, "_pause", pause)
+    refused, down = Answer(404), Answer(500)
+    server.answers += [down, down, Answer(), refused, refused, Answer(), down, refused]
+    with shard(catalog, server.url) as session:
+        for number in range(3):
+            session.commit(number)
+            server.wait_for_accepted(number + 1)
+    assert failures == [1, 2, 1, 2, 1, 1]
+
+
+def test_a_pause_has_a_limit_however_often_the_webhook_has_failed() -> None:
+    assert 0.025 <= notifier._pause(1000, 0.0) <= 0.05
+    assert notifier._pause(1000, 7.0) == 7.0
+
+
+def test_the_source_of_a_message_is_a_uri_whatever_the_name_of_the_task() -> None:
+    summary = Summary(Operation.APPEND, **{SUMMARY_MATERIALIZATION: "acme/Läger 1?"})
+    snapshot = Snapshot(**{"snapshot-id": 7, "manifest-list": "list.avro", "summary": summary})
+    event = json.loads(CloudEvent.of(ORDERS, "a-uuid", snapshot).body)
+    assert event["source"] == "/materialize-iceberg/acme/L%C3%A4ger%201%3F"
 
 
 def test_a_message_that_nobody_takes_for_days_is_given_up(
