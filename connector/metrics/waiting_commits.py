@@ -26,8 +26,7 @@ class WaitingCommits:
         self._counts = counts
         self._find_label = find_label
         self._began = began
-        self._open: dict[str, float] = {}  # by table: when the first of its rows in the open transaction was received
-        self._oldest_open: float | None = None  # the smallest of these
+        self._open: dict[str, float] = {}  # by table with rows in the open transaction: when its first row was received
         self._staged: dict[str, _Waiting] = {}  # by commit id
         self._failures: dict[str, CommitFailure] = {}  # by table
         self._untold: dict[str, float] = {}  # by table: when the oldest commit was made that the webhook is not told of
@@ -38,19 +37,17 @@ class WaitingCommits:
         self._tables.add(table)
 
     def receive(self, table: str, since: float) -> None:
-        """Note that the open transaction has had rows of a table since then."""
-        self._open.setdefault(table, since)
-        self._oldest_open = min(since, self._oldest_open or since)
+        """Note that the open transaction has rows of a table. Its first row, of any table, was received at `since`."""
+        self._open[table] = since
 
     def stage(self, fact: StagedRows) -> None:
         """Note a staged commit. The state does not say when the rows of an earlier session were received."""
-        since = self._began if fact.is_recovered else self._oldest_open or self._began
+        since = next(iter(self._open.values()), self._began)
         self._staged[fact.commit_id] = _Waiting(fact.table, fact.rows, fact.size, since)
 
     def close(self) -> None:
         """Note that the open transaction has ended: all of its rows are staged, or were rejected."""
         self._open.clear()
-        self._oldest_open = None
 
     def fail(self, table: str, reason: CommitFailure) -> None:
         """Note that a table has refused its commits."""

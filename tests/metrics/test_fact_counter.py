@@ -174,11 +174,18 @@ def test_a_commit_that_is_fenced_is_counted_as_such(counted: Counted) -> None:
 def test_the_other_tables_share_a_label(tmp_path: Path) -> None:
     counted = Counted(tmp_path, max_tables=2)
     counted.tell(*(facts.ReceivedRows(f"shop.table{number}", 1, 10, 990.0 + number) for number in range(5)))
-    seen = counted.tell(facts.TableState("shop.table4", 1, 2, 3))
+    seen = counted.tell(
+        facts.TableState("shop.table4", 1, 2, 3),
+        facts.CompactionDebt("shop.table4", 500, 1),
+        facts.FailedCommit("shop.table3", CommitFailure.SIGN_IN),
+        facts.FailedCommit("shop.table4", CommitFailure.OTHER),
+    )
     received = {dict(labels)["table"]: rows for labels, rows in seen.values("rows_received_total").items()}
     assert received == {"shop.table0": 1, "shop.table1": 1, "other": 3}
     assert seen.value("oldest_waiting_row_timestamp_seconds", table="other") == 992
     assert not seen.values("table_snapshots"), "the other tables would take turns"
+    assert not seen.values("compaction_debt_bytes")
+    assert seen.value("commit_failing", table="other") == seen.value("sign_in_refused", table="other") == 1
 
 
 def test_maintenance_and_credentials_are_counted(counted: Counted) -> None:

@@ -94,8 +94,10 @@ def test_a_scrape_that_fails_is_logged_with_its_cause(caplog: pytest.LogCaptureF
 
 def test_only_metrics_are_served() -> None:
     address = free_address()
-    with publish_metrics(listening(address), "acme/task", WHOLE), pytest.raises(HTTPError, match="404"):
-        scrape_text(f"{address}/secrets?")
+    with publish_metrics(listening(address), "acme/task", WHOLE):
+        assert scrape_text(f"{address}/metrics?format=")
+        with pytest.raises(HTTPError, match="404"):
+            scrape_text(f"{address}/secrets?")
 
 
 def test_the_end_waits_for_no_scraper() -> None:
@@ -135,6 +137,16 @@ def test_many_scrapes_at_once_see_whole_numbers() -> None:
             teller.join()
         assert seen == sorted(seen)
         assert scrape(address).value("rows_received_total") == 6000
+
+
+def test_an_ipv6_address_is_listened_at() -> None:
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6) as server:
+            address = ListenAddress(*server.getsockname()[:2])
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    with publish_metrics(MetricsOptions(address), "acme/task", WHOLE):
+        assert scrape(str(address)).value("rows_received_total", task="acme/task") is not None
 
 
 def test_a_taken_port_is_an_error_that_names_it() -> None:

@@ -142,6 +142,21 @@ def test_odd_numbers_of_another_engine_stop_no_report(told: list[Fact], tmp_path
     assert (state.snapshots, state.data_files, state.delete_files) == (2, 0, 0)
 
 
+def test_the_numbers_of_a_later_commit_are_not_those_of_ours(told: list[Fact], tmp_path: Path) -> None:
+    catalog, path = local_catalog(tmp_path), PATH
+    foreign_table(catalog, path)
+    [landed] = commit.try_commits(catalog, [stage(catalog, path, WRITER, 1, 2)])
+    assert isinstance(landed, Committed)
+    assert landed.commit
+    [ours] = landed.commit.after.snapshots
+    of_another = Summary(Operation.APPEND, **{"added-delete-files": "5", "added-files-size": "1000000"})
+    later = ours.model_copy(update={"snapshot_id": 7, "summary": of_another})
+    after = landed.commit.after.model_copy(update={"snapshots": [ours, later], "current_snapshot_id": 7})
+    report_outcomes([replace(landed, commit=replace(landed.commit, after=after))])
+    [committed] = [fact for fact in told if isinstance(fact, CommittedRows)]
+    assert (committed.delete_files, committed.delete_size) == (0, 0)
+
+
 def test_files_that_became_smaller_for_their_commit_are_no_delete_files_of_less_than_nothing(
     told: list[Fact], tmp_path: Path
 ) -> None:
