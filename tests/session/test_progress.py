@@ -113,6 +113,25 @@ def test_a_staged_transaction_is_told_to_the_metrics(monkeypatch: pytest.MonkeyP
     assert 0 < ended.seconds < 20
 
 
+def test_rows_are_told_to_the_metrics_with_the_time_of_the_transaction_s_first_row(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A binding that does not exist is an error of the protocol, which is found when its rows are decoded."""
+    told: list[facts.Fact] = []
+    monkeypatch.setattr(facts, "observe", told.append)
+    transaction = TransactionProgress(7, ["shop.a", "shop.b"])
+    transaction.report_received(ROWS)
+    transaction.end_received()
+    [first] = told
+    assert isinstance(first, facts.ReceivedRows)
+    while time.time() == first.since:
+        pass
+    for binding in (1, 2, -1):
+        transaction.report_received(replace(ROWS, binding=binding))
+    transaction.end_received()
+    assert told == [facts.ReceivedRows(table, 3, 1_000_000, first.since) for table in ("shop.a", "shop.b")]
+
+
 @pytest.mark.parametrize(
     ("size", "text"), [(999, "999 bytes"), (12_345, "12.3 kB"), (2_500_000, "2.5 MB"), (7_654_000_000, "7.7 GB")]
 )

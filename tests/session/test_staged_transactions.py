@@ -1,15 +1,19 @@
 """What a session stages of its transactions, and in which order it works, without Spark."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pyarrow as pa
+import pytest
 
 from connector.encoding.lines.key_digest import KeyDigest, digest_keys
+from connector.host.errors import TooManyRejectedError
 from connector.host.refresh import Lease
-from connector.iceberg.bound_table import BoundTable
+from connector.iceberg.bound_table import BoundTable, Quarantine
 from connector.model.binding import Arrangement, Binding, KeyPart, Updates
+from connector.model.invalid_values import Tally, Treated, Treatment
 from connector.model.properties import Properties
 from connector.model.state import DataFile, LocatedRowsFile, StagedCommit, StagedTransaction, WriterId
 from connector.model.table_identifier import TableIdentifier
@@ -38,12 +42,15 @@ class Work:
     found: LoadedRows
     written: Written
     row_ids: Any = None
+    quarantine: Quarantine | None = None
     steps: list[str] = field(default_factory=list)
 
     def session(self, recovered: Sequence[StagedCommit] = ()) -> Session:
         binding = Binding(0, WRITER.state_key, PATH, (), (), None, updates=UPDATES)
         lease, properties = Lease(Properties()), Properties()
-        table = BoundTable(binding, WRITER, "a-uuid", ARRANGEMENT, 5, "file:///users", properties, lease)
+        table = BoundTable(
+            binding, WRITER, "a-uuid", ARRANGEMENT, 5, "file:///users", properties, lease, self.quarantine
+        )
         committer = Committer(lambda *_, **__: [], Limit(commits=0, size=0))
         jobs: Any = self
         return Session([table], recovered, committer, jobs.start_writing, jobs.start_loading)
@@ -130,3 +137,25 @@ def test_the_commits_of_the_recovery_are_reported_once() -> None:
     session = Work(NOT_FOUND, Written()).session([waiting])
     assert session.acknowledge(StagedTransaction()).commits == (waiting,)
     assert session.acknowledge(StagedTransaction()).commits == ()
+
+
+@pytest.mark.parametrize(("rejected", "is_accepted"), [(1000, True), (1001, False)])
+def test_rejected_rows_are_counted_among_all_rows_of_their_binding(rejected: int, is_accepted: bool) -> None:
+    treated = Tally()
+    treated.add("qty", Treatment.REJECTED, Treated(rejected, "key [1]"))
+    written = Written({0: (DataFile("file:///new.parquet", 1000, 1, (4,), ()),)}, {0: treated})
+    session = Work(NOT_FOUND, written, quarantine=Quarantine(1, 0.5)).session()
+    if is_accepted:
+        assert len(stage(session)) == 1
+    else:
+        with pytest.raises(TooManyRejectedError, match="of the last 2001 rows 1001 were rejected"):
+            stage(session)
+
+
+def test_a_transaction_without_rows_says_nothing_of_its_tables(caplog: pytest.LogCaptureFixture) -> None:
+    session = Work(NOT_FOUND, Written()).session()
+    with caplog.at_level(logging.INFO):
+        session.acknowledge(StagedTransaction())
+        assert not caplog.records
+        session.acknowledge(StagedTransaction(stage(Work(NOT_FOUND, Written({0: (FILE,)})).session())))
+    assert "running: all committed transactions are in their tables" in caplog.text

@@ -1,10 +1,19 @@
 """How long acknowledgements are held back."""
 
+import os
+import time as clocks
+from collections.abc import Iterator
 from datetime import UTC, datetime, time, timedelta
+from typing import NoReturn
 from zoneinfo import ZoneInfo
 
+import pytest
+
 from connector.config.sync_schedule import SyncFrequency, SyncSchedule
-from connector.session.upload_interval import QUICK_TRANSACTIONS, UploadInterval
+from connector.host import facts
+from connector.host.signals import Stopped
+from connector.session.upload_interval import QUICK_TRANSACTIONS, UploadInterval, hold_back
+from protocol.stdio import RequestReader
 
 SMALL = 1000  # bytes
 LARGE = 5000
@@ -42,6 +51,8 @@ def test_a_transaction_of_many_rows_is_never_delayed() -> None:
     assert delay_after(interval, 9) == 300
     assert delay_after(interval, 4, 6) == 0
     assert delay_after(interval, 9) == 300, "the rows of earlier transactions do not count"
+    assert delay_after(interval, 9, staged=None) == 0, "all of its rows were rejected"
+    assert delay_after(interval, 9) == 300
 
 
 def test_without_a_limit_by_rows_any_number_of_rows_waits() -> None:
@@ -77,3 +88,59 @@ def test_a_schedule_is_asked_when_a_transaction_ends_and_delays_the_same_transac
 def test_an_interval_of_zero_delays_nothing() -> None:
     interval = UploadInterval(timedelta(0), None, LARGE)
     assert [interval.end_transaction(SMALL) for _ in range(10)] == [0] * 10
+
+
+HOURS = 14400.0  # seconds
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[facts.Fact]:
+    told: list[facts.Fact] = []
+    monkeypatch.setattr(facts, "observe", told.append)
+    return told
+
+
+@pytest.fixture
+def writing() -> Iterator[tuple[RequestReader, int]]:
+    """A reader of requests, and the descriptor at which its requests are written."""
+    reading, writing = os.pipe()
+    requests = RequestReader(reading)
+    yield requests, writing
+    os.close(writing)
+    requests.wait_for((), timeout=60)
+    os.close(reading)
+
+
+def test_an_answer_that_is_not_held_back_is_sent_at_once_and_nothing_is_told(
+    told: list[facts.Fact], writing: tuple[RequestReader, int]
+) -> None:
+    sent: list[str] = []
+    assert hold_back(0.0, writing[0], lambda: sent.append("sent")) == 0.0
+    assert (sent, told) == (["sent"], [])
+
+
+def test_a_flush_ends_the_wait_for_the_interval(told: list[facts.Fact], writing: tuple[RequestReader, int]) -> None:
+    requests, descriptor = writing
+    sent: list[str] = []
+    os.write(descriptor, b'{"flush":{}}\n')
+    before = clocks.time()
+    held = hold_back(HOURS, requests, lambda: sent.append("sent"))
+    assert sent == ["sent"]
+    assert 0 < held < HOURS
+    [fact] = told
+    assert isinstance(fact, facts.HeldTransaction)
+    assert before + HOURS <= fact.until <= clocks.time() + HOURS
+
+
+def test_a_process_that_is_stopped_meanwhile_answers_first(
+    writing: tuple[RequestReader, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object) -> NoReturn:
+        raise Stopped(15)
+
+    sent: list[str] = []
+    monkeypatch.setattr(writing[0], "wait_for", stop)
+    with pytest.raises(Stopped):
+        hold_back(HOURS, writing[0], lambda: sent.append("sent"))
+    assert sent == ["sent"]
+    monkeypatch.undo()

@@ -1,0 +1,66 @@
+"""How much of the disk a session's transactions may have: sorted runs need as much as the spool."""
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Final
+
+import pytest
+from pyiceberg.types import LongType
+
+from connector.host import facts
+from connector.host.refresh import Lease, Refreshed
+from connector.iceberg.bound_table import BoundTable
+from connector.model.binding import PLAIN, Arrangement, SortField
+from connector.model.properties import Properties
+from connector.model.state import WriterId
+from connector.session.transaction_jobs import TransactionJobs
+from connector.spark.blocks.ledger import Ledger
+from connector.spark.blocks.table_layout import NewLayout
+from encoding.store_lines import binding
+from protocol.flow import WHOLE_RANGE
+from protocol.request import Store
+
+SORTED: Final = Arrangement(0, (), 1, (SortField(2, "identity", False, True),))
+LINES: Final = Store(0, 1, 1, (b"a line\n",))
+
+
+class Claims:
+    """Stands for the server of blocks: it keeps what it was given."""
+
+    address = "the socket"
+    ledger: Ledger
+    layouts: Sequence[NewLayout]
+
+    def begin(self, ledger: Ledger, layouts: Sequence[NewLayout], _: object) -> None:
+        self.ledger, self.layouts = ledger, layouts
+
+
+@pytest.mark.parametrize(("arrangement", "spool", "run"), [(PLAIN, 100, None), (SORTED, 50, 50 // 4)])
+def test_a_spool_leaves_half_of_the_disk_to_the_sorted_runs_of_all_tasks(
+    arrangement: Arrangement, spool: int, run: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[facts.Fact] = []
+    monkeypatch.setattr(facts, "observe", told.append)
+    writer, lease = WriterId("acme/task", "a.v1", WHOLE_RANGE.key_range), Lease(Properties())
+    plain, other = (
+        BoundTable(binding(LongType()), writer, "a-uuid", each, 0, "file:///a", Properties(), lease)
+        for each in (PLAIN, arrangement)
+    )
+    spark = SimpleNamespace(is_local=True, cores=4, explain_lost_task=None, run=lambda _: Future[None]())
+    engine: Any = SimpleNamespace(
+        spark=spark, directories=SimpleNamespace(files=tmp_path), spool_limit=100, disk_limit=100
+    )
+    claims: Any = Claims()
+    access: Any = [Refreshed("access", lambda: lease)] * 2
+    jobs = TransactionJobs(engine, claims, [plain, other], access, 2, lambda: pytest.fail("no key is loaded"))
+
+    jobs.start_writing(["a", "b"], {}).add(LINES)
+
+    [_, layout] = [new() for new in claims.layouts]
+    assert layout.arrangement == arrangement
+    if run is not None:
+        assert layout.run_limit == run
+    claims.ledger.complete()
+    assert facts.SpoolSize(LINES.size, spool) in told
