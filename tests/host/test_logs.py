@@ -72,7 +72,12 @@ def test_text_is_one_readable_line(monkeypatch: pytest.MonkeyPatch, capsys: pyte
 
 @pytest.mark.parametrize(
     ("level", "shown"),
-    [("debug", ["d", "i", "w", "e"]), ("info", ["i", "w", "e"]), ("warn", ["w", "e"]), ("error", ["e"])],
+    [
+        *((level, ["d", "i", "w", "e"]) for level in ("debug", "trace", "DEBUG")),
+        *((level, ["i", "w", "e"]) for level in ("info", "")),
+        *((level, ["w", "e"]) for level in ("warn", "warning")),
+        ("error", ["e"]),
+    ],
 )
 def test_the_level_is_honoured(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], level: str, shown: list[str]
@@ -108,6 +113,19 @@ def test_only_we_and_warnings_are_heard_so_that_the_last_record_is_ours(
     assert "ours" in told
     assert "about something" in told
     assert "a library" not in told
+
+
+def test_a_library_is_not_heard_and_our_records_come_once_whatever_it_does_with_the_root_logger(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = logging.getLogger()
+    root.handlers.clear()  # Python prints the records of loggers that have no handler anywhere
+    configure(monkeypatch)
+    logging.getLogger("library").error("of a library")
+    root.addHandler(logging.StreamHandler(sys.stderr))
+    log.error("ours")
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.endswith("ours")
 
 
 def test_what_ends_a_thread_is_told_only_to_those_who_look_for_it(

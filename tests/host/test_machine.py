@@ -2,6 +2,7 @@
 
 import errno
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -59,6 +60,7 @@ def test_a_mount_may_have_any_name(name: bytes, tmp_path: Path, monkeypatch: pyt
     (tmp_path / "mounts").write_bytes(mounts)
     monkeypatch.setattr(machine, "MOUNTS", tmp_path / "mounts")
     assert machine.is_in_memory(tmp_path / os.fsdecode(name))
+    assert machine.is_in_memory(tmp_path / os.fsdecode(name) / "below" / "it")
     assert not machine.is_in_memory(tmp_path)
 
 
@@ -111,6 +113,26 @@ def test_without_a_policy_for_it_a_process_gets_the_lowest_priority() -> None:
 def test_all_threads_of_a_process_run_only_when_no_other_needs_the_processor() -> None:
     """Those that were there before, and those that are started later."""
     assert subprocess.check_output([sys.executable, "-c", LOWERED], text=True).strip() == "{True}"
+
+
+ALLOWED: Final = """
+import resource, sys
+from connector.host import machine
+resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), int(sys.argv[2])))
+machine.allow_many_files()
+print(*resource.getrlimit(resource.RLIMIT_NOFILE))
+"""
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "allowed"),
+    [(100, 4096, "4096 4096"), (100, 15_000, "10240 15000"), (12_000, 15_000, "12000 15000")],
+)
+def test_a_process_may_open_many_files_as_far_as_its_hard_limit_allows(soft: int, hard: int, allowed: str) -> None:
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < hard:
+        pytest.skip("this process has a lower hard limit")
+    command = [sys.executable, "-c", ALLOWED, str(soft), str(hard)]
+    assert subprocess.check_output(command, text=True).strip() == allowed
 
 
 MAY_START_NO_THREAD: Final = """

@@ -36,6 +36,12 @@ def test_a_secret_is_hidden_in_every_form_that_it_is_quoted_in(form: str) -> Non
     assert redacted(f"before {form} after, {form}", SECRET).replace("=", "") == f"before {HIDDEN} after, {HIDDEN}"
 
 
+@pytest.mark.parametrize("text", ["s", "a s", "s b", "ss", "a s s"])
+def test_the_shortest_secret_is_hidden_also_at_the_end_of_a_text(text: str) -> None:
+    secret = "x" * (SHORTEST - 1) + "y"
+    assert redacted(text.replace("s", secret), secret) == text.replace("s", HIDDEN)
+
+
 @pytest.mark.parametrize(
     ("secret", "shown"),
     [

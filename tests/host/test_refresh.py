@@ -98,6 +98,19 @@ def test_what_cannot_be_renewed_is_used_to_its_end_and_tried_again_meanwhile(
     assert renewed.current().value == 2
 
 
+@pytest.mark.parametrize(("later", "value"), [(HOUR / 20 - 1, 1), (HOUR / 20, 2)])
+def test_what_cannot_be_renewed_is_tried_again_after_a_tenth_of_the_time_that_is_left(
+    clock: Clock, server: Server, later: float, value: int
+) -> None:
+    renewed = Refreshed("a number", server.grant, first=server.grant())
+    clock.now += HOUR / 2
+    server.is_down = True
+    assert renewed.current().value == 1
+    server.is_down = False
+    clock.now += later
+    assert renewed.current().value == value
+
+
 def test_what_was_refused_is_not_used_again(server: Server) -> None:
     renewed = Refreshed("a number", server.grant)
     renewed.current()
@@ -111,6 +124,13 @@ def test_a_clock_that_is_ahead_of_the_server_s_costs_requests_and_no_failure(clo
 
     renewed = Refreshed("a number", grant)
     assert [renewed.current().value for _ in range(3)] == [1, 2, 3]
+
+
+def test_a_value_is_renewed_after_the_machine_was_suspended(clock: Clock, server: Server) -> None:
+    """Meanwhile one clock stands still."""
+    renewed = Refreshed("a number", server.grant, first=server.grant())
+    clock.was_set_by = HOUR / 2
+    assert renewed.current().value == 2
 
 
 @pytest.mark.parametrize("seconds", [-HOUR, HOUR])
