@@ -230,6 +230,16 @@ def test_files_that_were_deleted_meanwhile_cannot_be_added(fenced: Fenced) -> No
     check_text("commit_errors", "a staged file that was deleted", str(error.value), {deleted: "FILE"})
 
 
+def test_a_commit_whose_files_are_gone_can_be_left_out_also_if_it_is_not_fenced(fenced: Fenced) -> None:
+    newest = stage(fenced.catalog, PATH, WHOLE, 4, prev=recorded(fenced.catalog))
+    [location] = newest.locations
+    Path(location.removeprefix("file://")).unlink()
+    confirmed(fenced.place(newest), Decision.SKIP)
+    recover(fenced.catalog, newest)
+    land(fenced.catalog, 5, prev=recorded(fenced.catalog))
+    assert ids_of(fenced.catalog, PATH) == [1, 2, 3, 5]
+
+
 def test_what_is_not_fenced_is_not_reset(fenced: Fenced) -> None:
     newest = stage(fenced.catalog, PATH, WHOLE, 4, prev=recorded(fenced.catalog))
     with pytest.raises(UserError) as error:

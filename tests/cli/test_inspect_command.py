@@ -311,7 +311,9 @@ def test_a_table_whose_files_cannot_be_listed_is_shown_without_its_health(lake: 
 def test_a_person_reads_a_table_line_by_line(lake: Lake) -> None:
     committed = lake.commit(1, 2)
     staged = stage(lake.catalog, ORDERS, WRITER, 3, prev=committed.next)
-    lines = lake.describe(task=TASK, state=lake.write_state(staged))
+    state_file = lake.write_state(staged)
+    assert lake.inspect(task=TASK, state=state_file)["errors"] == []
+    lines = lake.describe(task=TASK, state=state_file)
     assert lines[0] == "table shop.orders"
     assert "  rows         2" in lines
     assert any(

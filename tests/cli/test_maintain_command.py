@@ -378,6 +378,8 @@ def test_wrong_arguments_are_refused(lake: Lake, arguments: list[str], capsys: p
         (["--max-bytes", "1GB"], "argument --max-bytes: 1GB is not a whole number of at least 0"),
         (["--older-than", "-3", "--allow-young-files"], "argument --older-than: -3 is not a number of at least 0"),
         (["--older-than", "inf"], "--older-than: inf is more than 36500 days"),
+        (["--older-than", "36500.5"], "--older-than: 36500.5 is more than 36500 days"),
+        (["--max-bytes", "\N{ARABIC-INDIC DIGIT THREE}"], "is not a whole number of at least 0"),
         (["--spark", "=4g"], "--spark =4g: give a name and a value, with = between them"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -389,6 +391,11 @@ def test_values_that_are_no_budget_and_no_age_are_refused(
         lake.maintain("all", *arguments)
     assert ended.value.code == 2
     assert problem in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("days", ["1", "36500"])
+def test_files_may_be_kept_for_a_day_and_for_a_hundred_years(lake: Lake, days: str) -> None:
+    assert lake.maintain("orphans", "--older-than", days, "--dry-run")["errors"] == []
 
 
 @pytest.mark.catalog

@@ -48,7 +48,7 @@ def test_a_table_without_a_snapshot_is_shown_as_empty(tmp_path: Path) -> None:
     assert "shop.things: 0 rows, 0 snapshots, 1 columns" in "\n".join(describe_table(table))
 
 
-@pytest.mark.parametrize("name", ["warehouse", "it's $HOME", 'a "quoted" one'])
+@pytest.mark.parametrize("name", ["warehouse", "it's $HOME", 'a "quoted" one', "it's!"])
 def test_the_commands_that_open_a_table_are_words_of_a_shell_in_any_directory(name: str, tmp_path: Path) -> None:
     directory = tmp_path / name
     directory.mkdir()
@@ -75,6 +75,28 @@ def test_spark_gets_the_same_packages_and_settings_as_the_documentation_says(tmp
     assert re.sub("`", "", printed[-1]) == told[-1]
 
 
-def test_columns_that_the_terminal_has_no_room_for_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "12")
+@pytest.mark.parametrize(("text", "shown"), [("x" * 28, "x" * 28), ("x" * 29, "x" * 27 + "…"), ("a\nb", "a⏎b")])
+def test_a_long_value_is_shortened_and_has_one_line(text: str, shown: str) -> None:
+    assert list(align(("a",), [(text,)]))[1] == f"  {shown}"
+
+
+def test_characters_that_take_two_places_keep_the_columns_aligned() -> None:
+    assert list(align(("a", "b"), [("京都", "1"), ("Lima", "2")])) == ["  a     b", "  京都  1", "  Lima  2"]
+
+
+def test_the_newest_snapshots_are_shown(tmp_path: Path) -> None:
+    catalog = readers_catalog(tmp_path)
+    catalog.create_namespace("shop")
+    table = catalog.create_table("shop.things", ROWS.schema)
+    for _ in range(6):
+        table.append(ROWS)
+    shown = "\n".join(describe_table(table))
+    first, *newest = [str(snapshot.snapshot_id) for snapshot in table.snapshots()]
+    assert first not in shown
+    assert all(snapshot in shown for snapshot in newest)
+
+
+@pytest.mark.parametrize("columns", ["10", "12"])
+def test_columns_that_the_terminal_has_no_room_for_are_counted(monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
     assert list(align(("a", "b", "c"), [("12345", "1", "long, long")])) == ["  a      b  … 1 more", "  12345  1"]
