@@ -118,7 +118,7 @@ def test_rows_are_told_to_the_metrics_with_the_time_of_the_transaction_s_first_r
 ) -> None:
     """A binding that does not exist is an error of the protocol, which is found when its rows are decoded."""
     told: list[facts.Fact] = []
-    monkeypatch.setattr(facts, "observe", told.append)
+    monkeypatch.setattr(facts, "report", told.append)
     transaction = TransactionProgress(7, ["shop.a", "shop.b"])
     transaction.report_received(ROWS)
     transaction.end_received()

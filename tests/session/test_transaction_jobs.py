@@ -42,7 +42,7 @@ def test_a_spool_leaves_half_of_the_disk_to_the_sorted_runs_of_all_tasks(
     arrangement: Arrangement, spool: int, run: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[facts.Fact] = []
-    monkeypatch.setattr(facts, "observe", told.append)
+    monkeypatch.setattr(facts, "report", told.append)
     writer, lease = WriterId("acme/task", "a.v1", WHOLE_RANGE.key_range), Lease(Properties())
     plain, other = (
         BoundTable(binding(LongType()), writer, "a-uuid", each, 0, "file:///a", Properties(), lease)

@@ -96,7 +96,7 @@ HOURS = 14400.0  # seconds
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[facts.Fact]:
     told: list[facts.Fact] = []
-    monkeypatch.setattr(facts, "observe", told.append)
+    monkeypatch.setattr(facts, "report", told.append)
     return told
 
 
