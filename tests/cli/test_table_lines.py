@@ -48,7 +48,7 @@ def test_a_table_without_a_snapshot_is_shown_as_empty(tmp_path: Path) -> None:
     assert "shop.things: 0 rows, 0 snapshots, 1 columns" in "\n".join(describe_table(table))
 
 
-@pytest.mark.parametrize("name", ["warehouse", "it's $HOME", 'a "quoted" one', "it's!"])
+@pytest.mark.parametrize("name", ["warehouse", "it's $HOME", 'a "quoted" one'])
 def test_the_commands_that_open_a_table_are_words_of_a_shell_in_any_directory(name: str, tmp_path: Path) -> None:
     directory = tmp_path / name
     directory.mkdir()
