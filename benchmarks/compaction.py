@@ -35,10 +35,10 @@ from connector.spark.jobs.compaction_job import compact_in
 from connector.spark.jvm.lanes import Lane
 from connector.spark.jvm.spark_session import Spark
 from fixtures.conversation import line, opening
-from support import spark_catalogs
+from support.engines import spark_catalogs
+from support.engines.readers import readers_catalog
+from support.engines.spark_sql import SparkSql, spark_sql
 from support.jars import jars
-from support.readers import readers_catalog
-from support.spark_sql import SparkSql, spark_sql
 
 T = TypeVar("T")
 

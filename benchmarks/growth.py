@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from benchmarks.parts import generated_rows
 from benchmarks.parts.report import CACHE, conditions, publish
 from benchmarks.updates import ADDED, KEPT, SEED, Cost, keys_of, open_task
-from support.readers import readers_catalog
+from support.engines.readers import readers_catalog
 
 KEY_COLUMNS: Final = ["id", "account"]
 RECENT, FEW = 20_000, 1_000  # changes of a transaction

@@ -23,9 +23,9 @@ from benchmarks.parts.servers import lake
 from benchmarks.stores import feed, inputs
 from fixtures.collection import NAMESPACE, Json
 from fixtures.conversation import line, opening
-from support import spark_catalogs
+from support.engines import spark_catalogs
+from support.engines.spark_sql import spark_sql
 from support.jars import jars
-from support.spark_sql import spark_sql
 
 LAYOUTS: Final[Mapping[str, Json]] = {
     "plain": {},

@@ -23,10 +23,10 @@ from benchmarks.parts.servers import lake
 from benchmarks.publishing import publish_task
 from fixtures.collection import Collection
 from fixtures.conversation import Row, line, load, opening, store
-from support import spark_catalogs
+from support.engines import spark_catalogs
+from support.engines.readers import duckdb_connection, readers_catalog
+from support.engines.spark_sql import SparkSql, spark_sql
 from support.jars import jars
-from support.readers import duckdb_connection, readers_catalog
-from support.spark_sql import SparkSql, spark_sql
 
 SEED: Final = 2
 RUNS: Final = 5  # of a scan

@@ -35,10 +35,10 @@ from connector.iceberg.maintenance.background_compaction import COMMITS
 from connector.iceberg.metadata.retention import MAX_AGE
 from fixtures.collection import Json
 from fixtures.conversation import CONFIG, line
-from support.processes import wait_until
-from support.readers import readers_catalog
-from support.scraping import Scraped, scrape
-from support.server_process import free_address
+from support.engines.readers import readers_catalog
+from support.servers.server_process import free_address
+from support.sessions.processes import wait_until
+from support.sessions.scraping import Scraped, scrape
 
 SEED: Final = 3
 PROGRESS: Final = 500  # transactions

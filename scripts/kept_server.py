@@ -12,15 +12,15 @@ from typing import Any, Final, TypeAlias
 import pytest
 
 from local_servers import locate_record
-from support.azure import ACCOUNT, azure_store, azurite
-from support.endpoint_configs import aws_keys, glue, rest
-from support.glue_server import glue_server, moto_python
-from support.google import fake_gcs_server, google_store
-from support.hive import hive_metastore
 from support.jars import jars
-from support.postgres import postgres_programs, postgres_server
-from support.rest_catalog import rest_catalog_server
-from support.s3_server import versitygw, versitygw_server
+from support.servers.azure import ACCOUNT, azure_store, azurite
+from support.servers.endpoint_configs import aws_keys, glue, rest
+from support.servers.glue_server import glue_server, moto_python
+from support.servers.google import fake_gcs_server, google_store
+from support.servers.hive import hive_metastore
+from support.servers.postgres import postgres_programs, postgres_server
+from support.servers.rest_catalog import rest_catalog_server
+from support.servers.s3_server import versitygw, versitygw_server
 
 Json: TypeAlias = Any  # the part of an endpoint config that uses the server
 

@@ -12,21 +12,21 @@ from xdist.workermanage import WorkerController
 
 from connector.host.garbage import pause_garbage_collection
 from support import lanes
-from support.azure import AzureStore, azure_store, azurite
 from support.catalogs_and_stores import ReadBackReport
 from support.consistency_report import ConsistencyReport
-from support.containers import Image, built_image
-from support.fault_proxy import FaultProxy, fault_proxy
-from support.glue_server import glue_server, moto_python
-from support.google import GoogleStore, fake_gcs_server, google_store
-from support.hive import Metastore, hive_metastore
+from support.engines.readers import duckdb_connection, let_duckdb_read
+from support.engines.spark_sql import MetadataFiles, SparkSql, spark_sql
 from support.jars import jars
-from support.postgres import Postgres, postgres_programs, postgres_server
-from support.readers import duckdb_connection, let_duckdb_read
-from support.rest_catalog import RestCatalogOnS3, RestCatalogServer, rest_catalog_on_s3, rest_catalog_server
-from support.s3_server import S3Server, versitygw, versitygw_server
-from support.spark_sql import MetadataFiles, SparkSql, spark_sql
-from support.tables import local_catalog
+from support.servers.azure import AzureStore, azure_store, azurite
+from support.servers.fault_proxy import FaultProxy, fault_proxy
+from support.servers.glue_server import glue_server, moto_python
+from support.servers.google import GoogleStore, fake_gcs_server, google_store
+from support.servers.hive import Metastore, hive_metastore
+from support.servers.postgres import Postgres, postgres_programs, postgres_server
+from support.servers.rest_catalog import RestCatalogOnS3, RestCatalogServer, rest_catalog_on_s3, rest_catalog_server
+from support.servers.s3_server import S3Server, versitygw, versitygw_server
+from support.sessions.containers import Image, built_image
+from support.tables.local_tables import local_catalog
 
 pytest.register_assert_rewrite("support.snapshots")
 
@@ -179,7 +179,7 @@ def image() -> Iterator[Image]:
 
 @pytest.fixture(scope="session")
 def spark_reader_jars() -> Path:
-    """What `support.spark_sql` needs."""
+    """What `support.engines.spark_sql` needs."""
     return jars("spark-reader")
 
 

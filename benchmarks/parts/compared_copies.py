@@ -18,9 +18,9 @@ from benchmarks.commits import open_session
 from benchmarks.parts import generated_rows
 from fixtures.collection import Collection, Json
 from fixtures.conversation import Row, line, store
+from support.engines.readers import duckdb_connection, readers_catalog
+from support.engines.spark_sql import MetadataFiles, spark_sql
 from support.jars import jars
-from support.readers import duckdb_connection, readers_catalog
-from support.spark_sql import MetadataFiles, spark_sql
 
 RUNS: Final = 5
 LOOKUPS: Final = 15

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks.parts.servers import lake
 from fixtures.collection import NAMESPACE
-from support.readers import duckdb_connection
+from support.engines.readers import duckdb_connection
 
 
 def main() -> int:

@@ -13,10 +13,10 @@ from pyiceberg.catalog.sql import SqlCatalog
 from benchmarks.parts.process_tree import children
 from fixtures.collection import NAMESPACE
 from fixtures.conversation import CONFIG
-from support.endpoint_configs import on_s3, rest
 from support.jars import jars
-from support.rest_catalog import rest_catalog_on_s3
-from support.s3_server import versitygw, versitygw_server
+from support.servers.endpoint_configs import on_s3, rest
+from support.servers.rest_catalog import rest_catalog_on_s3
+from support.servers.s3_server import versitygw, versitygw_server
 
 S3_SERVER: Final = "S3 server"
 REST_CATALOG: Final = "REST catalog"

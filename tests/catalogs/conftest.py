@@ -8,9 +8,9 @@ from pyiceberg.catalog import Catalog
 
 from connector.iceberg.commits import commit
 from connector.model.table_identifier import TableIdentifier
-from support.fault_proxy import FaultProxy, fault_proxy
-from support.rest_catalog import RestCatalogOnS3
-from support.tables import foreign_table
+from support.servers.fault_proxy import FaultProxy, fault_proxy
+from support.servers.rest_catalog import RestCatalogOnS3
+from support.tables.local_tables import foreign_table
 
 
 @pytest.fixture

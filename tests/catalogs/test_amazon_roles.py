@@ -25,18 +25,18 @@ from connector.rpc.validate import validate
 from fixtures.collection import NAMESPACE
 from protocol import request
 from protocol.flow import WHOLE_RANGE, Json, ValidateBinding
-from support.amazon import TABLE_BUCKET, S3Tables, Sts, in_table_buckets, role_credentials, s3_tables, sts
 from support.bindings import ID, collection, projection
-from support.fault_proxy import FaultProxy, fault_proxy
-from support.key_vendor import KeyVendor, key_vendor
-from support.leftovers import Watch, exposed
-from support.policy import documented_statement_of_s3_tables
-from support.rest_catalog import RestCatalogOnS3
-from support.runtime import LEDGER, Runtime
-from support.s3_server import Keys, S3Server
+from support.rows.staged_files import stage
+from support.servers.amazon import TABLE_BUCKET, S3Tables, Sts, in_table_buckets, role_credentials, s3_tables, sts
+from support.servers.fault_proxy import FaultProxy, fault_proxy
+from support.servers.key_vendor import KeyVendor, key_vendor
+from support.servers.policy import documented_statement_of_s3_tables
+from support.servers.rest_catalog import RestCatalogOnS3
+from support.servers.s3_server import Keys, S3Server
+from support.sessions.leftovers import Watch, exposed
+from support.sessions.runtime import LEDGER, Runtime
 from support.snapshots import check_text
-from support.staged_files import stage
-from support.tables import alterer, ids_of
+from support.tables.local_tables import alterer, ids_of
 
 pytestmark = pytest.mark.catalog
 

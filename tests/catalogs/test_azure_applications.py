@@ -11,12 +11,12 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from fixtures.collection import NAMESPACE
-from support.azure import ACCOUNT, AzureStore, azure_store, azurite
-from support.certificate import Certificate, new_certificate
-from support.entra import Entra, entra
-from support.leftovers import Watch, exposed
-from support.postgres import Postgres
-from support.runtime import LEDGER, Runtime
+from support.servers.azure import ACCOUNT, AzureStore, azure_store, azurite
+from support.servers.certificate import Certificate, new_certificate
+from support.servers.entra import Entra, entra
+from support.servers.postgres import Postgres
+from support.sessions.leftovers import Watch, exposed
+from support.sessions.runtime import LEDGER, Runtime
 from support.snapshots import check_text
 
 pytestmark = [pytest.mark.catalog, pytest.mark.spark]

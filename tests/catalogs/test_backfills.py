@@ -23,13 +23,13 @@ from connector.iceberg.perform_changes import evolve
 from connector.model.state import WriterId
 from connector.model.table_identifier import Owner, TableIdentifier
 from protocol.flow import WHOLE_RANGE
-from support.endpoint_configs import glue, on_s3, rest
-from support.hive import IN_ONE_WORKER, Metastore
-from support.postgres import Postgres
-from support.rest_catalog import RestCatalogOnS3
-from support.s3_server import S3Server
-from support.staged_rows import staged
-from support.tables import alterer
+from support.rows.staged_rows import staged
+from support.servers.endpoint_configs import glue, on_s3, rest
+from support.servers.hive import IN_ONE_WORKER, Metastore
+from support.servers.postgres import Postgres
+from support.servers.rest_catalog import RestCatalogOnS3
+from support.servers.s3_server import S3Server
+from support.tables.local_tables import alterer
 
 pytestmark = pytest.mark.catalog
 

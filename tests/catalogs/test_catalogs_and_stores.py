@@ -21,30 +21,30 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from fixtures.collection import NAMESPACE, PUBLISHED_AT, Collection, meta, published_at
-from support import spark_catalogs
-from support import trino as trino_catalogs
-from support.azure import ACCOUNT, AzureStore
 from support.catalogs_and_stores import READ_BACK, on_page, without_slow
-from support.endpoint_configs import glue, on_s3, rest
-from support.google import GoogleStore
-from support.hive import IN_ONE_WORKER, HiveVersion, Metastore, hive_metastore
+from support.engines import spark_catalogs
+from support.engines import trino as trino_catalogs
+from support.engines.readers import duckdb_rows, let_duckdb_read_from_google, polars_table
+from support.engines.spark_sql import SparkSql, spark_sql
+from support.engines.trino import Trino, trino_server
 from support.jars import jars
-from support.leftovers import Leftover, Watch, exposed
 from support.pages import freshness_queries
-from support.postgres import Postgres
-from support.readers import duckdb_rows, let_duckdb_read_from_google, polars_table
-from support.rest_catalog import (
+from support.rows.updating_source import UpdatingSource
+from support.servers.azure import ACCOUNT, AzureStore
+from support.servers.endpoint_configs import glue, on_s3, rest
+from support.servers.google import GoogleStore
+from support.servers.hive import IN_ONE_WORKER, HiveVersion, Metastore, hive_metastore
+from support.servers.postgres import Postgres
+from support.servers.rest_catalog import (
     RestCatalogInCloud,
     RestCatalogOnS3,
     RestCatalogServer,
     rest_catalog_on_azure,
     rest_catalog_on_google,
 )
-from support.runtime import LEDGER, Runtime
-from support.s3_server import S3Server
-from support.spark_sql import SparkSql, spark_sql
-from support.trino import Trino, trino_server
-from support.updating_source import UpdatingSource
+from support.servers.s3_server import S3Server
+from support.sessions.leftovers import Leftover, Watch, exposed
+from support.sessions.runtime import LEDGER, Runtime
 
 pytestmark = [pytest.mark.catalog, pytest.mark.spark]
 

@@ -17,15 +17,15 @@ from connector.iceberg.commits.outcomes import Committed, Failed
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE, Json
-from support.endpoint_configs import glue, on_s3
-from support.fault_proxy import GENUINE, Answer, Fault, FaultProxy, fault_proxy
-from support.hive import IN_ONE_WORKER, Metastore
-from support.metastore_proxy import MetastoreProxy, metastore_proxy
-from support.postgres import Postgres
-from support.s3_server import S3Server
+from support.rows.staged_files import stage
+from support.servers.endpoint_configs import glue, on_s3
+from support.servers.fault_proxy import GENUINE, Answer, Fault, FaultProxy, fault_proxy
+from support.servers.hive import IN_ONE_WORKER, Metastore
+from support.servers.metastore_proxy import MetastoreProxy, metastore_proxy
+from support.servers.postgres import Postgres
+from support.servers.s3_server import S3Server
 from support.snapshots import check_text
-from support.staged_files import stage
-from support.tables import ID_ONLY, ids_of
+from support.tables.local_tables import ID_ONLY, ids_of
 
 pytestmark = pytest.mark.catalog
 

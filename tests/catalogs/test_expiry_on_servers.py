@@ -21,12 +21,12 @@ from connector.iceberg.metadata.stored_files import files_under
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
-from support.endpoint_configs import on_s3, rest
-from support.fault_proxy import GENUINE, fault_proxy, is_commit
-from support.rest_catalog import RestCatalogOnS3, RestCatalogServer
-from support.snapshot_refs import point
-from support.staged_files import stage
-from support.tables import foreign_table, ids_of
+from support.engines.snapshot_refs import point
+from support.rows.staged_files import stage
+from support.servers.endpoint_configs import on_s3, rest
+from support.servers.fault_proxy import GENUINE, fault_proxy, is_commit
+from support.servers.rest_catalog import RestCatalogOnS3, RestCatalogServer
+from support.tables.local_tables import foreign_table, ids_of
 
 pytestmark = pytest.mark.catalog
 

@@ -22,14 +22,14 @@ from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from connector.storage import arrow_file_io
 from protocol.flow import WHOLE_RANGE
-from support.endpoint_configs import glue, on_s3, rest
-from support.fault_proxy import GENUINE, Answer, Fault, FaultProxy, Request, fault_proxy
-from support.odd_servers import answering
-from support.rest_catalog import RestCatalogOnS3
-from support.s3_server import Keys, S3Server
+from support.rows.staged_files import stage
+from support.servers.endpoint_configs import glue, on_s3, rest
+from support.servers.fault_proxy import GENUINE, Answer, Fault, FaultProxy, Request, fault_proxy
+from support.servers.odd_servers import answering
+from support.servers.rest_catalog import RestCatalogOnS3
+from support.servers.s3_server import Keys, S3Server
 from support.snapshots import check_text
-from support.staged_files import stage
-from support.tables import ID_ONLY, foreign_table, ids_of
+from support.tables.local_tables import ID_ONLY, foreign_table, ids_of
 
 pytestmark = pytest.mark.catalog
 

@@ -32,16 +32,16 @@ from connector.iceberg.perform_changes import evolve
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import Owner, TableIdentifier
 from protocol.flow import WHOLE_RANGE
-from support.arranged_tables import check_arrangements
-from support.compacted_tables import check_compactions
-from support.endpoint_configs import aws_keys, glue, on_s3
-from support.fault_proxy import GENUINE, Answer, Fault, FaultProxy, Request, fault_proxy
-from support.found_tables import find
-from support.policy import documented_statements
-from support.s3_server import S3Server
+from support.rows.staged_files import stage
+from support.servers.endpoint_configs import aws_keys, glue, on_s3
+from support.servers.fault_proxy import GENUINE, Answer, Fault, FaultProxy, Request, fault_proxy
+from support.servers.policy import documented_statements
+from support.servers.s3_server import S3Server
 from support.snapshots import check_text
-from support.staged_files import stage
-from support.tables import alterer, ids_of
+from support.tables.arranged_tables import check_arrangements
+from support.tables.compacted_tables import check_compactions
+from support.tables.found_tables import find
+from support.tables.local_tables import alterer, ids_of
 
 pytestmark = [pytest.mark.catalog, pytest.mark.usefixtures("no_pauses")]
 

@@ -28,12 +28,12 @@ from connector.iceberg.table_status import list_files
 from connector.model.state import WriterId
 from connector.model.table_identifier import Owner, TableIdentifier
 from protocol.flow import WHOLE_RANGE
-from support.compacting import EAGER, compact_here
-from support.endpoint_configs import glue, on_s3
-from support.fault_proxy import Fault, FaultProxy, Request, fault_proxy
-from support.s3_server import S3Server
-from support.staged_files import stage
-from support.tables import ID_ONLY, ids_of
+from support.rows.staged_files import stage
+from support.servers.endpoint_configs import glue, on_s3
+from support.servers.fault_proxy import Fault, FaultProxy, Request, fault_proxy
+from support.servers.s3_server import S3Server
+from support.tables.compacting import EAGER, compact_here
+from support.tables.local_tables import ID_ONLY, ids_of
 
 pytestmark = [pytest.mark.catalog, pytest.mark.usefixtures("no_pauses")]
 

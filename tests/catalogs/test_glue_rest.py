@@ -22,11 +22,11 @@ from connector.iceberg.perform_changes import evolve
 from connector.model.state import WriterId
 from connector.model.table_identifier import Owner, TableIdentifier
 from protocol.flow import WHOLE_RANGE, Json
-from support.endpoint_configs import on_s3, rest
-from support.glue_rest import ACCOUNT, GlueRest, glue_rest
-from support.rest_catalog import RestCatalogOnS3
-from support.staged_files import stage
-from support.tables import alterer, ids_of
+from support.rows.staged_files import stage
+from support.servers.endpoint_configs import on_s3, rest
+from support.servers.glue_rest import ACCOUNT, GlueRest, glue_rest
+from support.servers.rest_catalog import RestCatalogOnS3
+from support.tables.local_tables import alterer, ids_of
 
 pytestmark = pytest.mark.catalog
 

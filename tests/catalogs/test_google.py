@@ -8,9 +8,9 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from fixtures.collection import NAMESPACE
-from support.google import GoogleStore
-from support.postgres import Postgres
-from support.runtime import LEDGER, Runtime
+from support.servers.google import GoogleStore
+from support.servers.postgres import Postgres
+from support.sessions.runtime import LEDGER, Runtime
 
 pytestmark = [pytest.mark.catalog, pytest.mark.spark]
 

@@ -13,10 +13,10 @@ from connector.config.endpoint_config import EndpointConfig
 from connector.config.settings import parse
 from connector.host.errors import UserError
 from connector.iceberg.catalogs.opening import open_catalog, translate_errors
-from support.endpoint_configs import rest
-from support.google import new_key
-from support.google_catalog import PROJECT, PROJECT_HEADER, GoogleCatalog, google_catalog
-from support.rest_catalog import RestCatalogServer
+from support.servers.endpoint_configs import rest
+from support.servers.google import new_key
+from support.servers.google_catalog import PROJECT, PROJECT_HEADER, GoogleCatalog, google_catalog
+from support.servers.rest_catalog import RestCatalogServer
 from support.snapshots import check_text
 
 pytestmark = pytest.mark.catalog

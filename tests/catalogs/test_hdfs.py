@@ -13,9 +13,9 @@ from typing import Any, Final, TypeAlias
 import pytest
 
 from fixtures.collection import NAMESPACE
-from support.hdfs import Hdfs, hdfs
-from support.postgres import Postgres
-from support.runtime import LEDGER, Runtime
+from support.servers.hdfs import Hdfs, hdfs
+from support.servers.postgres import Postgres
+from support.sessions.runtime import LEDGER, Runtime
 from support.snapshots import check_text
 
 # Six JVMs: CI has no time for them.

@@ -27,18 +27,18 @@ from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from fixtures.collection import NAMESPACE
 from protocol.flow import WHOLE_RANGE
-from support.arranged_tables import check_arrangements
-from support.compacted_tables import check_compactions
-from support.fault_proxy import GENUINE, Answer, Fault
-from support.found_tables import find
-from support.hive import IN_ONE_WORKER, HiveVersion, Metastore, hive_metastore
-from support.metastore_proxy import CHANGE, MetastoreProxy, is_commit, is_load, metastore_proxy
-from support.runtime import LEDGER, Runtime
-from support.s3_server import S3Server
-from support.server_process import free_address
+from support.rows.staged_files import stage
+from support.servers.fault_proxy import GENUINE, Answer, Fault
+from support.servers.hive import IN_ONE_WORKER, HiveVersion, Metastore, hive_metastore
+from support.servers.metastore_proxy import CHANGE, MetastoreProxy, is_commit, is_load, metastore_proxy
+from support.servers.s3_server import S3Server
+from support.servers.server_process import free_address
+from support.sessions.runtime import LEDGER, Runtime
 from support.snapshots import check_text
-from support.staged_files import stage
-from support.tables import foreign_table, ids_of
+from support.tables.arranged_tables import check_arrangements
+from support.tables.compacted_tables import check_compactions
+from support.tables.found_tables import find
+from support.tables.local_tables import foreign_table, ids_of
 
 pytestmark = [pytest.mark.catalog, pytest.mark.usefixtures("no_pauses"), IN_ONE_WORKER]
 

@@ -18,11 +18,11 @@ from evolution.local_task import LocalTask
 from fixtures.collection import Collection, Field
 from fixtures.conversation import Row, store
 from protocol.flow import Constraint, ConstraintType, Json
-from support.endpoint_configs import glue, on_s3, rest
-from support.hive import IN_ONE_WORKER, Metastore
-from support.postgres import Postgres
-from support.rest_catalog import RestCatalogOnS3
-from support.s3_server import S3Server
+from support.servers.endpoint_configs import glue, on_s3, rest
+from support.servers.hive import IN_ONE_WORKER, Metastore
+from support.servers.postgres import Postgres
+from support.servers.rest_catalog import RestCatalogOnS3
+from support.servers.s3_server import S3Server
 
 pytestmark = pytest.mark.catalog
 

@@ -21,16 +21,16 @@ from connector.model.table_identifier import TableIdentifier
 from fixtures.collection import NAMESPACE, Collection, Field
 from fixtures.conversation import Row
 from protocol.flow import WHOLE_RANGE
-from support import spark_catalogs
-from support.endpoint_configs import on_s3, rest
-from support.fault_proxy import GENUINE, Answer, Fault, FaultProxy, fault_proxy, is_commit
-from support.nessie import PATH, nessie_server
-from support.runtime import LEDGER, Runtime, Session
-from support.s3_server import S3Server
-from support.seaweedfs import BUCKET, seaweedfs_server
-from support.spark_sql import SparkSql, spark_sql
-from support.staged_files import stage
-from support.tables import ids_of
+from support.engines import spark_catalogs
+from support.engines.spark_sql import SparkSql, spark_sql
+from support.rows.staged_files import stage
+from support.servers.endpoint_configs import on_s3, rest
+from support.servers.fault_proxy import GENUINE, Answer, Fault, FaultProxy, fault_proxy, is_commit
+from support.servers.nessie import PATH, nessie_server
+from support.servers.s3_server import S3Server
+from support.servers.seaweedfs import BUCKET, seaweedfs_server
+from support.sessions.runtime import LEDGER, Runtime, Session
+from support.tables.local_tables import ids_of
 
 # 245 MB to install Nessie, and 50 MB for SeaweedFS.
 pytestmark = [pytest.mark.catalog, pytest.mark.slow]

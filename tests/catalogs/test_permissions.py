@@ -19,14 +19,14 @@ from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_stores import data_file_properties
 from fixtures.collection import NAMESPACE
 from protocol.flow import WHOLE_RANGE, Json
-from support.amazon import hidden_objects
-from support.endpoint_configs import on_s3
-from support.policy import documented_statements
-from support.postgres import Postgres
-from support.runtime import LEDGER, Runtime
-from support.s3_server import Keys, S3Server
-from support.staged_files import stage
-from support.tables import ID_ONLY
+from support.rows.staged_files import stage
+from support.servers.amazon import hidden_objects
+from support.servers.endpoint_configs import on_s3
+from support.servers.policy import documented_statements
+from support.servers.postgres import Postgres
+from support.servers.s3_server import Keys, S3Server
+from support.sessions.runtime import LEDGER, Runtime
+from support.tables.local_tables import ID_ONLY
 
 pytestmark = pytest.mark.catalog
 

@@ -16,13 +16,13 @@ from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
 from fixtures.collection import NAMESPACE
 from protocol.flow import WHOLE_RANGE, Json
-from support.catalog_gateway import Sent, serving
-from support.endpoint_configs import on_s3, rest
-from support.readers import duckdb_rows
-from support.rest_catalog import RestCatalogOnS3
-from support.runtime import LEDGER, Runtime
-from support.server_process import free_address
-from support.staged_files import leave_behind
+from support.engines.readers import duckdb_rows
+from support.rows.staged_files import leave_behind
+from support.servers.catalog_gateway import Sent, serving
+from support.servers.endpoint_configs import on_s3, rest
+from support.servers.rest_catalog import RestCatalogOnS3
+from support.servers.server_process import free_address
+from support.sessions.runtime import LEDGER, Runtime
 
 pytestmark = [pytest.mark.catalog, pytest.mark.spark]
 

@@ -10,11 +10,11 @@ import pytest
 
 from connector.config.settings import parse
 from connector.iceberg.catalogs.opening import open_catalog
-from support.endpoint_configs import on_s3, rest
-from support.fault_proxy import GENUINE, STATUSES, Answer, Fault, Request, fault_proxy, is_commit, is_load
-from support.rest_catalog import RestCatalogOnS3
-from support.runtime import LEDGER, Runtime
-from support.tables import ids_of, list_changes
+from support.servers.endpoint_configs import on_s3, rest
+from support.servers.fault_proxy import GENUINE, STATUSES, Answer, Fault, Request, fault_proxy, is_commit, is_load
+from support.servers.rest_catalog import RestCatalogOnS3
+from support.sessions.runtime import LEDGER, Runtime
+from support.tables.local_tables import ids_of, list_changes
 
 pytestmark = [pytest.mark.spark, pytest.mark.catalog]
 

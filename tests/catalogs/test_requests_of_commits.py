@@ -21,12 +21,12 @@ from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
 from support.bindings import PATH as UPDATED
-from support.endpoint_configs import on_s3, rest
-from support.fault_proxy import GENUINE, Fault, FaultProxy, Request, fault_proxy
-from support.rest_catalog import RestCatalogOnS3
-from support.staged_files import stage
-from support.tables import foreign_table
-from support.updated_rows import make_table, stage_updates, values_of
+from support.rows.staged_files import stage
+from support.rows.updated_rows import make_table, stage_updates, values_of
+from support.servers.endpoint_configs import on_s3, rest
+from support.servers.fault_proxy import GENUINE, Fault, FaultProxy, Request, fault_proxy
+from support.servers.rest_catalog import RestCatalogOnS3
+from support.tables.local_tables import foreign_table
 
 pytestmark = pytest.mark.catalog
 

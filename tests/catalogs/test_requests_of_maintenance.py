@@ -18,11 +18,11 @@ from connector.iceberg.commits import commit
 from connector.iceberg.maintenance.action_outcomes import MaintainedTables, is_finished
 from connector.model.state import WriterId
 from connector.model.table_identifier import OWNER_PROPERTY, Owner, TableIdentifier
-from support.endpoint_configs import on_s3, rest
-from support.fault_proxy import GENUINE, Fault, FaultProxy, Request
-from support.rest_catalog import RestCatalogOnS3
-from support.staged_files import stage
-from support.tables import foreign_table
+from support.rows.staged_files import stage
+from support.servers.endpoint_configs import on_s3, rest
+from support.servers.fault_proxy import GENUINE, Fault, FaultProxy, Request
+from support.servers.rest_catalog import RestCatalogOnS3
+from support.tables.local_tables import foreign_table
 
 pytestmark = pytest.mark.catalog
 

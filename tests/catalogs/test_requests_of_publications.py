@@ -14,9 +14,9 @@ from connector.rpc.validate import validate
 from protocol import request
 from protocol.flow import Json, ValidateBinding
 from support.bindings import DOCUMENT, ID, MATERIALIZATION, collection, materialization, materialization_binding
-from support.endpoint_configs import on_s3, rest
-from support.fault_proxy import FaultProxy
-from support.rest_catalog import RestCatalogOnS3
+from support.servers.endpoint_configs import on_s3, rest
+from support.servers.fault_proxy import FaultProxy
+from support.servers.rest_catalog import RestCatalogOnS3
 
 pytestmark = pytest.mark.catalog
 

@@ -21,15 +21,15 @@ from fixtures.collection import encode
 from fixtures.conversation import CONFIG, line
 from fixtures.orders import COLLECTIONS
 from protocol.flow import Json
-from support.compacted_tables import check_compactions
-from support.connector_process import ConnectorProcess, Outcome, run_conversation
-from support.conversations import Conversation, hold_conversations
-from support.endpoint_configs import aws_keys, on_s3, rest
-from support.processes import marked, new_mark
-from support.readers import duckdb_rows
+from support.engines.readers import duckdb_rows
 from support.repository import REPOSITORY
-from support.rest_catalog import RestCatalogOnS3
-from support.server_process import free_address
+from support.rows.conversations import Conversation, hold_conversations
+from support.servers.endpoint_configs import aws_keys, on_s3, rest
+from support.servers.rest_catalog import RestCatalogOnS3
+from support.servers.server_process import free_address
+from support.sessions.connector_process import ConnectorProcess, Outcome, run_conversation
+from support.sessions.processes import marked, new_mark
+from support.tables.compacted_tables import check_compactions
 
 # They share sessions.
 pytestmark = [pytest.mark.spark, pytest.mark.catalog, pytest.mark.xdist_group("rest_and_s3")]

@@ -19,15 +19,15 @@ from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_access import ADLS_MACHINE_CREDENTIALS
 from fixtures.collection import NAMESPACE
 from protocol.flow import WHOLE_RANGE, Json
-from support.catalog_gateway import SCOPE, TOKEN_PATH, CatalogGateway, catalog_gateway
-from support.endpoint_configs import rest
-from support.fault_proxy import fault_proxy
-from support.readers import duckdb_rows
-from support.rest_catalog import RestCatalogServer
-from support.runtime import LEDGER, Runtime
+from support.engines.readers import duckdb_rows
+from support.rows.staged_files import stage
+from support.servers.catalog_gateway import SCOPE, TOKEN_PATH, CatalogGateway, catalog_gateway
+from support.servers.endpoint_configs import rest
+from support.servers.fault_proxy import fault_proxy
+from support.servers.rest_catalog import RestCatalogServer
+from support.sessions.runtime import LEDGER, Runtime
 from support.snapshots import check_text
-from support.staged_files import stage
-from support.tables import foreign_table, ids_of
+from support.tables.local_tables import foreign_table, ids_of
 
 pytestmark = pytest.mark.catalog
 

@@ -16,13 +16,13 @@ from connector.host.errors import UserError
 from connector.storage.file_stores import data_file_properties
 from fixtures.collection import NAMESPACE
 from protocol.flow import Json
-from support.amazon import ROLE, role_credentials, sts
-from support.leftovers import Watch, exposed
-from support.minio import Minio, SessionVendor, minio, minio_server
-from support.policy import documented_statements
-from support.postgres import Postgres
-from support.runtime import LEDGER, Runtime
-from support.s3_server import Keys
+from support.servers.amazon import ROLE, role_credentials, sts
+from support.servers.minio import Minio, SessionVendor, minio, minio_server
+from support.servers.policy import documented_statements
+from support.servers.postgres import Postgres
+from support.servers.s3_server import Keys
+from support.sessions.leftovers import Watch, exposed
+from support.sessions.runtime import LEDGER, Runtime
 
 pytestmark = [
     pytest.mark.catalog,

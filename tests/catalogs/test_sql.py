@@ -32,15 +32,15 @@ from connector.model.state import WriterId
 from connector.model.table_identifier import Owner, TableIdentifier
 from fixtures.collection import NAMESPACE
 from protocol.flow import WHOLE_RANGE, Json
-from support.arranged_tables import check_arrangements
-from support.compacted_tables import check_compactions
-from support.endpoint_configs import aws_keys, on_s3
-from support.postgres import Postgres
-from support.s3_server import S3Server
-from support.server_process import free_address
+from support.rows.staged_files import stage
+from support.servers.endpoint_configs import aws_keys, on_s3
+from support.servers.postgres import Postgres
+from support.servers.s3_server import S3Server
+from support.servers.server_process import free_address
 from support.snapshots import check_text
-from support.staged_files import stage
-from support.tables import alterer, ids_of
+from support.tables.arranged_tables import check_arrangements
+from support.tables.compacted_tables import check_compactions
+from support.tables.local_tables import alterer, ids_of
 
 pytestmark = pytest.mark.catalog
 

@@ -17,15 +17,15 @@ from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_access import access_to
 from connector.storage.file_stores import data_file_properties
 from protocol.flow import WHOLE_RANGE, Json
-from support.amazon import ROLE
-from support.endpoint_configs import glue, rest
-from support.fault_proxy import GENUINE, Fault, FaultProxy, Request, fault_proxy
-from support.odd_servers import answering
-from support.postgres import Postgres
-from support.rest_catalog import RestCatalogServer
-from support.s3_server import Keys, S3Server
-from support.staged_files import stage
-from support.tables import ID_ONLY, ids_of
+from support.rows.staged_files import stage
+from support.servers.amazon import ROLE
+from support.servers.endpoint_configs import glue, rest
+from support.servers.fault_proxy import GENUINE, Fault, FaultProxy, Request, fault_proxy
+from support.servers.odd_servers import answering
+from support.servers.postgres import Postgres
+from support.servers.rest_catalog import RestCatalogServer
+from support.servers.s3_server import Keys, S3Server
+from support.tables.local_tables import ID_ONLY, ids_of
 
 pytestmark = pytest.mark.catalog
 

@@ -17,13 +17,13 @@ from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
 from connector.storage import arrow_file_io
 from protocol.flow import WHOLE_RANGE, Json
-from support.azure import ACCOUNT, AzureStore
-from support.google import GoogleStore
-from support.postgres import Postgres
-from support.server_process import free_address
+from support.rows.staged_files import stage
+from support.servers.azure import ACCOUNT, AzureStore
+from support.servers.google import GoogleStore
+from support.servers.postgres import Postgres
+from support.servers.server_process import free_address
 from support.snapshots import check_text
-from support.staged_files import stage
-from support.tables import ID_ONLY, ids_of
+from support.tables.local_tables import ID_ONLY, ids_of
 
 pytestmark = pytest.mark.catalog
 

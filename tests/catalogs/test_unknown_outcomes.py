@@ -18,11 +18,11 @@ from connector.iceberg.commits import commit, fence
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
-from support.fault_proxy import GENUINE, STATUSES, Answer, Fault, FaultProxy, is_commit, is_load
-from support.rest_catalog import RestCatalogServer
+from support.rows.staged_files import stage
+from support.servers.fault_proxy import GENUINE, STATUSES, Answer, Fault, FaultProxy, is_commit, is_load
+from support.servers.rest_catalog import RestCatalogServer
 from support.snapshots import check_text
-from support.staged_files import stage
-from support.tables import ids_of
+from support.tables.local_tables import ids_of
 
 pytestmark = [pytest.mark.catalog, pytest.mark.usefixtures("no_pauses")]
 

@@ -12,13 +12,13 @@ from typing import Any, Final, TypeAlias
 import pytest
 
 from fixtures.collection import NAMESPACE
-from support.catalog_gateway import SCOPE, CatalogGateway, catalog_gateway
-from support.endpoint_configs import rest
-from support.key_vendor import KeyVendor, key_vendor
-from support.leftovers import Watch, exposed
-from support.processes import wait_until
-from support.rest_catalog import RestCatalogOnS3
-from support.runtime import LEDGER, Runtime
+from support.servers.catalog_gateway import SCOPE, CatalogGateway, catalog_gateway
+from support.servers.endpoint_configs import rest
+from support.servers.key_vendor import KeyVendor, key_vendor
+from support.servers.rest_catalog import RestCatalogOnS3
+from support.sessions.leftovers import Watch, exposed
+from support.sessions.processes import wait_until
+from support.sessions.runtime import LEDGER, Runtime
 
 pytestmark = [pytest.mark.catalog, pytest.mark.spark]
 

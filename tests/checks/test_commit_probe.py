@@ -23,14 +23,14 @@ from connector.config.settings import parse
 from connector.host.errors import UserError
 from connector.iceberg.catalogs.opening import open_catalog
 from protocol.flow import Json
-from support.catalog_gateway import Sent, serving
-from support.endpoint_configs import glue, on_s3, rest
-from support.fault_proxy import GENUINE, Fault, Request, fault_proxy, is_commit
-from support.hive import IN_ONE_WORKER, Metastore
-from support.postgres import Postgres
-from support.rest_catalog import RestCatalogOnS3
-from support.s3_server import S3Server
-from support.server_process import free_address
+from support.servers.catalog_gateway import Sent, serving
+from support.servers.endpoint_configs import glue, on_s3, rest
+from support.servers.fault_proxy import GENUINE, Fault, Request, fault_proxy, is_commit
+from support.servers.hive import IN_ONE_WORKER, Metastore
+from support.servers.postgres import Postgres
+from support.servers.rest_catalog import RestCatalogOnS3
+from support.servers.s3_server import S3Server
+from support.servers.server_process import free_address
 from support.snapshots import check_text
 
 ASSERTIONS: Final = 5

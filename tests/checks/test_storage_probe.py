@@ -25,10 +25,10 @@ from connector.config.storage import HdfsStorage, LocalFiles, Storage
 from connector.host.errors import RetryableError, UserError
 from connector.storage.file_access import file_properties
 from connector.storage.file_stores import data_file_properties
-from support.odd_servers import answering, silent
 from support.repository import REPOSITORY
-from support.s3_server import Keys, S3Server
-from support.server_process import free_address
+from support.servers.odd_servers import answering, silent
+from support.servers.s3_server import Keys, S3Server
+from support.servers.server_process import free_address
 from support.snapshots import check_text
 
 

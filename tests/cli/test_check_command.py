@@ -25,17 +25,17 @@ from connector.config.catalog import LOCAL
 from connector.iceberg.catalogs import local as local_catalog
 from connector.model.table_identifier import OWNER_PROPERTY, Owner
 from protocol.flow import Json
-from support.endpoint_configs import aws_keys, glue, on_s3, rest
-from support.fault_proxy import GENUINE, Fault, Request, fault_proxy
-from support.odd_servers import answering
 from support.repository import REPOSITORY
-from support.rest_catalog import RestCatalogOnS3
-from support.s3_server import S3Server
-from support.server_process import free_address
-from support.small_disk import small_disk
+from support.servers.endpoint_configs import aws_keys, glue, on_s3, rest
+from support.servers.fault_proxy import GENUINE, Fault, Request, fault_proxy
+from support.servers.odd_servers import answering
+from support.servers.rest_catalog import RestCatalogOnS3
+from support.servers.s3_server import S3Server
+from support.servers.server_process import free_address
+from support.sessions.small_disk import small_disk
 from support.snapshots import check_text
-from support.tables import foreign_table
-from support.tables import local_catalog as open_local_catalog
+from support.tables.local_tables import foreign_table
+from support.tables.local_tables import local_catalog as open_local_catalog
 
 OK, FAILED, SKIPPED = "ok", "failed", "skipped"
 SILENT: Final = WaitingLine(None)

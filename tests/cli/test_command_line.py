@@ -16,8 +16,8 @@ import pytest
 
 from connector import VERSION
 from connector.config.catalog import LOCAL
-from support.processes import heeded_signals
 from support.repository import REPOSITORY
+from support.sessions.processes import heeded_signals
 from support.snapshots import check_text
 
 COMMANDS: Final = (

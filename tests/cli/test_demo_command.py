@@ -13,9 +13,9 @@ import pytest
 
 from connector.cli.commands.demo_command import SAMPLE_ORDERS
 from connector.cli.commands.demo_conversation import TASK
-from support.processes import marked, new_mark, wait_until
-from support.readers import readers_catalog
+from support.engines.readers import readers_catalog
 from support.repository import REPOSITORY
+from support.sessions.processes import marked, new_mark, wait_until
 from support.snapshots import check_text
 
 pytestmark = pytest.mark.long

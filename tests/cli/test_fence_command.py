@@ -29,10 +29,10 @@ from connector.model import state
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import Generation, TableIdentifier
 from support.bindings import PATH
-from support.planted_faults import lose_answer, plant
+from support.rows.staged_files import stage
 from support.snapshots import check_text
-from support.staged_files import stage
-from support.tables import foreign_table, ids_of, local_catalog
+from support.tables.local_tables import foreign_table, ids_of, local_catalog
+from support.tables.planted_faults import lose_answer, plant
 
 pytestmark = pytest.mark.long
 

@@ -25,15 +25,15 @@ from connector.model import state
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import OWNER_PROPERTY, Generation, Owner, TableIdentifier
 from protocol.flow import Json
-from support.compacting import compact
-from support.endpoint_configs import on_s3, rest
-from support.foreign_deletes import delete_equal, delete_position
+from support.engines.foreign_deletes import delete_equal, delete_position
 from support.repository import REPOSITORY
-from support.rest_catalog import RestCatalogOnS3
-from support.server_thread import QuietHandler, in_thread
+from support.rows.staged_files import stage
+from support.servers.endpoint_configs import on_s3, rest
+from support.servers.rest_catalog import RestCatalogOnS3
+from support.servers.server_thread import QuietHandler, in_thread
 from support.snapshots import check_text
-from support.staged_files import stage
-from support.tables import foreign_table, local_catalog
+from support.tables.compacting import compact
+from support.tables.local_tables import foreign_table, local_catalog
 
 TASK: Final = "acme/lake"
 ORDERS: Final = TableIdentifier("shop", "orders")

@@ -35,12 +35,12 @@ from connector.iceberg.metadata.stored_files import list_stored_files
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import OWNER_PROPERTY, Owner, TableIdentifier
 from protocol.flow import Json
-from support.endpoint_configs import on_s3, rest
-from support.processes import heeded_signals, marked, new_mark, wait_until
-from support.rest_catalog import RestCatalogOnS3
+from support.rows.staged_files import leave_behind, place_of, stage, write_file
+from support.servers.endpoint_configs import on_s3, rest
+from support.servers.rest_catalog import RestCatalogOnS3
+from support.sessions.processes import heeded_signals, marked, new_mark, wait_until
 from support.snapshots import check_text
-from support.staged_files import leave_behind, place_of, stage, write_file
-from support.tables import foreign_table, ids_of, local_catalog
+from support.tables.local_tables import foreign_table, ids_of, local_catalog
 
 ORDERS: Final = TableIdentifier("shop", "orders")
 WRITER: Final = WriterId("acme/lake", "shop%2Forders.v0", "00000000-ffffffff")

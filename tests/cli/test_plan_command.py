@@ -26,9 +26,9 @@ from protocol.request import Request
 from support.bindings import ID, PATH, collection, local_config, materialization, projection
 from support.bindings import materialization_binding as binding
 from support.repository import REPOSITORY
-from support.staged_files import stage
-from support.staged_rows import WRITER
-from support.tables import local_catalog
+from support.rows.staged_files import stage
+from support.rows.staged_rows import WRITER
+from support.tables.local_tables import local_catalog
 
 ORDERS = collection(ID, projection("note", "string"), projection("qty", "integer"))
 RELAXED = collection(ID, projection("note", "string", exists=Exists.MAY), projection("qty", "integer"))

@@ -10,9 +10,9 @@ import pytest
 from connector.cli.texts.table_lines import SPARK_PACKAGES, align, describe_table, explain_opening
 from connector.iceberg.commits.commit import commit_all_or_raise
 from support.bindings import PATH
-from support.readers import readers_catalog
+from support.engines.readers import readers_catalog
 from support.repository import REPOSITORY
-from support.updated_rows import make_table, stage_updates
+from support.rows.updated_rows import make_table, stage_updates
 
 ROWS = pa.table({"id": pa.array([41, 42], pa.int64()), "name": ["ä" * 40, None]})
 

@@ -14,8 +14,8 @@ from connector.config.settings import parse
 from connector.host.errors import InvalidConfigError
 from connector.iceberg.catalogs.rest import open_rest
 from protocol.flow import Json
-from support.rest_catalog import RestCatalogServer
-from support.tables import local_catalog
+from support.servers.rest_catalog import RestCatalogServer
+from support.tables.local_tables import local_catalog
 
 SCHEMA: Final = Schema(NestedField(1, "id", LongType(), required=True))
 LEGAL: Final = [

@@ -32,12 +32,12 @@ from connector.model.table_identifier import OWNER_PROPERTY, Owner
 from connector.rpc.validate import validate
 from protocol import request
 from protocol.flow import Json, Materialization, MaterializationBinding, Projection, StringInference, ValidateBinding
-from support.applying import Applying
 from support.bindings import DOCUMENT, ID, MATERIALIZATION, PATH, collection, local_config, projection
 from support.bindings import materialization_binding as selecting
-from support.foreign_deletes import delete_equal
+from support.engines.foreign_deletes import delete_equal
 from support.snapshots import check_text
-from support.tables import (
+from support.tables.applying import Applying
+from support.tables.local_tables import (
     alterer,
     foreign_table,
     local_catalog,

@@ -26,8 +26,9 @@ from connector.storage.storage_errors import translate_errors
 from protocol import request
 from protocol.flow import WHOLE_RANGE, Json, ValidateBinding
 from support.bindings import ID, MATERIALIZATION, PATH, collection, materialization, materialization_binding
-from support.catalog_gateway import Sent
-from support.echoing_servers import (
+from support.rows.staged_files import stage
+from support.servers.catalog_gateway import Sent
+from support.servers.echoing_servers import (
     ISSUED,
     TOKENS,
     EchoingCatalog,
@@ -37,9 +38,8 @@ from support.echoing_servers import (
     glue_error,
     s3_error,
 )
-from support.endpoint_configs import glue, rest
-from support.staged_files import stage
-from support.tables import foreign_table
+from support.servers.endpoint_configs import glue, rest
+from support.tables.local_tables import foreign_table
 
 WRITER: Final = WriterId(MATERIALIZATION, "orders.v1", WHOLE_RANGE.key_range)
 CREDENTIAL: Final = "planted-secret/of+the=robot"

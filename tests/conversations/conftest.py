@@ -3,9 +3,9 @@
 import pytest
 
 from fixtures.generate import DIRECTORY
-from support.connector_process import Launch, launch_process
-from support.containers import IMAGE, Image
-from support.conversations import Conversation, hold_conversations
+from support.rows.conversations import Conversation, hold_conversations
+from support.sessions.connector_process import Launch, launch_process
+from support.sessions.containers import IMAGE, Image
 
 IN_PROCESSES = pytest.mark.xdist_group("conversations")
 

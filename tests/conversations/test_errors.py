@@ -11,8 +11,8 @@ import pytest
 
 from fixtures.collection import NAMESPACE, Collection, Field, Json
 from fixtures.conversation import Row, commit, line, opening, store
-from support.connector_process import Outcome, run_conversation
-from support.conversations import Conversation, hold_conversations
+from support.rows.conversations import Conversation, hold_conversations
+from support.sessions.connector_process import Outcome, run_conversation
 from support.snapshots import check_text
 
 pytestmark = pytest.mark.xdist_group("errors")  # one process of the tests holds the conversations

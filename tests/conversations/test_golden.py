@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from fixtures.generate import conversations
-from support.connector_process import Answer
-from support.conversations import Conversation
+from support.rows.conversations import Conversation
+from support.sessions.connector_process import Answer
 
 pytestmark = pytest.mark.spark
 

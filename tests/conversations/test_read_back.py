@@ -15,7 +15,7 @@ from pyiceberg.expressions import EqualTo
 
 from fixtures import all_types, evil_names, group_by, orders, updates
 from fixtures.collection import NAMESPACE
-from support.canonical_rows import (
+from support.engines.canonical_rows import (
     canonical_rows,
     column_types,
     count_in_duckdb,
@@ -25,10 +25,10 @@ from support.canonical_rows import (
     read_by_pyiceberg,
     read_by_spark,
 )
-from support.conversations import Conversation
-from support.expected_rows import ExpectedTable, Row, expected_tables
-from support.other_readers import ENGINES, read_with
-from support.spark_sql import SparkSql
+from support.engines.other_readers import ENGINES, read_with
+from support.engines.spark_sql import SparkSql
+from support.rows.conversations import Conversation
+from support.rows.expected_rows import ExpectedTable, Row, expected_tables
 
 pytestmark = [
     pytest.mark.spark,

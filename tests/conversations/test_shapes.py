@@ -11,9 +11,9 @@ import pytest
 from fixtures.collection import NAMESPACE, Collection, Field, Json, encode
 from fixtures.conversation import commit, line, opening
 from fixtures.packed import pack
-from support.connector_process import Launch
-from support.conversations import Conversation, hold_conversations
-from support.tables import list_changes
+from support.rows.conversations import Conversation, hold_conversations
+from support.sessions.connector_process import Launch
+from support.tables.local_tables import list_changes
 
 pytestmark = [
     pytest.mark.spark,

@@ -16,7 +16,7 @@ from connector.model.state import StagedCommit
 from connector.model.table_identifier import OWNER_PROPERTY
 from crash.faults import swap
 from support import private_connector
-from support.broken_backfills import remove_rows_first, take_former_for_present
+from support.tables.broken_backfills import remove_rows_first, take_former_for_present
 
 
 def records_the_owner_before_the_backfill() -> None:

@@ -16,7 +16,7 @@ from pyiceberg.exceptions import (
 )
 
 from crash.faults import Faults
-from support.fault_proxy import Answer, Fault
+from support.servers.fault_proxy import Answer, Fault
 
 MEETING: Final = "meeting"  # two shards have looked at one table before either commits
 MEETING_DEADLINE: Final = 30.0  # seconds

@@ -9,7 +9,7 @@ from crash.compacting import COMPACTS, KILL_AFTER_COMPACTION, KILL_BEFORE_COMPAC
 from crash.ledger import BALANCES, POSTINGS
 from crash.shards import Event
 from crash.task import Task
-from support.processes import wait_until
+from support.sessions.processes import wait_until
 
 OUTCOME: Final = re.compile(rf"table \w+\.{BALANCES}: (compacted|a compaction)")
 MANY: Final = 40  # transactions, during which a compaction of the session comes to its commit

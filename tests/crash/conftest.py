@@ -5,8 +5,8 @@ import pytest
 
 from crash.engines import Engines, EnginesWithSpark
 from crash.lakes import Servers
-from support.s3_server import S3Server
-from support.spark_sql import SparkSql
+from support.engines.spark_sql import SparkSql
+from support.servers.s3_server import S3Server
 
 
 @pytest.fixture(scope="session")

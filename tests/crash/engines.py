@@ -10,9 +10,9 @@ from pyiceberg.table import Table
 
 from crash.ledger import Entry, PromiseBrokenError, columns_of, entry_of, visible
 from crash.metadata import live_entries
-from support.readers import duckdb_rows, let_duckdb_read
-from support.s3_server import S3Server
-from support.spark_sql import MetadataFiles, SparkSql, UnreadableError
+from support.engines.readers import duckdb_rows, let_duckdb_read
+from support.engines.spark_sql import MetadataFiles, SparkSql, UnreadableError
+from support.servers.s3_server import S3Server
 
 Read: TypeAlias = Callable[[Table], Counter[Entry]]
 

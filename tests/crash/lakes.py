@@ -20,11 +20,11 @@ from crash import foreign
 from crash.faults import Faults
 from crash.wire import CatalogWire, CommittedTable, commit_fault, store_fault, table_on_glue, table_on_rest
 from fixtures.conversation import CONFIG
-from support.endpoint_configs import glue, on_s3, rest
-from support.fault_proxy import GENUINE, Fault, fault_proxy
-from support.metastore_proxy import Call, is_commit, metastore_proxy
-from support.readers import readers_catalog
-from support.s3_server import S3Server
+from support.engines.readers import readers_catalog
+from support.servers.endpoint_configs import glue, on_s3, rest
+from support.servers.fault_proxy import GENUINE, Fault, fault_proxy
+from support.servers.metastore_proxy import Call, is_commit, metastore_proxy
+from support.servers.s3_server import S3Server
 
 Json: TypeAlias = Any
 

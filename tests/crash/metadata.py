@@ -24,9 +24,9 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.metadata.row_lineage import has_row_lineage
 from crash.ledger import PromiseBrokenError
-from support.delete_partitions import find_misplaced
-from support.row_ids import find_problem_of_ids
-from support.vectors import find_problems_of_vectors
+from support.engines.delete_partitions import find_misplaced
+from support.engines.row_ids import find_problem_of_ids
+from support.tables.vectors import find_problems_of_vectors
 
 Metadata: TypeAlias = TableMetadataV2 | TableMetadataV3
 

@@ -17,7 +17,7 @@ from crash.lakes import Kind
 from crash.ledger import LEDGER, POSTINGS, REJECTED, TABLES, PromiseBrokenError
 from crash.shards import Event
 from crash.task import HALVES, WHOLE, Task
-from support.processes import wait_until
+from support.sessions.processes import wait_until
 
 
 def undisturbed(task: Task) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from crash.ledger import TABLES, PromiseBrokenError
 from crash.shards import Event
 from crash.task import Task
-from support.webhook_server import OK, Answer, Posted, WebhookServer, webhook_server
+from support.servers.webhook_server import OK, Answer, Posted, WebhookServer, webhook_server
 
 
 def killed_before_it_is_told(task: Task) -> None:

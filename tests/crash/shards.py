@@ -6,7 +6,7 @@ from typing import Any, Final, TypeAlias
 
 from crash.source import Share
 from fixtures.conversation import Row
-from support.runtime import Runtime, patches
+from support.sessions.runtime import Runtime, patches
 
 Json: TypeAlias = Any
 

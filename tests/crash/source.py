@@ -7,7 +7,7 @@ from typing import Any
 from crash.balances import balances_at, check_loaded, is_deleted, slot_of
 from crash.ledger import BALANCES, COLLECTIONS, Slot, document, entry, is_valid, key_of
 from fixtures.conversation import Row
-from support.runtime import Session
+from support.sessions.runtime import Session
 
 [UPDATED] = [place for place, collection in enumerate(COLLECTIONS) if collection.table == BALANCES]
 

@@ -8,7 +8,7 @@ from crash.shards import Event
 from crash.storage import DATA_UPLOAD_FAILS, UPLOAD_FAILS
 from crash.task import Task
 from crash.wire import DATA_UPLOAD_HANGS, PART_FAILS, STORE_FORBIDS, STORE_HANGS, STORE_IS_BUSY, STORE_IS_SLOW
-from support.small_disk import small_disk
+from support.sessions.small_disk import small_disk
 
 DISK_IS_FULL: Final = "database or disk is full"  # as SQLite has it
 

@@ -24,9 +24,9 @@ from crash.source import Share
 from crash.tables import Tables
 from fixtures.collection import Collection
 from fixtures.conversation import WHOLE_RANGE
-from support.connector_process import ConnectorEndedError, Outcome
 from support.repository import TESTS
-from support.runtime import Runtime, Session
+from support.sessions.connector_process import ConnectorEndedError, Outcome
+from support.sessions.runtime import Runtime, Session
 
 WHOLE: Final = (WHOLE_RANGE,)
 HALVES: Final = (

@@ -29,8 +29,8 @@ from crash.task import Task
 from simulation.crash_defects import CRASH_DEFECTS
 from simulation.defects import DEFECTS
 from simulation.update_defects import UPDATE_DEFECTS
-from support.connector_process import ConnectorEndedError
 from support.consistency_report import MEASURED
+from support.sessions.connector_process import ConnectorEndedError
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash]
 

@@ -9,7 +9,7 @@ from crash.ledger import BALANCES, PromiseBrokenError, entry
 from crash.moments import one_table_refusing
 from crash.shards import Event
 from crash.task import HALVES, Task
-from support.processes import wait_until
+from support.sessions.processes import wait_until
 
 
 def found_rows_change(change: Callable[[Task, range], None]) -> Callable[[Task], None]:

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 from crash.catalog_faults import is_refused, lost_answer
 from crash.faults import Faults
 from crash.storage import DATA_UPLOAD_FAILS, UPLOAD_FAILS, is_data_file
-from support.fault_proxy import GENUINE, Answer, Fault, Matches, Request, is_commit
+from support.servers.fault_proxy import GENUINE, Answer, Fault, Matches, Request, is_commit
 
 CommittedTable: TypeAlias = Callable[[Request], str | None]  # that a request commits to
 

@@ -12,11 +12,11 @@ import pytest
 
 from connector.config.settings import parse
 from protocol.flow import Json
-from support.endpoint_configs import glue, on_s3
 from support.pages import DOCS, commands
 from support.repository import REPOSITORY
-from support.rest_catalog import RestCatalogServer
-from support.s3_server import S3Server
+from support.servers.endpoint_configs import glue, on_s3
+from support.servers.rest_catalog import RestCatalogServer
+from support.servers.s3_server import S3Server
 
 CHECK: Final = "4. Check the config"
 WRITE: Final = "5. Write rows"

@@ -9,8 +9,8 @@ import orjson
 
 from connector.model.binding import Binding
 from encoding.store_lines import json_line, packed
-from support.expected_rows import Row, canonical
-from support.fitting import fits
+from support.rows.expected_rows import Row, canonical
+from support.rows.fitting import fits
 
 
 @dataclass(frozen=True)

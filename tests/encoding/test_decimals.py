@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from pyiceberg.types import DecimalType
 
 from connector.encoding.lines.tuple_columns import CheckedColumn, PlainCells, check_column
-from support.expected_rows import canonical
-from support.fitting import fits
+from support.rows.expected_rows import canonical
+from support.rows.fitting import fits
 
 
 @st.composite

@@ -22,7 +22,7 @@ from connector.model.invalid_values import OnInvalid, Tally, Treatment
 from encoding.policy_model import Document, Model
 from encoding.random_values import TYPES, VALUES, json_values, longs
 from encoding.store_lines import binding
-from support.expected_rows import Row
+from support.rows.expected_rows import Row
 
 pytestmark = pytest.mark.long
 
@@ -101,7 +101,7 @@ def error_of(of: Binding, documents: Sequence[Document], cuts: set[int]) -> tupl
 
 
 def as_text(value: Any) -> str | None:
-    """In the form of `support.expected_rows`."""
+    """In the form of `support.rows.expected_rows`."""
     match value:
         case None:
             return None

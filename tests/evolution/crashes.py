@@ -13,8 +13,8 @@ from connector.encoding.rewriting.converted_files import Rewriting
 from connector.host.refresh import Refreshed
 from connector.model.properties import Properties
 from connector.model.state import DataFile
-from support.planted_faults import Send, plant
-from support.tables import local_catalog, rewrite_here
+from support.tables.local_tables import local_catalog, rewrite_here
+from support.tables.planted_faults import Send, plant
 
 
 class Crash(BaseException):

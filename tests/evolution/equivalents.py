@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Final
 
-from support.expected_rows import FIRST_INSTANT, LAST_INSTANT, canonical, scale_of
-from support.fitting import fits
+from support.rows.expected_rows import FIRST_INSTANT, LAST_INSTANT, canonical, scale_of
+from support.rows.fitting import fits
 
 _EXACT_INTEGERS: Final = 2**53
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

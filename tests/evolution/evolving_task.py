@@ -19,8 +19,8 @@ from evolution.table_model import NoEquivalentError, Row, TableModel, Verdict, W
 from fixtures.collection import DOCUMENT, NAMESPACE, Collection
 from fixtures.conversation import line
 from protocol.flow import ConstraintType, Json
-from support.canonical_rows import column_types, read_by_pyiceberg
-from support.expected_rows import canonical
+from support.engines.canonical_rows import column_types, read_by_pyiceberg
+from support.rows.expected_rows import canonical
 
 Selected: TypeAlias = Mapping[str, Property]
 

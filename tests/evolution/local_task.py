@@ -30,7 +30,7 @@ from fixtures.conversation import line
 from protocol import request, response
 from protocol.codec import decode_request
 from protocol.flow import WHOLE_RANGE, Json
-from support.tables import rewrite_here
+from support.tables.local_tables import rewrite_here
 
 TASK: Final = "acmeCo/anything"
 

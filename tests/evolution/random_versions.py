@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 
 from evolution.table_model import Wanted
 from fixtures.collection import DOCUMENT, Collection, Field
-from support.expected_rows import column_type
+from support.rows.expected_rows import column_type
 
 Json: TypeAlias = Any
 

@@ -15,9 +15,9 @@ from evolution.random_collections import Drawn, collections
 from fixtures.collection import DOCUMENT, NAMESPACE, Collection, Field
 from fixtures.conversation import line
 from protocol.flow import ConstraintType
-from support.canonical_rows import read_by_pyiceberg
-from support.expected_rows import Row, expected_tables
-from support.tables import local_catalog
+from support.engines.canonical_rows import read_by_pyiceberg
+from support.rows.expected_rows import Row, expected_tables
+from support.tables.local_tables import local_catalog
 
 REFUSED: Final = {ConstraintType.FIELD_FORBIDDEN, ConstraintType.INCOMPATIBLE}
 

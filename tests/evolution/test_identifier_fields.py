@@ -19,7 +19,7 @@ from fixtures.collection import Collection, Field
 from fixtures.conversation import Row, store
 from protocol.flow import ConstraintType, Json
 from support.bindings import PATH, local_config
-from support.tables import foreign_table
+from support.tables.local_tables import foreign_table
 
 ID = Field("id", "/id", ("integer",), exists="MUST")
 REGION = Field("region", "/region", ("string",), exists="MUST")

@@ -12,7 +12,7 @@ from connector.evolution.type_changes import TypeChange, find_type_change
 from connector.iceberg.perform_changes import evolve
 from connector.model.table_identifier import Owner, TableIdentifier
 from support.bindings import MATERIALIZATION
-from support.tables import alterer
+from support.tables.local_tables import alterer
 
 PATH = TableIdentifier("shop", "events")
 V0, V1 = (Owner(MATERIALIZATION, f"events.v{backfill}") for backfill in (0, 1))

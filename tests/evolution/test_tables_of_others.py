@@ -21,7 +21,7 @@ from fixtures.collection import Collection, Field
 from fixtures.conversation import Row, store
 from protocol.flow import ConstraintType, Json
 from support.bindings import PATH, local_config
-from support.tables import foreign_table, turn_tables_into_views
+from support.tables.local_tables import foreign_table, turn_tables_into_views
 
 ORDERS = Collection(
     "acmeCo/orders",

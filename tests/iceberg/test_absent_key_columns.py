@@ -37,12 +37,12 @@ from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.table_view import TableViews
 from connector.model.binding import KeyPart, Updates
 from connector.model.state import FileList, StagedCommit, WriterId
-from support.altered_tables import ID, filled_table
 from support.bindings import PATH
-from support.staged_files import place_of
-from support.staged_rows import WRITER, staged
-from support.tables import upgrade_to_version_3
-from support.updated_rows import land, make_table, row, stage_updates, values_of
+from support.rows.staged_files import place_of
+from support.rows.staged_rows import WRITER, staged
+from support.rows.updated_rows import land, make_table, row, stage_updates, values_of
+from support.tables.altered_tables import ID, filled_table
+from support.tables.local_tables import upgrade_to_version_3
 
 BY_ID: Final = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "id"))
 OTHER: Final = WriterId("another/engine", "orders", WRITER.key_range)

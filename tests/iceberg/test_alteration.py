@@ -46,7 +46,9 @@ from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphan
 from connector.model.properties import Properties
 from connector.model.state import WriterId
 from protocol.flow import WHOLE_RANGE
-from support.altered_tables import (
+from support.bindings import MATERIALIZATION, PATH
+from support.rows.staged_files import stage
+from support.tables.altered_tables import (
     ID,
     QTY,
     QTY_AS_TEXT,
@@ -60,9 +62,7 @@ from support.altered_tables import (
     rows,
     wanted,
 )
-from support.bindings import MATERIALIZATION, PATH
-from support.planted_faults import do_first, lose_answer, plant, refuse
-from support.staged_files import stage
+from support.tables.planted_faults import do_first, lose_answer, plant, refuse
 
 PRICED = {"id": 1, "qty": 10, "price": Decimal("7.10"), "cost": Decimal("7.10")}
 WRITER = WriterId(MATERIALIZATION, "shop%2Forders.v0", WHOLE_RANGE.key_range)

@@ -5,9 +5,9 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFileContent
 
 from connector.host.errors import UserError
-from support.altered_tables import ID, QTY, QTY_AS_TEXT, ROWS, append, entries, filled_table, fit, rows
 from support.bindings import PATH
-from support.foreign_deletes import delete_equal, delete_position
+from support.engines.foreign_deletes import delete_equal, delete_position
+from support.tables.altered_tables import ID, QTY, QTY_AS_TEXT, ROWS, append, entries, filled_table, fit, rows
 
 
 def data_files(catalog: Catalog) -> dict[str, int | None]:

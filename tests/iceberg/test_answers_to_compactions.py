@@ -22,11 +22,11 @@ from connector.host.errors import CommitUnknownError, RetryableError, SignInErro
 from connector.iceberg.commits import compaction_commit
 from connector.iceberg.commits.compaction_commit import SUMMARY_COMPACTION, CompactionCommit
 from support.bindings import PATH
-from support.compacting import compact
-from support.eager_compaction import files, make_eager, stored
+from support.rows.updated_rows import land, values_of
 from support.snapshots import check_text
-from support.tables import record_property
-from support.updated_rows import land, values_of
+from support.tables.compacting import compact
+from support.tables.eager_compaction import files, make_eager, stored
+from support.tables.local_tables import record_property
 
 pytestmark = pytest.mark.long
 IN_AN_HOUR: Final = SimpleNamespace(time_ns=lambda: time.time_ns() + 3_601 * 10**9, monotonic=time.monotonic)

@@ -11,10 +11,10 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.model.state import StagedCommit
-from support.altered_tables import ID, entries, filled_table, fit, rows, wanted
 from support.bindings import PATH
-from support.foreign_deletes import delete_position
-from support.staged_rows import staged
+from support.engines.foreign_deletes import delete_position
+from support.rows.staged_rows import staged
+from support.tables.altered_tables import ID, entries, filled_table, fit, rows, wanted
 
 QTY = NestedField(2, "qty", LongType())
 PART = NestedField(3, "part", StringType())

@@ -34,14 +34,14 @@ from connector.iceberg.table_view import TableViews
 from connector.model.state import LocatedRowsFile, StagedCommit, WriterId
 from connector.model.table_identifier import Owner
 from protocol.flow import WHOLE_RANGE
-from support.altered_tables import ID, QTY, ROWS, append, filled_table, rows, wanted
 from support.bindings import MATERIALIZATION, PATH
-from support.planted_faults import do_first, plant
-from support.readers import duckdb_connection, duckdb_rows
+from support.engines.readers import duckdb_connection, duckdb_rows
+from support.rows.staged_rows import staged
+from support.rows.updated_rows import stage_updates, values_of
 from support.snapshots import check_text
-from support.staged_rows import staged
-from support.tables import alterer, local_catalog, record_property
-from support.updated_rows import stage_updates, values_of
+from support.tables.altered_tables import ID, QTY, ROWS, append, filled_table, rows, wanted
+from support.tables.local_tables import alterer, local_catalog, record_property
+from support.tables.planted_faults import do_first, plant
 
 ID_COLUMN, QTY_COLUMN = wanted("id", LongType()), wanted("qty", LongType())
 NEW_ROWS = [{"id": 7, "note": "seven"}, {"id": 8, "note": "eight"}]

@@ -28,12 +28,12 @@ from connector.iceberg.metadata.retention import GC_ENABLED, MAX_AGE
 from connector.model.binding import Policy
 from protocol.flow import FieldSelection, Materialization, MaterializationBinding
 from support.bindings import PATH
-from support.planted_faults import do_first, plant
-from support.processes import wait_until
-from support.staged_files import leave_behind, stage
-from support.staged_rows import WRITER
-from support.tables import foreign_table, ids_of, local_catalog, table_of
-from support.updated_rows import make_table, stage_updates, values_of
+from support.rows.staged_files import leave_behind, stage
+from support.rows.staged_rows import WRITER
+from support.rows.updated_rows import make_table, stage_updates, values_of
+from support.sessions.processes import wait_until
+from support.tables.local_tables import foreign_table, ids_of, local_catalog, table_of
+from support.tables.planted_faults import do_first, plant
 
 FOLDED_AT: Final = 10
 PREVIOUS_VERSIONS: Final = 5

@@ -33,11 +33,11 @@ from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.metadata import stored_files
 from connector.iceberg.metadata.interruption import Interruption
 from connector.model.table_identifier import TableIdentifier
-from support.altered_tables import entries
 from support.bindings import PATH
-from support.compacting import EAGER, compact_here
-from support.processes import wait_until
-from support.updated_rows import make_table, stage_updates, values_of
+from support.rows.updated_rows import make_table, stage_updates, values_of
+from support.sessions.processes import wait_until
+from support.tables.altered_tables import entries
+from support.tables.compacting import EAGER, compact_here
 
 OTHER: Final = TableIdentifier("shop", "others")
 

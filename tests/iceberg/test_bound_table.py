@@ -20,7 +20,7 @@ from protocol.flow import WHOLE_RANGE, FieldSelection, Materialization, Material
 from protocol.protocol_error import ProtocolError
 from support.bindings import PATH, collection, projection
 from support.snapshots import check_text
-from support.tables import foreign_table
+from support.tables.local_tables import foreign_table
 
 LEFT = "00000000-7fffffff"
 DELTA, STANDARD = Policy(), Policy(updates=UpdateMode.KEEP_DELETED)

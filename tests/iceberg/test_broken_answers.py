@@ -17,9 +17,9 @@ from connector.config.secret import Secret
 from connector.host.errors import ConnectorError, RetryableError, UserError
 from connector.iceberg.catalogs.rest import open_rest
 from connector.iceberg.catalogs.rest_errors import translate_errors
-from support.certificate import new_certificate
-from support.odd_servers import Dripping, answering, dripping
-from support.server_process import free_address
+from support.servers.certificate import new_certificate
+from support.servers.odd_servers import Dripping, answering, dripping
+from support.servers.server_process import free_address
 from support.snapshots import check_text
 
 # `requests` leaves the last of too many answers to the garbage collector.

@@ -18,8 +18,8 @@ from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_access import STORE_FILE_IO, keep_access_fresh
 from connector.storage.file_stores import data_file_properties
 from iceberg.catalog_configs import KEYS, local, on_s3, rest
-from support.odd_servers import answering
-from support.server_process import free_address
+from support.servers.odd_servers import answering
+from support.servers.server_process import free_address
 from support.snapshots import check_text
 
 

@@ -22,10 +22,10 @@ from connector.iceberg.commits import commit, fence
 from connector.iceberg.commits.outcomes import Committed, Failed
 from connector.storage.file_io import WrittenFile
 from support.bindings import PATH
-from support.commits_of_ids import REFUSED, SCHEMA, commit_staged, foreign_append, stage_ids
-from support.planted_faults import Fault, Send, do_first, lose_answer, no_fault, plant, refuse
 from support.snapshots import check_text
-from support.tables import ids_of, local_catalog, record_property
+from support.tables.commits_of_ids import REFUSED, SCHEMA, commit_staged, foreign_append, stage_ids
+from support.tables.local_tables import ids_of, local_catalog, record_property
+from support.tables.planted_faults import Fault, Send, do_first, lose_answer, no_fault, plant, refuse
 
 FIRST_PAUSE: Final = commit.FIRST_PAUSE
 

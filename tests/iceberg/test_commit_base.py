@@ -20,7 +20,7 @@ from connector.iceberg.catalogs.registered_tables import CommitBase
 from connector.iceberg.metadata import copied_metadata
 from connector.iceberg.metadata.copied_metadata import share_parts
 from support.bindings import PATH
-from support.tables import ID_ONLY, foreign_table, local_catalog
+from support.tables.local_tables import ID_ONLY, foreign_table, local_catalog
 
 
 def append(table: Table, *ids: int) -> None:

@@ -22,11 +22,11 @@ from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.maintenance.rewrite_manifests import rewrite_manifests
 from connector.iceberg.perform_changes import evolve
 from connector.model.table_identifier import Owner
-from support.altered_tables import ID, QTY, filled_table, wanted
 from support.bindings import PATH
-from support.compacting import EAGER, compact
-from support.staged_rows import WRITER, staged
-from support.tables import alterer
+from support.rows.staged_rows import WRITER, staged
+from support.tables.altered_tables import ID, QTY, filled_table, wanted
+from support.tables.compacting import EAGER, compact
+from support.tables.local_tables import alterer
 
 OWNER: Final = Owner(WRITER.materialization, WRITER.state_key)
 NEXT: Final = Owner(WRITER.materialization, "shop%2Forders.v9")

@@ -10,10 +10,10 @@ from connector.host.errors import FencedError, UserError
 from connector.iceberg.commits import commit, fence
 from connector.iceberg.commits.outcomes import Committed, Failed
 from support.bindings import PATH
-from support.commits_of_ids import LEFT, REFUSED, RIGHT, SCHEMA, WHOLE, commit_staged, foreign_append, stage_ids
-from support.planted_faults import do_first, plant
 from support.snapshots import check_text
-from support.tables import ids_of
+from support.tables.commits_of_ids import LEFT, REFUSED, RIGHT, SCHEMA, WHOLE, commit_staged, foreign_append, stage_ids
+from support.tables.local_tables import ids_of
+from support.tables.planted_faults import do_first, plant
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ from connector.iceberg.metadata.manifests import manifests_of
 from connector.model.state import StagedCommit
 from connector.model.table_identifier import TableIdentifier
 from support.bindings import PATH
-from support.commits_of_ids import ARROW_SCHEMA, SCHEMA, commit_staged, stage_ids
 from support.snapshots import check_text
-from support.tables import cut_manifest, cut_manifest_list, ids_of
+from support.tables.commits_of_ids import ARROW_SCHEMA, SCHEMA, commit_staged, stage_ids
+from support.tables.local_tables import cut_manifest, cut_manifest_list, ids_of
 
 
 @pytest.fixture

@@ -19,15 +19,15 @@ from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.file_names import CompactionOrigin
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
 from connector.model.table_identifier import Generation
-from support.altered_tables import ID, QTY, append, current_manifests, entries, filled_table, fit, rows, wanted
 from support.bindings import PATH
-from support.compacting import EAGER, compact
-from support.eager_compaction import delete_files, files, make_eager, stored
-from support.foreign_deletes import delete_equal, delete_position
+from support.engines.foreign_deletes import delete_equal, delete_position
+from support.rows.staged_rows import WRITER
+from support.rows.updated_rows import BY_PART, land, make_table, row, stage_updates, values_of
 from support.snapshots import check_text
-from support.staged_rows import WRITER
-from support.tables import upgrade_to_version_3
-from support.updated_rows import BY_PART, land, make_table, row, stage_updates, values_of
+from support.tables.altered_tables import ID, QTY, append, current_manifests, entries, filled_table, fit, rows, wanted
+from support.tables.compacting import EAGER, compact
+from support.tables.eager_compaction import delete_files, files, make_eager, stored
+from support.tables.local_tables import upgrade_to_version_3
 
 pytestmark = pytest.mark.long
 SOME_UUID: Final = "6b1f1c1e-93d5-4d0e-8b7e-0f5b6a3c2d10"

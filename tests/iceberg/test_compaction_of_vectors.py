@@ -13,12 +13,12 @@ from connector.iceberg.commits import delete_merging
 from connector.iceberg.commits.compaction_changes import _Table
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
 from connector.storage.file_io import WrittenFile
-from support import compacted_tables
 from support.bindings import PATH
-from support.compacting import EAGER, compact
-from support.tables import local_catalog, upgrade_to_version_3
-from support.updated_rows import land, make_table, values_of
-from support.vectors import Listed, check_totals
+from support.rows.updated_rows import land, make_table, values_of
+from support.tables import compacted_tables
+from support.tables.compacting import EAGER, compact
+from support.tables.local_tables import local_catalog, upgrade_to_version_3
+from support.tables.vectors import Listed, check_totals
 
 
 @pytest.fixture

@@ -23,10 +23,10 @@ from connector.iceberg.maintenance.compact_table import CompactionBudget, TableC
 from connector.iceberg.maintenance.compaction_thresholds import check_compaction
 from connector.iceberg.metadata.interruption import InterruptedMaintenanceError, Interruption
 from support.bindings import PATH
-from support.compacting import compact, compact_here
-from support.eager_compaction import delete_files, files, make_eager
+from support.rows.updated_rows import BY_PART, land, values_of
 from support.snapshots import check_text
-from support.updated_rows import BY_PART, land, values_of
+from support.tables.compacting import compact, compact_here
+from support.tables.eager_compaction import delete_files, files, make_eager
 
 pytestmark = pytest.mark.long
 

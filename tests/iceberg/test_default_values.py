@@ -27,12 +27,12 @@ from pyiceberg.types import (
 
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.model.state import FileList
-from support.altered_tables import ID, filled_table, fit, rows, wanted
 from support.bindings import PATH
-from support.compacting import EAGER, compact
-from support.staged_files import stage
-from support.staged_rows import WRITER, divide
-from support.tables import local_catalog, upgrade_to_version_3
+from support.rows.staged_files import stage
+from support.rows.staged_rows import WRITER, divide
+from support.tables.altered_tables import ID, filled_table, fit, rows, wanted
+from support.tables.compacting import EAGER, compact
+from support.tables.local_tables import local_catalog, upgrade_to_version_3
 
 # By type: the default as the metadata has it, and as Python reads it.
 DEFAULTS: Final[dict[PrimitiveType, tuple[Any, Any]]] = {

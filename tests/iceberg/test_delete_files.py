@@ -16,15 +16,15 @@ from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from connector.storage import file_io
 from connector.storage.file_io import WrittenFile
-from support.altered_tables import append, current_manifests, entries
 from support.bindings import PATH
-from support.foreign_deletes import delete_equal, delete_position
-from support.readers import duckdb_connection
+from support.engines.foreign_deletes import delete_equal, delete_position
+from support.engines.readers import duckdb_connection
+from support.rows.staged_files import removed
+from support.rows.staged_rows import WRITER
+from support.rows.updated_rows import land, make_table, row, stage_updates, values_of
 from support.snapshots import check_text
-from support.staged_files import removed
-from support.staged_rows import WRITER
-from support.tables import upgrade_to_version_3
-from support.updated_rows import land, make_table, row, stage_updates, values_of
+from support.tables.altered_tables import append, current_manifests, entries
+from support.tables.local_tables import upgrade_to_version_3
 
 MOST = 4
 

@@ -22,13 +22,13 @@ from connector.iceberg.metadata.retention import GC_ENABLED
 from connector.iceberg.metadata.stored_files import DELETE_OLD_METADATA
 from connector.model.state import WriterId
 from support.bindings import PATH
-from support.expiring_tables import NOTHING_OLD, files, head, ids_at, left, referred_to, rows
 from support.jars import jars
-from support.rest_catalog import rest_catalog_server
+from support.rows.staged_files import land, place_of, stage
+from support.rows.staged_rows import WRITER
+from support.servers.rest_catalog import rest_catalog_server
 from support.snapshots import check_text
-from support.staged_files import land, place_of, stage
-from support.staged_rows import WRITER
-from support.tables import foreign_table, ids_of, record_property, table_of
+from support.tables.expiring_tables import NOTHING_OLD, files, head, ids_at, left, referred_to, rows
+from support.tables.local_tables import foreign_table, ids_of, record_property, table_of
 
 
 @pytest.fixture

@@ -17,12 +17,12 @@ from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.metadata.retention import MAX_AGE
 from connector.model.properties import Properties
-from support.altered_tables import entries
 from support.bindings import PATH
-from support.compacting import EAGER, compact_here
-from support.staged_files import place_of
-from support.tables import upgrade_to_version_3
-from support.updated_rows import land, make_table, values_of
+from support.rows.staged_files import place_of
+from support.rows.updated_rows import land, make_table, values_of
+from support.tables.altered_tables import entries
+from support.tables.compacting import EAGER, compact_here
+from support.tables.local_tables import upgrade_to_version_3
 
 pytestmark = pytest.mark.long
 

@@ -13,11 +13,11 @@ from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from support.bindings import PATH
-from support.expiring_tables import NOTHING_OLD, head, ids_at, left, referred_to
-from support.planted_faults import Send, do_after, do_first, lose_answer, no_fault, plant, refuse
-from support.staged_files import land, leave_behind
-from support.staged_rows import WRITER
-from support.tables import foreign_table, ids_of, table_of
+from support.rows.staged_files import land, leave_behind
+from support.rows.staged_rows import WRITER
+from support.tables.expiring_tables import NOTHING_OLD, head, ids_at, left, referred_to
+from support.tables.local_tables import foreign_table, ids_of, table_of
+from support.tables.planted_faults import Send, do_after, do_first, lose_answer, no_fault, plant, refuse
 
 
 @pytest.fixture

@@ -19,11 +19,11 @@ from connector.iceberg.commits import retry_commits
 from connector.iceberg.maintenance.expire_snapshots import ExpiredSnapshots, expire_all_snapshots
 from connector.iceberg.metadata.interruption import NEVER
 from support.bindings import PATH
-from support.expiring_tables import NOTHING_OLD, left, referred_to
-from support.planted_faults import Send, do_first, plant, refuse
+from support.rows.staged_files import land
 from support.snapshots import check_text
-from support.staged_files import land
-from support.tables import foreign_table, table_of
+from support.tables.expiring_tables import NOTHING_OLD, left, referred_to
+from support.tables.local_tables import foreign_table, table_of
+from support.tables.planted_faults import Send, do_first, plant, refuse
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from connector.iceberg.commits.file_names import FileOrigin, find_file_prefix
 from connector.iceberg.commits.passed_values import reset_value
 from connector.model.state import WriterId
 from connector.model.table_identifier import Owner
-from support.altered_tables import ID, filled_table
+from support.tables.altered_tables import ID, filled_table
 
 WRITER = WriterId("acme/orders", "orders.v1", "00000000-7fffffff")
 TABLE = str(uuid.uuid4())

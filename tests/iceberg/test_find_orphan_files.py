@@ -31,11 +31,11 @@ from connector.iceberg.metadata.retention import GC_ENABLED
 from connector.iceberg.metadata.stored_files import StoredFile, delete_all, find_directories
 from connector.model.table_identifier import OWNER_PROPERTY, Generation, Owner, TableIdentifier
 from support.bindings import PATH
-from support.planted_faults import do_first, no_fault, plant
+from support.rows.staged_files import land, leave_behind, place_of, stage, write_file
+from support.rows.staged_rows import WRITER
 from support.snapshots import check_text
-from support.staged_files import land, leave_behind, place_of, stage, write_file
-from support.staged_rows import WRITER
-from support.tables import foreign_table, ids_of, table_of
+from support.tables.local_tables import foreign_table, ids_of, table_of
+from support.tables.planted_faults import do_first, no_fault, plant
 
 OWNED: Final = {OWNER_PROPERTY: Owner(WRITER.materialization, WRITER.state_key).encode()}
 NOW: Final = datetime.now(UTC)

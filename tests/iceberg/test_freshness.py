@@ -30,7 +30,7 @@ from protocol.flow import (
     StringInference,
 )
 from support.bindings import PATH, collection, projection
-from support.staged_rows import WRITER, staged
+from support.rows.staged_rows import WRITER, staged
 
 PUBLISHED: Final = 2
 SCHEMA: Final = Schema(

@@ -18,7 +18,7 @@ from connector.model.properties import Properties
 from connector.storage.file_stores import data_file_properties
 from iceberg.catalog_configs import on_s3
 from protocol.flow import Json
-from support.odd_servers import Server, answering
+from support.servers.odd_servers import Server, answering
 from support.snapshots import check_text
 
 

@@ -16,12 +16,12 @@ from connector.model.binding import KeyPart, Policy, UpdateMode
 from connector.model.state import WriterId
 from connector.model.table_identifier import GENERATION_PROPERTY, Generation
 from protocol.flow import WHOLE_RANGE, FieldSelection, Materialization, MaterializationBinding
-from support.altered_tables import fit, wanted
 from support.bindings import MATERIALIZATION, PATH, collection, projection
+from support.rows.staged_rows import WRITER
+from support.rows.updated_rows import make_table, stage_updates, values_of
 from support.snapshots import check_text
-from support.staged_rows import WRITER
-from support.tables import rewrite_by_another_engine
-from support.updated_rows import make_table, stage_updates, values_of
+from support.tables.altered_tables import fit, wanted
+from support.tables.local_tables import rewrite_by_another_engine
 
 ORDERS: Final = collection(projection("id", "integer"), projection("doc", "object", ptr=""))
 GENERATION: Final = "00000000-0000-4000-8000-000000000001"

@@ -13,12 +13,12 @@ from pyiceberg.types import DateType, DoubleType, IntegerType, LongType, NestedF
 from connector.host.errors import UserError
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
-from support.altered_tables import ID, filled_table, fit, rows, wanted
 from support.bindings import PATH
-from support.planted_faults import do_first, plant
+from support.rows.staged_rows import WRITER, staged
 from support.snapshots import check_text
-from support.staged_rows import WRITER, staged
-from support.tables import local_catalog
+from support.tables.altered_tables import ID, filled_table, fit, rows, wanted
+from support.tables.local_tables import local_catalog
+from support.tables.planted_faults import do_first, plant
 
 QTY = NestedField(2, "qty", LongType())
 NOTE = NestedField(3, "note", StringType())

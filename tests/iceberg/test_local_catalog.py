@@ -14,7 +14,7 @@ from connector.iceberg.catalogs import opening
 from connector.iceberg.catalogs.opening import open_catalog, table_location, translate_errors
 from connector.model.table_identifier import TableIdentifier
 from iceberg.catalog_configs import SCHEMA, local
-from support.small_disk import small_disk
+from support.sessions.small_disk import small_disk
 from support.snapshots import check_text
 
 

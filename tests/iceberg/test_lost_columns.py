@@ -12,10 +12,10 @@ from pyiceberg.types import DecimalType, IntegerType, LongType, NestedField, Str
 from connector.host.errors import LostColumnError, UserError
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.metadata.table_updates import new_schema
-from support.altered_tables import ID, filled_table, fit, rows, wanted
 from support.bindings import PATH
+from support.rows.staged_rows import staged
 from support.snapshots import check_text
-from support.staged_rows import staged
+from support.tables.altered_tables import ID, filled_table, fit, rows, wanted
 
 QTY = NestedField(2, "qty", LongType())
 NOTE = NestedField(3, "note", StringType())

@@ -14,9 +14,9 @@ from pyiceberg.partitioning import PartitionSpec
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.model.state import StagedCommit
 from support.bindings import PATH
-from support.compacting import EAGER, compact
-from support.readers import duckdb_connection
-from support.updated_rows import BY_PART, make_table, stage_updates, values_of
+from support.engines.readers import duckdb_connection
+from support.rows.updated_rows import BY_PART, make_table, stage_updates, values_of
+from support.tables.compacting import EAGER, compact
 
 TRANSACTIONS: Final = 240
 KEYS: Final = 2_000

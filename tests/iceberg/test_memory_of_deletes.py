@@ -15,8 +15,8 @@ from connector.iceberg.commits.row_deletes import DeletedRows
 from connector.iceberg.metadata.listed_files import ListedFile, PositionDeletes
 from connector.iceberg.metadata.partitions import Partition
 from support.bindings import PATH
-from support.tables import local_catalog, upgrade_to_version_3
-from support.updated_rows import make_table
+from support.rows.updated_rows import make_table
+from support.tables.local_tables import local_catalog, upgrade_to_version_3
 
 FILES, ROWS = 20, 50_000  # deleted rows of each data file
 SIZE = FILES * ROWS * 8  # bytes of all positions

@@ -12,10 +12,10 @@ from pyiceberg.transforms import IdentityTransform
 
 from connector.iceberg.metadata.manifest_rewriting import Thresholds, find_mergeable
 from support.bindings import PATH
-from support.foreign_deletes import delete_equal
-from support.planted_faults import do_first, plant
-from support.staged_files import land
-from support.tables import ID_ONLY, foreign_table, ids_of, table_of
+from support.engines.foreign_deletes import delete_equal
+from support.rows.staged_files import land
+from support.tables.local_tables import ID_ONLY, foreign_table, ids_of, table_of
+from support.tables.planted_faults import do_first, plant
 
 COUNT = "commit.manifest.min-count-to-merge"
 SIZE = "commit.manifest.target-size-bytes"

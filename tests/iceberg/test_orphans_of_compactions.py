@@ -18,13 +18,13 @@ from connector.iceberg.commits.file_names import CompactionOrigin, FileOrigin
 from connector.iceberg.maintenance import compact_table, void_files
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from connector.iceberg.maintenance.void_files import COMPACTION_AGE
-from support.altered_tables import entries
 from support.bindings import PATH
-from support.compacting import EAGER, compact
+from support.rows.staged_files import write_file
+from support.rows.staged_rows import WRITER
+from support.rows.updated_rows import make_table, stage_updates, values_of
 from support.snapshots import check_text
-from support.staged_files import write_file
-from support.staged_rows import WRITER
-from support.updated_rows import make_table, stage_updates, values_of
+from support.tables.altered_tables import entries
+from support.tables.compacting import EAGER, compact
 
 HOUR: Final = 3_600_000  # milliseconds
 NOW: Final = time.time_ns() // 1_000_000

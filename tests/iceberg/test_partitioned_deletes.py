@@ -15,13 +15,13 @@ from connector.iceberg.commits import delete_files, delete_merging
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader, PositionDeletes
 from connector.model.state import StagedCommit
-from support.altered_tables import append, entries
 from support.bindings import PATH
-from support.delete_partitions import find_misplaced
-from support.foreign_deletes import delete_position
-from support.readers import duckdb_rows
-from support.spark_sql import SparkSql, spark_rows
-from support.updated_rows import BY_PART, land, make_table, row, stage_updates, values_of
+from support.engines.delete_partitions import find_misplaced
+from support.engines.foreign_deletes import delete_position
+from support.engines.readers import duckdb_rows
+from support.engines.spark_sql import SparkSql, spark_rows
+from support.rows.updated_rows import BY_PART, land, make_table, row, stage_updates, values_of
+from support.tables.altered_tables import append, entries
 
 MOST = 4
 FEW = 2

@@ -54,12 +54,12 @@ from connector.iceberg.metadata.partitions import PartitionReader
 from connector.iceberg.metadata.snapshot_manifests import ManifestFactory, make_added_entry
 from connector.model.state import DataFile, StagedCommit
 from connector.storage.file_io import WrittenFile
-from support.altered_tables import ID, entries, filled_table, rows
 from support.bindings import PATH
-from support.readers import duckdb_rows
+from support.engines.readers import duckdb_rows
+from support.rows.staged_files import listed
+from support.rows.staged_rows import staged
 from support.snapshots import check_text
-from support.staged_files import listed
-from support.staged_rows import staged
+from support.tables.altered_tables import ID, entries, filled_table, rows
 
 # Their constructors have no types.
 EQUAL: Final[Any] = EqualTo

@@ -15,8 +15,8 @@ from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.table_view import TableView, TableViews
 from connector.model.state import StagedCommit
 from support.bindings import PATH
-from support.tables import rewrite_by_another_engine
-from support.updated_rows import UPDATES, make_table, stage_updates, values_of
+from support.rows.updated_rows import UPDATES, make_table, stage_updates, values_of
+from support.tables.local_tables import rewrite_by_another_engine
 
 
 @pytest.fixture

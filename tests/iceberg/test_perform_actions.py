@@ -33,10 +33,10 @@ from connector.iceberg.metadata.retention import MAX_AGE
 from connector.model.properties import Properties
 from connector.model.table_identifier import OWNER_PROPERTY, Owner
 from support.bindings import PATH
-from support.compacting import EAGER, compact_here
-from support.staged_rows import WRITER
-from support.tables import record_property
-from support.updated_rows import land, make_table, stage_updates, values_of
+from support.rows.staged_rows import WRITER
+from support.rows.updated_rows import land, make_table, stage_updates, values_of
+from support.tables.compacting import EAGER, compact_here
+from support.tables.local_tables import record_property
 
 OWNER: Final = Owner(WRITER.materialization, WRITER.state_key)
 UNLIMITED: Final = Budget(None, None)

@@ -20,10 +20,10 @@ from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.maintenance.background_compaction import COMMITS, RUN
 from connector.iceberg.maintenance.compact_table import TableCompactor
 from support.bindings import PATH
-from support.compacting import compact_here
-from support.staged_rows import staged
-from support.tables import local_catalog
-from support.updated_rows import land, make_table, row, values_of
+from support.rows.staged_rows import staged
+from support.rows.updated_rows import land, make_table, row, values_of
+from support.tables.compacting import compact_here
+from support.tables.local_tables import local_catalog
 
 TRANSACTIONS: Final = 100
 CHANGES: Final = 4  # rows of each

@@ -26,16 +26,16 @@ from connector.iceberg.maintenance.rearrangement_plan import plan_rearrangement
 from connector.iceberg.maintenance.table_health import FileCount, read_health
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
 from connector.model.table_identifier import Generation
-from support import compacting
-from support.altered_tables import ID, append, filled_table
 from support.bindings import PATH
-from support.compacting import EAGER
-from support.delete_partitions import find_misplaced
+from support.engines.delete_partitions import find_misplaced
+from support.rows.staged_rows import WRITER
+from support.rows.updated_rows import BY_PART, DOCUMENT, PART, land, make_table, row, values_of
 from support.snapshots import check_text
-from support.staged_rows import WRITER
-from support.tables import local_catalog, upgrade_to_version_3
-from support.updated_rows import BY_PART, DOCUMENT, PART, land, make_table, row, values_of
-from support.vectors import Listed, check_totals
+from support.tables import compacting
+from support.tables.altered_tables import ID, append, filled_table
+from support.tables.compacting import EAGER
+from support.tables.local_tables import local_catalog, upgrade_to_version_3
+from support.tables.vectors import Listed, check_totals
 
 pytestmark = pytest.mark.long
 

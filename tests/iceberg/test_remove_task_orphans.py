@@ -24,11 +24,11 @@ from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import OWNER_PROPERTY
 from connector.storage.file_io import files_of
 from support.bindings import PATH
-from support.planted_faults import do_after, do_first, plant
-from support.s3_server import S3Server
-from support.staged_files import land, leave_behind, stage, write_file
-from support.staged_rows import WRITER
-from support.tables import ID_ONLY, cut_manifest, cut_manifest_list, foreign_table, ids_of, table_of
+from support.rows.staged_files import land, leave_behind, stage, write_file
+from support.rows.staged_rows import WRITER
+from support.servers.s3_server import S3Server
+from support.tables.local_tables import ID_ONLY, cut_manifest, cut_manifest_list, foreign_table, ids_of, table_of
+from support.tables.planted_faults import do_after, do_first, plant
 
 SOME_UUID = "6b1f1c1e-93d5-4d0e-8b7e-0f5b6a3c2d10"
 WHOLE, LEFT, RIGHT = (

@@ -19,10 +19,10 @@ from connector.iceberg.catalogs.time_limits import TimeLimits
 from connector.model.properties import Properties
 from connector.model.table_identifier import TableIdentifier
 from iceberg.catalog_configs import IMPATIENT, SCHEMA, on_s3, rest
-from support.certificate import new_certificate
-from support.odd_servers import Dripping, answering, dripping, silent
-from support.rest_catalog import RestCatalogServer
-from support.server_process import free_address
+from support.servers.certificate import new_certificate
+from support.servers.odd_servers import Dripping, answering, dripping, silent
+from support.servers.rest_catalog import RestCatalogServer
+from support.servers.server_process import free_address
 from support.snapshots import check_text
 
 

@@ -13,7 +13,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
 from connector.iceberg.metadata.retention import GC_ENABLED, MAX_AGE, MAX_KEPT, MIN_KEPT, find_due
 from support.snapshots import check_text
-from support.tables import ID_ONLY
+from support.tables.local_tables import ID_ONLY
 
 NOW: Final = 10_000
 AGE: Final = {MAX_AGE: "1000"}

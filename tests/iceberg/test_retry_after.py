@@ -16,8 +16,8 @@ from connector.config.catalog import RestCatalog
 from connector.iceberg.catalogs import retry_after
 from connector.iceberg.catalogs.rest import open_rest
 from connector.iceberg.catalogs.retry_after import LONGEST_PAUSE, PAUSES, read_retry_after
-from support.fault_proxy import GENUINE, Answer, Fault, FaultProxy
-from support.odd_servers import answering
+from support.servers.fault_proxy import GENUINE, Answer, Fault, FaultProxy
+from support.servers.odd_servers import answering
 
 BUSY = Fault(0, HTTPStatus.TOO_MANY_REQUESTS)
 RESTARTING = Fault(0, HTTPStatus.SERVICE_UNAVAILABLE)

@@ -17,13 +17,13 @@ from connector.iceberg.catalogs.rest import open_rest
 from connector.iceberg.maintenance.rewrite_manifests import plan_manifests, rewrite_manifests
 from connector.iceberg.metadata.manifests import manifests_of
 from connector.model.table_identifier import OWNER_PROPERTY, Owner, TableIdentifier
-from support.foreign_deletes import delete_equal
-from support.planted_faults import do_first, lose_answer, plant, refuse
-from support.rest_catalog import RestCatalogServer
+from support.engines.foreign_deletes import delete_equal
+from support.rows.staged_files import land
+from support.rows.staged_rows import WRITER
+from support.servers.rest_catalog import RestCatalogServer
 from support.snapshots import check_text
-from support.staged_files import land
-from support.staged_rows import WRITER
-from support.tables import foreign_table, ids_of
+from support.tables.local_tables import foreign_table, ids_of
+from support.tables.planted_faults import do_first, lose_answer, plant, refuse
 
 PATH: Final = TableIdentifier("rewritten_manifests", "orders")
 OWNER: Final = Owner(WRITER.materialization, WRITER.state_key)

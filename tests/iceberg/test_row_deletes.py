@@ -25,17 +25,17 @@ from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.metadata.manifests import ManifestWriter, manifests_of
 from connector.model.binding import KeyPart, Updates
 from connector.model.state import StagedCommit
-from support import compacting
-from support.altered_tables import append, entries, fit, wanted
 from support.bindings import PATH
-from support.compacting import EAGER
-from support.foreign_deletes import delete_position
-from support.planted_faults import do_first, plant, refuse
-from support.snapshot_refs import point
+from support.engines.foreign_deletes import delete_position
+from support.engines.snapshot_refs import point
+from support.rows.staged_rows import WRITER
+from support.rows.updated_rows import land, make_table, row, stage_updates, values_of
 from support.snapshots import check_text
-from support.staged_rows import WRITER
-from support.tables import local_catalog, rewrite_by_another_engine
-from support.updated_rows import land, make_table, row, stage_updates, values_of
+from support.tables import compacting
+from support.tables.altered_tables import append, entries, fit, wanted
+from support.tables.compacting import EAGER
+from support.tables.local_tables import local_catalog, rewrite_by_another_engine
+from support.tables.planted_faults import do_first, plant, refuse
 
 LEFT, RIGHT = (replace(WRITER, key_range=key_range) for key_range in ("00000000-7fffffff", "80000000-ffffffff"))
 

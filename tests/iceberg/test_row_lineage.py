@@ -32,14 +32,14 @@ from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import Owner
 from protocol.flow import WHOLE_RANGE
 from support.bindings import MATERIALIZATION, PATH
-from support.compacting import EAGER, compact
-from support.foreign_deletes import delete_position
-from support.found_tables import find
-from support.planted_faults import do_first, plant
-from support.readers import polars_table
+from support.engines.foreign_deletes import delete_position
+from support.engines.readers import polars_table
+from support.rows.staged_files import stage
 from support.snapshots import check_text
-from support.staged_files import stage
-from support.tables import ID_ONLY, alterer, foreign_table, upgrade_to_version_3
+from support.tables.compacting import EAGER, compact
+from support.tables.found_tables import find
+from support.tables.local_tables import ID_ONLY, alterer, foreign_table, upgrade_to_version_3
+from support.tables.planted_faults import do_first, plant
 
 V0, V1 = (Owner(MATERIALIZATION, f"orders.v{backfill}") for backfill in (0, 1))
 WRITER, NEXT_WRITER = (WriterId(MATERIALIZATION, owner.state_key, WHOLE_RANGE.key_range) for owner in (V0, V1))

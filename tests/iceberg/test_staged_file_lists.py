@@ -10,10 +10,10 @@ from connector.host.errors import RetryableError, UserError
 from connector.iceberg.commits import commit
 from connector.model.state import StagedCommit
 from support.bindings import PATH
+from support.rows.staged_files import listed, place_of, stage
+from support.rows.staged_rows import WRITER
 from support.snapshots import check_text
-from support.staged_files import listed, place_of, stage
-from support.staged_rows import WRITER
-from support.tables import foreign_table, ids_of
+from support.tables.local_tables import foreign_table, ids_of
 
 
 @pytest.fixture(autouse=True)

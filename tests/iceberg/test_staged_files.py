@@ -28,9 +28,9 @@ from connector.session import recovery
 from connector.session.backlog import Limit
 from connector.session.committer import Committer
 from protocol.flow import FieldSelection, Materialization, MaterializationBinding
+from support.rows.staged_files import listed, place_of, removed, stage
 from support.snapshots import check_text
-from support.staged_files import listed, place_of, removed, stage
-from support.tables import foreign_table, ids_of
+from support.tables.local_tables import foreign_table, ids_of
 
 ORDERS, ITEMS = ("shop", "orders"), ("shop", "items")
 WHOLE, LEFT = "00000000-ffffffff", "00000000-7fffffff"

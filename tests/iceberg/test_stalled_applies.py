@@ -9,11 +9,11 @@ from pyiceberg.table import Table
 
 from connector.host.errors import RetryableError
 from protocol.flow import MaterializationBinding
-from support.applying import Applying
 from support.bindings import ID, PATH, collection, projection
 from support.bindings import materialization_binding as binding
 from support.snapshots import check_text
-from support.tables import local_catalog, rewrite_here
+from support.tables.applying import Applying
+from support.tables.local_tables import local_catalog, rewrite_here
 
 
 def quantity(type_: str, backfill: int = 0) -> MaterializationBinding:

@@ -33,9 +33,9 @@ from connector.model import binding as model
 from connector.model.binding import Arrangement
 from connector.model.table_identifier import Owner
 from support.bindings import MATERIALIZATION, PATH
-from support.found_tables import find
 from support.snapshots import check_text
-from support.tables import alterer
+from support.tables.found_tables import find
+from support.tables.local_tables import alterer
 
 OWNER: Final = Owner(MATERIALIZATION, "shop%2Forders.v0")
 

@@ -16,13 +16,13 @@ from connector.iceberg.maintenance.table_health import TableHealth, read_health
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
 from connector.iceberg.metadata.stored_files import BUCKET_SUFFIX
 from connector.model.table_identifier import Owner
-from support.altered_tables import ID, QTY, QTY_AS_TEXT, filled_table, fit
 from support.bindings import PATH
-from support.compacting import EAGER, compact
-from support.foreign_deletes import delete_equal, delete_position
-from support.staged_rows import WRITER
-from support.tables import local_catalog, upgrade_to_version_3
-from support.updated_rows import BY_PART, land, make_table, values_of
+from support.engines.foreign_deletes import delete_equal, delete_position
+from support.rows.staged_rows import WRITER
+from support.rows.updated_rows import BY_PART, land, make_table, values_of
+from support.tables.altered_tables import ID, QTY, QTY_AS_TEXT, filled_table, fit
+from support.tables.compacting import EAGER, compact
+from support.tables.local_tables import local_catalog, upgrade_to_version_3
 
 TARGET: Final = "write.target-file-size-bytes"
 

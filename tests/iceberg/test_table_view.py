@@ -31,14 +31,14 @@ from connector.iceberg.table_view import SessionViews, TableViews
 from connector.model.binding import Column
 from connector.model.state import DataFile, FileList, LocatedRowsFile, StagedCommit
 from connector.model.table_identifier import TableIdentifier
-from support.altered_tables import ID, append, filled_table, fit, wanted
 from support.bindings import PATH
-from support.foreign_deletes import delete_equal, delete_position
+from support.engines.foreign_deletes import delete_equal, delete_position
+from support.rows.staged_files import listed
+from support.rows.staged_rows import WRITER, staged
+from support.rows.updated_rows import UPDATES, land, make_table, row, values_of
 from support.snapshots import check_text
-from support.staged_files import listed
-from support.staged_rows import WRITER, staged
-from support.tables import local_catalog
-from support.updated_rows import UPDATES, land, make_table, row, values_of
+from support.tables.altered_tables import ID, append, filled_table, fit, wanted
+from support.tables.local_tables import local_catalog
 
 
 @pytest.fixture

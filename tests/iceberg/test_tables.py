@@ -26,9 +26,9 @@ from connector.iceberg.loading import load_table
 from connector.iceberg.perform_changes import ATTEMPTS, evolve
 from connector.model.table_identifier import Owner
 from support.bindings import MATERIALIZATION, PATH
-from support.found_tables import find
 from support.snapshots import check_text
-from support.tables import alterer, foreign_table, local_catalog, turn_tables_into_views
+from support.tables.found_tables import find
+from support.tables.local_tables import alterer, foreign_table, local_catalog, turn_tables_into_views
 
 OWNER = Owner(MATERIALIZATION, "shop%2Forders.v0")
 ID = NewColumn("id", "id", LongType(), required=True, doc="The key", is_indispensable=True)

@@ -31,14 +31,14 @@ from connector.iceberg.catalogs.rest import open_rest
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.perform_changes import evolve
 from connector.model.table_identifier import Owner, TableIdentifier
-from support.arranged_tables import AT, check_arrangements, publish
 from support.bindings import MATERIALIZATION
-from support.fault_proxy import GENUINE, Fault, Request, fault_proxy
-from support.found_tables import find
-from support.rest_catalog import RestCatalogServer
-from support.snapshot_refs import point
-from support.staged_rows import staged
-from support.tables import alterer, ids_of
+from support.engines.snapshot_refs import point
+from support.rows.staged_rows import staged
+from support.servers.fault_proxy import GENUINE, Fault, Request, fault_proxy
+from support.servers.rest_catalog import RestCatalogServer
+from support.tables.arranged_tables import AT, check_arrangements, publish
+from support.tables.found_tables import find
+from support.tables.local_tables import alterer, ids_of
 
 pytestmark = pytest.mark.catalog
 

@@ -15,12 +15,12 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.metadata.avro_files import AvroFileWriter, AvroSchema
 from connector.iceberg.metadata.listed_files import ManifestReader
-from support.altered_tables import ID, append, current_manifests
 from support.bindings import PATH
-from support.compacting import EAGER, compact
-from support.snapshot_refs import point
-from support.tables import local_catalog, table_of, upgrade_to_version_3
-from support.updated_rows import DOCUMENT, land, row, stage_updates, values_of
+from support.engines.snapshot_refs import point
+from support.rows.updated_rows import DOCUMENT, land, row, stage_updates, values_of
+from support.tables.altered_tables import ID, append, current_manifests
+from support.tables.compacting import EAGER, compact
+from support.tables.local_tables import local_catalog, table_of, upgrade_to_version_3
 
 FIRST_LIST: Final = MANIFEST_LIST_FILE_SCHEMAS[1]
 NEWEST_LIST: Final = [field.name for field in MANIFEST_LIST_FILE_SCHEMAS[3].fields]

@@ -24,14 +24,14 @@ from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.metadata.row_lineage import find_manifest_key
 from connector.iceberg.metadata.table_updates import find_next_row_id
 from connector.model.state import StagedCommit, WriterId
-from support.altered_tables import current_manifests, fit, wanted
 from support.bindings import PATH
-from support.foreign_deletes import delete_position
-from support.planted_faults import do_first, plant, refuse
-from support.staged_rows import WRITER
-from support.tables import local_catalog, upgrade_to_version_3
-from support.updated_rows import BY_PART, land, make_table, stage_updates, values_of
-from support.vectors import Listed, check_totals, read_positions
+from support.engines.foreign_deletes import delete_position
+from support.rows.staged_rows import WRITER
+from support.rows.updated_rows import BY_PART, land, make_table, stage_updates, values_of
+from support.tables.altered_tables import current_manifests, fit, wanted
+from support.tables.local_tables import local_catalog, upgrade_to_version_3
+from support.tables.planted_faults import do_first, plant, refuse
+from support.tables.vectors import Listed, check_totals, read_positions
 
 OTHER = WriterId("acme/other", "orders.v0", WRITER.key_range)
 

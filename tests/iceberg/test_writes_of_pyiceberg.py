@@ -6,7 +6,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.partitioning import PartitionSpec
 
 from support.bindings import PATH
-from support.updated_rows import BY_PART, land, make_table, row, values_of
+from support.rows.updated_rows import BY_PART, land, make_table, row, values_of
 
 
 @pytest.mark.parametrize("spec", [None, BY_PART])

@@ -19,9 +19,9 @@ from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
 from connector.iceberg.metadata.manifests import ManifestListWriter, manifests_of
 from connector.iceberg.metadata.snapshot_manifests import KEPT_BYTES
 from support.bindings import PATH
-from support.staged_files import stage
-from support.staged_rows import WRITER
-from support.tables import foreign_table, ids_of, upgrade_to_version_3
+from support.rows.staged_files import stage
+from support.rows.staged_rows import WRITER
+from support.tables.local_tables import foreign_table, ids_of, upgrade_to_version_3
 
 PARTITIONS: Final = 13  # position in a manifest list
 

@@ -9,10 +9,10 @@ from typing import Final
 import pytest
 
 from fixtures.generate import DIRECTORY
-from support.containers import IMAGE, Image
-from support.expected_rows import expected_tables
 from support.pages import commands
 from support.repository import REPOSITORY
+from support.rows.expected_rows import expected_tables
+from support.sessions.containers import IMAGE, Image
 
 pytestmark = [*IMAGE, pytest.mark.spark, pytest.mark.catalog, pytest.mark.usefixtures("image")]
 

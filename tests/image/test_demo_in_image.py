@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from support.containers import IMAGE, Image
-from support.readers import readers_catalog
+from support.engines.readers import readers_catalog
+from support.sessions.containers import IMAGE, Image
 
 pytestmark = [*IMAGE, pytest.mark.spark]
 

@@ -8,13 +8,13 @@ from connector.config.settings import parse
 from connector.iceberg.catalogs.opening import open_catalog
 from fixtures.collection import NAMESPACE
 from protocol.flow import Json
-from support.containers import IMAGE, Image
-from support.endpoint_configs import glue, on_s3, rest
-from support.postgres import Postgres
-from support.rest_catalog import RestCatalogOnS3
-from support.runtime import Runtime
-from support.s3_server import S3Server
-from support.tables import ids_of
+from support.servers.endpoint_configs import glue, on_s3, rest
+from support.servers.postgres import Postgres
+from support.servers.rest_catalog import RestCatalogOnS3
+from support.servers.s3_server import S3Server
+from support.sessions.containers import IMAGE, Image
+from support.sessions.runtime import Runtime
+from support.tables.local_tables import ids_of
 
 pytestmark = [*IMAGE, pytest.mark.catalog]
 

@@ -11,11 +11,11 @@ import docker
 import pytest
 
 from fixtures.generate import DIRECTORY
-from support.containers import IMAGE, Image
-from support.expected_rows import expected_tables
+from support.engines.readers import readers_catalog
 from support.pages import commands
-from support.readers import readers_catalog
 from support.repository import REPOSITORY
+from support.rows.expected_rows import expected_tables
+from support.sessions.containers import IMAGE, Image
 
 HEADING: Final = "The container image"
 

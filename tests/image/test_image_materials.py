@@ -6,8 +6,8 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 
-from support.containers import IMAGE, Image
 from support.repository import REPOSITORY
+from support.sessions.containers import IMAGE, Image
 
 pytestmark = [*IMAGE]
 

@@ -6,7 +6,7 @@ import pytest
 
 from compare_images import read_image
 from connector import VERSION
-from support.containers import IMAGE, Image
+from support.sessions.containers import IMAGE, Image
 
 pytestmark = [*IMAGE]
 

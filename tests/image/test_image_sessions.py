@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import pytest
 
-from support.connector_process import ConnectorEndedError
-from support.containers import IMAGE, Container, Image
-from support.readers import ledger_ids
-from support.runtime import Runtime, Session
+from support.engines.readers import ledger_ids
+from support.sessions.connector_process import ConnectorEndedError
+from support.sessions.containers import IMAGE, Container, Image
+from support.sessions.runtime import Runtime, Session
 
 pytestmark = [*IMAGE, pytest.mark.spark]
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from support.promtool import RULES, promtool, run_promtool
+from support.servers.promtool import RULES, promtool, run_promtool
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ from connector.metrics.counts import Counts, Labels
 from connector.metrics.definitions import ALL, Kind, Metric
 from connector.metrics.fact_counter import FactCounter
 from connector.metrics.text_file import try_to_write
-from support.scraping import Scraped, read_file
+from support.sessions.scraping import Scraped, read_file
 
 ORDERS = "shop.orders"
 ENDED = facts.EndedTransaction(1, 0.5)

@@ -22,9 +22,9 @@ from connector.metrics.http_server import serve_metrics
 from connector.metrics.publishing import publish_metrics, try_metrics
 from connector.metrics.text_file import write_metrics
 from protocol.flow import WHOLE_RANGE
-from support.processes import wait_until
-from support.scraping import read_file, scrape, scrape_text
-from support.server_process import free_address
+from support.servers.server_process import free_address
+from support.sessions.processes import wait_until
+from support.sessions.scraping import read_file, scrape, scrape_text
 from support.snapshots import check_text
 
 WHOLE = WHOLE_RANGE.key_range

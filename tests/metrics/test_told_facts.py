@@ -42,11 +42,11 @@ from connector.spark.blocks.ledger import Ledger
 from connector.spark.blocks.spool import Spool
 from protocol.request import Store
 from support.bindings import PATH
-from support.notified_sessions import shard
-from support.processes import wait_until
-from support.staged_files import stage
-from support.tables import foreign_table, local_catalog
-from support.webhook_server import Answer, webhook_server
+from support.rows.staged_files import stage
+from support.servers.webhook_server import Answer, webhook_server
+from support.sessions.notified_sessions import shard
+from support.sessions.processes import wait_until
+from support.tables.local_tables import foreign_table, local_catalog
 
 WRITER: Final = WriterId("acme/task", "orders.v1", "00000000-ffffffff")
 

@@ -7,7 +7,7 @@ import pytest
 
 from connector.host.errors import UserError
 from connector.model.state_reader import check_estuary_staged_nothing, read_state
-from support.runtime import Runtime, merged
+from support.sessions.runtime import Runtime, merged
 from support.snapshots import check_text
 
 STATE_KEY = "shop%2Forders.v1"

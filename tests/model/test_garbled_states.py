@@ -22,11 +22,11 @@ from connector.rpc.apply import apply
 from protocol import request
 from support.bindings import ID, MATERIALIZATION, PATH, collection, local_config, materialization, projection
 from support.bindings import materialization_binding as binding
-from support.runtime import Runtime
+from support.rows.staged_files import stage
+from support.rows.staged_rows import WRITER
+from support.sessions.runtime import Runtime
 from support.snapshots import check_text
-from support.staged_files import stage
-from support.staged_rows import WRITER
-from support.tables import ids_of, local_catalog
+from support.tables.local_tables import ids_of, local_catalog
 
 KEY: Final = "shop%2Forders.v0"
 RANGE, LEFT, RIGHT = "00000000-ffffffff", "00000000-7fffffff", "80000000-ffffffff"

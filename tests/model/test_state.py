@@ -24,7 +24,7 @@ from connector.model.state import (
 )
 from connector.model.state_reader import ADDED_IN, read_finished, read_state
 from support.bindings import PATH
-from support.runtime import merged
+from support.sessions.runtime import merged
 
 UUID, OTHER_UUID = "0b9f7a7e-57a8-4a53-9d25-5c1c40a4f7a6", "5c1c40a4-57a8-4a53-9d25-0b9f7a7ef7a6"
 FILE = DataFile("file:///w/a.parquet", 3, 812, (4, 400), (ColumnStatistics(1, 40, 3, 0, b"\x00", b"\xff"),))

@@ -30,9 +30,9 @@ from support.bindings import (
     materialization_binding,
     projection,
 )
-from support.staged_files import stage
-from support.staged_rows import WRITER
-from support.tables import foreign_table, local_catalog
+from support.rows.staged_files import stage
+from support.rows.staged_rows import WRITER
+from support.tables.local_tables import foreign_table, local_catalog
 
 TASK: Final = "acme/task"
 LEFT: Final = WriterId(TASK, "orders.v1", "00000000-7fffffff")

@@ -21,10 +21,10 @@ from connector.model.table_identifier import TableIdentifier
 from connector.notifications import notifier, table_queue
 from connector.notifications.cloud_event import CloudEvent
 from connector.notifications.notifier import run_notifier
-from support.notified_sessions import LEFT, ORDERS, RIGHT, TASK, VISITS, crash, killed_shard, shard
-from support.server_process import free_address
-from support.tables import foreign_table
-from support.webhook_server import LONG, Answer, WebhookServer, webhook_server
+from support.servers.server_process import free_address
+from support.servers.webhook_server import LONG, Answer, WebhookServer, webhook_server
+from support.sessions.notified_sessions import LEFT, ORDERS, RIGHT, TASK, VISITS, crash, killed_shard, shard
+from support.tables.local_tables import foreign_table
 
 
 @pytest.fixture

@@ -18,9 +18,9 @@ from connector.notifications import notified_snapshots, notifier, table_queue
 from connector.notifications.cloud_event import CloudEvent
 from connector.notifications.notifier import Notifier
 from connector.notifications.webhook import DeliveryError
-from support.notified_sessions import LEFT, ORDERS, RIGHT, VISITS, killed_shard, shard
-from support.tables import foreign_table, local_catalog
-from support.webhook_server import Answer, Posted, WebhookServer, webhook_server
+from support.servers.webhook_server import Answer, Posted, WebhookServer, webhook_server
+from support.sessions.notified_sessions import LEFT, ORDERS, RIGHT, VISITS, killed_shard, shard
+from support.tables.local_tables import foreign_table, local_catalog
 
 pytestmark = pytest.mark.long
 

@@ -20,11 +20,11 @@ from connector.config.secret import Secret
 from connector.iceberg.catalogs.time_limits import TimeLimits
 from connector.notifications.cloud_event import CloudEvent
 from connector.notifications.webhook import LIMITS, DeliveryError, Webhook, sign
-from support.certificate import new_certificate
-from support.odd_servers import Dripping, dripping, silent
-from support.server_process import free_address
+from support.servers.certificate import new_certificate
+from support.servers.odd_servers import Dripping, dripping, silent
+from support.servers.server_process import free_address
+from support.servers.webhook_server import Answer, WebhookServer, webhook_server
 from support.snapshots import check_text
-from support.webhook_server import Answer, WebhookServer, webhook_server
 
 EVENT: Final = CloudEvent("0b9f7a7e-57a8-4a53-9d25-5c1c40a4f7a6-17", 3, 1_795_262_400.0, b'{"id":"17"}')
 KEY: Final = bytes(range(32))

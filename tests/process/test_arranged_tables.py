@@ -6,8 +6,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from support.readers import ledger_table
-from support.runtime import LEDGER, Runtime
+from support.engines.readers import ledger_table
+from support.sessions.runtime import LEDGER, Runtime
 
 pytestmark = pytest.mark.spark
 

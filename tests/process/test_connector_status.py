@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from fixtures.conversation import Row
-from support.readers import readers_catalog
-from support.runtime import LEDGER, Runtime, Session
-from support.tables import refusing_commits
+from support.engines.readers import readers_catalog
+from support.sessions.runtime import LEDGER, Runtime, Session
+from support.tables.local_tables import refusing_commits
 
 pytestmark = pytest.mark.spark
 

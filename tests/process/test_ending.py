@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from fixtures.conversation import line
-from support.connector_process import ConnectorProcess, launch_process
-from support.processes import heeded_signals, marked, new_mark, wait_until
-from support.readers import ledger_ids
-from support.runtime import Runtime, Session
+from support.engines.readers import ledger_ids
+from support.sessions.connector_process import ConnectorProcess, launch_process
+from support.sessions.processes import heeded_signals, marked, new_mark, wait_until
+from support.sessions.runtime import Runtime, Session
 
 pytestmark = pytest.mark.spark
 

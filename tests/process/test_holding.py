@@ -11,12 +11,12 @@ import pytest
 
 from connector.session.upload_interval import QUICK_TRANSACTIONS
 from fixtures.conversation import CONFIG, line
-from support.processes import wait_until
-from support.readers import ledger_table, readers_catalog
-from support.runtime import Runtime, Session
-from support.scraping import scrape
-from support.server_process import free_address
-from support.tables import refusing_commits
+from support.engines.readers import ledger_table, readers_catalog
+from support.servers.server_process import free_address
+from support.sessions.processes import wait_until
+from support.sessions.runtime import Runtime, Session
+from support.sessions.scraping import scrape
+from support.tables.local_tables import refusing_commits
 
 pytestmark = pytest.mark.spark
 

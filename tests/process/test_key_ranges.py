@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from support.readers import ledger_table
-from support.runtime import Runtime
+from support.engines.readers import ledger_table
+from support.sessions.runtime import Runtime
 from support.snapshots import check_text
 
 pytestmark = pytest.mark.spark

@@ -22,11 +22,11 @@ from evolution.local_task import TASK, LocalTask
 from fixtures.collection import Collection, Field
 from fixtures.conversation import Row, line, store
 from protocol.response import Applied
-from support.apply_process import ForkedApply, apply_here
-from support.connector_process import ConnectorProcess
-from support.endpoint_configs import rest
-from support.fault_proxy import GENUINE, Answer, Fault, FaultProxy, Request
-from support.rest_catalog import RestCatalogServer
+from support.servers.endpoint_configs import rest
+from support.servers.fault_proxy import GENUINE, Answer, Fault, FaultProxy, Request
+from support.servers.rest_catalog import RestCatalogServer
+from support.sessions.apply_process import ForkedApply, apply_here
+from support.sessions.connector_process import ConnectorProcess
 
 pytestmark = pytest.mark.catalog
 

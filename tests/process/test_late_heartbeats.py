@@ -7,9 +7,9 @@ from typing import Final
 import pytest
 
 from fixtures.conversation import CONFIG
-from support.processes import wait_until
-from support.readers import ledger_ids
-from support.runtime import Runtime
+from support.engines.readers import ledger_ids
+from support.sessions.processes import wait_until
+from support.sessions.runtime import Runtime
 
 # The first heartbeat comes after one to two seconds, and Spark waits for one second.
 IMPATIENT: Final = {

@@ -7,9 +7,9 @@ import pytest
 
 from connector.storage.file_io import LONGEST_IN_STATE
 from fixtures.collection import Collection, Field
-from support.processes import wait_until
-from support.readers import ledger_ids, ledger_table
-from support.runtime import Runtime
+from support.engines.readers import ledger_ids, ledger_table
+from support.sessions.processes import wait_until
+from support.sessions.runtime import Runtime
 
 pytestmark = pytest.mark.spark
 

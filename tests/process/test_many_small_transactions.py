@@ -12,11 +12,11 @@ from duckdb import DuckDBPyConnection
 
 from fixtures.collection import Collection, Field
 from fixtures.conversation import CONFIG
-from support.processes import wait_until
-from support.readers import duckdb_connection, readers_catalog
-from support.runtime import LEDGER, Runtime, Session
-from support.scraping import Scraped, read_file
-from support.updating_source import UpdatingSource, encode_key, hold_transactions
+from support.engines.readers import duckdb_connection, readers_catalog
+from support.rows.updating_source import UpdatingSource, encode_key, hold_transactions
+from support.sessions.processes import wait_until
+from support.sessions.runtime import LEDGER, Runtime, Session
+from support.sessions.scraping import Scraped, read_file
 
 pytestmark = pytest.mark.spark
 

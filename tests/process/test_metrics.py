@@ -17,12 +17,12 @@ import pytest
 from connector import VERSION
 from fixtures.collection import Field
 from fixtures.conversation import CONFIG, Row
-from support.processes import wait_until
-from support.readers import readers_catalog
-from support.runtime import LEDGER, Runtime
-from support.scraping import Scraped, read_file, scrape, scrape_text
-from support.server_process import free_address
-from support.tables import refusing_commits
+from support.engines.readers import readers_catalog
+from support.servers.server_process import free_address
+from support.sessions.processes import wait_until
+from support.sessions.runtime import LEDGER, Runtime
+from support.sessions.scraping import Scraped, read_file, scrape, scrape_text
+from support.tables.local_tables import refusing_commits
 
 pytestmark = pytest.mark.spark
 

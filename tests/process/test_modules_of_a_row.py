@@ -11,16 +11,16 @@ from typing import Final
 import pytest
 
 from fixtures.conversation import CONFIG
-from support.called_modules import DIRECTORY, CalledModules
 from support.repository import REPOSITORY
-from support.runtime import LEDGER, Runtime
+from support.sessions.called_modules import DIRECTORY, CalledModules
+from support.sessions.runtime import LEDGER, Runtime
 
 pytestmark = pytest.mark.spark
 
 ARCHITECTURE: Final = REPOSITORY / "docs" / "architecture.md"
 TOLD: Final = re.compile(r"crosses at most (\d+) modules")
 OTHER: Final = replace(LEDGER, name="acmeCo/other", table="other")
-TRACED: Final = "support.called_modules"
+TRACED: Final = "support.sessions.called_modules"
 
 
 def test_a_row_crosses_no_more_modules_than_the_architecture_says(tmp_path: Path) -> None:

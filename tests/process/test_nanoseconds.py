@@ -12,8 +12,8 @@ from pyiceberg.types import TimestamptzNanoType
 from connector.iceberg.metadata.table_updates import find_next_row_id
 from fixtures.collection import Field
 from fixtures.conversation import CONFIG
-from support.readers import polars_table, readers_catalog
-from support.runtime import LEDGER, Runtime
+from support.engines.readers import polars_table, readers_catalog
+from support.sessions.runtime import LEDGER, Runtime
 
 pytestmark = pytest.mark.spark
 

@@ -10,10 +10,10 @@ from typing import Any, Final
 import pytest
 
 from fixtures.conversation import CONFIG
-from support.readers import ledger_table
+from support.engines.readers import ledger_table
 from support.repository import REPOSITORY
-from support.runtime import Runtime
-from support.webhook_server import Answer, WebhookServer, webhook_server
+from support.servers.webhook_server import Answer, WebhookServer, webhook_server
+from support.sessions.runtime import Runtime
 
 SECRET: Final = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
 

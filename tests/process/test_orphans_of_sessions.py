@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from support.processes import wait_until
-from support.readers import ledger_table
-from support.runtime import Runtime
+from support.engines.readers import ledger_table
+from support.sessions.processes import wait_until
+from support.sessions.runtime import Runtime
 
 pytestmark = pytest.mark.spark
 

@@ -10,9 +10,9 @@ import pytest
 
 from fixtures import orders
 from fixtures.conversation import conversation
-from support.connector_process import run_conversation
-from support.readers import readers_catalog
+from support.engines.readers import readers_catalog
 from support.repository import REPOSITORY
+from support.sessions.connector_process import run_conversation
 
 TRANSACTIONS: Final = 2
 # Python runs this before anything else, in the connector's process and in Spark's Python workers.

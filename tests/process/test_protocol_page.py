@@ -7,9 +7,9 @@ from typing import Final
 
 import pytest
 
-from support.connector_process import ConnectorProcess
-from support.readers import readers_catalog
+from support.engines.readers import readers_catalog
 from support.repository import REPOSITORY
+from support.sessions.connector_process import ConnectorProcess
 
 pytestmark = pytest.mark.spark
 

@@ -11,8 +11,8 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import LongType
 
-from support.arranged_events import ARRANGEMENTS, arranged, load_events, make_event, store_events
-from support.runtime import Runtime
+from support.rows.arranged_events import ARRANGEMENTS, arranged, load_events, make_event, store_events
+from support.sessions.runtime import Runtime
 
 pytestmark = pytest.mark.spark
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from fixtures.collection import Field
-from support.readers import readers_catalog
-from support.runtime import LEDGER, Runtime
-from support.staged_files import finished_state
-from support.updating_source import UpdatingSource
+from support.engines.readers import readers_catalog
+from support.rows.staged_files import finished_state
+from support.rows.updating_source import UpdatingSource
+from support.sessions.runtime import LEDGER, Runtime
 
 pytestmark = pytest.mark.spark
 

@@ -14,16 +14,16 @@ import pytest
 from pyiceberg.catalog.rest import RestCatalog
 
 from fixtures.collection import NAMESPACE
-from support.catalog_gateway import SCOPE, CatalogGateway, catalog_gateway
-from support.endpoint_configs import rest
-from support.processes import wait_until
-from support.promtool import find_alarms, prometheus_server, promtool
 from support.repository import REPOSITORY
-from support.rest_catalog import RestCatalogServer
-from support.runtime import LEDGER, Runtime, Session
-from support.scraping import Scraped, scrape
-from support.server_process import free_address
-from support.tables import refusing_commits
+from support.servers.catalog_gateway import SCOPE, CatalogGateway, catalog_gateway
+from support.servers.endpoint_configs import rest
+from support.servers.promtool import find_alarms, prometheus_server, promtool
+from support.servers.rest_catalog import RestCatalogServer
+from support.servers.server_process import free_address
+from support.sessions.processes import wait_until
+from support.sessions.runtime import LEDGER, Runtime, Session
+from support.sessions.scraping import Scraped, scrape
+from support.tables.local_tables import refusing_commits
 
 pytestmark = [pytest.mark.spark, pytest.mark.catalog, pytest.mark.slow]
 

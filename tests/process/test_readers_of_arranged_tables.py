@@ -10,11 +10,11 @@ import pytest
 
 from connector.model.table_identifier import TableIdentifier
 from fixtures.collection import Collection
-from support.arranged_events import ARRANGEMENTS, DAYS, arranged, load_events, make_event, store_events, transact
-from support.compacting import EAGER, compact
-from support.readers import duckdb_connection, polars_table, readers_catalog
-from support.runtime import Runtime
-from support.spark_sql import MetadataFiles
+from support.engines.readers import duckdb_connection, polars_table, readers_catalog
+from support.engines.spark_sql import MetadataFiles
+from support.rows.arranged_events import ARRANGEMENTS, DAYS, arranged, load_events, make_event, store_events, transact
+from support.sessions.runtime import Runtime
+from support.tables.compacting import EAGER, compact
 
 pytestmark = pytest.mark.spark
 

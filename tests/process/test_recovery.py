@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from fixtures.conversation import CONFIG
-from support.readers import ledger_ids, ledger_table
-from support.runtime import LEDGER, Runtime
-from support.staged_files import finished_state
+from support.engines.readers import ledger_ids, ledger_table
+from support.rows.staged_files import finished_state
+from support.sessions.runtime import LEDGER, Runtime
 
 pytestmark = pytest.mark.spark
 

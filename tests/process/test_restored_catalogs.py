@@ -14,8 +14,8 @@ from connector.host.errors import UserError
 from connector.iceberg.commits.reset import Decision
 from fixtures.collection import Collection
 from fixtures.conversation import CONFIG, Row
-from support.readers import readers_catalog
-from support.runtime import LEDGER, Runtime, Session
+from support.engines.readers import readers_catalog
+from support.sessions.runtime import LEDGER, Runtime, Session
 
 pytestmark = pytest.mark.spark
 OTHER: Final = Collection("acmeCo/journal", "journal", LEDGER.fields)

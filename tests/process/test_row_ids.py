@@ -16,11 +16,11 @@ from connector.iceberg.metadata.table_updates import find_next_row_id
 from connector.model.table_identifier import TableIdentifier
 from fixtures.collection import Collection, Field
 from fixtures.conversation import CONFIG
-from support.compacting import EAGER, compact
-from support.readers import polars_table, readers_catalog
-from support.runtime import LEDGER, Runtime, Session
-from support.tables import local_catalog
-from support.updating_source import UpdatingSource, encode_key, hold_transactions
+from support.engines.readers import polars_table, readers_catalog
+from support.rows.updating_source import UpdatingSource, encode_key, hold_transactions
+from support.sessions.runtime import LEDGER, Runtime, Session
+from support.tables.compacting import EAGER, compact
+from support.tables.local_tables import local_catalog
 
 pytestmark = pytest.mark.spark
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from support.certificate import new_certificate
-from support.endpoint_configs import glue
-from support.forward_proxy import forward_proxy
-from support.runtime import LEDGER, Runtime
-from support.s3_server import S3Server
+from support.servers.certificate import new_certificate
+from support.servers.endpoint_configs import glue
+from support.servers.forward_proxy import forward_proxy
+from support.servers.s3_server import S3Server
+from support.sessions.runtime import LEDGER, Runtime
 
 # Slow: tests/storage/test_s3_environment.py shows each client, and that workers get the environment.
 pytestmark = [pytest.mark.catalog, pytest.mark.spark, pytest.mark.slow]

@@ -18,20 +18,20 @@ from pyiceberg.table.snapshots import Operation
 from connector.iceberg.maintenance.background_compaction import COMMITS
 from fixtures.collection import NAMESPACE, encode
 from fixtures.conversation import CONFIG
-from support.canonical_rows import read_by_pyiceberg
-from support.compacting import EAGER
-from support.connector_process import run_conversation
-from support.conversations import Conversation
-from support.endpoint_configs import on_s3, rest
-from support.expected_rows import expected_tables
-from support.processes import wait_until
-from support.readers import ledger_table, readers_catalog
+from support.engines.canonical_rows import read_by_pyiceberg
+from support.engines.readers import ledger_table, readers_catalog
+from support.engines.spark_cluster import EXECUTOR, PYTHON_WORKER, SparkCluster, spark_cluster
 from support.repository import REPOSITORY
-from support.rest_catalog import RestCatalogOnS3
-from support.runtime import LEDGER, Runtime
+from support.rows.conversations import Conversation
+from support.rows.expected_rows import expected_tables
+from support.rows.updating_source import UpdatingSource, encode_key
+from support.servers.endpoint_configs import on_s3, rest
+from support.servers.rest_catalog import RestCatalogOnS3
+from support.sessions.connector_process import run_conversation
+from support.sessions.processes import wait_until
+from support.sessions.runtime import LEDGER, Runtime
 from support.snapshots import check_text
-from support.spark_cluster import EXECUTOR, PYTHON_WORKER, SparkCluster, spark_cluster
-from support.updating_source import UpdatingSource, encode_key
+from support.tables.compacting import EAGER
 
 pytestmark = [pytest.mark.spark, pytest.mark.catalog, pytest.mark.xdist_group("spark_cluster")]
 

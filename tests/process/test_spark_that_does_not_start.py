@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.conversation import CONFIG
-from support.runtime import Runtime
+from support.sessions.runtime import Runtime
 
 pytestmark = pytest.mark.spark
 

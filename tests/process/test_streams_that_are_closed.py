@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import pytest
 
-from support.connector_process import Process
-from support.readers import ledger_table
+from support.engines.readers import ledger_table
 from support.repository import REPOSITORY
-from support.runtime import Runtime
+from support.sessions.connector_process import Process
+from support.sessions.runtime import Runtime
 from support.snapshots import check_text
 
 pytestmark = pytest.mark.long

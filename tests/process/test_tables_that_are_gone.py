@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from support.readers import readers_catalog
-from support.runtime import Runtime
+from support.engines.readers import readers_catalog
+from support.sessions.runtime import Runtime
 
 pytestmark = pytest.mark.spark
 TABLE, AWAY, SPARE = ("shop", "ledger"), ("shop", "away"), ("shop", "spare")

@@ -15,12 +15,12 @@ from connector.evolution.field_config import DECIMAL_SETTING
 from connector.session.upload_interval import QUICK_TRANSACTIONS
 from fixtures.collection import Collection, Field
 from fixtures.conversation import CONFIG, Row, line
-from support.processes import wait_until
-from support.readers import duckdb_connection, polars_table, readers_catalog
-from support.runtime import LEDGER, Runtime
+from support.engines.readers import duckdb_connection, polars_table, readers_catalog
+from support.engines.spark_sql import MetadataFiles
+from support.rows.updating_source import UpdatingSource, encode_key, hold_transactions
+from support.sessions.processes import wait_until
+from support.sessions.runtime import LEDGER, Runtime
 from support.snapshots import check_text
-from support.spark_sql import MetadataFiles
-from support.updating_source import UpdatingSource, encode_key, hold_transactions
 
 pytestmark = pytest.mark.spark
 

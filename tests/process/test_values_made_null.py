@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from fixtures.collection import Field
-from support.readers import ledger_table
-from support.runtime import LEDGER, Runtime
+from support.engines.readers import ledger_table
+from support.sessions.runtime import LEDGER, Runtime
 
 pytestmark = pytest.mark.spark
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from support.processes import wait_until
-from support.readers import ledger_ids, ledger_table, readers_catalog
-from support.runtime import Runtime, Session
+from support.engines.readers import ledger_ids, ledger_table, readers_catalog
+from support.sessions.processes import wait_until
+from support.sessions.runtime import Runtime, Session
 from support.snapshots import check_text
-from support.tables import refusing_commits
+from support.tables.local_tables import refusing_commits
 
 pytestmark = pytest.mark.spark
 

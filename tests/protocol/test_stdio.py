@@ -16,7 +16,7 @@ from protocol.lines import LONGEST_LINE
 from protocol.protocol_error import ProtocolError
 from protocol.request import Store
 from protocol.stdio import QUEUED_BYTES, RequestReader, Wire, write_response
-from support.processes import wait_until
+from support.sessions.processes import wait_until
 from support.snapshots import check_text
 
 LOAD = b'{"load":{"binding":1}}\n'

@@ -14,11 +14,11 @@ from pyiceberg.transforms import BucketTransform, TruncateTransform
 
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.model.table_identifier import TableIdentifier
-from support.altered_tables import ID
-from support.compacting import EAGER, compact
-from support.other_readers import ENGINES, read_with
-from support.tables import local_catalog
-from support.updated_rows import BY_PART, DOCUMENT, PART, stage_updates, values_of
+from support.engines.other_readers import ENGINES, read_with
+from support.rows.updated_rows import BY_PART, DOCUMENT, PART, stage_updates, values_of
+from support.tables.altered_tables import ID
+from support.tables.compacting import EAGER, compact
+from support.tables.local_tables import local_catalog
 
 pytestmark = pytest.mark.slow
 

@@ -10,11 +10,11 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.types import DateType, DecimalType, DoubleType, LongType, NestedField, StringType, TimestamptzType
 
 from connector.evolution.target import NewColumn
-from support.altered_tables import ID, append, filled_table, fit, wanted
 from support.bindings import PATH
-from support.foreign_deletes import delete_equal, delete_position
-from support.readers import duckdb_rows
-from support.spark_sql import SparkSql, spark_rows
+from support.engines.foreign_deletes import delete_equal, delete_position
+from support.engines.readers import duckdb_rows
+from support.engines.spark_sql import SparkSql, spark_rows
+from support.tables.altered_tables import ID, append, filled_table, fit, wanted
 
 AT = "2024-01-02T03:04:05Z"
 ROWS = [(1, 10, 0.5, AT), (2, 20, None, None), (3, None, -1.5, AT), (4, 40, 2.0, AT)]

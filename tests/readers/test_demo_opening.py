@@ -11,8 +11,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from support.engines.spark_sql import SparkSql
 from support.repository import REPOSITORY
-from support.spark_sql import SparkSql
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("demo_opening")]  # which share a demo
 

@@ -7,11 +7,11 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 from support.bindings import PATH
-from support.foreign_deletes import delete_equal, delete_position
-from support.readers import duckdb_rows
-from support.spark_sql import SparkSql, spark_rows
-from support.staged_files import land
-from support.tables import foreign_table
+from support.engines.foreign_deletes import delete_equal, delete_position
+from support.engines.readers import duckdb_rows
+from support.engines.spark_sql import SparkSql, spark_rows
+from support.rows.staged_files import land
+from support.tables.local_tables import foreign_table
 
 COUNT = "commit.manifest.min-count-to-merge"
 

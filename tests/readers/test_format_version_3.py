@@ -26,15 +26,15 @@ from connector.iceberg.perform_changes import evolve
 from connector.model.state import FileList, WriterId
 from connector.model.table_identifier import Owner, TableIdentifier
 from protocol.flow import WHOLE_RANGE
-from support import spark_catalogs
-from support.compacting import EAGER, compact
-from support.readers import polars_table
-from support.rest_catalog import RestCatalogServer
-from support.spark_sql import SparkSql, UnreadableError
-from support.staged_files import land, stage
-from support.tables import alterer, local_catalog
-from support.updated_rows import stage_updates, values_of
-from support.vectors import Listed, check_totals
+from support.engines import spark_catalogs
+from support.engines.readers import polars_table
+from support.engines.spark_sql import SparkSql, UnreadableError
+from support.rows.staged_files import land, stage
+from support.rows.updated_rows import stage_updates, values_of
+from support.servers.rest_catalog import RestCatalogServer
+from support.tables.compacting import EAGER, compact
+from support.tables.local_tables import alterer, local_catalog
+from support.tables.vectors import Listed, check_totals
 
 pytestmark = [pytest.mark.spark, pytest.mark.catalog]
 

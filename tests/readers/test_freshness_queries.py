@@ -14,10 +14,10 @@ from pyiceberg.types import LongType, NestedField, TimestamptzType
 
 from connector.iceberg.commits.commit import commit_all_or_raise
 from support.bindings import PATH
+from support.engines.readers import readers_catalog
+from support.engines.spark_sql import SparkSql, spark_rows
 from support.pages import freshness_queries
-from support.readers import readers_catalog
-from support.spark_sql import SparkSql, spark_rows
-from support.staged_rows import staged
+from support.rows.staged_rows import staged
 
 SCHEMA: Final = Schema(
     NestedField(1, "id", LongType(), required=True),

@@ -30,8 +30,8 @@ from connector.encoding.runs.partition_values import PartitionKey, PartitionValu
 from connector.encoding.values.column_types import arrow_type_of
 from connector.model import binding
 from connector.model.binding import Column
-from support.readers import readers_catalog
-from support.spark_sql import SparkSql, spark_rows
+from support.engines.readers import readers_catalog
+from support.engines.spark_sql import SparkSql, spark_rows
 
 pytestmark = pytest.mark.spark
 

@@ -14,11 +14,11 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.table import Table
 
+from support.engines.readers import as_json, duckdb_rows, readers_catalog
+from support.engines.spark_sql import SparkSql
 from support.pages import opening_lines
-from support.readers import as_json, duckdb_rows, readers_catalog
 from support.repository import REPOSITORY
-from support.rest_catalog import RestCatalogServer
-from support.spark_sql import SparkSql
+from support.servers.rest_catalog import RestCatalogServer
 
 SHIPPED = {"id": 1, "status": "shipped", "field with spaces": "a"}
 ORDERS = pa.Table.from_pylist([SHIPPED, {"id": 2, "status": "open", "field with spaces": None}])

@@ -16,10 +16,10 @@ from connector.iceberg.catalogs.rest import open_rest
 from connector.iceberg.commits import delete_files
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.model.table_identifier import TableIdentifier
-from support.altered_tables import ID
-from support.compacting import EAGER, compact
-from support.rest_catalog import RestCatalogServer
-from support.updated_rows import DOCUMENT, stage_updates, values_of
+from support.rows.updated_rows import DOCUMENT, stage_updates, values_of
+from support.servers.rest_catalog import RestCatalogServer
+from support.tables.altered_tables import ID
+from support.tables.compacting import EAGER, compact
 
 pytestmark = pytest.mark.catalog
 

@@ -28,8 +28,8 @@ from protocol.flow import WHOLE_RANGE, Exists, Materialization, MaterializationB
 from rpc.applied_bindings import NOTE, ORDERS, RETURNS, V0, applied, backfilled, before, planned
 from support.bindings import ID, MATERIALIZATION, PATH, collection, local_config, projection
 from support.bindings import materialization_binding as binding
-from support.planted_faults import do_first, plant
-from support.tables import foreign_table, local_catalog, record_property, rewrite_here
+from support.tables.local_tables import foreign_table, local_catalog, record_property, rewrite_here
+from support.tables.planted_faults import do_first, plant
 
 
 def test_a_tables_columns_are_renamed_widened_and_set_aside_in_one_commit_that_keeps_every_value(

@@ -16,9 +16,9 @@ from protocol.flow import WHOLE_RANGE, MaterializationBinding
 from rpc.applied_bindings import AWAY, ORDERS, RETAIN, V0, V1, applied, backfilled, before
 from support.bindings import MATERIALIZATION, PATH
 from support.bindings import materialization_binding as binding
-from support.staged_files import listed, removed, removed_from_state, stage
-from support.staged_rows import WRITER
-from support.tables import ids_of, local_catalog
+from support.rows.staged_files import listed, removed, removed_from_state, stage
+from support.rows.staged_rows import WRITER
+from support.tables.local_tables import ids_of, local_catalog
 
 
 def test_a_backfill_replaces_the_table_and_drops_what_was_staged_for_the_old_one(tmp_path: Path) -> None:

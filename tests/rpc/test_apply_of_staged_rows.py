@@ -12,9 +12,9 @@ from protocol import response
 from rpc.applied_bindings import AWAY, ORDERS, RETURNS, applied, before, planned
 from support.bindings import PATH
 from support.bindings import materialization_binding as binding
-from support.staged_files import removed, removed_from_state, stage
-from support.staged_rows import WRITER
-from support.tables import ids_of, local_catalog
+from support.rows.staged_files import removed, removed_from_state, stage
+from support.rows.staged_rows import WRITER
+from support.tables.local_tables import ids_of, local_catalog
 
 
 def test_staged_transactions_are_part_of_the_table_before_it_is_altered(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from connector.rpc import open
 from protocol import request
 from protocol.flow import KEY_END, Materialization, Range
 from support.repository import REPOSITORY
-from support.runtime import Runtime
+from support.sessions.runtime import Runtime
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_open_is_answered_before_what_writes_and_searches_is_loaded(tmp_path: Pa
     """It takes a third of the time to the answer."""
     Runtime(tmp_path).apply()
     path = os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "tests")])
-    traced = Runtime(tmp_path, environment={"PYTHONPATH": path}, module=("support.imported_at_opened",))
+    traced = Runtime(tmp_path, environment={"PYTHONPATH": path}, module=("support.sessions.imported_at_opened",))
     loaded = {*traced.open_and_fail().log.split()}
     assert "connector.session.open_tables" in loaded
     later = {"connector.iceberg.commits.commit", "connector.session.session_threads", "connector.session.transactions"}

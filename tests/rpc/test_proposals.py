@@ -14,10 +14,10 @@ from connector.rpc.apply import apply
 from connector.rpc.validate import validate
 from protocol import request
 from protocol.flow import Json, Materialization, MaterializationBinding, ValidateBinding
-from support.applying import Applying
 from support.bindings import DOCUMENT, ID, MATERIALIZATION, PATH, collection, local_config, materialization, projection
 from support.bindings import materialization_binding as binding
-from support.tables import foreign_table, local_catalog
+from support.tables.applying import Applying
+from support.tables.local_tables import foreign_table, local_catalog
 
 ORDERS: Final = collection(ID, DOCUMENT, projection("note", "string"))
 

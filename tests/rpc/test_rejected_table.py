@@ -21,9 +21,9 @@ from protocol import request, response
 from protocol.flow import WHOLE_RANGE, Json, Materialization, MaterializationBinding, ValidateBinding
 from support.bindings import ID, MATERIALIZATION, collection, local_config, materialization, projection
 from support.bindings import materialization_binding as plain_binding
-from support.staged_files import removed_from_state, stage
-from support.staged_rows import WRITER
-from support.tables import foreign_table
+from support.rows.staged_files import removed_from_state, stage
+from support.rows.staged_rows import WRITER
+from support.tables.local_tables import foreign_table
 
 VALUE = fence.new_value()
 

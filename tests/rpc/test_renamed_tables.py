@@ -23,9 +23,9 @@ from protocol import request
 from protocol.flow import WHOLE_RANGE, MaterializationBinding, ValidateBinding
 from support.bindings import DOCUMENT, ID, MATERIALIZATION, collection, local_config, materialization
 from support.bindings import materialization_binding as binding
+from support.rows.staged_rows import staged
 from support.snapshots import check_text
-from support.staged_rows import staged
-from support.tables import ids_of, local_catalog
+from support.tables.local_tables import ids_of, local_catalog
 
 ORDERS, RETURNS, AWAY = (TableIdentifier("shop", name) for name in ("orders", "returns", "away"))
 COLLECTION: Final = collection(ID, DOCUMENT)

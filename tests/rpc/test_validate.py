@@ -23,7 +23,7 @@ from protocol.flow import (
 )
 from support.bindings import DOCUMENT, ID, MATERIALIZATION, PATH, collection, local_config, projection
 from support.snapshots import check_text
-from support.tables import foreign_table, local_catalog, turn_tables_into_views
+from support.tables.local_tables import foreign_table, local_catalog, turn_tables_into_views
 
 ORDERS = collection(ID, DOCUMENT, projection("note", "string"))
 TEXT_ID = Schema(NestedField(1, "id", StringType(), required=True))

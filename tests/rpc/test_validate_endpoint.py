@@ -21,13 +21,13 @@ from connector.rpc.validate import validate
 from protocol import request, response
 from protocol.flow import Json, ValidateBinding
 from support.bindings import ID, MATERIALIZATION, collection, projection
-from support.endpoint_configs import aws_keys, glue, on_s3, rest
-from support.fault_proxy import GENUINE
-from support.metastore_proxy import metastore_proxy
-from support.odd_servers import answering, silent
-from support.rest_catalog import RestCatalogOnS3
-from support.s3_server import S3Server
-from support.server_process import free_address
+from support.servers.endpoint_configs import aws_keys, glue, on_s3, rest
+from support.servers.fault_proxy import GENUINE
+from support.servers.metastore_proxy import metastore_proxy
+from support.servers.odd_servers import answering, silent
+from support.servers.rest_catalog import RestCatalogOnS3
+from support.servers.s3_server import S3Server
+from support.servers.server_process import free_address
 from support.snapshots import check_text
 
 ORDERS: Final = collection(ID)

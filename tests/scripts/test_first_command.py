@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from support.readers import readers_catalog
+from support.engines.readers import readers_catalog
 from support.repository import REPOSITORY
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]

@@ -9,9 +9,9 @@ from typing import Final
 
 import pytest
 
-from support.postgres import postgres_programs
-from support.processes import marked, new_mark, wait_until
 from support.repository import REPOSITORY
+from support.servers.postgres import postgres_programs
+from support.sessions.processes import marked, new_mark, wait_until
 
 pytestmark = pytest.mark.slow  # pytest in pytest
 
@@ -23,8 +23,8 @@ from pathlib import Path
 
 import pytest
 
-from support.postgres import postgres_programs, postgres_server
-from support.server_process import free_address, running
+from support.servers.postgres import postgres_programs, postgres_server
+from support.servers.server_process import free_address, running
 from support.repository import TESTS
 
 

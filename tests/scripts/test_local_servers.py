@@ -13,10 +13,10 @@ import pytest
 
 import kept_server
 import local_servers
-from support.glue_server import moto_python
-from support.processes import marked, new_mark, wait_until
 from support.repository import REPOSITORY
-from support.s3_server import versitygw
+from support.servers.glue_server import moto_python
+from support.servers.s3_server import versitygw
+from support.sessions.processes import marked, new_mark, wait_until
 
 pytestmark = pytest.mark.catalog
 

@@ -9,7 +9,7 @@ import pytest
 from fixtures.conversation import CONFIG, line
 from run_conversation import main, with_warehouse
 from show_tables import show_tables
-from support.readers import readers_catalog
+from support.engines.readers import readers_catalog
 
 
 @pytest.mark.parametrize(

@@ -27,11 +27,11 @@ from connector.session import backlog
 from connector.session.backlog import Backlog, Limit
 from connector.session.committer import Committer, run_retries
 from support.bindings import PATH
-from support.processes import wait_until
+from support.rows.staged_files import stage
+from support.rows.staged_rows import WRITER
+from support.sessions.processes import wait_until
 from support.snapshots import check_text
-from support.staged_files import stage
-from support.staged_rows import WRITER
-from support.tables import foreign_table, local_catalog
+from support.tables.local_tables import foreign_table, local_catalog
 
 WHOLE, LEFT, RIGHT = "00000000-ffffffff", "00000000-7fffffff", "80000000-ffffffff"
 GENEROUS = Limit(commits=100, size=1 << 40)

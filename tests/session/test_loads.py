@@ -41,8 +41,8 @@ from encoding import searched_tables
 from encoding.searched_tables import IO
 from protocol.protocol_error import ProtocolError
 from protocol.request import Flush, Load, StartCommit, Store
-from support.recording_spark import RecordingSpark
-from support.small_disk import SIZE, small_disk
+from support.engines.recording_spark import RecordingSpark
+from support.sessions.small_disk import SIZE, small_disk
 from support.snapshots import check_text
 
 

@@ -30,13 +30,13 @@ from connector.session.loads import SearchedTable, TransactionLoads
 from connector.spark.blocks.table_layout import TableLayout
 from protocol.flow import WHOLE_RANGE
 from protocol.request import Load
-from support.altered_tables import append
 from support.bindings import PATH
-from support.compacting import EAGER, compact
-from support.recording_spark import RecordingSpark
-from support.staged_rows import staged
-from support.tables import upgrade_to_version_3
-from support.updated_rows import UPDATES, land, make_table, row, stage_updates
+from support.engines.recording_spark import RecordingSpark
+from support.rows.staged_rows import staged
+from support.rows.updated_rows import UPDATES, land, make_table, row, stage_updates
+from support.tables.altered_tables import append
+from support.tables.compacting import EAGER, compact
+from support.tables.local_tables import upgrade_to_version_3
 
 OTHER = WriterId("acme/other", "orders.v1", WHOLE_RANGE.key_range)
 

@@ -21,8 +21,8 @@ from connector.session.committer import Committer
 from connector.session.recovery import Recovered, recover
 from connector.storage.file_io import files_of
 from support.bindings import PATH
-from support.staged_rows import WRITER, staged
-from support.tables import foreign_table, record_property
+from support.rows.staged_rows import WRITER, staged
+from support.tables.local_tables import foreign_table, record_property
 
 BACKFILLED: Final = replace(WRITER, state_key="shop%2Forders.v1")
 

@@ -13,7 +13,7 @@ from connector.iceberg.commits.snapshot import RemovedFiles
 from connector.iceberg.metadata.manifests import manifests_of
 from connector.model.table_identifier import Generation
 from support import private_connector
-from support.broken_backfills import take_former_for_present
+from support.tables.broken_backfills import take_former_for_present
 
 
 def rows_of_before_stay(patch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,7 @@ from simulation.checks import check_readable
 from simulation.lake import Commit, Lake, Path
 from simulation.partitions import COUNT, SPECS, record_of
 from simulation.task import Row
-from support.snapshot_refs import set_ref
+from support.engines.snapshot_refs import set_ref
 
 SCHEMA: Final = Schema(NestedField(1, "id", LongType(), required=True))
 

@@ -15,7 +15,7 @@ from protocol.flow import KEY_END, LabelSet, LabelValue, Materialization, Materi
 from simulation.actors import Actor
 from simulation.lake import Path
 from support.bindings import DOCUMENT, ID, collection, materialization_binding, projection
-from support.runtime import SHARED_STATE, merged
+from support.sessions.runtime import SHARED_STATE, merged
 
 TASK: Final = "acme/task"
 LABELS: Final = LabelSet((LabelValue(SHARED_STATE["name"], SHARED_STATE["value"]),))

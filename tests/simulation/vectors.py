@@ -9,7 +9,7 @@ from pyiceberg.table.puffin import PuffinFile
 
 from connector.iceberg.metadata.manifests import find_vector
 from connector.iceberg.metadata.row_lineage import first_row_id_of
-from support.row_ids import find_problem_of_ids
+from support.engines.row_ids import find_problem_of_ids
 
 
 def vectors_in(content: bytes) -> Sequence[tuple[str, int]]:

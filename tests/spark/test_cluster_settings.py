@@ -9,7 +9,7 @@ import pytest
 from connector.host.errors import RetryableError, UserError
 from connector.spark.jobs.write_job import open_claim_server
 from connector.spark.jvm.cluster import check_master, find_driver_host, make_cluster_settings
-from support.server_process import free_address
+from support.servers.server_process import free_address
 from support.snapshots import check_text
 
 MASTER = {"spark.master": "spark://127.0.0.1:7077"}

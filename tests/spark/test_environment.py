@@ -8,9 +8,9 @@ import pytest
 
 from connector.spark.jvm.java import find_java
 from connector.spark.jvm.jvm_command import make_command, make_environment, select_inherited
-from support.processes import new_mark
-from support.readers import ledger_table
-from support.runtime import Runtime
+from support.engines.readers import ledger_table
+from support.sessions.processes import new_mark
+from support.sessions.runtime import Runtime
 
 SIGN_INS = (
     "AWS_ACCESS_KEY_ID",

@@ -28,8 +28,8 @@ from connector.spark.jvm.jvm_ends import WORKER_ENDED, WORKER_HANGS
 from connector.spark.jvm.jvm_process import Jvm
 from connector.spark.jvm.spark_errors import explain_lost_task, translate_errors
 from connector.spark.jvm.spark_session import start_spark
-from support.processes import wait_until
-from support.server_process import free_address
+from support.servers.server_process import free_address
+from support.sessions.processes import wait_until
 from support.snapshots import check_text
 
 if TYPE_CHECKING:

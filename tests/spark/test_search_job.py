@@ -28,7 +28,7 @@ from connector.spark.blocks.temporary_files import LocalFile, StoredObject, Temp
 from connector.spark.jobs import search_job
 from connector.spark.jobs.search_job import Group, fetch_rows, search_groups
 from encoding.searched_tables import IO, SearchedTable
-from support.small_disk import SIZE, small_disk
+from support.sessions.small_disk import SIZE, small_disk
 from support.snapshots import check_text
 
 NO_PLACE = LocalFile(Path("/dev/null"))

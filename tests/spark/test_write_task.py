@@ -42,9 +42,9 @@ from connector.storage.file_access import file_properties
 from encoding.store_lines import REJECTED, binding, plain
 from protocol.protocol_error import ProtocolError
 from protocol.request import Store
-from support.fault_proxy import GENUINE, Fault, FaultProxy, Request, fault_proxy
-from support.processes import wait_until
-from support.s3_server import S3Server
+from support.servers.fault_proxy import GENUINE, Fault, FaultProxy, Request, fault_proxy
+from support.servers.s3_server import S3Server
+from support.sessions.processes import wait_until
 from support.snapshots import check_text
 
 ORDERS = replace(binding(LongType(), StringType(), index=0), on_invalid=OnInvalid.QUARANTINE)

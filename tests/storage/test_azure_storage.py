@@ -18,9 +18,9 @@ from connector.config.storage import AzureStorage
 from connector.host.errors import RetryableError, UserError
 from connector.storage.arrow_file_io import ArrowFileIO
 from connector.storage.file_stores import data_file_properties
-from support.azure import ACCOUNT, AzureStore
-from support.odd_servers import answering
-from support.server_process import free_address
+from support.servers.azure import ACCOUNT, AzureStore
+from support.servers.odd_servers import answering
+from support.servers.server_process import free_address
 from support.snapshots import check_text
 
 SQL: Final = SqlCatalog("postgresql://host/lake")

@@ -21,9 +21,9 @@ from connector.host.errors import RetryableError, UserError
 from connector.storage import arrow_file_io
 from connector.storage.file_io import StoreFileIO
 from connector.storage.file_stores import data_file_properties
-from support.google import GoogleStore, new_key
-from support.odd_servers import answering
-from support.server_process import free_address
+from support.servers.google import GoogleStore, new_key
+from support.servers.odd_servers import answering
+from support.servers.server_process import free_address
 from support.snapshots import check_text
 
 SQL: Final = SqlCatalog("postgresql://host/lake")

@@ -13,7 +13,7 @@ from connector.config.settings import parse
 from connector.host.errors import InvalidConfigError, UserError
 from connector.storage.file_stores import data_file_properties
 from protocol.flow import Json
-from support.odd_servers import answering
+from support.servers.odd_servers import answering
 from support.snapshots import check_text
 
 KEYS: Final = {"s3.access-key-id": "of-the-machine", "s3.secret-access-key": "planted"}

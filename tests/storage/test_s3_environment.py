@@ -20,10 +20,10 @@ from connector.storage.file_io import LARGEST_HELD, StoreFileIO, write_small_fil
 from connector.storage.s3_environment import find_certificates, find_proxy
 from connector.storage.s3_objects import S3Objects, open_s3_objects
 from connector.storage.storage_errors import translate_errors
-from support.certificate import new_certificate
-from support.forward_proxy import ForwardProxy, forward_proxy
-from support.odd_servers import Dripping, dripping
-from support.s3_server import S3Server, versitygw, versitygw_server
+from support.servers.certificate import new_certificate
+from support.servers.forward_proxy import ForwardProxy, forward_proxy
+from support.servers.odd_servers import Dripping, dripping
+from support.servers.s3_server import S3Server, versitygw, versitygw_server
 from support.snapshots import check_text
 
 NOWHERE: Final = "https://127.0.0.1:1"  # only the proxy answers for it

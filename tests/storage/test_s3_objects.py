@@ -50,9 +50,9 @@ from connector.storage.file_io import LARGEST_HELD, create_file, open_file_io, w
 from connector.storage.s3_objects import find_url, open_s3_objects
 from connector.storage.storage_errors import translate_errors
 from encoding.store_lines import binding, numbered, plain
-from support.fault_proxy import GENUINE, Answer, Fault, FaultProxy, Request, fault_proxy
-from support.odd_servers import Dripping, dripping
-from support.s3_server import S3Server
+from support.servers.fault_proxy import GENUINE, Answer, Fault, FaultProxy, Request, fault_proxy
+from support.servers.odd_servers import Dripping, dripping
+from support.servers.s3_server import S3Server
 from support.snapshots import check_text
 
 pytestmark = pytest.mark.catalog

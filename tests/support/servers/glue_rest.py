@@ -1,0 +1,50 @@
+"""A stand-in for AWS Glue's REST endpoint, in front of a REST catalog server: it verifies every signature."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from typing import Any, Final, TypeAlias
+from urllib.parse import parse_qs, urlsplit
+
+from support.servers.amazon import is_signed
+from support.servers.catalog_gateway import Sent, refusal, serving
+from support.servers.s3_server import Keys
+from support.servers.server_process import free_address
+
+Json: TypeAlias = Any
+
+ACCOUNT: Final = "123456789012"
+PREFIX: Final = f"catalogs/{ACCOUNT}"
+
+
+@dataclass
+class GlueRest:
+    """Takes one user's keys, has no views, and never drops a table's files with it."""
+
+    uri: str
+    user: Keys
+
+    def answer(self, sent: Sent) -> tuple[HTTPStatus, Json] | Sent:
+        if not is_signed(sent, "glue", {self.user.access_key_id: self.user.secret_access_key}.get):
+            return HTTPStatus.FORBIDDEN, refusal(HTTPStatus.FORBIDDEN, "The request signature does not match.")
+        url = urlsplit(sent.path)
+        asked = {name: values[0].lower() for name, values in parse_qs(url.query).items()}
+        if url.path == "/iceberg/v1/config":
+            if asked != {"warehouse": ACCOUNT}:
+                return HTTPStatus.NOT_FOUND, refusal(HTTPStatus.NOT_FOUND, "no such catalog")
+            return HTTPStatus.OK, {"defaults": {}, "overrides": {"prefix": PREFIX}}
+        if "/views/" in url.path or asked.get("purgeRequested") == "true":
+            return HTTPStatus.BAD_REQUEST, refusal(HTTPStatus.BAD_REQUEST, "not supported")
+        return replace(sent, path=sent.path.replace(f"/iceberg/v1/{PREFIX}/", "/v1/", 1))
+
+    def amended(self, _: Sent, answer: Json) -> Json:
+        return answer
+
+
+@contextmanager
+def glue_rest(upstream: str, user: Keys) -> Iterator[GlueRest]:
+    address = free_address()
+    gateway = GlueRest(f"http://{address}", user)
+    with serving(gateway, address, upstream):
+        yield gateway
