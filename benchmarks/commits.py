@@ -35,7 +35,7 @@ class Commit:
 
     seconds: float
     cpu_seconds: float
-    yardstick_seconds: float
+    baseline_seconds: float
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,8 @@ class Measurement(TableSize):
     max_snapshot_age_seconds: int
     commit_ms_50_to_100: float
     commit_ms_last_50: float
-    yardstick_ms_50_to_100: float
-    yardstick_ms_last_50: float
+    baseline_ms_50_to_100: float
+    baseline_ms_last_50: float
     cpu_ms_50_to_100: float
     cpu_ms_last_50: float
     ratio: float
@@ -90,7 +90,7 @@ def measure(count: int, rows_of_each: int = 10, age: int = 10) -> Measurement:
             began = time.perf_counter()
             commits, pss = [], []
             for _ in range(count):
-                commits.append(_transaction(connector, stores, directory / "yardstick"))
+                commits.append(_transaction(connector, stores, directory / "baseline"))
                 if len(commits) in (EARLY.stop, count):
                     pss.append(memory(connector.pid).pss / MB)
             seconds = time.perf_counter() - began
@@ -119,10 +119,10 @@ def _transaction(connector: Connector, stores: Sequence[bytes], scratch: Path) -
     connector.send(line("acknowledge", {}))
     connector.expect("acknowledged")
     ended = time.perf_counter()
-    return Commit(ended - began, own_cpu_seconds(connector.pid) - cpu, measure_yardstick(scratch))
+    return Commit(ended - began, own_cpu_seconds(connector.pid) - cpu, measure_baseline(scratch))
 
 
-def measure_yardstick(scratch: Path) -> float:
+def measure_baseline(scratch: Path) -> float:
     """Return the seconds of a fixed piece of work. Like a commit, it parses and writes JSON, and waits for the disk."""
     began = time.perf_counter()
     with scratch.open("w") as file:
@@ -152,7 +152,7 @@ def _measurement(
 ) -> Measurement:
     early, late = commits[EARLY], commits[LATE]
     commit = [median(each.seconds for each in window) for window in (early, late)]
-    yardstick = [median(each.yardstick_seconds for each in window) for window in (early, late)]
+    baseline = [median(each.baseline_seconds for each in window) for window in (early, late)]
     cpu = [sum(each.cpu_seconds for each in window) / len(window) for window in (early, late)]
     return Measurement(
         **vars(size),
@@ -161,12 +161,12 @@ def _measurement(
         max_snapshot_age_seconds=age,
         commit_ms_50_to_100=commit[0] * 1000,
         commit_ms_last_50=commit[1] * 1000,
-        yardstick_ms_50_to_100=yardstick[0] * 1000,
-        yardstick_ms_last_50=yardstick[1] * 1000,
+        baseline_ms_50_to_100=baseline[0] * 1000,
+        baseline_ms_last_50=baseline[1] * 1000,
         cpu_ms_50_to_100=cpu[0] * 1000,
         cpu_ms_last_50=cpu[1] * 1000,
         ratio=commit[1] / commit[0],
-        ratio_with_the_load_divided_out=commit[1] / commit[0] * yardstick[0] / yardstick[1],
+        ratio_with_the_load_divided_out=commit[1] / commit[0] * baseline[0] / baseline[1],
         ratio_of_cpu=cpu[1] / cpu[0],
         pss_megabytes_after_100=pss[0],
         pss_megabytes_at_the_end=pss[1],

@@ -62,7 +62,7 @@ class Measurement:
     files_megabytes: float
     seconds: float
     rows_per_second: float
-    yardstick_rows_per_second: float
+    baseline_rows_per_second: float
     ratio: float
     peak_pss_megabytes: float
     of_it_connector: float
@@ -84,7 +84,7 @@ def _measure(lines: Path, count: int, name: str, directory: Path) -> Measurement
     _fill(lines, directory)
     old = _table(directory)
     files = [Path(task.file.file_path.removeprefix("file://")) for task in old.scan().plan_files()]
-    yardstick = _rewrite(change, files, directory)
+    baseline = _rewrite(change, files, directory)
     with Connector(directory) as connector, PeakMemory(connector.pid) as peak:
         began = time.perf_counter()
         connector.send(_apply(change))
@@ -99,8 +99,8 @@ def _measure(lines: Path, count: int, name: str, directory: Path) -> Measurement
         files_megabytes=sum(file.stat().st_size for file in files) / MB,
         seconds=seconds,
         rows_per_second=count / seconds,
-        yardstick_rows_per_second=count / yardstick,
-        ratio=yardstick / seconds,
+        baseline_rows_per_second=count / baseline,
+        ratio=baseline / seconds,
         peak_pss_megabytes=sum(shares.values()),
         of_it_connector=shares[Kind.CONNECTOR],
         of_it_jvm=shares[Kind.JVM],

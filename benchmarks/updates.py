@@ -1,5 +1,5 @@
 """Standard updates: an initial load, transactions of changes, and what readers pay afterwards. Spark's own join and
-`MERGE INTO`, warm and on an equal table, are the yardstick."""
+`MERGE INTO`, warm and on an equal table, are the baseline."""
 
 import argparse
 import json

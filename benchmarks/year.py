@@ -22,7 +22,7 @@ from typing import Final
 
 from pyiceberg.table import Table
 
-from benchmarks.commits import EARLY, LATE, LEAST, measure_yardstick, open_session
+from benchmarks.commits import EARLY, LATE, LEAST, measure_baseline, open_session
 from benchmarks.parts import generated_rows
 from benchmarks.parts.compared_copies import Copies, Ratio
 from benchmarks.parts.connector import Connector
@@ -87,7 +87,7 @@ class TableMeasurement:
 
 @dataclass(frozen=True)
 class Drift:
-    """Medians of early transactions, the 50th to 100th, and of the last 50. The yardstick divides the machine's load
+    """Medians of early transactions, the 50th to 100th, and of the last 50. The baseline divides the machine's load
     out."""
 
     ms_early: float
@@ -100,7 +100,7 @@ class Drift:
         """Compare a part of the transactions."""
         windows = transactions[EARLY], transactions[LATE]
         early, late = (median(getattr(each, part) for each in window) for window in windows)
-        before, after = (median(each.yardstick for each in window) for window in windows)
+        before, after = (median(each.baseline for each in window) for window in windows)
         return cls(early * 1000, late * 1000, late / early, late / early * before / after)
 
 
@@ -127,7 +127,7 @@ class Transaction:
 
     load: float
     acknowledge: float
-    yardstick: float
+    baseline: float
 
 
 class Year:
@@ -183,14 +183,14 @@ class Year:
         self._connector.send(line("acknowledge", {}))
         self._connector.expect("acknowledged")
         acknowledged = time.perf_counter() - began
-        self.transactions.append(Transaction(loaded, acknowledged, measure_yardstick(self._directory / "yardstick")))
+        self.transactions.append(Transaction(loaded, acknowledged, measure_baseline(self._directory / "baseline")))
 
     def show_progress(self) -> None:
         """Print the medians of the last transactions."""
         last = self.transactions[-PROGRESS:]
         milliseconds = {
             part: round(median(getattr(each, part) for each in last) * 1000, 1)
-            for part in ("load", "acknowledge", "yardstick")
+            for part in ("load", "acknowledge", "baseline")
         }
         print(len(self.transactions), "transactions; of the last, ms:", milliseconds, file=sys.stderr, flush=True)
 

@@ -1,4 +1,4 @@
-"""The yardstick of a type change: the same Parquet files written again with one column cast to another type, by
+"""The baseline of a type change: the same Parquet files written again with one column cast to another type, by
 pyarrow, in one process on one core.
 
 Run as a process of its own: `python -m benchmarks.parts.casting COLUMN TYPE TARGET FILE…` prints the

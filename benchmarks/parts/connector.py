@@ -1,4 +1,4 @@
-"""A connector process that a benchmark talks to; whatever goes wrong, nothing is reported."""
+"""A connector process that a benchmark talks to. If it fails, the benchmark ends without figures."""
 
 import os
 import subprocess

@@ -238,7 +238,7 @@ IN_CI: Final[Mapping[Kind, Collection[str]]] = {
     Kind.HIVE: (),
     Kind.GLUE: _ON_GLUE,
 }
-# Caught at the end of long scenarios: these take their turns with --all.
+# Caught at the end of long scenarios, or planted in tests/notifications, too: these take their turns with --all.
 CAUGHT_LATE: Final = frozenset(
     {
         "deletes_again",

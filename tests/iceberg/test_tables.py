@@ -1,3 +1,5 @@
+"""What apply makes of tables: they are created, changed and dropped in the Local catalog."""
+
 import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor

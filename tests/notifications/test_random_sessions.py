@@ -12,12 +12,12 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
-from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.model.table_identifier import TableIdentifier
 from connector.notifications import notified_snapshots, notifier, table_queue
 from connector.notifications.cloud_event import CloudEvent
 from connector.notifications.notifier import Notifier
 from connector.notifications.webhook import DeliveryError
+from support import private_connector
 from support.servers.webhook_server import Answer, Posted, WebhookServer, webhook_server
 from support.sessions.notified_sessions import LEFT, ORDERS, RIGHT, VISITS, killed_shard, shard
 from support.tables.local_tables import foreign_table, local_catalog
@@ -91,10 +91,10 @@ def test_each_snapshot_is_told_after_its_commit_and_in_order(tmp_path: Path, see
 
 
 def post_before_the_commit(patch: pytest.MonkeyPatch) -> None:
-    write = SnapshotWriter._snapshot
+    write = getattr(*private_connector.MAKE_SNAPSHOT)
 
     def post_early(self: Any, table: Table, *rest: Any, **others: Any) -> Snapshot:
-        snapshot = write(self, table, *rest, **others)
+        snapshot: Snapshot = write(self, table, *rest, **others)
         try:
             event = CloudEvent.of(TableIdentifier(*table.name()), str(table.metadata.table_uuid), snapshot)
             self._mark.__self__._post(event)
@@ -102,7 +102,7 @@ def post_before_the_commit(patch: pytest.MonkeyPatch) -> None:
             pass
         return snapshot
 
-    patch.setattr(SnapshotWriter, "_snapshot", post_early)
+    patch.setattr(*private_connector.MAKE_SNAPSHOT, post_early)
 
 
 def take_all_older_snapshots_for_told(patch: pytest.MonkeyPatch) -> None:

@@ -1,3 +1,5 @@
+"""What validate answers for each binding."""
+
 from pathlib import Path
 
 import msgspec
