@@ -18,7 +18,7 @@ from connector.host.errors import ConnectorError, RetryableError, UserError
 from connector.iceberg.catalogs.rest import open_rest
 from connector.iceberg.catalogs.rest_errors import translate_errors
 from support.servers.certificate import new_certificate
-from support.servers.odd_servers import Dripping, answering, dripping
+from support.servers.odd_servers import Dripping, answering, answering_each, dripping
 from support.servers.server_process import free_address
 from support.snapshots import check_text
 
@@ -168,3 +168,11 @@ def test_certificates_that_are_not_there_are_explained(
 def test_any_other_failure_of_a_request_is_told_in_the_words_of_the_client() -> None:
     with explained("http://host", RetryableError, "any other failure", {}):
         raise RequestException("the client gave up")
+
+
+@pytest.mark.parametrize("body", ["", "null", "404 page not found"])
+def test_a_gateway_that_says_404_does_not_say_that_a_table_is_gone(body: str) -> None:
+    with answering_each(lambda path: (404, body) if "/tables/" in path else (200, CONFIG)) as uri:
+        catalog = open_rest(RestCatalog(uri, "wh"), {})
+        with explained(uri, UserError, "a gateway's status 404", {uri: "URI"}):
+            catalog.load_table(("shop", "orders"))

@@ -113,13 +113,15 @@ def _refuse_to_read_instead(response: Response, **_: object) -> None:
 
 
 def _refuse_page(response: Response, **_: object) -> None:
-    """Raise RESTError for a page with the status 404, such as of a load balancer while the catalog restarts. PyIceberg
-    would say that there is no such table."""
-    if response.status_code == codes.not_found and response.content:
+    """Raise RESTError for the status 404 without a JSON object, such as of a load balancer while the catalog restarts.
+    PyIceberg would say that there is no such table."""
+    if response.status_code == codes.not_found and response.request.method != "HEAD":
         try:
-            response.json()
+            is_page = not isinstance(response.json(), dict)
         except ValueError:
-            raise RESTError(make_page_text(response.status_code, response.text)) from None
+            is_page = True
+        if is_page:
+            raise RESTError(make_page_text(response.status_code, response.text))
 
 
 def _with_fixed_environment(session: Session, uri: str) -> Session:

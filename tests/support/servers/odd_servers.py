@@ -1,7 +1,8 @@
-"""Servers that are none: one gives a single answer to whatever it is asked, one never answers, one never ends."""
+"""Servers that are none: they give one answer to whatever they are asked, or answers of a test, or never answer, or
+never end."""
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from enum import Enum
 from http.server import ThreadingHTTPServer
@@ -39,6 +40,23 @@ def answering(status: int, body: str, headers: Mapping[str, str] = NO_HEADERS) -
     server = Server(f"http://127.0.0.1:{http.server_port}")
     with in_thread(http):
         yield server
+
+
+@contextmanager
+def answering_each(answer: Callable[[str], tuple[int, str]]) -> Iterator[str]:
+    """A server that asks for the status and the body of its answer to each GET of a path."""
+
+    class Handler(QuietHandler):
+        def do_GET(self) -> None:
+            status, body = answer(self.path)
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    with in_thread(http):
+        yield f"http://127.0.0.1:{http.server_port}"
 
 
 @contextmanager
