@@ -70,7 +70,7 @@ class _GlueCatalog(TablesInStore, GlueCatalog, OptimizerCatalog):
             return None
         except (ClientError, BotoCoreError) as error:
             # The permission is optional. An optimizer and the connector may also work at the same time.
-            if not self._has_told:
+            if not self._has_told and not is_transient(error):
                 self._has_told = True
                 log.info(
                     "AWS Glue does not say whether it has optimizers for the tables (%s), so the connector compacts "
@@ -78,7 +78,7 @@ class _GlueCatalog(TablesInStore, GlueCatalog, OptimizerCatalog):
                     read_answer(error),
                 )
             return None
-        configuration: Mapping[str, Any] = answer["TableOptimizer"]["configuration"]
+        configuration: Mapping[str, Any] = answer["TableOptimizer"].get("configuration", {})
         return configuration if configuration.get("enabled") else None
 
 
