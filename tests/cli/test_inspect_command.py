@@ -280,7 +280,7 @@ def test_the_last_compaction_and_what_it_saved_are_shown(lake: Lake) -> None:
         value = lake.commit(number, prev=value).next
     result = compact(lake.catalog, ORDERS)
     (table,) = lake.inspect()["tables"]
-    assert table["health"]["debt"] == {"files": 0, "rows": 0, "bytes": 0}
+    assert table["health"]["debt"] == {"files": 0, "rows": 0, "bytes": 0, "isManaged": False}
     last = table["health"]["lastCompaction"]
     assert (last["filesBefore"], last["filesAfter"]) == (6, 1)
     assert (last["bytesBefore"], last["bytesAfter"]) == (result.bytes_before, result.bytes_after)
