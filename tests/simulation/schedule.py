@@ -2,7 +2,7 @@
 last session is well."""
 
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
@@ -216,8 +216,7 @@ class Schedule:
             if number > TRIES / 2:
                 self._network.refusing.clear()
                 self._put_back()
-                # A table of another's is never taken for that of rejected rows.
-                self._engine.drop_from(path for bound in self._task.bound for path in bound.paths[1:])
+                self._engine.drop_from(self._list_unusable())
             if self._task.published == new or self._run_errand(f"apply {self._sessions}.{number}", publish):
                 for bound in self._task.bound:
                     bound.uuids = {path: self._lake.uuid(path) for path in bound.paths}
@@ -265,6 +264,15 @@ class Schedule:
         self._run_errand(
             "operator", partial(people.reset, network=self._network, task=self._task, skipped=self._skipped)
         )
+
+    def _list_unusable(self) -> Iterator[Path]:
+        """A table of another's is never taken for that of rejected rows. If it has rows, it is not taken for one with
+        updates either: they have no documents."""
+        for bound in self._task.bound:
+            yield from bound.paths[1:]
+            is_new = bound.path in self._lake.tables and self._lake.uuid(bound.path) != bound.uuids.get(bound.path)
+            if bound.kind is Kind.UPDATES and is_new:
+                yield bound.path
 
     def _run_errand(self, name: str, run: Callable[[Actor], None]) -> bool:
         """Whether it has come to its end."""
