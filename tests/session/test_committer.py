@@ -16,6 +16,7 @@ import msgspec
 import pytest
 from pyiceberg.catalog import Catalog
 
+from connector.host import facts
 from connector.host.errors import ConnectorError, FencedError, LostColumnError, RetryableError, UserError
 from connector.host.logs import FIELDS
 from connector.host.signals import Stopped
@@ -125,6 +126,14 @@ def test_each_commit_that_a_table_takes_is_handed_on_but_not_what_it_had_already
     before = table.metadata.current_snapshot_id, catalog.load_table(PATH).metadata.current_snapshot_id
     assert (commit.before.metadata.current_snapshot_id, commit.after.current_snapshot_id) == before
     assert [each.staged for each in noted] == [(first,), (first,)]
+
+
+def test_how_commits_end_is_told_to_the_metrics(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[facts.Fact] = []
+    monkeypatch.setattr(facts, "report", told.append)
+    foreign_table(catalog, PATH)
+    Committer(partial(try_commits, catalog), GENEROUS).commit([stage(catalog, PATH, WRITER, 1, 2)])
+    assert [(fact.table, fact.rows) for fact in told if isinstance(fact, facts.CommittedRows)] == [("shop.orders", 2)]
 
 
 def test_a_retry_that_succeeds_is_the_new_status(tables: Tables, caplog: pytest.LogCaptureFixture) -> None:

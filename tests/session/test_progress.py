@@ -107,7 +107,11 @@ def test_a_staged_transaction_is_told_to_the_metrics(monkeypatch: pytest.MonkeyP
     transaction = TransactionProgress(7, ["shop.a"])
     transaction.report_received(ROWS)
     transaction.report_received(ROWS)
-    transaction.report_staged([STAGED], {})
+    transaction.report_staged([STAGED], {0: NULLED})
+    assert [fact for fact in told if isinstance(fact, facts.StagedRows | facts.TreatedValues)] == [
+        facts.StagedRows("shop.a", "f1", 6, 2_500_000),
+        facts.TreatedValues("shop.a", Treatment.NULLED, 4),
+    ]
     [ended] = [fact for fact in told if isinstance(fact, facts.EndedTransaction)]
     assert ended.rows == 6
     assert 0 < ended.seconds < 20
