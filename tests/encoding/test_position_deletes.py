@@ -1,10 +1,10 @@
 """Position delete files: what is written, what its statistics say, and files of other writers."""
 
-import time
 from collections.abc import Mapping
+from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
-from threading import Barrier, BrokenBarrierError
+from threading import Barrier, BrokenBarrierError, Semaphore
 
 import numpy as np
 import pyarrow as pa
@@ -77,20 +77,33 @@ def test_a_file_that_several_threads_need_is_read_by_one(tmp_path: Path, monkeyp
     assert reads == [path]
 
 
+@pytest.fixture
+def waiting(monkeypatch: pytest.MonkeyPatch) -> Semaphore:
+    """Has one for each thread that waits for what another one reads."""
+    threads = Semaphore(0)
+
+    class Awaited(Future[Mapping[str, Positions]]):
+        def result(self, timeout: float | None = None) -> Mapping[str, Positions]:
+            if not self.done():
+                threads.release()
+            return super().result(timeout)
+
+    monkeypatch.setattr(deleted_rows, "Future", Awaited)
+    return threads
+
+
 def test_a_file_that_cannot_be_read_is_tried_once_for_all_threads_that_wait_for_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waiting: Semaphore
 ) -> None:
     """Each would wait until a store that hangs has used up its time."""
     path, read_file, reads = write(tmp_path, [("a", 1), ("b", 2)]).path, deleted_rows.read_deleted_rows, list[str]()
-    others_wait = Barrier(4, timeout=60)
 
     def fail(_: FileIO, path: FileId) -> Mapping[str, Positions]:
         reads.append(str(path))
-        time.sleep(0.1)
+        assert [waiting.acquire(timeout=20) for _ in range(3)] == [True] * 3
         raise RetryableError("the store hangs")
 
     def find(name: str) -> str:
-        others_wait.wait()
         try:
             return str(find_deleted_rows(PyArrowFileIO(), name, (path,)).tolist())
         except RetryableError as error:
@@ -104,23 +117,19 @@ def test_a_file_that_cannot_be_read_is_tried_once_for_all_threads_that_wait_for_
 
 
 def test_a_file_that_is_too_large_to_be_remembered_is_read_once_for_all_threads_that_wait_for_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waiting: Semaphore
 ) -> None:
     path, read_file, reads = write(tmp_path, [("a", 1), ("b", 2)]).path, deleted_rows.read_deleted_rows, list[str]()
-    both = Barrier(2, timeout=60)
 
-    def read_slowly(io: FileIO, path: FileId) -> Mapping[str, Positions]:
+    def read_while_another_waits(io: FileIO, path: FileId) -> Mapping[str, Positions]:
         reads.append(str(path))
-        time.sleep(0.1)
+        assert waiting.acquire(timeout=20)
         return read_file(io, path)
 
-    def find(name: str) -> list[int]:
-        both.wait()
-        return [*find_deleted_rows(PyArrowFileIO(), name, (path,))]
-
     monkeypatch.setattr(deleted_rows, "_read", LRUCache(1, getsizeof=deleted_rows._size_of))
-    monkeypatch.setattr(deleted_rows, "read_deleted_rows", read_slowly)
-    assert map_in_threads(find, "ab", "search") == [[1], [2]]
+    monkeypatch.setattr(deleted_rows, "read_deleted_rows", read_while_another_waits)
+    found = map_in_threads(lambda name: find_deleted_rows(PyArrowFileIO(), name, (path,)).tolist(), "ab", "search")
+    assert found == [[1], [2]]
     assert reads == [path]
 
 

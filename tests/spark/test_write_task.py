@@ -3,7 +3,7 @@
 import logging
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -25,6 +25,7 @@ from pyiceberg.types import LongType, StringType, UUIDType
 from connector.encoding.parquet.file_options import Destination
 from connector.host.errors import BrokenTaskError, ConnectorError, RetryableError, UserError
 from connector.host.refresh import Lease
+from connector.host.signals import StartedCalls
 from connector.model.binding import Binding
 from connector.model.invalid_values import OnInvalid, Tally, Treatment
 from connector.model.properties import Properties
@@ -328,12 +329,21 @@ def test_an_upload_that_fails_while_the_task_waits_for_a_block_is_told(
 def test_an_upload_that_fails_while_the_task_encodes_blocks_is_told_with_the_next_one(
     tmp_path: Path, uploads_fail: Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    make_call, has_failed = StartedCalls._call, Event()
+
+    def note(uploads: StartedCalls, upload: Callable[[], object]) -> None:
+        try:
+            make_call(uploads, upload)
+        finally:
+            has_failed.set()
+
+    monkeypatch.setattr(StartedCalls, "_call", note)
     monkeypatch.setattr(write_task, "UPLOADS_CHECK", 60.0)
     with task_of_one_row(tmp_path) as (_, driver):
         driver.send(claim_of_one_row(tmp_path, BINDINGS[1]))
         assert driver.recv() == Next(1)
         uploads_fail.set()
-        time.sleep(0.1)
+        assert has_failed.wait(60)
         driver.send(claim_of_one_row(tmp_path, BINDINGS[1]))
         receive_failure(driver)
 
