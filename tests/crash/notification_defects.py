@@ -29,7 +29,7 @@ def tells_before_the_commit() -> None:
 
     def post_early(self: Any, table: Table, *rest: Any, **others: Any) -> Snapshot:
         snapshot: Snapshot = write(self, table, *rest, **others)
-        event = CloudEvent.of(TableIdentifier(*table.name()), str(table.metadata.table_uuid), snapshot)
+        event = CloudEvent.of(TableIdentifier.of(table), str(table.metadata.table_uuid), snapshot)
         with suppress(DeliveryError):
             self._mark.__self__._post(event)
         return snapshot

@@ -96,7 +96,7 @@ def post_before_the_commit(patch: pytest.MonkeyPatch) -> None:
     def post_early(self: Any, table: Table, *rest: Any, **others: Any) -> Snapshot:
         snapshot: Snapshot = write(self, table, *rest, **others)
         try:
-            event = CloudEvent.of(TableIdentifier(*table.name()), str(table.metadata.table_uuid), snapshot)
+            event = CloudEvent.of(TableIdentifier.of(table), str(table.metadata.table_uuid), snapshot)
             self._mark.__self__._post(event)
         except DeliveryError:
             pass

@@ -54,7 +54,7 @@ def warn_of_deleted_orphans(table: Table) -> None:
             "table %s: AWS Glue deletes files that are older than %d days and that no snapshot refers to. These may "
             "be rows of this task, if it was stopped for as long, or if the table has refused commits for as long. Set "
             "orphanFileRetentionPeriodInDays of the table's optimizer to %d or more.",
-            ".".join(table.name()),
+            TableIdentifier.of(table),
             days,
             SAFE_DAYS,
         )
@@ -63,4 +63,4 @@ def warn_of_deleted_orphans(table: Table) -> None:
 def _read(table: Table, optimizer: TableOptimizer) -> Mapping[str, Any] | None:
     if not isinstance(table.catalog, OptimizerCatalog):
         return None
-    return table.catalog.read_optimizer(TableIdentifier(*table.name()), optimizer)
+    return table.catalog.read_optimizer(TableIdentifier.of(table), optimizer)

@@ -80,7 +80,7 @@ class RewriteFiles:
         table = plan.table
         missing = [file.source for file in plan.files if (plan.rewriting, file.source) not in self._written]
         if missing:
-            path = TableIdentifier(*table.name())
+            path = TableIdentifier.of(table)
             access = keep_access_fresh(path, access_to(table), partial(catalog.load_table, path))
             written = self._rewrite(plan.rewriting, missing, access)
             for source, files in zip(missing, written, strict=True):

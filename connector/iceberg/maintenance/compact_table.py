@@ -130,7 +130,7 @@ class TableCompactor:
     def _tell_of_service(self, table: Table) -> None:
         if table.name() not in self._told:
             self._told.add(table.name())
-            log.info("table %s: AWS Glue compacts it, so the connector does not", ".".join(table.name()))
+            log.info("table %s: AWS Glue compacts it, so the connector does not", TableIdentifier.of(table))
 
     def _perform(
         self,
@@ -154,7 +154,7 @@ class TableCompactor:
                 begun.append(each)
                 yield each.group
 
-        path = TableIdentifier(*table.name())
+        path = TableIdentifier.of(table)
         access = keep_access_fresh(path, access_to(table), partial(self._catalog.load_table, path))
         outcomes = self._compact(compaction, begin(), access)
         try:

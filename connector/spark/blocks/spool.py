@@ -64,8 +64,8 @@ class OpenBlock:
     def append(self, store: Store) -> None:
         """Write a run of lines to the end of the file. Raises OSError if the disk is full."""
         pieces = iter(store.pieces)
-        while few := list(islice(pieces, PIECES_PER_WRITE)):
-            _write_fully(self.file, few)
+        while written_together := list(islice(pieces, PIECES_PER_WRITE)):
+            _write_fully(self.file, written_together)
         self.size += store.size
         last = self.ranges[-1] if self.ranges else None
         if last and last.first_line + last.count == store.first_line:
