@@ -2,13 +2,11 @@
 
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
 
-import boto3
 import pyarrow as pa
 import pytest
 from botocore.exceptions import ClientError
@@ -34,7 +32,7 @@ from connector.model.table_identifier import Owner, TableIdentifier
 from protocol.flow import WHOLE_RANGE
 from support.rows.staged_files import stage
 from support.servers.endpoint_configs import aws_keys, glue, on_s3
-from support.servers.fault_proxy import GENUINE, Answer, Fault, FaultProxy, Request, fault_proxy
+from support.servers.fault_proxy import GENUINE, Answer, Fault, FaultProxy, Request
 from support.servers.policy import documented_statements
 from support.servers.s3_server import S3Server
 from support.snapshots import check_text
@@ -56,12 +54,6 @@ def is_update(request: Request) -> bool:
 
 
 @pytest.fixture
-def proxy(glue_uri: str) -> Iterator[FaultProxy]:
-    with fault_proxy(glue_uri) as running:
-        yield running
-
-
-@pytest.fixture
 def path() -> TableIdentifier:
     return TableIdentifier(f"shop_{uuid.uuid4().hex}", "orders")
 
@@ -72,17 +64,9 @@ def endpoint(s3_server: S3Server, bucket: str, path: TableIdentifier) -> Endpoin
 
 
 @pytest.fixture
-def client(glue_uri: str, s3_server: S3Server) -> Iterator[Any]:
-    """Another user of Glue, who speaks to it without the proxy."""
-    keys = {"aws_access_key_id": "another", "aws_secret_access_key": "another", "region_name": s3_server.region}
-    with closing(boto3.client("glue", endpoint_url=glue_uri, **keys)) as opened:
-        yield opened
-
-
-@pytest.fixture
-def catalog(proxy: FaultProxy, endpoint: EndpointConfig, monkeypatch: pytest.MonkeyPatch) -> Iterator[Catalog]:
+def catalog(glue_proxy: FaultProxy, endpoint: EndpointConfig, monkeypatch: pytest.MonkeyPatch) -> Iterator[Catalog]:
     """The connector's, and the address that its clients find from now on."""
-    monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", proxy.uri)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", glue_proxy.uri)
     with open_catalog(endpoint) as opened:
         yield opened
 
@@ -101,14 +85,14 @@ def fit(
     return evolve(catalog, path, table_location(endpoint, path), partial(plan_changes, target=target), alterer().alter)
 
 
-def parameters(client: Any, path: TableIdentifier) -> dict[str, str]:
-    found: dict[str, str] = client.get_table(DatabaseName=path[0], Name=path[1])["Table"]["Parameters"]
+def parameters(glue_client: Any, path: TableIdentifier) -> dict[str, str]:
+    found: dict[str, str] = glue_client.get_table(DatabaseName=path[0], Name=path[1])["Table"]["Parameters"]
     return found
 
 
-def test_a_table_that_is_not_iceberg_s_is_refused(catalog: Catalog, path: TableIdentifier, client: Any) -> None:
-    client.create_database(DatabaseInput={"Name": path[0]})
-    client.create_table(DatabaseName=path[0], TableInput={"Name": path[1], "Parameters": {"table_type": "HIVE"}})
+def test_a_table_that_is_not_iceberg_s_is_refused(catalog: Catalog, path: TableIdentifier, glue_client: Any) -> None:
+    glue_client.create_database(DatabaseInput={"Name": path[0]})
+    glue_client.create_table(DatabaseName=path[0], TableInput={"Name": path[1], "Parameters": {"table_type": "HIVE"}})
     with pytest.raises(UserError) as error:
         find(catalog, path)
     check_text("catalog_errors", "Glue: no Iceberg table", str(error.value), {path[0]: "DATABASE"})
@@ -124,7 +108,7 @@ def finish(catalog: Catalog, *staged: StagedCommit) -> None:
 
 
 def test_a_table_is_created_and_altered_as_glue_s_readers_expect_it(
-    catalog: Catalog, endpoint: EndpointConfig, client: Any, path: TableIdentifier
+    catalog: Catalog, endpoint: EndpointConfig, glue_client: Any, path: TableIdentifier
 ) -> None:
     note = NewColumn(
         "$ %s '\"` {} a.b/💩", "$ %s '\"` {} a.b/💩", StringType(), required=False, doc="", is_indispensable=False
@@ -139,7 +123,7 @@ def test_a_table_is_created_and_altered_as_glue_s_readers_expect_it(
     fit(catalog, endpoint, path, ID, note, price)
     fit(catalog, endpoint, path, ID, note, more_digits)
     table = catalog.load_table(path)
-    found = client.get_table(DatabaseName=path[0], Name=path[1])["Table"]
+    found = glue_client.get_table(DatabaseName=path[0], Name=path[1])["Table"]
     assert found["TableType"] == "EXTERNAL_TABLE"
     assert found["StorageDescriptor"]["Location"] == table.location() == table_location(endpoint, path)
     assert [(column["Name"], column["Type"]) for column in found["StorageDescriptor"]["Columns"]] == [
@@ -167,7 +151,7 @@ def test_no_row_is_lost_when_a_table_is_compacted_beside_transactions(
 
 
 def test_a_chain_lands_once_with_its_fence_where_glue_shows_it(
-    catalog: Catalog, table: Table, client: Any, path: TableIdentifier
+    catalog: Catalog, table: Table, glue_client: Any, path: TableIdentifier
 ) -> None:
     chain = stage_chain(catalog, path)
     finish(catalog, *chain)
@@ -175,38 +159,40 @@ def test_a_chain_lands_once_with_its_fence_where_glue_shows_it(
     assert ids_of(catalog, path) == [1, 2, 3]
     landed = catalog.load_table(path)
     assert len(landed.snapshots()) == 1
-    found = parameters(client, path)
+    found = parameters(glue_client, path)
     assert found[fence.property_name(WRITER)] == fence.read_value(landed.properties, WRITER) == chain[-1].next
     assert found["metadata_location"] == landed.metadata_location
     assert found["previous_metadata_location"] == table.metadata_location
 
 
 def test_the_documented_policy_allows_what_is_asked_of_glue_and_nothing_else(
-    catalog: Catalog, endpoint: EndpointConfig, proxy: FaultProxy, path: TableIdentifier
+    catalog: Catalog, endpoint: EndpointConfig, glue_proxy: FaultProxy, path: TableIdentifier
 ) -> None:
     fit(catalog, endpoint, path, ID)
     finish(catalog, *stage_chain(catalog, path))
     assert not is_compacted_by_service(catalog.load_table(path))
     catalog.drop_table(path)
     [statement] = documented_statements("glue")
-    assert {f"glue:{request.target.removeprefix('AWSGlue.')}" for request in proxy.seen} == set(statement["Action"])
+    assert {f"glue:{request.target.removeprefix('AWSGlue.')}" for request in glue_proxy.seen} == set(
+        statement["Action"]
+    )
 
 
 @pytest.mark.usefixtures("table")
-def test_a_stale_process_is_refused(catalog: Catalog, proxy: FaultProxy, path: TableIdentifier) -> None:
+def test_a_stale_process_is_refused(catalog: Catalog, glue_proxy: FaultProxy, path: TableIdentifier) -> None:
     """Its successor commits between its look at the table and its commit."""
     stale, successor = stage(catalog, path, WRITER, 1), stage(catalog, path, WRITER, 2)
-    proxy.inject(is_update, GENUINE, before=partial(finish, catalog, successor))
+    glue_proxy.inject(is_update, GENUINE, before=partial(finish, catalog, successor))
     with pytest.raises(FencedError):
         finish(catalog, stale)
     assert ids_of(catalog, path) == [2]
 
 
 def test_another_writer_is_met_by_looking_again(
-    catalog: Catalog, proxy: FaultProxy, table: Table, path: TableIdentifier
+    catalog: Catalog, glue_proxy: FaultProxy, table: Table, path: TableIdentifier
 ) -> None:
     foreign = pa.table({"id": [100]}, schema=table.schema().as_arrow())
-    proxy.inject(is_update, GENUINE, before=lambda: catalog.load_table(path).append(foreign))
+    glue_proxy.inject(is_update, GENUINE, before=lambda: catalog.load_table(path).append(foreign))
     finish(catalog, *stage_chain(catalog, path))
     assert ids_of(catalog, path) == [1, 2, 3, 100]
     assert len(catalog.load_table(path).snapshots()) == 2
@@ -223,7 +209,7 @@ def test_a_commit_replaces_what_its_table_was_loaded_with_or_nothing(
 
 
 def test_the_fence_survives_what_another_engine_does_to_the_table(
-    catalog: Catalog, table: Table, client: Any, path: TableIdentifier
+    catalog: Catalog, table: Table, glue_client: Any, path: TableIdentifier
 ) -> None:
     chain = stage_chain(catalog, path)
     finish(catalog, *chain)
@@ -237,7 +223,7 @@ def test_the_fence_survives_what_another_engine_does_to_the_table(
     ).commit()
     finish(catalog, *(replace(staged, is_recovered=True) for staged in chain))
     assert ids_of(catalog, path) == [100]
-    assert parameters(client, path)[fence.property_name(WRITER)] == chain[-1].next
+    assert parameters(glue_client, path)[fence.property_name(WRITER)] == chain[-1].next
 
 
 @pytest.mark.parametrize(
@@ -252,23 +238,23 @@ def test_the_fence_survives_what_another_engine_does_to_the_table(
 )
 @pytest.mark.usefixtures("table")
 def test_an_update_that_the_client_repeats_lands_once(
-    catalog: Catalog, proxy: FaultProxy, path: TableIdentifier, fault: Fault
+    catalog: Catalog, glue_proxy: FaultProxy, path: TableIdentifier, fault: Fault
 ) -> None:
     chain = stage_chain(catalog, path)
-    proxy.inject(is_update, fault)
+    glue_proxy.inject(is_update, fault)
     finish(catalog, *chain)
-    assert proxy.fired == [fault]
-    assert len([request for request in proxy.seen if is_update(request)]) == 2
+    assert glue_proxy.fired == [fault]
+    assert len([request for request in glue_proxy.seen if is_update(request)]) == 2
     assert ids_of(catalog, path) == [1, 2, 3]
     assert len(catalog.load_table(path).snapshots()) == 1
 
 
 @pytest.mark.usefixtures("table")
 def test_a_commit_that_glue_forbids_is_not_tried_again(
-    catalog: Catalog, proxy: FaultProxy, path: TableIdentifier
+    catalog: Catalog, glue_proxy: FaultProxy, path: TableIdentifier
 ) -> None:
     chain = stage_chain(catalog, path)
-    proxy.inject(is_update, Fault(0, HTTPStatus.FORBIDDEN))
+    glue_proxy.inject(is_update, Fault(0, HTTPStatus.FORBIDDEN))
     with pytest.raises(UserError, match=r"orders: the catalog refuses the commit.*stay staged"):
         finish(catalog, *chain)
     finish(catalog, *chain)
@@ -277,10 +263,10 @@ def test_a_commit_that_glue_forbids_is_not_tried_again(
 
 @pytest.mark.usefixtures("table")
 def test_a_table_that_is_dropped_between_the_look_and_the_update_is_missed_by_name(
-    catalog: Catalog, proxy: FaultProxy, path: TableIdentifier
+    catalog: Catalog, glue_proxy: FaultProxy, path: TableIdentifier
 ) -> None:
     staged = stage(catalog, path, WRITER, 1)
-    proxy.inject(is_update, GENUINE, before=lambda: catalog.drop_table(path))
+    glue_proxy.inject(is_update, GENUINE, before=lambda: catalog.drop_table(path))
     with pytest.raises(UserError, match="orders is gone"):
         finish(catalog, staged)
 
@@ -303,9 +289,9 @@ def test_keys_that_the_object_store_does_not_accept_are_named(
             fit(locked_out, wrong, TableIdentifier(path[0], "new_orders"), ID)
 
 
-def test_the_stand_in_is_as_strict_as_glue(client: Any, table: Table, path: TableIdentifier) -> None:
-    found = client.get_table(DatabaseName=path[0], Name=path[1])["Table"]
-    update = partial(client.update_table, DatabaseName=path[0])
+def test_the_stand_in_is_as_strict_as_glue(glue_client: Any, table: Table, path: TableIdentifier) -> None:
+    found = glue_client.get_table(DatabaseName=path[0], Name=path[1])["Table"]
+    update = partial(glue_client.update_table, DatabaseName=path[0])
     version = found["VersionId"]
     update(TableInput={"Name": path[1], "Parameters": found["Parameters"]}, VersionId=version)
     with pytest.raises(ClientError, match="ConcurrentModificationException"):
@@ -313,4 +299,4 @@ def test_the_stand_in_is_as_strict_as_glue(client: Any, table: Table, path: Tabl
     for parameter in ("k" * 256, "two\nlines"):
         with pytest.raises(ClientError, match="ValidationException"):
             update(TableInput={"Name": path[1], "Parameters": {parameter: ""}})
-    assert parameters(client, path)["metadata_location"] == table.metadata_location
+    assert parameters(glue_client, path)["metadata_location"] == table.metadata_location

@@ -3,11 +3,9 @@
 import logging
 import uuid
 from collections.abc import Iterator
-from contextlib import closing
 from http import HTTPStatus
 from typing import Any, Final
 
-import boto3
 import pytest
 from botocore.exceptions import ClientError
 from pyiceberg.catalog import Catalog
@@ -30,7 +28,7 @@ from connector.model.table_identifier import Owner, TableIdentifier
 from protocol.flow import WHOLE_RANGE
 from support.rows.staged_files import stage
 from support.servers.endpoint_configs import glue, on_s3
-from support.servers.fault_proxy import Fault, FaultProxy, Request, fault_proxy
+from support.servers.fault_proxy import Fault, FaultProxy, Request
 from support.servers.s3_server import S3Server
 from support.tables.compacting import EAGER, compact_here
 from support.tables.local_tables import ID_ONLY, ids_of
@@ -46,12 +44,6 @@ def asks_for_optimizer(request: Request) -> bool:
 
 
 @pytest.fixture
-def proxy(glue_uri: str) -> Iterator[FaultProxy]:
-    with fault_proxy(glue_uri) as running:
-        yield running
-
-
-@pytest.fixture
 def path() -> TableIdentifier:
     return TableIdentifier(f"shop_{uuid.uuid4().hex}", "orders")
 
@@ -63,10 +55,10 @@ def endpoint(s3_server: S3Server, bucket: str, path: TableIdentifier) -> Endpoin
 
 @pytest.fixture
 def catalog(
-    proxy: FaultProxy, endpoint: EndpointConfig, path: TableIdentifier, monkeypatch: pytest.MonkeyPatch
+    glue_proxy: FaultProxy, endpoint: EndpointConfig, path: TableIdentifier, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Catalog]:
     """With a table of three small files."""
-    monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", proxy.uri)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", glue_proxy.uri)
     with open_catalog(endpoint) as opened:
         opened.create_namespace(path[0])
         opened.create_table(path, ID_ONLY, location=table_location(endpoint, path), properties=EAGER)
@@ -77,19 +69,11 @@ def catalog(
         yield opened
 
 
-@pytest.fixture
-def client(glue_uri: str, s3_server: S3Server) -> Iterator[Any]:
-    """The operator of Glue."""
-    keys = {"aws_access_key_id": "another", "aws_secret_access_key": "another", "region_name": s3_server.region}
-    with closing(boto3.client("glue", endpoint_url=glue_uri, **keys)) as opened:
-        yield opened
-
-
-def optimize(client: Any, path: TableIdentifier, kind: str, *, enabled: bool = True, **settings: Any) -> None:
-    account = client.get_table(DatabaseName=path[0], Name=path[1])["Table"]["CatalogId"]
+def optimize(glue_client: Any, path: TableIdentifier, kind: str, *, enabled: bool = True, **settings: Any) -> None:
+    account = glue_client.get_table(DatabaseName=path[0], Name=path[1])["Table"]["CatalogId"]
     configuration = {"roleArn": ROLE, "enabled": enabled, **settings}
     place = {"CatalogId": account, "DatabaseName": path[0], "TableName": path[1]}
-    client.create_table_optimizer(**place, Type=kind, TableOptimizerConfiguration=configuration)
+    glue_client.create_table_optimizer(**place, Type=kind, TableOptimizerConfiguration=configuration)
 
 
 def messages(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
@@ -102,10 +86,10 @@ def health_of(catalog: Catalog, path: TableIdentifier) -> TableHealth:
 
 
 def test_a_table_that_glue_compacts_is_left_to_it(
-    catalog: Catalog, client: Any, path: TableIdentifier, caplog: pytest.LogCaptureFixture
+    catalog: Catalog, glue_client: Any, path: TableIdentifier, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    optimize(client, path, "compaction")
+    optimize(glue_client, path, "compaction")
     compactor = TableCompactor(catalog, compact_here)
     for _ in range(2):
         assert compactor.compact(path).commits == 0
@@ -118,9 +102,9 @@ def test_a_table_that_glue_compacts_is_left_to_it(
 
 @pytest.mark.parametrize("is_dry_run", [False, True])
 def test_maintain_says_that_glue_compacts_a_table(
-    catalog: Catalog, client: Any, path: TableIdentifier, *, is_dry_run: bool
+    catalog: Catalog, glue_client: Any, path: TableIdentifier, *, is_dry_run: bool
 ) -> None:
-    optimize(client, path, "compaction")
+    optimize(glue_client, path, "compaction")
     maintainer = Maintainer(
         catalog,
         lambda: TableCompactor(catalog, compact_here),
@@ -138,10 +122,10 @@ def test_maintain_says_that_glue_compacts_a_table(
 
 @pytest.mark.parametrize("kind", [None, "compaction", "retention"])
 def test_a_table_that_glue_does_not_compact_is_compacted(
-    catalog: Catalog, client: Any, path: TableIdentifier, kind: str | None
+    catalog: Catalog, glue_client: Any, path: TableIdentifier, kind: str | None
 ) -> None:
     if kind:
-        optimize(client, path, kind, enabled=kind != "compaction")
+        optimize(glue_client, path, kind, enabled=kind != "compaction")
     assert health_of(catalog, path).debt.files == 3
     assert TableCompactor(catalog, compact_here).compact(path).files_before == 3
     assert ids_of(catalog, path) == [1, 2, 3]
@@ -150,8 +134,8 @@ def test_a_table_that_glue_does_not_compact_is_compacted(
 @pytest.mark.parametrize(("status", "times"), [(HTTPStatus.FORBIDDEN, 1), (HTTPStatus.SERVICE_UNAVAILABLE, 0)])
 def test_a_table_is_compacted_if_glue_does_not_say_whether_it_does(
     catalog: Catalog,
-    client: Any,
-    proxy: FaultProxy,
+    glue_client: Any,
+    glue_proxy: FaultProxy,
     path: TableIdentifier,
     caplog: pytest.LogCaptureFixture,
     *,
@@ -160,9 +144,9 @@ def test_a_table_is_compacted_if_glue_does_not_say_whether_it_does(
 ) -> None:
     """The permission to ask is optional. Without it this is told once, although it is asked twice."""
     caplog.set_level(logging.INFO)
-    optimize(client, path, "compaction")
+    optimize(glue_client, path, "compaction")
     for _ in range(40):  # requests with such an answer are repeated
-        proxy.inject(asks_for_optimizer, Fault(0, status))
+        glue_proxy.inject(asks_for_optimizer, Fault(0, status))
     assert TableCompactor(catalog, compact_here).compact(path).commits == 1
     told = [message for message in messages(caplog, logging.INFO) if "glue:GetTableOptimizer" in message]
     assert len(told) == times
@@ -171,11 +155,17 @@ def test_a_table_is_compacted_if_glue_does_not_say_whether_it_does(
 
 @pytest.mark.parametrize(("days", "warns"), [(None, True), (29, True), (30, False)])
 def test_a_session_warns_if_glue_deletes_files_early(
-    catalog: Catalog, client: Any, path: TableIdentifier, caplog: pytest.LogCaptureFixture, *, days: int, warns: bool
+    catalog: Catalog,
+    glue_client: Any,
+    path: TableIdentifier,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    days: int,
+    warns: bool,
 ) -> None:
     settings = {} if days is None else {"orphanFileRetentionPeriodInDays": days}
     configuration = {"icebergConfiguration": settings}
-    optimize(client, path, "orphan_file_deletion", orphanFileDeletionConfiguration=configuration)
+    optimize(glue_client, path, "orphan_file_deletion", orphanFileDeletionConfiguration=configuration)
     remove_task_orphans(catalog, path, WRITER, [])
     warned = messages(caplog, logging.WARNING)
     assert [f"older than {days or 3} days" in message for message in warned] == [True] * warns
@@ -184,8 +174,8 @@ def test_a_session_warns_if_glue_deletes_files_early(
 
 
 @pytest.mark.usefixtures("catalog")
-def test_the_stand_in_is_as_strict_as_glue(client: Any, path: TableIdentifier) -> None:
-    found = client.get_table(DatabaseName=path[0], Name=path[1])["Table"]
+def test_the_stand_in_is_as_strict_as_glue(glue_client: Any, path: TableIdentifier) -> None:
+    found = glue_client.get_table(DatabaseName=path[0], Name=path[1])["Table"]
     place = {"CatalogId": found["CatalogId"], "DatabaseName": path[0], "TableName": path[1], "Type": "compaction"}
     for wrong, answer in (
         ({}, "EntityNotFoundException"),
@@ -194,4 +184,4 @@ def test_the_stand_in_is_as_strict_as_glue(client: Any, path: TableIdentifier) -
         ({"Type": "vacuum"}, "InvalidInputException"),
     ):
         with pytest.raises(ClientError, match=answer):
-            client.get_table_optimizer(**{**place, **wrong})
+            glue_client.get_table_optimizer(**{**place, **wrong})
