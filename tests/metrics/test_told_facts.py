@@ -1,4 +1,4 @@
-"""Facts are told where things happen, and only if metrics are on. (tests/process/test_metrics.py has the others.)"""
+"""Facts are told where things happen. (tests/process/test_metrics.py has the others.)"""
 
 import threading
 import time
@@ -30,7 +30,7 @@ from connector.host.facts import (
 )
 from connector.host.refresh import Lease, Refreshed
 from connector.iceberg.commits import commit, commit_errors
-from connector.iceberg.commits.outcomes import Committed
+from connector.iceberg.commits.outcomes import Committed, TableCommit
 from connector.iceberg.maintenance.background import run_maintenance
 from connector.iceberg.maintenance.background_compaction import run_compaction
 from connector.iceberg.maintenance.compaction_result import CompactionResult
@@ -124,18 +124,24 @@ def test_maintenance_is_told_with_its_files(told: list[Fact], tmp_path: Path) ->
     assert files.files > 0
 
 
-def test_odd_numbers_of_another_engine_stop_no_report(told: list[Fact], tmp_path: Path) -> None:
-    """The answer to a commit may already have a later one."""
-    catalog, path = local_catalog(tmp_path), PATH
-    foreign_table(catalog, path)
-    [landed] = commit.try_commits(catalog, [stage(catalog, path, WRITER, 1, 2)])
+def land_two_rows(tmp_path: Path) -> tuple[Committed, TableCommit]:
+    """Commit to a table of another program."""
+    catalog = local_catalog(tmp_path)
+    foreign_table(catalog, PATH)
+    [landed] = commit.try_commits(catalog, [stage(catalog, PATH, WRITER, 1, 2)])
     assert isinstance(landed, Committed)
     assert landed.commit
+    return landed, landed.commit
+
+
+def test_odd_numbers_of_another_engine_stop_no_report(told: list[Fact], tmp_path: Path) -> None:
+    """The answer to a commit may already have a later one."""
+    landed, made = land_two_rows(tmp_path)
     odd = dict.fromkeys(("added-files-size", "added-delete-files", "total-data-files", "total-delete-files"), "many")
-    ours = landed.commit.after.snapshots[-1]
+    ours = made.after.snapshots[-1]
     later = ours.model_copy(update={"snapshot_id": 7, "summary": Summary(Operation.APPEND, **odd)})
-    after = landed.commit.after.model_copy(update={"snapshots": [ours, later], "current_snapshot_id": 7})
-    report_outcomes([replace(landed, commit=replace(landed.commit, after=after))])
+    after = made.after.model_copy(update={"snapshots": [ours, later], "current_snapshot_id": 7})
+    report_outcomes([replace(landed, commit=replace(made, after=after))])
     [committed] = [fact for fact in told if isinstance(fact, CommittedRows)]
     assert (committed.rows, committed.files, committed.delete_files, committed.delete_size) == (2, 1, 0, 0)
     [state] = [fact for fact in told if isinstance(fact, TableState)]
@@ -143,16 +149,12 @@ def test_odd_numbers_of_another_engine_stop_no_report(told: list[Fact], tmp_path
 
 
 def test_the_numbers_of_a_later_commit_are_not_those_of_ours(told: list[Fact], tmp_path: Path) -> None:
-    catalog, path = local_catalog(tmp_path), PATH
-    foreign_table(catalog, path)
-    [landed] = commit.try_commits(catalog, [stage(catalog, path, WRITER, 1, 2)])
-    assert isinstance(landed, Committed)
-    assert landed.commit
-    [ours] = landed.commit.after.snapshots
+    landed, made = land_two_rows(tmp_path)
+    [ours] = made.after.snapshots
     of_another = Summary(Operation.APPEND, **{"added-delete-files": "5", "added-files-size": "1000000"})
     later = ours.model_copy(update={"snapshot_id": 7, "summary": of_another})
-    after = landed.commit.after.model_copy(update={"snapshots": [ours, later], "current_snapshot_id": 7})
-    report_outcomes([replace(landed, commit=replace(landed.commit, after=after))])
+    after = made.after.model_copy(update={"snapshots": [ours, later], "current_snapshot_id": 7})
+    report_outcomes([replace(landed, commit=replace(made, after=after))])
     [committed] = [fact for fact in told if isinstance(fact, CommittedRows)]
     assert (committed.delete_files, committed.delete_size) == (0, 0)
 
@@ -161,16 +163,12 @@ def test_files_that_became_smaller_for_their_commit_are_no_delete_files_of_less_
     told: list[Fact], tmp_path: Path
 ) -> None:
     """Those that were staged before a column was converted are written again."""
-    catalog, path = local_catalog(tmp_path), PATH
-    foreign_table(catalog, path)
-    [landed] = commit.try_commits(catalog, [stage(catalog, path, WRITER, 1, 2)])
-    assert isinstance(landed, Committed)
-    assert landed.commit
-    [ours] = landed.commit.after.snapshots
+    landed, made = land_two_rows(tmp_path)
+    [ours] = made.after.snapshots
     assert ours.summary
     smaller = Summary(Operation.APPEND, **{**ours.summary.additional_properties, "added-files-size": "1"})
-    after = landed.commit.after.model_copy(update={"snapshots": [ours.model_copy(update={"summary": smaller})]})
-    report_outcomes([replace(landed, commit=replace(landed.commit, after=after))])
+    after = made.after.model_copy(update={"snapshots": [ours.model_copy(update={"summary": smaller})]})
+    report_outcomes([replace(landed, commit=replace(made, after=after))])
     [committed] = [fact for fact in told if isinstance(fact, CommittedRows)]
     assert (committed.rows, committed.delete_size) == (2, 0)
 
