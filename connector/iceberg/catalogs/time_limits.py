@@ -17,7 +17,7 @@ from connector.host.answer_limits import limit_answers
 
 
 class TimeLimits(NamedTuple):
-    """Seconds to wait for a connection, for each piece of an answer, and for the whole of a request.
+    """Seconds to wait for a connection, for each piece of an answer, and for the whole of it.
 
     Without `reads_content`, an answer ends with its headers.
     """
