@@ -17,7 +17,9 @@ from protocol.response import Response
 from protocol.stdio import RequestReader, Wire
 
 if TYPE_CHECKING:
-    from connector.session.transactions import Session
+    from connector.config.endpoint_config import EndpointConfig
+    from connector.model.state import StagedTransaction
+    from connector.session.transactions import OpenTransaction, Session
 
 Send: TypeAlias = Callable[[Response], None]
 
@@ -50,12 +52,8 @@ def serve(requests: RequestReader, wire: Wire) -> None:
 
                 with handle_open(message) as tables:
                     send(response.Opened(tables.may_have_other_rows))
-                    config, advanced = tables.config, tables.config.advanced
-                    interval = UploadInterval(
-                        config.commit_interval, advanced.commit_after_rows, advanced.commit_after_bytes
-                    )
                     with start_session(tables) as session, session.retry_pending(requests.interrupt):
-                        _serve_transactions(session, interval, checked, requests, send)
+                        _serve_transactions(session, _make_interval(tables.config), checked, requests, send)
 
 
 def _check_order(requests: RequestReader, lifecycle: Lifecycle) -> Iterator[Request]:
@@ -72,18 +70,26 @@ def _check_order(requests: RequestReader, lifecycle: Lifecycle) -> Iterator[Requ
 def _serve_transactions(
     session: "Session", interval: UploadInterval, checked: Iterator[Request], requests: RequestReader, send: Send
 ) -> None:
-    """Serve the transactions of a session. The requests come in the order that the lifecycle allows."""
+    """Serve the transactions of a session until the input ends. Each begins with the Acknowledge of the one before."""
     from connector.model.state import StagedTransaction
 
-    # Open has committed what earlier sessions staged. The first answer reports it.
-    staged = StagedTransaction()
+    staged = StagedTransaction()  # of this session; the first answer reports what Open has committed
+    for _acknowledge in checked:
+        answer = response.Acknowledged(_patch(session.acknowledge(staged).patch))
+        held = hold_back(interval.end_transaction(staged.size), requests, partial(send, answer))
+        facts.report(AcknowledgedTransaction(held, bool(staged.commits)))
+        served = _serve_transaction(session.begin(), interval, checked, send)
+        if served is None:
+            break
+        staged = served
+
+
+def _serve_transaction(
+    transaction: "OpenTransaction", interval: UploadInterval, checked: Iterator[Request], send: Send
+) -> "StagedTransaction | None":
+    """Serve one transaction, and return what it has staged. None if the input ends before its StartCommit."""
     for message in checked:
         match message:
-            case request.Acknowledge():
-                answer = response.Acknowledged(_patch(session.acknowledge(staged).patch))
-                held = hold_back(interval.end_transaction(staged.size), requests, partial(send, answer))
-                facts.report(AcknowledgedTransaction(held, bool(staged.commits)))
-                transaction = session.begin()
             case request.Load():
                 transaction.load(message)
             case request.Flush():
@@ -96,6 +102,12 @@ def _serve_transactions(
             case request.StartCommit():
                 staged = transaction.start_commit(message)
                 send(response.StartedCommit(_patch(staged.patch)))
+                return staged
+    return None
+
+
+def _make_interval(config: "EndpointConfig") -> UploadInterval:
+    return UploadInterval(config.commit_interval, config.advanced.commit_after_rows, config.advanced.commit_after_bytes)
 
 
 def _patch(patch: Json | None) -> ConnectorState | None:
