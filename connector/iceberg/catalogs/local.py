@@ -4,21 +4,15 @@ from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 from uuid import uuid4
 
 from pyiceberg.catalog import WAREHOUSE_LOCATION
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.serializers import FromInputFile
-from pyiceberg.table import Table
-from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.typedef import Identifier
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DatabaseError, OperationalError
 
 from connector.host.errors import ErrorTable, RetryableError, Translation, UserError, is_a, is_of_full_disk, translate
-from connector.iceberg.catalogs.sql import SqlTables, open_with_retries
-from connector.storage.file_io import RememberedFile
+from connector.iceberg.catalogs.sql import LocalTables, open_with_retries
 
 CATALOG_NAME: Final = "local"
 CATALOG_FILE: Final = "catalog.db"
@@ -27,28 +21,6 @@ NO_WAREHOUSE: Final = (
     "the directory that has the tables."
 )
 BUSY_SECONDS: Final = 30  # how long SQLite waits for another process's write
-
-
-class _LocalTables(SqlTables):
-    """PyIceberg's catalog, with an error that explains a moved warehouse: Iceberg names files by absolute paths."""
-
-    def load_table(self, identifier: str | Identifier) -> Table:
-        """Load a table. Raises UserError if its metadata file is gone."""
-        try:
-            return super().load_table(identifier)
-        except FileNotFoundError as error:
-            where = self.properties[WAREHOUSE_LOCATION].removeprefix("file://")
-            raise UserError(
-                f"table {'.'.join(self.identifier_to_tuple(identifier))}: its metadata file is not there "
-                f"({error.filename}). If the warehouse directory was moved, move it back, or make its "
-                f"old path a symbolic link to {where}."
-            ) from error
-
-    def _read_metadata(self, location: str) -> TableMetadata:
-        # Without PyArrow, which is slow to import: sessions open without it.
-        address = urlsplit(location)
-        content = Path(address.path if address.scheme else location).read_bytes()
-        return FromInputFile.table_metadata(RememberedFile(location, [content]))
 
 
 def open_local(warehouse: Path, file_addresses: dict[str, str]) -> SqlCatalog:
@@ -65,9 +37,9 @@ def open_empty(warehouse: Path, file_addresses: dict[str, str]) -> SqlCatalog:
     return _open(uri, warehouse, file_addresses)
 
 
-def _open(uri: URL, warehouse: Path, file_addresses: dict[str, str]) -> _LocalTables:
+def _open(uri: URL, warehouse: Path, file_addresses: dict[str, str]) -> LocalTables:
     properties = {"uri": uri.render_as_string(), WAREHOUSE_LOCATION: f"file://{warehouse}", **file_addresses}
-    return _LocalTables(CATALOG_NAME, properties)
+    return LocalTables(CATALOG_NAME, properties)
 
 
 def exists(warehouse: Path) -> bool:

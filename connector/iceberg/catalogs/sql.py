@@ -1,14 +1,16 @@
-"""Catalogs in an SQL database: the common part of the Local and SQL catalogs, and PostgreSQL."""
+"""Catalogs in an SQL database: their tables in the Local and in the SQL catalog, and PostgreSQL."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
 from functools import partial
+from pathlib import Path
 from threading import Lock
 from typing import Any, Final
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 from cachetools import FIFOCache
-from pyiceberg.catalog import Catalog
+from pyiceberg.catalog import WAREHOUSE_LOCATION, Catalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import CommitTableResponse, Table
@@ -25,6 +27,7 @@ from connector.host.errors import ErrorTable, RetryableError, Translation, UserE
 from connector.iceberg.catalog_messages import first_line
 from connector.iceberg.catalogs.registered_tables import RegisteredTables, TablesInStore
 from connector.storage.file_access import FileCredentials
+from connector.storage.file_io import RememberedFile
 
 CATALOG_TABLES: Final = 2  # iceberg_tables, iceberg_namespace_properties
 KEPT_SNAPSHOTS: Final = 2000  # of all tables together, in the metadata that is kept: 10 MB
@@ -82,6 +85,29 @@ class SqlTables(RegisteredTables, SqlCatalog):
         )
         with Session(self.engine) as session:
             return session.scalar(named) is not None
+
+
+class LocalTables(SqlTables):
+    """The same for the Local catalog, with an error that explains a moved warehouse: Iceberg names files by absolute
+    paths."""
+
+    def load_table(self, identifier: str | Identifier) -> Table:
+        """Load a table. Raises UserError if its metadata file is gone."""
+        try:
+            return super().load_table(identifier)
+        except FileNotFoundError as error:
+            where = self.properties[WAREHOUSE_LOCATION].removeprefix("file://")
+            raise UserError(
+                f"table {'.'.join(self.identifier_to_tuple(identifier))}: its metadata file is not there "
+                f"({error.filename}). If the warehouse directory was moved, move it back, or make its "
+                f"old path a symbolic link to {where}."
+            ) from error
+
+    def _read_metadata(self, location: str) -> TableMetadata:
+        # Without PyArrow, which is slow to import: sessions open without it.
+        address = urlsplit(location)
+        content = Path(address.path if address.scheme else location).read_bytes()
+        return FromInputFile.table_metadata(RememberedFile(location, [content]))
 
 
 class _TablesOnS3(TablesInStore, SqlTables):
