@@ -17,11 +17,11 @@ from pyiceberg.table import Table
 
 from connector.encoding.search.row_search import SearchedFile
 from connector.encoding.values.arrays import Positions
-from connector.host.errors import LostColumnError, RetryableError, UserError
+from connector.host.errors import ConnectorError, LostColumnError, RetryableError, UserError
 from connector.iceberg.catalog_messages import explain_dropped_table, explain_unknown_type
 from connector.iceberg.commits import commit_errors, fence
-from connector.iceberg.commits.commit import RETRY_FOR, count_attempts
-from connector.iceberg.commits.commit_errors import BROKEN_METADATA, list_retried_errors
+from connector.iceberg.commits.commit_errors import BROKEN_METADATA
+from connector.iceberg.commits.retry_commits import RETRY_FOR, retry
 from connector.iceberg.commits.row_deletes import RowDeletes
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader, PositionDeletes
 from connector.iceberg.metadata.partitions import MissingValues
@@ -109,32 +109,25 @@ class SessionViews:
 
         Raises UserError if the table is gone or cannot be searched, FencedError if another process has taken over.
         """
-        began = time.monotonic()
-        last: Exception | None = None
-        for number in count_attempts(RETRY_FOR):
-            try:
-                return self._find(table_id, writer, keys)
-            except list_retried_errors() as error:
-                if explain_unknown_type(error):
-                    raise commit_errors.explain_broken_metadata(table_id[0], error, _NOTHING_VISIBLE) from error
-                log.warning(
-                    "table %s: attempt %d to read its snapshot: %s: %s",
-                    table_id[0],
-                    number + 1,
-                    type(error).__name__,
-                    commit_errors.quote(error),
-                )
-                last = error
-                if commit_errors.is_final(error):
-                    break
-            except BROKEN_METADATA as error:
-                raise commit_errors.explain_broken_metadata(table_id[0], error, _NOTHING_VISIBLE) from error
-        assert last is not None
-        raise RetryableError(
-            f"table {table_id[0]}: its current snapshot could not be read to answer Loads, after "
-            f"{time.monotonic() - began:.0f} s of attempts: {commit_errors.quote(last)}. Nothing of this transaction "
-            "has become visible, and the next start tries again."
-        ) from last
+        path, began = table_id[0], time.monotonic()
+
+        def judge(error: Exception, number: int, is_last: bool) -> ConnectorError | None:
+            if explain_unknown_type(error):
+                return commit_errors.explain_broken_metadata(path, error, _NOTHING_VISIBLE)
+            answer = commit_errors.quote(error)
+            log.warning("table %s: attempt %d to read its snapshot: %s: %s", path, number, type(error).__name__, answer)
+            if not (is_last or commit_errors.is_final(error)):
+                return None
+            return RetryableError(
+                f"table {path}: its current snapshot could not be read to answer Loads, after "
+                f"{time.monotonic() - began:.0f} s of attempts: {answer}. Nothing of this transaction has become "
+                "visible, and the next start tries again."
+            )
+
+        try:
+            return retry(lambda _: self._find(table_id, writer, keys), judge, RETRY_FOR)
+        except BROKEN_METADATA as error:
+            raise commit_errors.explain_broken_metadata(path, error, _NOTHING_VISIBLE) from error
 
     def _find(self, table_id: TableId, writer: WriterId, keys: Sequence[Column]) -> TableView:
         path, uuid = table_id

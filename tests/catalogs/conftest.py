@@ -9,7 +9,7 @@ import boto3
 import pytest
 from pyiceberg.catalog import Catalog
 
-from connector.iceberg.commits import commit
+from connector.iceberg.commits import retry_commits
 from connector.model.table_identifier import TableIdentifier
 from support.servers.fault_proxy import FaultProxy, fault_proxy
 from support.servers.rest_catalog import RestCatalogOnS3
@@ -20,7 +20,7 @@ from support.tables.local_tables import foreign_table
 @pytest.fixture
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a commit be attempted again at once."""
-    monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(retry_commits, "FIRST_PAUSE", 0.001)
 
 
 @pytest.fixture

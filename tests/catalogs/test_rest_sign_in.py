@@ -13,7 +13,7 @@ from pyiceberg.types import LongType, NestedField
 from connector.config.settings import parse
 from connector.host.errors import UserError
 from connector.iceberg.catalogs.opening import open_catalog, translate_errors
-from connector.iceberg.commits import commit
+from connector.iceberg.commits import commit, retry_commits
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_access import ADLS_MACHINE_CREDENTIALS
@@ -117,7 +117,7 @@ def test_a_sign_in_that_is_refused_says_what_to_check(gateway: CatalogGateway, c
 def test_a_credential_that_is_revoked_in_mid_run_is_told_and_loses_nothing(
     gateway: CatalogGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(retry_commits, "FIRST_PAUSE", 0.001)
     path = TableIdentifier("signed_in", "revoked")
     endpoint = config(gateway, path[0])
     with open_catalog(parse(endpoint, [])[0]) as catalog:

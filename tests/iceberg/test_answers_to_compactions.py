@@ -1,7 +1,7 @@
 """A compaction whose commit is lost, refused or late deletes no file that the table may need, and leaves none over."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from pyiceberg.table.update import AddSnapshotUpdate
 
 from connector.host.errors import CommitUnknownError, RetryableError, SignInError, UserError
 from connector.iceberg.commits import compaction_commit
-from connector.iceberg.commits.compaction_commit import SUMMARY_COMPACTION, CompactionCommit
+from connector.iceberg.commits.compaction_commit import SUMMARY_COMPACTION, CommittedCompaction, CompactionCommit
 from support.bindings import PATH
 from support.rows.updated_rows import land, values_of
 from support.snapshots import check_text
@@ -98,22 +98,21 @@ def test_files_of_a_commit_that_may_still_arrive_are_kept(catalog: Catalog, monk
     assert any(name.startswith("compact-") for name in stored(catalog))
 
 
-def count_in(attempts: list[int]) -> Iterator[int]:
-    for number in range(3):
-        attempts.append(number)
-        yield number
-
-
 def test_an_old_compaction_is_not_committed(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its files may be taken for orphans soon. No further attempt is made: they get no younger."""
-    attempts: list[int] = []
-    monkeypatch.setattr(compaction_commit, "count_attempts", lambda _: count_in(attempts))
+    attempt, attempts = CompactionCommit._attempt, list[int]()
+
+    def count(commit: CompactionCommit, groups: Any, number: int) -> CommittedCompaction:
+        attempts.append(number)
+        return attempt(commit, groups, number)
+
+    monkeypatch.setattr(CompactionCommit, "_attempt", count)
     for number in range(3):
         land(catalog, {number: "a"})
     with pytest.raises(RetryableError) as caught:
         compact(catalog, PATH, lambda: monkeypatch.setattr(compaction_commit, "time", IN_AN_HOUR))
     check_text("compaction_errors", "too old", str(caught.value))
-    assert attempts == [0]
+    assert attempts == [1]
     assert len(files(catalog)) == 3
 
 

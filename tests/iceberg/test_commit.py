@@ -18,7 +18,7 @@ from sqlalchemy.exc import OperationalError
 
 from connector.host.errors import CommitUnknownError, ConnectorError, RetryableError, UserError
 from connector.host.logs import FIELDS
-from connector.iceberg.commits import commit, fence
+from connector.iceberg.commits import commit, fence, retry_commits
 from connector.iceberg.commits.outcomes import Committed, Failed
 from connector.storage.file_io import WrittenFile
 from support.bindings import PATH
@@ -27,7 +27,7 @@ from support.tables.commits_of_ids import REFUSED, SCHEMA, commit_staged, foreig
 from support.tables.local_tables import ids_of, local_catalog, record_property
 from support.tables.planted_faults import Fault, Send, do_first, lose_answer, no_fault, plant, refuse
 
-FIRST_PAUSE: Final = commit.FIRST_PAUSE
+FIRST_PAUSE: Final = retry_commits.FIRST_PAUSE
 
 
 @pytest.fixture
@@ -242,8 +242,8 @@ def test_attempts_come_ever_slower_end_in_time_and_are_in_the_logs(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = Clock()
-    monkeypatch.setattr(commit, "time", clock)
-    monkeypatch.setattr(commit, "FIRST_PAUSE", FIRST_PAUSE)
+    monkeypatch.setattr(retry_commits, "time", clock)
+    monkeypatch.setattr(retry_commits, "FIRST_PAUSE", FIRST_PAUSE)
     plant(catalog, repeat(REFUSED))
     with caplog.at_level(logging.WARNING), pytest.raises(CommitUnknownError, match="no answer for"):
         commit_staged(catalog, stage_ids(catalog, [1]))

@@ -1,5 +1,6 @@
 """The command that expires snapshots: beside a task, after lost answers, and what it says if it cannot."""
 
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -110,11 +111,11 @@ def test_a_command_that_cannot_expire_says_why(
 def test_a_command_whose_first_attempt_got_no_answer_does_not_say_that_nothing_was_changed(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, name: str, error: Exception, kind: type[ConnectorError]
 ) -> None:
-    monkeypatch.setattr(retry_commits, "count_attempts", lambda _: iter(range(2)))
+    monkeypatch.setattr(retry_commits, "RETRY_FOR", 0.01)
     for number in range(3):
         land(catalog, number)
 
-    plant(catalog, [refuse(CommitStateUnknownException("504")), refuse(error)])
+    plant(catalog, chain([refuse(CommitStateUnknownException("504"))], repeat(refuse(error))))
     with pytest.raises(kind) as raised:
         expire_by_hand(catalog)
     check_text("maintenance_errors", name, str(raised.value))

@@ -14,7 +14,7 @@ from connector.config.endpoint_config import Notification
 from connector.config.secret import Secret
 from connector.host.errors import RetryableError
 from connector.host.redaction import redact
-from connector.iceberg.commits import commit
+from connector.iceberg.commits import retry_commits
 from connector.iceberg.commits.summaries import SUMMARY_MATERIALIZATION
 from connector.iceberg.loading import load_table
 from connector.model.table_identifier import TableIdentifier
@@ -179,7 +179,7 @@ def test_a_commit_whose_answer_was_lost_is_told(
         return answer
 
     monkeypatch.setattr(type(catalog), "commit_table", lose_the_answer)
-    monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(retry_commits, "FIRST_PAUSE", 0.001)
     with shard(catalog, server.url) as session:
         committed = session.commit(1)
         server.wait_for_accepted(1)

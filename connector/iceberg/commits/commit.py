@@ -5,14 +5,13 @@ not fit: a retry repeats property updates over another process's commit, and aft
 commits that succeeded.
 """
 
-import random
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, NoSuchTableError
@@ -25,7 +24,7 @@ from connector.host.errors import ConnectorError, UserError
 from connector.host.signals import map_in_threads
 from connector.iceberg.catalog_messages import explain_unknown_type
 from connector.iceberg.commits import backfill, commit_errors, fence
-from connector.iceberg.commits.commit_errors import BROKEN_METADATA, is_final, list_retried_errors
+from connector.iceberg.commits.commit_errors import BROKEN_METADATA, is_final
 from connector.iceberg.commits.key_columns import record_key_columns
 from connector.iceberg.commits.outcomes import (
     Committed,
@@ -35,6 +34,7 @@ from connector.iceberg.commits.outcomes import (
     TableCommit,
     warn_superseded,
 )
+from connector.iceberg.commits.retry_commits import RETRY_FOR, retry
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.commits.staged_files import check_staged_files
 from connector.iceberg.metadata.table_properties import (
@@ -52,10 +52,6 @@ from connector.storage import storage_errors
 if TYPE_CHECKING:
     from connector.iceberg.commits.late_files import ConvertedFiles
     from connector.iceberg.commits.row_deletes import RowDeletes
-
-RETRY_FOR: Final = 30.0  # seconds after the first attempt; an acknowledgement waits as long
-FIRST_PAUSE: Final = 0.1  # seconds, doubled up to LONGEST_PAUSE; each lasts a random part of it, at least half
-LONGEST_PAUSE: Final = 10.0
 
 
 class TableLocks:
@@ -160,20 +156,17 @@ class _PendingCommits:
 
     def commit(self) -> Committed | Superseded:
         """Attempt to commit until an attempt succeeds. Raises ConnectorError if none does."""
+        return retry(self._attempt, self._judge, 0.0 if self.has_failed else RETRY_FOR)
+
+    def _judge(self, error: Exception, number: int, is_last: bool) -> ConnectorError | None:
+        """Return the error of the commit, unless another attempt may succeed."""
         path = self.staged[0].path
-        last: Exception | None = None
-        for number in count_attempts(0.0 if self.has_failed else RETRY_FOR):
-            try:
-                return self._attempt(number)
-            except list_retried_errors() as error:
-                if explain_unknown_type(error):
-                    raise commit_errors.explain_broken_metadata(path, error) from error
-                if is_final(error):
-                    raise commit_errors.explain_refusal(path, error) from error
-                commit_errors.report_retry(path, number + 1, error)
-                last = error
-        assert last is not None
-        raise commit_errors.explain_last_attempt(path, last, self._seconds) from last
+        if explain_unknown_type(error):
+            return commit_errors.explain_broken_metadata(path, error)
+        if is_final(error):
+            return commit_errors.explain_refusal(path, error)
+        commit_errors.report_retry(path, number, error)
+        return commit_errors.explain_last_attempt(path, error, self._seconds) if is_last else None
 
     def _attempt(self, number: int) -> Committed | Superseded:
         """Load the table, decide which commits it lacks, check these, and commit them."""
@@ -183,12 +176,12 @@ class _PendingCommits:
             return _supersede(self.staged)
         remaining = fence.remaining_commits(self.staged, loaded.table.properties)
         if not remaining:
-            return Committed(tuple(self.staged), number, self._seconds)
+            return Committed(tuple(self.staged), number - 1, self._seconds)
         self._check(loaded, remaining)
         after = self._commit(loaded, remaining)
         located = (commit.located.location for commit in self.staged if commit.located)
         commit = TableCommit(loaded.table, after, frozenset(filter(None, located)))
-        return Committed(tuple(self.staged), number + 1, self._seconds, commit)
+        return Committed(tuple(self.staged), number, self._seconds, commit)
 
     def _check(self, loaded: _LoadedTable, remaining: Sequence[StagedCommit]) -> None:
         """Raise UserError if the table cannot get these commits as it is."""
@@ -253,20 +246,6 @@ def _supersede(pending: Sequence[StagedCommit]) -> Superseded:
     superseded = Superseded(tuple(pending))
     warn_superseded(superseded)
     return superseded
-
-
-def count_attempts(retry_for: float) -> Iterator[int]:
-    """Count attempts, with growing pauses between them, until so many seconds after the end of the first one.
-
-    The first may take all of its client's time limit. Another has to find out whether it has committed.
-    """
-    yield 0
-    deadline = time.monotonic() + retry_for
-    pause, attempt = FIRST_PAUSE, 0
-    while time.monotonic() + pause <= deadline:
-        time.sleep(pause * random.uniform(0.5, 1))
-        pause, attempt = min(2 * pause, LONGEST_PAUSE), attempt + 1
-        yield attempt
 
 
 def _load(catalog: Catalog, pending: Sequence[StagedCommit]) -> _LoadedTable:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from pyiceberg.catalog import Catalog
@@ -23,12 +24,12 @@ from pyiceberg.table.snapshots import Snapshot
 
 from connector.encoding.rewriting.file_groups import CompactedGroup
 from connector.host.errors import ConnectorError, RetryableError
-from connector.iceberg.commits.commit import RETRY_FOR, TableLocks, count_attempts
-from connector.iceberg.commits.commit_errors import is_final, list_retried_errors
+from connector.iceberg.commits.commit import TableLocks
+from connector.iceberg.commits.commit_errors import is_final
 from connector.iceberg.commits.compaction_changes import CompactionChanges, DroppedGroup, decide_changes
 from connector.iceberg.commits.delete_files import DeleteFiles
 from connector.iceberg.commits.file_names import CompactionOrigin
-from connector.iceberg.commits.retry_commits import FailureTexts, explain_failure, is_unanswered
+from connector.iceberg.commits.retry_commits import RETRY_FOR, FailureTexts, explain_failure, is_unanswered, retry
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.commits.summaries import summarize_rewrite
 from connector.iceberg.metadata.listed_files import ListedFile
@@ -111,6 +112,7 @@ class CompactionCommit:
         self._deletes = DeleteFiles()
         self._dropped: list[DroppedGroup] = []
         self._sent: dict[int, CompactionChanges] = {}  # by snapshot
+        self._unanswered: Exception | None = None  # the error of a commit that was sent
 
     def commit(self, groups: Sequence[CompactedGroup]) -> CommittedCompaction:
         """Exchange the files of these groups, in one commit. Groups that no longer fit the table are dropped.
@@ -119,29 +121,26 @@ class CompactionCommit:
         is not known. Files that no commit has named are deleted.
         """
         try:
-            return self._commit(groups)
+            return retry(partial(self._attempt, groups), self._judge, RETRY_FOR)
         finally:
             self._delete_unused(groups)
 
-    def _commit(self, groups: Sequence[CompactedGroup]) -> CommittedCompaction:
-        last: Exception | None = None
-        unanswered: Exception | None = None
-        for number in count_attempts(RETRY_FOR):
-            try:
-                with self._lock:
-                    landed = self._try(groups)
-                return self._describe(landed, number + 1)
-            except NoSuchTableError:
-                self._dropped = [DroppedGroup(group, "the table is gone") for group in groups]
-                return self._describe(None, number + 1)
-            except list_retried_errors() as error:
-                last = error
-                if self._sent and is_unanswered(error):
-                    unanswered = error
-                if is_final(error) or (isinstance(error, _TooOldError) and not unanswered):
-                    break
-        assert last is not None
-        raise explain_failure(self._base.path, _TEXTS, last, unanswered) from last
+    def _attempt(self, groups: Sequence[CompactedGroup], number: int) -> CommittedCompaction:
+        landed: CompactionChanges | None = None
+        try:
+            with self._lock:
+                landed = self._try(groups)
+        except NoSuchTableError:
+            self._dropped = [DroppedGroup(group, "the table is gone") for group in groups]
+        return self._describe(landed, number)
+
+    def _judge(self, error: Exception, _: int, is_last: bool) -> ConnectorError | None:
+        """Return the error of the commit, unless another attempt may succeed."""
+        if self._sent and is_unanswered(error):
+            self._unanswered = error
+        if is_last or is_final(error) or (isinstance(error, _TooOldError) and not self._unanswered):
+            return explain_failure(self._base.path, _TEXTS, error, self._unanswered)
+        return None
 
     def _try(self, groups: Sequence[CompactedGroup]) -> CompactionChanges | None:
         """Return what is committed now; None if all groups were dropped."""

@@ -1,15 +1,17 @@
-"""Tries a commit of maintenance again while other writers are faster, and explains why no attempt succeeded.
+"""Attempts a commit again while other writers are faster or the catalog does not answer.
 
-An attempt without an answer may have been committed. Then no later attempt proves that nothing was changed.
+An attempt without an answer may have been committed. Then no later attempt proves that nothing was changed. Commits of
+maintenance explain this in the same words. Those of transactions do it in `commit_errors`.
 """
 
 import logging
+import random
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from connector.host.errors import CommitUnknownError, ConnectorError, RetryableError
-from connector.iceberg.commits.commit import RETRY_FOR, count_attempts
 from connector.iceberg.commits.commit_errors import (
     explain_refusal,
     is_final,
@@ -22,6 +24,14 @@ from connector.model.table_identifier import TableIdentifier
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+RETRY_FOR: Final = 30.0  # seconds after the first attempt; an acknowledgement waits as long
+FIRST_PAUSE: Final = 0.1  # seconds, doubled up to LONGEST_PAUSE; each lasts a random part of it, at least half
+LONGEST_PAUSE: Final = 10.0
+
+# Gets the error of an attempt, the number of attempts so far, and whether there is no time for another one. Returns the
+# error to raise, or None for another attempt.
+JudgeError: TypeAlias = Callable[[Exception, int, bool], ConnectorError | None]
 
 _MAY_BE_DONE: Final = "An earlier attempt got no answer, so it may have been committed. Rows are not affected."
 _START_OR_REPEAT: Final = ". Then start the task again, or repeat the command."
@@ -57,26 +67,46 @@ class ActionText:
         )
 
 
-def retry_commit(path: TableIdentifier, text: ActionText, attempt: Callable[[], T]) -> T:
-    """Attempt a commit until it succeeds, for RETRY_FOR, and return what the last attempt returns.
+def retry(attempt: Callable[[int], T], judge: JudgeError, retry_for: float) -> T:
+    """Attempt until an attempt succeeds, and return what it returns. Attempts have numbers from 1 on.
 
-    Each attempt must begin with the table as it is then. UserError if the catalog refuses the commit, RetryableError if
-    other writers were always faster, CommitUnknownError if the catalog did not answer an attempt.
+    Each attempt must begin with the table as it is then. The pauses between attempts grow. The last attempt begins at
+    most `retry_for` seconds after the end of the first one, which may take all of its client's time limit. Raises the
+    error that `judge` returns.
     """
-    last: Exception | None = None
-    unanswered: Exception | None = None
-    for number in count_attempts(RETRY_FOR):
+    number, pause = 1, FIRST_PAUSE
+    deadline: float | None = None
+    while True:
         try:
-            return attempt()
+            return attempt(number)
         except list_retried_errors() as error:
-            last = error
-            if is_unanswered(error):
-                unanswered = error
-            if is_final(error) or isinstance(error, ConnectorError):
-                break
-            log.info("table %s: attempt %d to %s: %s", path, number + 1, text.to_do, quote(error))
-    assert last is not None
-    raise explain_failure(path, text.of_failures, last, unanswered) from last
+            now = time.monotonic()
+            deadline = deadline or now + retry_for
+            if judged := judge(error, number, now + pause > deadline):
+                raise judged from error
+        time.sleep(pause * random.uniform(0.5, 1))
+        number, pause = number + 1, min(2 * pause, LONGEST_PAUSE)
+
+
+def retry_commit(path: TableIdentifier, text: ActionText, attempt: Callable[[], T]) -> T:
+    """Attempt a commit of maintenance until it succeeds, and return what the last attempt returns.
+
+    UserError if the catalog refuses the commit, RetryableError if other writers were always faster, CommitUnknownError
+    if the catalog did not answer an attempt.
+    """
+    unanswered: Exception | None = None
+
+    def judge(error: Exception, number: int, is_last: bool) -> ConnectorError | None:
+        nonlocal unanswered
+        if is_unanswered(error):
+            unanswered = error
+        if not (is_final(error) or isinstance(error, ConnectorError)):
+            log.info("table %s: attempt %d to %s: %s", path, number, text.to_do, quote(error))
+            if not is_last:
+                return None
+        return explain_failure(path, text.of_failures, error, unanswered)
+
+    return retry(lambda _: attempt(), judge, RETRY_FOR)
 
 
 def is_unanswered(error: Exception) -> bool:
