@@ -102,12 +102,15 @@ class EntryBase(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
 
 
 class Entry(EntryBase, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="version", tag=VERSION):
-    """A staged commit in the form that this image writes. Entries of versions 2 to 5 lack some of its fields."""
+    """A staged commit in the form that this image writes. Entries of versions 2 to 5 lack some of its fields.
 
-    table: tuple[Name, Name]
+    Its attributes have the names of those of `StagedCommit`.
+    """
+
+    path: tuple[Name, Name] = msgspec.field(name="table")
     located: LocatedRowsFile | None = None
     sort_order_id: Int = 0
-    published: Int | None = None
+    published_column_id: Int | None = msgspec.field(default=None, name="published")
     offsets: str = ""
     updates: Updates | None = None
 
@@ -281,20 +284,7 @@ def _patch(entries: Iterable[tuple[StagedCommit, Json]]) -> dict[str, Any]:
 
 
 def _encode(commit: StagedCommit) -> Json:
-    return msgspec.to_builtins(
-        Entry(
-            table=commit.path,
-            table_uuid=commit.table_uuid,
-            spec_id=commit.spec_id,
-            schema_id=commit.schema_id,
-            files=() if isinstance(commit.files, FileList) else commit.files,
-            file_list=commit.files if isinstance(commit.files, FileList) else None,
-            located=commit.located,
-            sort_order_id=commit.sort_order_id,
-            checkpoint=commit.checkpoint,
-            published=commit.published_column_id,
-            offsets=commit.offsets,
-            updates=commit.updates,
-            prev=commit.prev,
-        )
-    )
+    values: dict[str, Any] = {name: getattr(commit, name, None) for name in Entry.__struct_fields__}
+    if isinstance(commit.files, FileList):
+        values |= {"files": (), "file_list": commit.files}
+    return msgspec.to_builtins(Entry(**values))

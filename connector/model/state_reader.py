@@ -151,29 +151,15 @@ def _read_staged_commit(where: str, writer: WriterId, fence: str, kept: Json) ->
         raise _explain_garbled(where, "an entry has either `files` or `fileList`")
     if not (entry.files or entry.file_list or (entry.located and entry.located.location)):
         raise _explain_garbled(where, "an entry has `files`, `fileList` or `located`")
-    return StagedCommit(
-        writer=writer,
-        prev=entry.prev,
-        next=fence,
-        path=TableIdentifier(*entry.table),
-        table_uuid=entry.table_uuid,
-        spec_id=entry.spec_id,
-        schema_id=entry.schema_id,
-        files=entry.file_list or entry.files,
-        located=entry.located,
-        sort_order_id=entry.sort_order_id,
-        checkpoint=entry.checkpoint,
-        published_column_id=entry.published,
-        offsets=entry.offsets,
-        updates=entry.updates,
-        is_recovered=True,
-    )
+    values = msgspec.structs.asdict(entry)
+    files = values.pop("file_list") or entry.files
+    values |= {"path": TableIdentifier(*entry.path), "files": files}
+    return StagedCommit(writer=writer, next=fence, is_recovered=True, **values)
 
 
 def _read_entry(where: str, kept: Mapping[str, Json]) -> Entry:
     if "version" not in kept:
-        first = msgspec.structs.asdict(_read(where, kept, _FirstEntry))
-        return Entry(table=first.pop("path"), **first)
+        return Entry(**msgspec.structs.asdict(_read(where, kept, _FirstEntry)))
     version = kept["version"]
     if type(version) is not int or version < _SECOND:
         return _read(where, kept, Entry)  # raises: no image writes such a version
