@@ -108,14 +108,10 @@ def translate_errors(config: EndpointConfig) -> AbstractContextManager[None]:
             from connector.iceberg.catalogs import local
 
             return local.translate_errors(find_warehouse(catalog))
-        case RestCatalog() as catalog:
+        case RestCatalog() | S3TablesCatalog() as catalog:
             from connector.iceberg.catalogs import rest_errors
 
             return rest_errors.translate_errors(catalog.uri, rest_errors.choose_words(catalog))
-        case S3TablesCatalog() as catalog:
-            from connector.iceberg.catalogs import rest_errors
-
-            return rest_errors.translate_errors(catalog.uri, rest_errors.S3_TABLES_WORDS)
         case SqlCatalog() as catalog:
             from connector.iceberg.catalogs import sql
 

@@ -35,7 +35,7 @@ from requests.exceptions import (
 from urllib3.exceptions import LocationParseError
 from urllib3.util import parse_url
 
-from connector.config.catalog import RestCatalog
+from connector.config.catalog import RestCatalog, S3TablesCatalog
 from connector.config.catalog_properties import is_signed
 from connector.host.errors import ErrorTable, Matcher, RetryableError, Translation, UserError, is_a, translate
 from connector.host.redaction import redact_and_shorten
@@ -71,18 +71,19 @@ SIGNED_WORDS: Final[Mapping[str, str]] = {
     "principal": "the credentials in /credentials",
 }
 S3_TABLES_WORDS: Final[Mapping[str, str]] = {
+    **SIGNED_WORDS,
     "catalog": "Amazon S3 Tables",
     "uri": "/catalog/table_bucket_arn",
     "warehouse": "/catalog/table_bucket_arn",
-    "sign_in": "/credentials",
     "signing": "the region in /catalog/table_bucket_arn",
-    "principal": "the credentials in /credentials",
     "outage": "If this repeats, see the state of AWS services in this region.",
 }
 
 
-def choose_words(catalog: RestCatalog) -> Mapping[str, str]:
+def choose_words(catalog: RestCatalog | S3TablesCatalog) -> Mapping[str, str]:
     """Return the words for the way in which requests to this catalog are signed in."""
+    if isinstance(catalog, S3TablesCatalog):
+        return S3_TABLES_WORDS
     if is_signed(catalog.properties):
         return SIGNED_WORDS
     return GOOGLE_WORDS if catalog.has_google_sign_in else REST_WORDS
@@ -231,11 +232,7 @@ REST_ERRORS: Final[ErrorTable] = (
         RetryableError,
         "{place} cannot be asked: {answer}. If this repeats, check {uri}, and the proxies before the catalog.",
     ),
-    Translation(
-        is_a(ValidationError),
-        UserError,
-        NO_CATALOG,
-    ),
+    Translation(is_a(ValidationError), UserError, NO_CATALOG),
     Translation(
         is_a(NotImplementedError),
         UserError,
@@ -294,11 +291,7 @@ REST_ERRORS: Final[ErrorTable] = (
         RetryableError,
         "{place} is not able to answer now: {answer}. {outage}",
     ),
-    Translation(
-        lambda error: _is_refusal(error) and read_message(error).is_page,
-        UserError,
-        NO_CATALOG,
-    ),
+    Translation(lambda error: _is_refusal(error) and read_message(error).is_page, UserError, NO_CATALOG),
     Translation(
         _is_refusal,
         UserError,
