@@ -106,7 +106,7 @@ class TableCompactor:
             if not groups or seconds <= 0 or result.commits >= budget.commits:
                 break
             done = self._perform(table, plan.arrangement, groups, min(seconds, COMMIT_SECONDS), interruption)
-            result = replace(done.add_to(result), debt=plan.size - done.dropped_size)
+            result = replace(result + done.result, debt=plan.size - done.dropped_size)
             unreadable = {path for each in done.failed for path in each.unreadable}
             self._unreadable |= unreadable
             # A group that was not committed is left for a later call, unless it can be rewritten without some files.

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass
 
 from pyiceberg.manifest import DataFileContent
 
@@ -40,6 +40,9 @@ class CompactionResult:
         """The number of groups that could not be rewritten."""
         return len(self.errors)
 
+    def __add__(self, other: "CompactionResult") -> "CompactionResult":
+        return CompactionResult(*(mine + its for mine, its in zip(astuple(self), astuple(other), strict=True)))
+
 
 @dataclass(frozen=True)
 class PerformedGroups:
@@ -63,26 +66,26 @@ class PerformedGroups:
         dropped = self.dropped
         return sum(each.size for each in self.begun if each.group in dropped)
 
-    def add_to(self, result: CompactionResult) -> CompactionResult:
-        """Return the result with one more commit, if there was one."""
+    @property
+    def result(self) -> CompactionResult:
+        """What was done, without what is left."""
         before = [file for file in self.committed.removed if file.content is DataFileContent.DATA]
         after = [file for group in self.committed.groups for file in group.files]
         rows = sum(file.rows for file in after)
         compacted = [*self.committed.groups, *(each.compacted for each in self.committed.dropped)]
-        return replace(
-            result,
-            commits=result.commits + bool(self.committed.groups),
-            groups=result.groups + len(self.committed.groups),
-            files_before=result.files_before + len(before),
-            files_after=result.files_after + len(after),
-            bytes_before=result.bytes_before + sum(file.size for file in before),
-            bytes_after=result.bytes_after + sum(file.size for file in after),
-            rows=result.rows + rows,
-            deleted_rows=result.deleted_rows + sum(file.rows for file in before) - rows,
-            delete_files=result.delete_files + len(self.committed.removed) - len(before),
-            processor_seconds=result.processor_seconds + sum(each.processor_seconds for each in compacted),
-            dropped=result.dropped + len(self.dropped),
-            errors=(*result.errors, *(str(each.error) for each in self.failed)),
+        return CompactionResult(
+            commits=1 if self.committed.groups else 0,
+            groups=len(self.committed.groups),
+            files_before=len(before),
+            files_after=len(after),
+            bytes_before=sum(file.size for file in before),
+            bytes_after=sum(file.size for file in after),
+            rows=rows,
+            deleted_rows=sum(file.rows for file in before) - rows,
+            delete_files=len(self.committed.removed) - len(before),
+            processor_seconds=sum(each.processor_seconds for each in compacted),
+            dropped=len(self.dropped),
+            errors=tuple(str(each.error) for each in self.failed),
         )
 
 
@@ -95,7 +98,7 @@ def log_groups(path: TableIdentifier, done: PerformedGroups, seconds: float) -> 
         log.info("table %s: a compaction of %d data file(s) was given up: %s", path, len(group.sources), reason)
     if not done.committed.groups:
         return
-    result = done.add_to(CompactionResult())
+    result = done.result
     log.info(
         "table %s: compacted %d data file(s) with %s into %d with %s, and removed %d delete file(s), %.1f s",
         path,
