@@ -30,7 +30,7 @@ from connector.iceberg.perform_changes import evolve
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import Owner, TableIdentifier
 from protocol.flow import WHOLE_RANGE
-from support.rows.staged_files import stage
+from support.rows.staged_files import stage, stage_chain
 from support.servers.endpoint_configs import aws_keys, glue, on_s3
 from support.servers.fault_proxy import GENUINE, Answer, Fault, FaultProxy, Request
 from support.servers.policy import documented_statements
@@ -98,11 +98,6 @@ def test_a_table_that_is_not_iceberg_s_is_refused(catalog: Catalog, path: TableI
     check_text("catalog_errors", "Glue: no Iceberg table", str(error.value), {path[0]: "DATABASE"})
 
 
-def stage_chain(catalog: Catalog, path: TableIdentifier) -> list[StagedCommit]:
-    first = stage(catalog, path, WRITER, 1, 2)
-    return [first, stage(catalog, path, WRITER, 3, prev=first.next)]
-
-
 def finish(catalog: Catalog, *staged: StagedCommit) -> None:
     commit.commit_all_or_raise(catalog, staged)
 
@@ -153,7 +148,7 @@ def test_no_row_is_lost_when_a_table_is_compacted_beside_transactions(
 def test_a_chain_lands_once_with_its_fence_where_glue_shows_it(
     catalog: Catalog, table: Table, glue_client: Any, path: TableIdentifier
 ) -> None:
-    chain = stage_chain(catalog, path)
+    chain = stage_chain(catalog, path, WRITER)
     finish(catalog, *chain)
     finish(catalog, *(replace(staged, is_recovered=True) for staged in chain))
     assert ids_of(catalog, path) == [1, 2, 3]
@@ -169,7 +164,7 @@ def test_the_documented_policy_allows_what_is_asked_of_glue_and_nothing_else(
     catalog: Catalog, endpoint: EndpointConfig, glue_proxy: FaultProxy, path: TableIdentifier
 ) -> None:
     fit(catalog, endpoint, path, ID)
-    finish(catalog, *stage_chain(catalog, path))
+    finish(catalog, *stage_chain(catalog, path, WRITER))
     assert not is_compacted_by_service(catalog.load_table(path))
     catalog.drop_table(path)
     [statement] = documented_statements("glue")
@@ -193,7 +188,7 @@ def test_another_writer_is_met_by_looking_again(
 ) -> None:
     foreign = pa.table({"id": [100]}, schema=table.schema().as_arrow())
     glue_proxy.inject(is_update, GENUINE, before=lambda: catalog.load_table(path).append(foreign))
-    finish(catalog, *stage_chain(catalog, path))
+    finish(catalog, *stage_chain(catalog, path, WRITER))
     assert ids_of(catalog, path) == [1, 2, 3, 100]
     assert len(catalog.load_table(path).snapshots()) == 2
 
@@ -211,7 +206,7 @@ def test_a_commit_replaces_what_its_table_was_loaded_with_or_nothing(
 def test_the_fence_survives_what_another_engine_does_to_the_table(
     catalog: Catalog, table: Table, glue_client: Any, path: TableIdentifier
 ) -> None:
-    chain = stage_chain(catalog, path)
+    chain = stage_chain(catalog, path, WRITER)
     finish(catalog, *chain)
     foreign = pa.table({"id": [100]}, schema=table.schema().as_arrow())
     catalog.load_table(path).overwrite(foreign)
@@ -240,7 +235,7 @@ def test_the_fence_survives_what_another_engine_does_to_the_table(
 def test_an_update_that_the_client_repeats_lands_once(
     catalog: Catalog, glue_proxy: FaultProxy, path: TableIdentifier, fault: Fault
 ) -> None:
-    chain = stage_chain(catalog, path)
+    chain = stage_chain(catalog, path, WRITER)
     glue_proxy.inject(is_update, fault)
     finish(catalog, *chain)
     assert glue_proxy.fired == [fault]
@@ -253,7 +248,7 @@ def test_an_update_that_the_client_repeats_lands_once(
 def test_a_commit_that_glue_forbids_is_not_tried_again(
     catalog: Catalog, glue_proxy: FaultProxy, path: TableIdentifier
 ) -> None:
-    chain = stage_chain(catalog, path)
+    chain = stage_chain(catalog, path, WRITER)
     glue_proxy.inject(is_update, Fault(0, HTTPStatus.FORBIDDEN))
     with pytest.raises(UserError, match=r"orders: the catalog refuses the commit.*stay staged"):
         finish(catalog, *chain)

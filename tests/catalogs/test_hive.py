@@ -27,7 +27,7 @@ from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from fixtures.collection import NAMESPACE
 from protocol.flow import WHOLE_RANGE
-from support.rows.staged_files import stage
+from support.rows.staged_files import stage, stage_chain
 from support.servers.fault_proxy import GENUINE, Answer, Fault
 from support.servers.hive import IN_ONE_WORKER, HiveVersion, Metastore, hive_metastore
 from support.servers.metastore_proxy import CHANGE, MetastoreProxy, is_commit, is_load, metastore_proxy
@@ -86,8 +86,7 @@ def finish(proxy: MetastoreProxy, staged: Sequence[StagedCommit], limits: Metast
 def test_a_chain_lands_once_and_stays_readable(
     catalog: Catalog, proxy: MetastoreProxy, path: TableIdentifier, fault: Fault
 ) -> None:
-    first = stage(catalog, path, WRITER, 1, 2)
-    chain = [first, stage(catalog, path, WRITER, 3, prev=first.next)]
+    chain = stage_chain(catalog, path, WRITER)
     proxy.inject(is_commit, fault)
     proxy.inject(is_load, fault)
     finish(proxy, chain, limits_for(fault))

@@ -23,7 +23,7 @@ from fixtures.conversation import Row
 from protocol.flow import WHOLE_RANGE
 from support.engines import spark_catalogs
 from support.engines.spark_sql import SparkSql, spark_sql
-from support.rows.staged_files import stage
+from support.rows.staged_files import stage, stage_chain
 from support.servers.endpoint_configs import on_s3, rest
 from support.servers.fault_proxy import GENUINE, Answer, Fault, FaultProxy, fault_proxy, is_commit
 from support.servers.nessie import PATH, nessie_server
@@ -181,8 +181,7 @@ def read_rows(catalog: Catalog, collection: Collection, *columns: str) -> list[d
 def test_a_chain_whose_answer_is_lost_lands_once(
     server: Server, catalog: Catalog, proxy: FaultProxy, path: TableIdentifier
 ) -> None:
-    first = stage(catalog, path, WRITER, 1, 2)
-    chain = [first, stage(catalog, path, WRITER, 3, prev=first.next)]
+    chain = stage_chain(catalog, path, WRITER)
     proxy.inject(is_commit, LOST)
     finish(server, proxy, *chain)
     assert proxy.fired == [LOST]

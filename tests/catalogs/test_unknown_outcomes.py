@@ -18,7 +18,7 @@ from connector.iceberg.commits import commit, fence
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
-from support.rows.staged_files import stage
+from support.rows.staged_files import stage, stage_chain
 from support.servers.fault_proxy import GENUINE, STATUSES, Answer, Fault, FaultProxy, is_commit, is_load
 from support.servers.rest_catalog import RestCatalogServer
 from support.snapshots import check_text
@@ -61,16 +61,11 @@ def limits_for(fault: Fault) -> TimeLimits:
     return IMPATIENT if fault.answer is Answer.SILENCE else TIME_LIMITS
 
 
-def chain_of_two(catalog: Catalog, path: TableIdentifier) -> list[StagedCommit]:
-    first = stage(catalog, path, WRITER, 1, 2)
-    return [first, stage(catalog, path, WRITER, 3, prev=first.next)]
-
-
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
 def test_a_chain_lands_once_and_stays_readable(
     catalog: Catalog, proxy: FaultProxy, path: TableIdentifier, fault: Fault
 ) -> None:
-    chain = chain_of_two(catalog, path)
+    chain = stage_chain(catalog, path, WRITER)
     proxy.inject(is_commit, fault)
     proxy.inject(is_load, fault)
     finish(proxy, chain, limits_for(fault))
@@ -102,7 +97,7 @@ def test_a_conflict_with_another_writer_and_a_lost_answer_are_met_in_one_commit(
     proxy.inject(is_commit, GENUINE, before=lambda: commit.commit_all_or_raise(catalog, [foreign]))
     for name in ("503", "dropped", "answer dropped"):
         proxy.inject(is_commit, FAULTS[name])
-    finish(proxy, chain_of_two(catalog, path))
+    finish(proxy, stage_chain(catalog, path, WRITER))
     assert ids_of(catalog, path) == [1, 2, 3, 100]
     assert len(catalog.load_table(path).snapshots()) == 2
 
@@ -136,7 +131,7 @@ def test_a_commit_that_took_all_the_time_there_is_for_retries_is_looked_for_once
 ) -> None:
     monkeypatch.setattr(commit, "RETRY_FOR", IMPATIENT.read / 2)
     proxy.inject(is_commit, FAULTS[name])
-    finish(proxy, chain_of_two(catalog, path), IMPATIENT)
+    finish(proxy, stage_chain(catalog, path, WRITER), IMPATIENT)
     assert ids_of(catalog, path) == [1, 2, 3]
     assert len(catalog.load_table(path).snapshots()) == 1
 
@@ -146,7 +141,7 @@ def test_a_catalog_that_never_takes_a_commit_is_an_error_that_keeps_the_files(
     catalog: Catalog, proxy: FaultProxy, path: TableIdentifier, monkeypatch: pytest.MonkeyPatch, status: HTTPStatus
 ) -> None:
     monkeypatch.setattr(commit, "RETRY_FOR", 0.1)
-    chain = chain_of_two(catalog, path)
+    chain = stage_chain(catalog, path, WRITER)
     proxy.choose = lambda request: Fault(0, status) if is_commit(request) else GENUINE
     with pytest.raises(CommitUnknownError, match=r"orders.*stay staged"):
         finish(proxy, chain)

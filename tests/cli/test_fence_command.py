@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from connector.model import state
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import Generation, TableIdentifier
 from support.bindings import PATH
+from support.rows import staged_files
 from support.rows.staged_files import stage
 from support.snapshots import check_text
 from support.tables.local_tables import foreign_table, ids_of, local_catalog
@@ -37,6 +39,7 @@ from support.tables.planted_faults import lose_answer, plant
 pytestmark = pytest.mark.long
 
 WHOLE = WriterId("acme/task", "orders.v1", "00000000-ffffffff")
+land = partial(staged_files.land, writer=WHOLE)
 
 
 @dataclass(frozen=True)
@@ -69,12 +72,6 @@ def fenced(tmp_path: Path) -> Fenced:
     second = land(catalog, 2, prev=first.next)
     land(catalog, 3, prev=second.next)
     return Fenced(tmp_path, catalog, second, lost)
-
-
-def land(catalog: Catalog, *ids: int, prev: str = fence.NONE) -> StagedCommit:
-    staged = stage(catalog, PATH, WHOLE, *ids, prev=prev)
-    finish(catalog, staged)
-    return staged
 
 
 def finish(catalog: Catalog, staged: StagedCommit) -> None:

@@ -28,12 +28,13 @@ from connector.iceberg.metadata.listed_files import ManifestReader
 from connector.iceberg.metadata.table_updates import find_next_row_id, new_snapshot
 from connector.iceberg.perform_changes import evolve
 from connector.iceberg.table_view import TableViews
-from connector.model.state import StagedCommit, WriterId
+from connector.model.state import WriterId
 from connector.model.table_identifier import Owner
 from protocol.flow import WHOLE_RANGE
 from support.bindings import MATERIALIZATION, PATH
 from support.engines.foreign_deletes import delete_position
 from support.engines.readers import polars_table
+from support.rows import staged_files
 from support.rows.staged_files import stage
 from support.snapshots import check_text
 from support.tables.compacting import EAGER, compact
@@ -43,6 +44,7 @@ from support.tables.planted_faults import do_first, plant
 
 V0, V1 = (Owner(MATERIALIZATION, f"orders.v{backfill}") for backfill in (0, 1))
 WRITER, NEXT_WRITER = (WriterId(MATERIALIZATION, owner.state_key, WHOLE_RANGE.key_range) for owner in (V0, V1))
+land = partial(staged_files.land, writer=WRITER)
 ID = NewColumn("id", "id", LongType(), required=True, doc="", is_indispensable=True)
 MERGE_3 = {"commit.manifest.min-count-to-merge": "3"}
 
@@ -53,12 +55,6 @@ def fit(catalog: Catalog, *columns: NewColumn, **changed: Any) -> list[TableChan
         PATH, **{"owner": V0, "columns": columns or (ID,), "properties": MERGE_3, "replaces": False, **changed}
     )
     return evolve(catalog, PATH, location, partial(plan_changes, target=target), alterer().alter)
-
-
-def commit_ids(catalog: Catalog, *ids: int, writer: WriterId = WRITER) -> StagedCommit:
-    staged = stage(catalog, PATH, writer, *ids)
-    commit.commit_all_or_raise(catalog, [staged])
-    return staged
 
 
 def row_ids(table: Table, connection: duckdb.DuckDBPyConnection) -> dict[Any, tuple[int, int]]:
@@ -103,7 +99,7 @@ def test_rows_keep_their_ids_when_manifests_are_merged(
     seen = row_ids(catalog.load_table(PATH), duckdb_reader)
     assert seen == {1: (0, 1), 2: (1, 1), 3: (2, 2)}, "of two transactions in one manifest"
     for ids in ((4, 5, 6), (7,), (8, 9), (10,)):
-        commit_ids(catalog, *ids)
+        land(catalog, *ids)
         found = row_ids(catalog.load_table(PATH), duckdb_reader)
         assert found.items() >= seen.items()
         seen = found
@@ -132,8 +128,8 @@ def test_a_table_that_another_engine_upgrades_is_written_as_version_3(
 ) -> None:
     """In the middle of a session. Its rows get ids with the next commit, and its position deletes still hold."""
     foreign_table(catalog, PATH, properties=MERGE_3)
-    commit_ids(catalog, 1, 2)
-    commit_ids(catalog, 3)
+    land(catalog, 1, 2)
+    land(catalog, 3)
     delete_position(catalog.load_table(PATH), files(catalog)[1], 0)
     staged = stage(catalog, PATH, WRITER, 4)
     upgrade_to_version_3(catalog, PATH)
@@ -144,14 +140,14 @@ def test_a_table_that_another_engine_upgrades_is_written_as_version_3(
     snapshot = table.metadata.snapshots[-1]
     assert found[4][1] == snapshot.sequence_number
     assert (snapshot.first_row_id, snapshot.added_rows) == (0, find_next_row_id(table))
-    commit_ids(catalog, 5)
-    commit_ids(catalog, 6)
+    land(catalog, 5)
+    land(catalog, 6)
     assert row_ids(catalog.load_table(PATH), duckdb_reader).items() > found.items()
 
 
 @pytest.mark.parametrize(
     ("merge", "manifests"),
-    [(lambda catalog: commit_ids(catalog, 4), 2), (lambda catalog: rewrite_manifests(catalog, PATH, V0), 1)],
+    [(lambda catalog: land(catalog, 4), 2), (lambda catalog: rewrite_manifests(catalog, PATH, V0), 1)],
     ids=["transaction", "maintenance"],
 )
 def test_rows_keep_ids_that_they_get_between_two_attempts_of_a_merge(
@@ -162,8 +158,8 @@ def test_rows_keep_ids_that_they_get_between_two_attempts_of_a_merge(
 ) -> None:
     """The first attempt sees version 2. Then another engine upgrades the table and commits: the manifests stay."""
     foreign_table(catalog, PATH, properties=MERGE_3)
-    commit_ids(catalog, 1, 2)
-    commit_ids(catalog, 3)
+    land(catalog, 1, 2)
+    land(catalog, 3)
     given = dict[int, tuple[int, int]]()
 
     def upgrade() -> None:
@@ -184,9 +180,9 @@ def test_rows_keep_ids_that_they_get_between_two_attempts_of_a_merge(
 
 def test_a_backfill_gives_its_rows_new_ids(catalog: Catalog, duckdb_reader: duckdb.DuckDBPyConnection) -> None:
     fit(catalog, format_version=3)
-    commit_ids(catalog, 1, 2)
+    land(catalog, 1, 2)
     assert [type(change) for change in fit(catalog, owner=V1, replaces=True)] == [StartBackfill]
-    commit_ids(catalog, 1, 2, 3, writer=NEXT_WRITER)
+    land(catalog, 1, 2, 3, writer=NEXT_WRITER)
     table = catalog.load_table(PATH)
     assert {row_id for row_id, _ in row_ids(table, duckdb_reader).values()} == {2, 3, 4}
     assert_ids_continue(table)
@@ -197,7 +193,7 @@ def test_properties_columns_and_maintenance_leave_the_ids_alone(
 ) -> None:
     fit(catalog, format_version=3, properties={})
     for number in range(4):
-        commit_ids(catalog, number)
+        land(catalog, number)
     before = row_ids(catalog.load_table(PATH), duckdb_reader)
     kept = {"history.expire.max-snapshot-age-ms": "0", "history.expire.min-snapshots-to-keep": "1"}
     catalog.commit_table(catalog.load_table(PATH), (), (SetPropertiesUpdate(updates=kept),))
@@ -220,10 +216,10 @@ def test_compactions_leave_the_ids_alone(
     seen: dict[int, tuple[int, int]] = {}
     for first in (0, 20, 40):
         for number in range(first, first + 8, 2):
-            commit_ids(catalog, number, number + 1)
+            land(catalog, number, number + 1)
         before = row_ids(catalog.load_table(PATH), duckdb_reader)
         assert before.items() >= seen.items()
-        assert compact(catalog, PATH, partial(commit_ids, catalog, first + 10)).groups == 1
+        assert compact(catalog, PATH, partial(land, catalog, first + 10)).groups == 1
         table = catalog.load_table(PATH)
         seen = row_ids(table, duckdb_reader)
         assert seen.items() > before.items()
@@ -240,12 +236,12 @@ def test_rows_that_get_their_ids_during_a_compaction_keep_them(
     caplog.set_level(logging.INFO, logger="connector")
     foreign_table(catalog, PATH, properties=EAGER)
     for number in range(3):
-        commit_ids(catalog, number)
+        land(catalog, number)
     upgrade_to_version_3(catalog, PATH)
     given: dict[int, tuple[int, int]] = {}
 
     def land_and_look() -> None:
-        commit_ids(catalog, 9)
+        land(catalog, 9)
         given.update(row_ids(catalog.load_table(PATH), duckdb_reader))
 
     result = compact(catalog, PATH, land_and_look)
@@ -271,7 +267,7 @@ def test_a_table_with_a_column_of_the_name_of_one_of_row_lineage_is_not_compacte
 ) -> None:
     fit(catalog, ID, NewColumn("n", name, LongType(), False, "", False), format_version=version, properties=EAGER)
     for number in range(3):
-        commit_ids(catalog, number)
+        land(catalog, number)
     assert compact(catalog, PATH).groups == groups
 
 
@@ -279,7 +275,7 @@ def test_a_table_with_a_column_of_the_name_of_one_of_row_lineage_is_not_compacte
 def test_updates_keep_no_ids_beside_a_column_of_their_name(catalog: Catalog, name: str, *, keeps_ids: bool) -> None:
     """Files that are older than the column may have ids. So may files that wait for their commit."""
     fit(catalog, ID, NewColumn("n", name, LongType(), False, "", False), format_version=3)
-    landed = commit_ids(catalog, 1)
+    landed = land(catalog, 1)
     view = TableViews(ManifestReader()).view(
         catalog.load_table(PATH), [stage(catalog, PATH, WRITER, 2, prev=landed.next)]
     )
@@ -289,13 +285,13 @@ def test_updates_keep_no_ids_beside_a_column_of_their_name(catalog: Catalog, nam
 def test_conversions_leave_the_ids_alone(catalog: Catalog, duckdb_reader: duckdb.DuckDBPyConnection) -> None:
     """Also in files that were compacted or converted before, and in files of which another engine has deleted rows."""
     foreign_table(catalog, PATH, properties=EAGER)
-    commit_ids(catalog, 1, 2, 3)
+    land(catalog, 1, 2, 3)
     delete_position(catalog.load_table(PATH), files(catalog)[0], 1)
     upgrade_to_version_3(catalog, PATH)
     for ids in (4, 5), (6, 7), (8, 9):
-        commit_ids(catalog, *ids)
+        land(catalog, *ids)
     assert compact(catalog, PATH).groups
-    commit_ids(catalog, 10)
+    land(catalog, 10)
     before = row_ids(catalog.load_table(PATH), duckdb_reader)
     assert before.keys() == {1, *range(3, 11)}
     as_text = replace(ID, type=StringType(), former="id")
@@ -310,7 +306,7 @@ def test_rows_that_were_compacted_before_an_upgrade_keep_the_numbers_of_their_la
 ) -> None:
     fit(catalog, properties=EAGER)
     for number in range(4):
-        commit_ids(catalog, number)
+        land(catalog, number)
     compact(catalog, PATH)
     table = catalog.load_table(PATH)
     assert len(files(catalog)) == 1
@@ -318,7 +314,7 @@ def test_rows_that_were_compacted_before_an_upgrade_keep_the_numbers_of_their_la
     query = f"SELECT id FROM iceberg_scan('{table.metadata_location}')"
     assert {number for (number,) in duckdb_reader.sql(query).fetchall()} == set(range(4))
     upgrade_to_version_3(catalog, PATH)
-    commit_ids(catalog, 4)
+    land(catalog, 4)
     rows = row_ids(catalog.load_table(PATH), duckdb_reader)
     assert {number: change for number, (_, change) in rows.items()} == {0: 1, 1: 2, 2: 3, 3: 4, 4: 6}
     compact(catalog, PATH)
@@ -330,7 +326,7 @@ def test_a_column_whose_conversion_would_change_row_ids_is_kept(catalog: Catalog
     """Columns with the names of those for row lineage would be mixed up with them."""
     foreign_table(catalog, PATH, Schema(*ID_ONLY.fields, NestedField(2, name, LongType())), MERGE_3)
     upgrade_to_version_3(catalog, PATH)
-    commit_ids(catalog, 1)
+    land(catalog, 1)
     changes = fit(catalog, ID, NewColumn(name, name, StringType(), False, "", False, former=name))
     assert any(isinstance(change, SetAsideColumn) for change in changes) is kept_aside
     table = find(catalog, PATH).table

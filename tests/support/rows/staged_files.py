@@ -84,6 +84,12 @@ def stage(
     )
 
 
+def stage_chain(catalog: Catalog, path: TableIdentifier, writer: WriterId) -> list[StagedCommit]:
+    """Two transactions, with the ids 1, 2 and 3."""
+    first = stage(catalog, path, writer, 1, 2)
+    return [first, stage(catalog, path, writer, 3, prev=first.next)]
+
+
 def land(
     catalog: Catalog, *ids: int, path: TableIdentifier = PATH, writer: WriterId = WRITER, prev: str | None = None
 ) -> StagedCommit:
