@@ -120,14 +120,14 @@ def test_the_columns_of_other_rows_and_keys_do_not_count(
 
 
 def test_a_recovery_records_what_the_staged_rows_have(catalog: Catalog) -> None:
-    """Another engine drops the column before the first transaction is committed."""
+    """Another engine renames the column before the first transaction is committed."""
     before, staged = recorded(catalog), stage_updates(catalog, {1: "b"})
     with catalog.load_table(PATH).transaction() as transaction:
         transaction.remove_properties(*before)
-    with catalog.load_table(PATH).update_schema(allow_incompatible_changes=True) as update:
-        update.delete_column("id")
     with catalog.load_table(PATH).update_schema() as update:
-        update.add_column("id", LongType())
+        update.make_column_optional("id")
+        update.add_column("code", LongType())
+    rename(catalog, ("id", "number"), ("code", "id"))
     commit_all_or_raise(catalog, [replace(staged, is_recovered=True)])
     assert recorded(catalog) == before
     with pytest.raises(UserError, match="column 'id' does not have this part of the key in older rows"):

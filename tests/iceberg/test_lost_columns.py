@@ -6,14 +6,15 @@ from typing import Any
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
-from pyiceberg.table.update import RemoveSchemasUpdate
+from pyiceberg.table.update import RemoveSchemasUpdate, SetCurrentSchemaUpdate
 from pyiceberg.types import DecimalType, IntegerType, LongType, NestedField, StringType
 
-from connector.host.errors import LostColumnError, UserError
+from connector.host.errors import ConnectorError, LostColumnError, UserError
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.metadata.table_updates import new_schema
 from support.bindings import PATH
 from support.rows.staged_rows import staged
+from support.rows.updated_rows import land, make_table, stage_updates, values_of
 from support.snapshots import check_text
 from support.tables.altered_tables import ID, filled_table, fit, rows, wanted
 
@@ -60,6 +61,46 @@ def test_a_column_that_is_only_renamed_keeps_its_values(catalog: Catalog) -> Non
         update.rename_column("note", "remark")
     commit_all_or_raise(catalog, [commit])
     assert rows(catalog) == [{"id": 1, "qty": 10, "remark": "n1"}]
+
+
+def drop(catalog: Catalog, name: str) -> None:
+    with catalog.load_table(PATH).update_schema(allow_incompatible_changes=True) as update:
+        update.delete_column(name)
+
+
+@pytest.mark.parametrize("is_again", [False, True], ids=["dropped", "dropped and added again"])
+@pytest.mark.parametrize(("is_recovered", "kind"), [(False, LostColumnError), (True, UserError)])
+@pytest.mark.parametrize("name", ["id", "doc"])
+def test_rows_of_standard_updates_are_not_added_without_their_key_or_their_document(
+    catalog: Catalog, name: str, is_recovered: bool, kind: type[ConnectorError], is_again: bool
+) -> None:
+    """A Load would not find them, or could not answer. They stay staged, for the time when the column is back."""
+    make_table(catalog)
+    land(catalog, {1: "a"})
+    commit = replace(stage_updates(catalog, {1: "b", 2: "a"}), is_recovered=is_recovered)
+    before = catalog.load_table(PATH).metadata
+    drop(catalog, name)
+    if is_again:
+        with catalog.load_table(PATH).update_schema() as update:
+            update.add_column(name, before.schema().find_type(name))
+    with pytest.raises(UserError) as error:
+        commit_all_or_raise(catalog, [commit])
+    assert type(error.value) is kind
+    check_text("commit_errors", f"the column {name} of staged updates was dropped", str(error.value))
+    assert catalog.load_table(PATH).metadata.current_snapshot_id == before.current_snapshot_id
+    restored = SetCurrentSchemaUpdate(schema_id=before.current_schema_id)
+    catalog.commit_table(catalog.load_table(PATH), (), (restored,))
+    commit_all_or_raise(catalog, [commit])
+    assert values_of(catalog) == {1: "b", 2: "a"}
+
+
+def test_nor_are_they_if_the_key_was_converted_before_its_new_column_was_dropped(catalog: Catalog) -> None:
+    make_table(catalog)
+    commit = stage_updates(catalog, {1: "a"})
+    fit(catalog, wanted("id", StringType()), wanted("doc", StringType()))
+    drop(catalog, "id")
+    with pytest.raises(LostColumnError, match="has dropped column 'id', which has a part of the key"):
+        commit_all_or_raise(catalog, [commit])
 
 
 @pytest.mark.parametrize("is_recovered", [False, True])

@@ -4,8 +4,9 @@ Late files were staged before a column of their table was converted, retyped or 
 converted a column, late files are rewritten, so that their values are kept. Apply commits the staged files before it
 alters a table. But not every runtime gives it the state, and a session may still be writing.
 
-Where another engine has dropped or retyped a column, or requires values that are missing, late files are refused. Their
-rows would lose values, or no reader could read the table.
+Where another engine has retyped a column, or requires values that are missing, late files are refused: no reader could
+read the table. If it has dropped a column, their rows are added without its values. But with standard updates, they are
+refused if the column had a part of the key, or the document: a Load would not find the rows, or could not answer.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,6 +28,7 @@ from connector.encoding.rewriting.rewritten_schemas import UnconvertibleError
 from connector.host.errors import LostColumnError, UserError
 from connector.iceberg.metadata.table_arrangement import keep_sort_order
 from connector.iceberg.metadata.table_properties import find_newest_column, is_converted, read_successors
+from connector.model.binding import Updates
 from connector.model.state import DataFile, StagedCommit
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_io import files_of
@@ -42,8 +44,8 @@ ConvertedFiles: TypeAlias = dict[tuple[Rewriting, str], tuple[DataFile, ...]]
 def fit_late_files(table: Table, staged: Sequence[StagedCommit], rewritten: ConvertedFiles) -> list[StagedCommit]:
     """Return the commits of one writer, with files that fit the table. `rewritten` gets the files that are rewritten.
 
-    UserError if files would make the table unreadable, or if a value cannot be converted; LostColumnError if this
-    session writes to a dropped column.
+    UserError if files would make the table unreadable, if a value cannot be converted, or if rows would lose their key
+    or their document; LostColumnError if this session writes to a dropped column.
     """
     for commit in staged:
         if commit.schema_id != table.metadata.current_schema_id and (files := files_of(table.io, commit.files)):
@@ -120,16 +122,27 @@ def _explain_unconvertible(table: Table, file: DataFile, error: UnconvertibleErr
 
 def _check(table: Table, commit: StagedCommit, files: Iterable[DataFile], written: Schema) -> None:
     held = {column.field_id for file in files for column in file.columns}
-    now = {column.field_id: column for column in table.schema().fields}
+    now = _index_columns(table.schema())
     for column in written.fields:
-        if column.field_id not in held or is_converted(table, column.field_id):
+        if column.field_id not in held:
             continue
-        if current := now.get(column.field_id):
-            if not _is_read_as(column.field_type, current.field_type):
+        newest = find_newest_column(table, column.field_id)
+        if current := now.get(newest):
+            if newest == column.field_id and not _is_read_as(column.field_type, current.field_type):
                 raise UserError(_describe_change(commit, column, current))
+        elif role := _find_role(commit.updates, column):
+            text = _describe_needed(commit, column, role)
+            raise UserError(text) if commit.is_recovered else LostColumnError(text)
         # Rows that the runtime's log has committed are still added. The next session names the column when it opens.
-        elif not commit.is_recovered:
+        elif not (commit.is_recovered or is_converted(table, column.field_id)):
             raise LostColumnError(_describe_loss(commit, column))
+
+
+def _find_role(updates: Updates | None, column: NestedField) -> str:
+    """Return what standard updates need a column for; "" if for nothing."""
+    if updates and column.field_id == updates.document_id:
+        return "the root document"
+    return "a part of the key" if updates and column.field_id in {part.column_id for part in updates.parts} else ""
 
 
 def _check_required(table: Table, commit: StagedCommit, files: Iterable[DataFile], written: Schema) -> None:
@@ -162,6 +175,15 @@ def _describe_loss(commit: StagedCommit, column: NestedField) -> str:
         f"table {commit.path}: another engine has dropped column {column.name!r}, which the task writes. Publish the "
         f"task again to add the column anew, or deselect its field. The {commit.rows} staged rows are added without "
         "their values of this column when the task starts again."
+    )
+
+
+def _describe_needed(commit: StagedCommit, column: NestedField, role: str) -> str:
+    return (
+        f"table {commit.path}: another engine has dropped column {column.name!r}, which has {role}. Standard updates "
+        f"need it to find rows and to read them back. The {commit.rows} rows that were staged before were not added, "
+        "and stay in the task's state. Make an earlier schema of the table, which has the column, its current schema "
+        "again. Or backfill the binding, which replaces all rows."
     )
 
 

@@ -295,6 +295,5 @@ def _explain_lost_key(table: Table, column_id: int) -> UserError:
     return UserError(
         f"table {TableIdentifier.of(table)}: another engine has dropped the key column {name!r} and rewritten "
         "data files. So the rows that a staged commit replaces cannot be found. The staged rows were not "
-        "added, and stay in the task's state. Roll the table back to a snapshot with the column, or backfill the "
-        "binding, which replaces all rows."
+        "added, and stay in the task's state. Backfill the binding, which replaces all rows."
     )
