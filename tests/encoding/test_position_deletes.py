@@ -1,10 +1,14 @@
 """Position delete files: what is written, what its statistics say, and files of other writers."""
 
-from collections.abc import Mapping
-from concurrent.futures import Future
-from contextlib import suppress
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
-from threading import Barrier, BrokenBarrierError, Semaphore
+from signal import SIGTERM
+from threading import Barrier, BrokenBarrierError, Lock, Semaphore, Thread
+from types import FrameType
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +31,7 @@ from connector.encoding.live_rows.position_deletes import (
 )
 from connector.encoding.values.arrays import Positions
 from connector.host.errors import RetryableError, UserError
-from connector.host.signals import map_in_threads
+from connector.host.signals import Stopped, map_in_threads
 from connector.model.state import DataFile
 from support.snapshots import check_text
 
@@ -82,13 +86,19 @@ def waiting(monkeypatch: pytest.MonkeyPatch) -> Semaphore:
     """Has one for each thread that waits for what another one reads."""
     threads = Semaphore(0)
 
-    class Awaited(Future[Mapping[str, Positions]]):
-        def result(self, timeout: float | None = None) -> Mapping[str, Positions]:
-            if not self.done():
-                threads.release()
-            return super().result(timeout)
+    class Turn:
+        def __init__(self) -> None:
+            self._lock = Lock()
 
-    monkeypatch.setattr(deleted_rows, "Future", Awaited)
+        def __enter__(self) -> None:
+            if self._lock.locked():
+                threads.release()
+            self._lock.acquire()
+
+        def __exit__(self, *_: object) -> None:
+            self._lock.release()
+
+    monkeypatch.setattr(deleted_rows, "Lock", Turn)
     return threads
 
 
@@ -131,6 +141,49 @@ def test_a_file_that_is_too_large_to_be_remembered_is_read_once_for_all_threads_
     found = map_in_threads(lambda name: find_deleted_rows(PyArrowFileIO(), name, (path,)).tolist(), "ab", "search")
     assert found == [[1], [2]]
     assert reads == [path]
+
+
+@contextmanager
+def stopped_at(number: int) -> Iterator[None]:
+    """Raise Stopped at one of the places, counted from 0, where Python takes signals in the code of deleted rows: where
+    functions begin, and after calls."""
+    places = count()
+
+    def stop(frame: FrameType, event: str, _: Any) -> None:
+        is_place = event in ("call", "c_return") and frame.f_code.co_filename == deleted_rows.__file__
+        if is_place and next(places) == number:
+            raise Stopped(SIGTERM)
+
+    sys.setprofile(stop)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+
+
+def test_no_thread_waits_for_one_that_a_signal_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path, [("a", 1)]).path
+    found: list[list[int]] = []
+
+    def find() -> None:
+        found.append(find_deleted_rows(PyArrowFileIO(), "a", (path,)).tolist())
+
+    for place in count():
+        monkeypatch.setattr(deleted_rows, "_read", LRUCache(1000))
+        stopped = False
+        try:
+            with stopped_at(place):
+                find()
+        except Stopped:
+            stopped = True
+        other = Thread(target=find, daemon=True)
+        other.start()
+        other.join(20)
+        assert not other.is_alive(), f"a signal at place {place}"
+        if not stopped:
+            break
+    assert place > 5
+    assert found == [[1]] * (place + 2)
 
 
 def test_the_file_has_icebergs_ids_and_encodings(tmp_path: Path) -> None:

@@ -23,10 +23,28 @@ def _size_of(rows: Mapping[str, Positions]) -> int:
     return sum(_PATH_SIZE + positions.nbytes for positions in rows.values())
 
 
+class _Reading:
+    """The reading of a delete file by one of the threads that need it. All that wait have its rows, or its error. If a
+    signal ends the thread, the next one reads."""
+
+    def __init__(self) -> None:
+        self._turn = Lock()
+        self._outcome = Future[Mapping[str, Positions]]()
+
+    def finish(self, io: FileIO, delete_file: FileId) -> Mapping[str, Positions]:
+        with self._turn:
+            if not self._outcome.done():
+                try:
+                    self._outcome.set_result(read_deleted_rows(io, delete_file))
+                except Exception as error:  # noqa: BLE001 - `result` raises it
+                    self._outcome.set_exception(error)
+        return self._outcome.result()
+
+
 _written: Final = LRUCache[FileId, Mapping[str, Positions]](_WRITTEN, getsizeof=_size_of)
 _lock: Final = Lock()
 _read: Final = LRUCache[FileId, Mapping[str, Positions]](_READ, getsizeof=_size_of)
-_being_read: Final[dict[FileId, Future[Mapping[str, Positions]]]] = {}
+_being_read: Final[dict[FileId, _Reading]] = {}
 
 
 def _deleted_by(io: FileIO, delete_file: FileId) -> Mapping[str, Positions]:
@@ -35,23 +53,16 @@ def _deleted_by(io: FileIO, delete_file: FileId) -> Mapping[str, Positions]:
     with _lock:
         if delete_file in _read:
             return _read[delete_file]
-        is_first = delete_file not in _being_read
-        reading = _being_read.setdefault(delete_file, Future())
-    if is_first:
-        _finish_reading(reading, io, delete_file)
-    return reading.result()
-
-
-def _finish_reading(reading: Future[Mapping[str, Positions]], io: FileIO, delete_file: FileId) -> None:
+        reading = _being_read.setdefault(delete_file, _Reading())
     try:
-        reading.set_result(read_deleted_rows(io, delete_file))
-    except BaseException as error:  # noqa: BLE001 - `result` raises it
-        reading.set_exception(error)
-    with _lock:
-        del _being_read[delete_file]
-        if not reading.exception():
-            with suppress(ValueError):  # it is too large to be kept
-                _read[delete_file] = reading.result()
+        rows = reading.finish(io, delete_file)
+        with _lock, suppress(ValueError):  # it is too large to be kept
+            _read[delete_file] = rows
+        return rows
+    finally:
+        with _lock:
+            if _being_read.get(delete_file) is reading:
+                del _being_read[delete_file]
 
 
 def find_deleted_rows(
