@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import pytest
+from pyiceberg.exceptions import NoSuchTableError
 from requests import RequestException
 
 from connector.config.catalog import RestCatalog
@@ -170,9 +171,33 @@ def test_any_other_failure_of_a_request_is_told_in_the_words_of_the_client() -> 
         raise RequestException("the client gave up")
 
 
-@pytest.mark.parametrize("body", ["", "null", "404 page not found"])
-def test_a_gateway_that_says_404_does_not_say_that_a_table_is_gone(body: str) -> None:
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("", ""),
+        ("null", ""),
+        ("404 page not found", ""),
+        ('{"message": "no Route matched with those values"}', ": no Route matched with those values"),
+        ('{"timestamp": 1, "status": 404, "error": "Not Found"}', ""),
+    ],
+)
+def test_a_gateway_that_says_404_does_not_say_that_a_table_is_gone(body: str, said: str) -> None:
+    """Nor that the address is wrong, which has led to the catalog just before."""
     with answering_each(lambda path: (404, body) if "/tables/" in path else (200, CONFIG)) as uri:
         catalog = open_rest(RestCatalog(uri, "wh"), {})
-        with explained(uri, UserError, "a gateway's status 404", {uri: "URI"}):
+        with explained(uri, RetryableError, f"a gateway's status 404{said}", {uri: "URI"}):
+            catalog.load_table(("shop", "orders"))
+
+
+@pytest.mark.parametrize("body", ["404 page not found", '{"message": "no Route matched with those values"}'])
+def test_an_address_at_which_no_catalog_is_is_wrong(body: str) -> None:
+    with answering(404, body) as server, explained(server.uri, UserError, "no catalog at all", {server.uri: "URI"}):
+        open_rest(RestCatalog(server.uri, "wh"), {})
+
+
+def test_a_catalog_that_says_404_says_that_a_table_is_gone() -> None:
+    said = json.dumps({"error": {"message": "gone", "type": "NoSuchTableException", "code": 404}})
+    with answering_each(lambda path: (404, said) if "/tables/" in path else (200, CONFIG)) as uri:
+        catalog = open_rest(RestCatalog(uri, "wh"), {})
+        with pytest.raises(NoSuchTableError):
             catalog.load_table(("shop", "orders"))

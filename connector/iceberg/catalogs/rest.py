@@ -3,7 +3,7 @@ refreshed."""
 
 from collections.abc import Mapping
 from typing import Any, Final
-from urllib.parse import urljoin
+from urllib.parse import urljoin, urlsplit
 
 from pyiceberg.catalog.rest import SNAPSHOT_LOADING_MODE, RestCatalog, TableResponse
 from pyiceberg.exceptions import BadRequestError, CommitFailedException, RESTError
@@ -15,7 +15,7 @@ from connector.config import catalog as catalog_config
 from connector.host.redaction import hide_obtained
 from connector.host.refresh import Refreshed
 from connector.iceberg.catalog_messages import make_page_text, read_address
-from connector.iceberg.catalogs.rest_errors import RedirectError
+from connector.iceberg.catalogs.rest_errors import GatewayError, RedirectError
 from connector.iceberg.catalogs.retry_after import RetryAfter
 from connector.iceberg.catalogs.sign_in import DEFAULT_SCOPE, OAuth2Client, RefreshedToken, SignIn, StaticHeader
 from connector.iceberg.catalogs.time_limits import TIME_LIMITS, TimeLimits, limit_time
@@ -113,15 +113,22 @@ def _refuse_to_read_instead(response: Response, **_: object) -> None:
 
 
 def _refuse_page(response: Response, **_: object) -> None:
-    """Raise RESTError for the status 404 without a JSON object, such as of a load balancer while the catalog restarts.
-    PyIceberg would say that there is no such table."""
-    if response.status_code == codes.not_found and response.request.method != "HEAD":
-        try:
-            is_page = not isinstance(response.json(), dict)
-        except ValueError:
-            is_page = True
-        if is_page:
-            raise RESTError(make_page_text(response.status_code, response.text))
+    """Raise GatewayError for the status 404 without Iceberg's error, such as of a load balancer while the catalog
+    restarts. PyIceberg would say that there is no such table.
+
+    Only the answer to the first request, which asks for the config, may show that the address is wrong.
+    """
+    if response.status_code == codes.not_found and response.request.method != "HEAD" and not _has_error(response):
+        is_first = urlsplit(response.url).path.endswith("/v1/config")
+        raise (RESTError if is_first else GatewayError)(make_page_text(response.status_code, response.text))
+
+
+def _has_error(response: Response) -> bool:
+    """Whether an answer has an error as Iceberg's specification describes it."""
+    try:
+        return isinstance(response.json()["error"], dict)
+    except (ValueError, TypeError, LookupError):
+        return False
 
 
 def _with_fixed_environment(session: Session, uri: str) -> Session:

@@ -48,6 +48,10 @@ class RedirectError(RequestException):
     """The server has answered a change with a redirect that makes it a read: the client must not follow it."""
 
 
+class GatewayError(RESTError):
+    """A gateway has answered a request in place of the catalog, which has answered others before."""
+
+
 # The words for the catalog, for the settings that may be wrong, for the user that may lack a permission, and for the
 # cause of an error of the server itself.
 REST_WORDS: Final[Mapping[str, str]] = {
@@ -290,6 +294,12 @@ REST_ERRORS: Final[ErrorTable] = (
         is_a(ServiceUnavailableError, ServerError),
         RetryableError,
         "{place} is not able to answer now: {answer}. {outage}",
+    ),
+    Translation(
+        is_a(GatewayError),
+        RetryableError,
+        "{place} does not answer: a gateway does in its place ({answer}). The catalog may be restarting. If this "
+        "repeats, check the proxies before the catalog, and {uri}, which must end before /v1.",
     ),
     Translation(lambda error: _is_refusal(error) and read_message(error).is_page, UserError, NO_CATALOG),
     Translation(
