@@ -53,8 +53,7 @@ class Refreshed(Generic[T]):
         with self._lock:
             lease = self._lease
             if lease is None or lease.seconds_left == 0 or time.monotonic() >= self._due:
-                lease = self._fetch_or_keep(lease)
-                self._keep(lease)
+                lease = self._fetch_or_prolong(lease)
             return lease
 
     def discard(self) -> None:
@@ -63,20 +62,36 @@ class Refreshed(Generic[T]):
             self._keep(None)
 
     def _keep(self, lease: Lease[T] | None) -> None:
+        """Keep a lease that was obtained just now. Its end is known by the monotonic clock, too."""
+        self._ends = _convert_time(lease.expires_at if lease else None)
+        self._keep_until_due(lease)
+
+    def _keep_until_due(self, lease: Lease[T] | None) -> None:
         """Keep the lease until it is due by either clock: one may be set back, the other stands still in a suspended
         machine."""
-        seconds = lease.seconds_left if lease else None
-        self._lease, self._due = lease, math.inf if seconds is None else time.monotonic() + seconds
+        self._lease, self._due = lease, _convert_time(lease.renew_at if lease else None)
 
-    def _fetch_or_keep(self, old: Lease[T] | None) -> Lease[T]:
+    def _fetch_or_prolong(self, old: Lease[T] | None) -> Lease[T]:
         try:
             lease = self._fetch()
-            facts.report(RefreshedCredentials(has_failed=False))
-            return lease
         except Exception as error:
             facts.report(RefreshedCredentials(has_failed=True))
-            left = 0.0 if old is None or old.expires_at is None else old.expires_at - time.time()
+            left = 0.0 if old is None or old.expires_at is None else self._find_life(old.expires_at)
             if old is None or left <= 0:
                 raise
             log.warning("%s: not refreshed (%s), still valid for %.0f s", self._what, type(error).__name__, left)
-            return Lease(old.value, old.expires_at, time.time() + PAUSE * left)
+            prolonged = Lease(old.value, old.expires_at, time.time() + PAUSE * left)
+            self._keep_until_due(prolonged)
+            return prolonged
+        facts.report(RefreshedCredentials(has_failed=False))
+        self._keep(lease)
+        return lease
+
+    def _find_life(self, expires_at: float) -> float:
+        """Return the seconds until the value expires, by the clock that says so first."""
+        return min(expires_at - time.time(), self._ends - time.monotonic())
+
+
+def _convert_time(at: float | None) -> float:
+    """Return a time since the epoch by the monotonic clock, as both are now. None means never."""
+    return math.inf if at is None else time.monotonic() + at - time.time()

@@ -143,6 +143,26 @@ def test_a_clock_that_is_set_meanwhile_keeps_no_value_beyond_its_end(
     assert renewed.current().value == 2
 
 
+def test_a_clock_that_is_set_back_delays_no_further_attempt(clock: Clock, server: Server) -> None:
+    renewed = Refreshed("a number", server.grant, first=server.grant())
+    clock.was_set_by = -HOUR
+    clock.now += HOUR / 2
+    server.is_down = True
+    assert renewed.current().value == 1
+    server.is_down = False
+    clock.now += HOUR / 20
+    assert renewed.current().value == 2
+
+
+def test_a_clock_that_is_set_back_keeps_no_value_that_cannot_be_renewed(clock: Clock, server: Server) -> None:
+    renewed = Refreshed("a number", server.grant, first=server.grant())
+    clock.was_set_by = -HOUR
+    clock.now += HOUR
+    server.is_down = True
+    with pytest.raises(RetryableError):
+        renewed.current()
+
+
 def test_many_threads_fetch_once(server: Server) -> None:
     renewed = Refreshed("a number", server.grant)
     barrier = threading.Barrier(8)
