@@ -1,5 +1,6 @@
 """Performs the planned changes of tables."""
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, TypeAlias
@@ -37,11 +38,12 @@ from connector.iceberg.metadata.table_arrangement import make_partition_spec, ma
 from connector.model.table_identifier import OWNER_PROPERTY, TableIdentifier
 
 ATTEMPTS: Final = 8
+NAMESPACE_ATTEMPTS: Final = 3  # that do not find the namespace
+NAMESPACE_PAUSE: Final = 1.0  # seconds: a catalog may not show at once what was created
 # Another process has changed, created or dropped something since the changes were planned, or the catalog has failed.
 PLANNED_AGAIN: Final = (
     CommitFailedException,
     CommitStateUnknownException,
-    NoSuchNamespaceError,
     TableAlreadyExistsError,
 )
 
@@ -61,10 +63,10 @@ def evolve(
 
     `absent` is what was found if there was no table just now. Then the first attempt does not look again: if another
     process has created the table meanwhile, its creation is refused. RetryableError if others change the table during
-    every attempt.
+    every attempt; UserError if the catalog does not find the namespace after it was found or created.
     """
     performed: list[TableChange] = []
-    answer = ""
+    answer, missing = "", 0
     unconvertible: set[int] = set()
     for _ in range(ATTEMPTS):
         table = None if absent else load_table(catalog, path)
@@ -80,6 +82,12 @@ def evolve(
         except PLANNED_AGAIN as error:
             answer = str(error)
             continue  # changes that were committed are not planned again
+        except NoSuchNamespaceError as error:
+            missing += 1
+            if missing == NAMESPACE_ATTEMPTS:
+                raise _explain_missing_namespace(path, error) from error
+            time.sleep(NAMESPACE_PAUSE)
+            continue
         except UnconvertibleError as error:
             unconvertible |= error.column_ids
             continue
@@ -87,6 +95,14 @@ def evolve(
     raise RetryableError(
         f"Table {path} was not altered in {ATTEMPTS} attempts: each time, another process changed it, or the catalog "
         f"failed. The last answer: {first_line(answer)}. No change is half done. The next start tries again."
+    )
+
+
+def _explain_missing_namespace(path: TableIdentifier, error: Exception) -> UserError:
+    return UserError(
+        f"Table {path} cannot be created: the catalog says that there is no namespace {path.namespace}, each time "
+        f"after it was found or created ({first_line(str(error))}). Give the user of the config's credentials the "
+        "permission to read the namespace and to create tables in it. If another program drops the namespace, stop it."
     )
 
 

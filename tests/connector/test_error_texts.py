@@ -26,6 +26,7 @@ from connector.evolution.plan_changes import plan_changes
 from connector.evolution.table_change import TableChange
 from connector.evolution.target import NewColumn, Target
 from connector.host.errors import ConnectorError
+from connector.iceberg import perform_changes
 from connector.iceberg.metadata.table_properties import ENCRYPTION, NAME_MAPPING, PREVIOUS_VERSIONS, PROVIDER
 from connector.iceberg.perform_changes import evolve
 from connector.model.table_identifier import OWNER_PROPERTY, Owner
@@ -427,7 +428,8 @@ MEANWHILE: dict[str, tuple[Callable[[Path], object], Any]] = {
 
 
 @pytest.mark.parametrize("name", MEANWHILE)
-def test_what_somebody_else_does_meanwhile_is_told(tmp_path: Path, name: str) -> None:
+def test_what_somebody_else_does_meanwhile_is_told(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(perform_changes, "NAMESPACE_PAUSE", 0.0)
     prepare, interfere = MEANWHILE[name]
     prepare(tmp_path)
     with pytest.raises(ConnectorError) as error:
