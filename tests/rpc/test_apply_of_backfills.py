@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from connector.host.errors import UserError
 from connector.iceberg.bound_table import bind_all
 from connector.iceberg.commits.commit import commit_all_or_raise
-from connector.model.binding import Policy, UpdateMode
-from connector.model.state import StagedCommit, encode_added
+from connector.model.binding import KeyPart, Policy, UpdateMode, Updates
+from connector.model.state import LocatedRowsFile, StagedCommit, encode_added
 from connector.model.table_identifier import Owner, TableIdentifier
 from protocol import response
 from protocol.flow import WHOLE_RANGE, MaterializationBinding
@@ -17,7 +18,7 @@ from rpc.applied_bindings import AWAY, ORDERS, RETAIN, V0, V1, applied, backfill
 from support.bindings import MATERIALIZATION, PATH
 from support.bindings import materialization_binding as binding
 from support.rows.staged_files import listed, removed, removed_from_state, stage
-from support.rows.staged_rows import WRITER
+from support.rows.staged_rows import WRITER, staged
 from support.tables.local_tables import ids_of, local_catalog
 
 
@@ -52,6 +53,25 @@ def test_a_backfill_is_a_way_out_where_staged_files_are_gone(tmp_path: Path, has
     assert ids_of(catalog, PATH) == []
     assert answer.state is not None
     assert answer.state.updated == removed_from_state(staged)
+
+
+def test_a_backfill_is_a_way_out_where_staged_rows_would_lose_their_documents(tmp_path: Path) -> None:
+    """The table has no rows yet, so its column of documents could be added anew. But the staged rows are not of it."""
+    with_document = binding(ORDERS, document="flow_document")
+    applied(tmp_path, with_document)
+    catalog = local_catalog(tmp_path)
+    updates, none = Updates((KeyPart(1, "/id"),), document_id=2), LocatedRowsFile(None, 0, None)
+    commit = replace(staged(catalog, {"id": 1, "flow_document": "{}"}), updates=updates, located=none)
+    with catalog.load_table(PATH).update_schema() as update:
+        update.delete_column("flow_document")
+    recorded = encode_added([commit])
+    with pytest.raises(UserError, match="has dropped column 'flow_document', which has the root document"):
+        applied(tmp_path, with_document, last=before(with_document), state=recorded)
+    assert catalog.load_table(PATH).current_snapshot() is None
+    again = binding(ORDERS, document="flow_document", backfill=1)
+    answer = applied(tmp_path, again, last=before(with_document), state=recorded)
+    assert answer.state is not None
+    assert answer.state.updated == removed_from_state(commit)
 
 
 def test_a_backfill_deletes_what_was_staged_for_the_old_table_and_no_file_that_had_landed(tmp_path: Path) -> None:
