@@ -195,8 +195,15 @@ def test_an_address_at_which_no_catalog_is_is_wrong(body: str) -> None:
         open_rest(RestCatalog(server.uri, "wh"), {})
 
 
-def test_a_catalog_that_says_404_says_that_a_table_is_gone() -> None:
-    said = json.dumps({"error": {"message": "gone", "type": "NoSuchTableException", "code": 404}})
+@pytest.mark.parametrize(
+    "error",
+    [
+        {"message": "gone", "type": "NoSuchTableException", "code": 404},
+        {"message": "gone", "code": "NotFound", "target": None, "details": None},  # of OneLake
+    ],
+)
+def test_a_catalog_that_says_404_says_that_a_table_is_gone(error: dict[str, object]) -> None:
+    said = json.dumps({"error": error})
     with answering_each(lambda path: (404, said) if "/tables/" in path else (200, CONFIG)) as uri:
         catalog = open_rest(RestCatalog(uri, "wh"), {})
         with pytest.raises(NoSuchTableError):

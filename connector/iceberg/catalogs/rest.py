@@ -124,7 +124,8 @@ def _refuse_page(response: Response, **_: object) -> None:
 
 
 def _has_error(response: Response) -> bool:
-    """Whether an answer has an error as Iceberg's specification describes it."""
+    """Whether an answer has an error where Iceberg's specification has it. Some catalogs leave out parts of the
+    error, such as its type."""
     try:
         return isinstance(response.json()["error"], dict)
     except (ValueError, TypeError, LookupError):
