@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 
+from jsonschema import ValidationError
+
 from connector.config.catalog import check_name
 from connector.config.catalog_properties import check_property
 from connector.config.credentials import OlderKeys
@@ -9,7 +11,8 @@ from connector.config.definition import Definition, each_value
 from connector.config.endpoint_config import ENDPOINT_SCHEMA, EndpointConfig
 from connector.config.keywords import ConfigValidator
 from connector.config.resource_config import RESOURCE_SCHEMA, ResourceConfig
-from connector.config.rules import Problem, at, broken_rules, broken_rules_of_binding, chosen_catalog
+from connector.config.rules import Path, Problem, at, broken_rules, broken_rules_of_binding, chosen_catalog
+from connector.config.unknown_settings import explain_unknown_setting
 from protocol.flow import Json
 
 
@@ -46,9 +49,15 @@ def _schema_problems(config: Json, schema: Json) -> list[Problem]:
     if config is None:
         return [Problem((), "the config is missing")]
     return [
-        Problem(tuple(map(str, error.absolute_path)), error.message)
+        _explain(tuple(map(str, error.absolute_path)), error, config, schema)
         for error in ConfigValidator(schema).iter_errors(config)
     ]
+
+
+def _explain(path: Path, error: ValidationError, config: Json, schema: Json) -> Problem:
+    if error.validator != "additionalProperties":
+        return Problem(path, error.message)
+    return Problem(path, explain_unknown_setting(path, error.instance, error.schema, config, schema))
 
 
 def _value_problems(definition: type[Definition], config: Json, found: list[Problem]) -> Iterator[Problem]:

@@ -2,15 +2,10 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from typing import Any, Final
 
 from jsonschema import Draft202012Validator, ValidationError, validators
 
-from connector.config.catalog_properties import settings_instead
-from connector.config.definition import properties
-from connector.config.endpoint_config import ENDPOINT_SCHEMA, AdvancedOptions
-from connector.config.resource_config import ResourceConfig
 from connector.config.values import PATTERN_DEMANDS
 from protocol.flow import Json
 
@@ -21,21 +16,6 @@ TYPE_DEMANDS: Final[Mapping[str, str]] = {
     "number": "must be a number",
     "object": "must be an object",
     "string": "must be a string",
-}
-
-# Where the properties of both configs belong. The names of advanced options come last: a binding has some of them too.
-PLACES: Final[Mapping[str, str]] = {
-    **{each.name: f"/{each.name} in the config of a binding" for each in properties(ResourceConfig)},
-    **{name: f"/{name} in the endpoint config" for name in ENDPOINT_SCHEMA["properties"]},
-    **{each.name: f"/advanced/{each.name} in the endpoint config" for each in properties(AdvancedOptions)},
-}
-
-# The object of the endpoint config that has a property, for configs that have the property beside the object.
-PLACES_IN_OBJECTS: Final[Mapping[str, str]] = {
-    name: f"/{place}/{name}"
-    for place in ("storage", "credentials", "catalog")
-    for branch in ENDPOINT_SCHEMA["properties"][place]["oneOf"]
-    for name in branch["properties"]
 }
 
 
@@ -90,33 +70,9 @@ def _additional_properties(validator: Any, allowed: Json, instance: Json, schema
         if name in known or any(re.search(pattern, name) for pattern in patterns):
             continue
         if allowed is False:
-            yield ValidationError(_unknown_property(name, known), path=[name])
+            yield ValidationError("is not a known property", path=[name])
         else:
             yield from validator.descend(instance[name], allowed, path=name)
-
-
-def _unknown_property(name: str, known: Mapping[str, Json]) -> str:
-    settings = settings_instead(known)
-    if name in settings:
-        return f"cannot be set here: use {settings[name]}"
-    plain = {_simplify(candidate): candidate for candidate in known}
-    if _simplify(name) in plain:
-        return f"is not a known property; did you mean {plain[_simplify(name)]}?"
-    unknown = "is not a property that PyIceberg reads here" if settings else "is not a known property"
-    if name in PLACES and not settings:
-        return f"{unknown} here; set {PLACES[name]}"
-    if name in PLACES_IN_OBJECTS and PLACES_IN_OBJECTS[name].split("/")[1] in known:
-        return f"{unknown} here; set {PLACES_IN_OBJECTS[name]}"
-    match get_close_matches(_simplify(name), plain, n=1, cutoff=0.5):
-        case [nearest]:
-            return f"{unknown}; did you mean {plain[nearest]}?"
-        case _:
-            return f"{unknown}; the known properties are {', '.join(known)}"
-
-
-def _simplify(name: str) -> str:
-    """Return a name as it is compared: connectors differ in how they write the words of a name."""
-    return name.lower().replace("_", "").replace("-", "")
 
 
 def _one_of(validator: Any, branches: Json, instance: Json, schema: Json) -> Iterator[ValidationError]:

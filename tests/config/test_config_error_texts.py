@@ -73,6 +73,7 @@ ENDPOINTS: Final[Mapping[str, Json]] = {
     "unknown properties": {**ON_LOCAL, "regoin": "us-east-1", "zzzzzz": "planted"},
     "a property of bindings": {**ON_LOCAL, "delta_updates": False},
     "properties of the catalog beside it": {**ON_LOCAL, "catalog_type": "Local", "uri": "planted"},
+    "a name that is near one of another place": {**ON_LOCAL, "role_arn": "planted"},
     "an unknown catalog": {"namespace": "shop", "catalog": {"catalog_type": "Hadoop"}},
     "no type of catalog": {"namespace": "shop", "catalog": {}},
     "an unknown store": stored_in({"storage_type": "FTP"}),
