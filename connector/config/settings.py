@@ -1,6 +1,7 @@
 """The configs of a task are parsed once. A config with problems raises one error that names all of them."""
 
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
@@ -8,7 +9,7 @@ from connector.config.catalog import RestCatalog
 from connector.config.credentials import MachineCredentials, OlderKeys
 from connector.config.definition import parse_object
 from connector.config.endpoint_config import ENDPOINT_SCHEMA, EndpointConfig
-from connector.config.resource_config import ResourceConfig
+from connector.config.resource_config import RESOURCE_SCHEMA, ResourceConfig
 from connector.config.secret import secret_values
 from connector.config.values import ALLOW_EXISTING_TABLES, ExistingTableMode
 from connector.host.errors import InvalidConfigError
@@ -16,6 +17,8 @@ from connector.host.redaction import hide
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import Json
 from protocol.json_values import DEEPEST, is_nested_deeply
+
+CATALOG: Final = "catalog"
 
 
 def parse(config: Json, resources: Sequence[Json]) -> tuple[EndpointConfig, list[ResourceConfig]]:
@@ -42,7 +45,8 @@ def parse_each(
     from connector.config.config_problems import endpoint_problems, resource_problems
     from connector.config.rules import chosen_catalog
 
-    config, resources = _without_nulls(config), list(map(_without_nulls, resources))
+    config = _without_absent(config, ENDPOINT_SCHEMA)
+    resources = [_without_absent(resource, RESOURCE_SCHEMA) for resource in resources]
     wrong = [
         "\n".join(f"bindings[{index}] {problem}" for problem in resource_problems(resource, chosen_catalog(config)))
         for index, resource in enumerate(resources)
@@ -62,10 +66,18 @@ def resource_path(endpoint: EndpointConfig, resource: ResourceConfig) -> TableId
     return TableIdentifier(*map(endpoint.name_in_catalog, names))
 
 
-def _without_nulls(value: Json) -> Json:
-    if not isinstance(value, dict):
-        return value
-    return {name: _without_nulls(member) for name, member in value.items() if member is not None}
+def _without_absent(config: Json, schema: Json) -> Json:
+    """Return the config without what counts as absent: nulls, and objects without a setting. Flow's form leaves such
+    an object where another choice was made before. Only the catalog cannot be left empty: it would be AWS Glue.
+    """
+    if not isinstance(config, dict):
+        return config
+    known = {name: of for form in (schema, *schema.get("oneOf", ())) for name, of in form.get("properties", {}).items()}
+    members = {name: _without_absent(member, known.get(name, {})) for name, member in config.items()}
+    objects = {name for name, of in known.items() if "object" in of.get("type", ())} - {CATALOG}
+    return {
+        name: member for name, member in members.items() if member is not None and (member != {} or name not in objects)
+    }
 
 
 def _parse_endpoint(config: Json) -> EndpointConfig:

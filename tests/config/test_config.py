@@ -218,6 +218,37 @@ def test_an_optional_setting_that_is_empty_in_a_form_is_as_good_as_absent() -> N
     assert complaints({**REST, "catalog": {**empty, "uri": ""}}) == ["/catalog/uri: must not be empty"]
 
 
+ON_AZURE: Json = {
+    "namespace": "ns",
+    "catalog": {"catalog_type": "SQL", "uri": "postgresql://host/lake"},
+    "storage": {"storage_type": "Azure", "account": "lake", "container": "c-1", "account_key": "cGxhbnRlZA=="},
+}
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "empty"),
+    [
+        (LOCAL, {"credentials": {}, "storage": {"credentials": {}}, "notify": {}, "syncSchedule": {"timezone": None}}),
+        (LOCAL, {"advanced": {"spark": {}, "metrics": {}}}),
+        (ON_AZURE, {"storage": {**ON_AZURE["storage"], "credentials": {}}}),
+    ],
+)
+def test_an_empty_object_of_a_form_is_as_good_as_absent(endpoint: Json, empty: Json) -> None:
+    assert parse({**endpoint, **empty}, []) == parse(endpoint, [])
+
+
+def test_an_empty_object_in_place_of_another_value_is_refused() -> None:
+    assert complaints({**GLUE, "bucket": {}, "credentials": {}}, {"table": "t", "sort_by": {}}) == [
+        "/bucket: must be a string",
+        "/credentials: is required by AWS Glue",
+        "bindings[0] /sort_by: must be a string",
+    ]
+    assert complaints({**LOCAL, "advanced": "", "notify": []}) == [
+        "/notify: must be an object",
+        "/advanced: must be an object",
+    ]
+
+
 def test_an_endpoint_may_have_the_name_of_the_bucket_or_a_path() -> None:
     for address in ("http://b:9000", "b:9000", "https://store/storage/v1/s3"):
         endpoint, _ = parse({**GLUE, "s3_endpoint": address}, [])
