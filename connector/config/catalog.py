@@ -238,6 +238,8 @@ def check_name(catalog_type: Any, text: str) -> None:
     name = text.lower()  # the demands that name letters are of catalogs that have names in lower case only
     if not name.strip():
         raise ValueError("must not be blank")
+    if name != name.strip():
+        raise ValueError("must not begin or end with white space")
     if len(name) > LONGEST_NAME:
         raise ValueError(f"must not be longer than {LONGEST_NAME} characters")
     further = DEMANDS.get(catalog_type, ANYWHERE) if isinstance(catalog_type, str) else ANYWHERE

@@ -284,6 +284,7 @@ ENDPOINTS: Final[Mapping[str, Json]] = {
     "an unknown evolution": advanced(schema_evolution="loose"),
     "names in a case that Glue does not keep": {**ON_S3, "advanced": {"table_identifier_case": "preserve"}},
     "no namespace": {**ON_LOCAL, "namespace": " "},
+    "a namespace with a space in front": {**ON_LOCAL, "namespace": " shop"},
     "a namespace of many lines": {**ON_LOCAL, "namespace": "a\nb"},
     "too long a namespace": {**ON_LOCAL, "namespace": "n" * 256},
     "a namespace that web servers refuse": {**on_rest(), "namespace": "a/b"},
@@ -306,6 +307,7 @@ BINDINGS: Final[Mapping[str, Sequence[Json]]] = {
         {"table": "t", "max_rejected_ratio": -0.5, "additional_table_properties": {"a": 1}},
         {"table": "t", "max_rejected_ratio": "planted"},
         {"table": "", "tabel": "t", "namespace": "x.y"},
+        {"table": "t ", "namespace": "x "},
     ],
 }
 
