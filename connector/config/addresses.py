@@ -66,11 +66,11 @@ def parse_server_address(text: str) -> str:
 
 
 def parse_store_address(text: str) -> str:
-    """Check an address, which may have no scheme. Return it with its scheme in lower case: PyArrow knows no other, and
-    RFC 3986 ignores the case."""
-    scheme, separator, rest = text.partition("://")
-    address = f"{scheme.lower()}{separator}{rest}" if separator else text
-    if not has_server(address if separator else f"//{text}") or (separator and scheme.lower() not in HTTP_SCHEMES):
+    """Check an address, and return it with its scheme in lower case: PyArrow knows no other, and RFC 3986 ignores the
+    case. Without a scheme, it is https, as PyArrow takes it."""
+    scheme, separator, rest = text.partition("://") if "//" in text else ("https", "://", text)
+    address = f"{scheme.lower()}{separator}{rest}"
+    if scheme.lower() not in HTTP_SCHEMES or not has_server(address):
         raise ValueError(f"{HTTP_DEMAND}, such as https://store.example.com:9000")
     return address
 

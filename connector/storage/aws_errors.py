@@ -271,8 +271,8 @@ S3_ERRORS: Final[ErrorTable] = (
         is_a(SSLError),
         UserError,
         "{bucket}: {server} has no secure connection: this machine does not trust its certificate, or it does not "
-        "speak https. Check {endpoint_setting}. To trust an authority of your own, set the variable AWS_CA_BUNDLE to a "
-        "file with its certificate.",
+        "speak https. Check {endpoint_setting}: the address of a server without https begins with http://. To trust an "
+        "authority of your own, set the variable AWS_CA_BUNDLE to a file with its certificate.",
     ),
     Translation(
         is_a(ProxyConnectionError),

@@ -66,7 +66,7 @@ def test_a_prefix_is_one_that_every_client_of_a_store_takes(text: str, prefix: s
 
 @pytest.mark.parametrize(
     ("text", "endpoint"),
-    [("HTTP://Store:9000", "http://Store:9000"), ("Https://Store/Path", "https://Store/Path"), ("Store:9000",) * 2],
+    [("HTTP://Store:9000", "http://Store:9000"), ("Https://Store/Path", "https://Store/Path")],
 )
 def test_the_scheme_of_an_endpoint_may_be_in_upper_case(text: str, endpoint: str) -> None:
     assert parse({**GLUE, "s3_endpoint": text}, [])[0].s3_endpoint == endpoint
@@ -156,10 +156,17 @@ def test_a_timeout_is_at_most_a_day() -> None:
     assert complaint.startswith("/catalog/properties/s3.request-timeout: must be a number of seconds")
 
 
-@pytest.mark.parametrize("address", ["HTTP://store:9000", "https://[::1]:9000", "store_1:9000", "store.example.com"])
-def test_an_s3_endpoint_may_have_no_scheme(address: str) -> None:
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("HTTP://store:9000", "http://store:9000"),
+        ("https://[::1]:9000", "https://[::1]:9000"),
+        *((address, f"https://{address}") for address in ("store_1:9000", "store.example.com/s3", "[::1]:9000", "b")),
+    ],
+)
+def test_an_s3_endpoint_without_a_scheme_is_one_of_https(address: str, expected: str) -> None:
     endpoint, _ = parse({**GLUE, "s3_endpoint": address}, [])
-    assert endpoint.s3_endpoint == address.replace("HTTP", "http")
+    assert endpoint.s3_endpoint == expected
 
 
 def test_properties_of_catalogs_may_have_pyiceberg_s_forms() -> None:
@@ -250,9 +257,15 @@ def test_an_empty_object_in_place_of_another_value_is_refused() -> None:
 
 
 def test_an_endpoint_may_have_the_name_of_the_bucket_or_a_path() -> None:
-    for address in ("http://b:9000", "b:9000", "https://store/storage/v1/s3"):
+    for address in ("http://b:9000", "https://b:9000", "https://store/storage/v1/s3"):
         endpoint, _ = parse({**GLUE, "s3_endpoint": address}, [])
         assert endpoint.s3_endpoint == address
+
+
+@pytest.mark.parametrize("address", ["https//minio:9000", "//minio:9000", "minio//x", "http:/minio:9000", "s3://minio"])
+def test_an_endpoint_whose_scheme_is_misspelled_is_refused(address: str) -> None:
+    [complaint] = complaints({**GLUE, "s3_endpoint": address})
+    assert complaint.startswith("/s3_endpoint: must be an address with a host that can exist")
 
 
 @pytest.mark.parametrize(
