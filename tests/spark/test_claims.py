@@ -63,6 +63,13 @@ def task(claims: ClaimServer) -> "Iterator[Connection[Any, Any]]":
         yield connection
 
 
+def test_a_socket_that_another_program_has_removed_is_named(claims: ClaimServer) -> None:
+    path = str(claims.address.socket)
+    Path(path).unlink()
+    with pytest.raises(FileNotFoundError, match=f"No such file or directory: '{path}'"), claims.address.connect():
+        pass
+
+
 def add_a_row(ledger: Ledger) -> None:
     ledger.add(Store(0, 1, 1, (plain(1, "1"),)))
 

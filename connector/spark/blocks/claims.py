@@ -90,7 +90,11 @@ class Address:
     @contextmanager
     def connect(self) -> Iterator[ToDriver]:
         """Open an authenticated connection to the driver."""
-        with Client(self.socket, authkey=self.secret) as connection:
+        try:
+            connection = Client(self.socket, authkey=self.secret)
+        except FileNotFoundError as error:  # the error of a socket does not name it
+            raise FileNotFoundError(error.errno, error.strerror, self.socket) from error
+        with connection:
             yield connection
 
 
