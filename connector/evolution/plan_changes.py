@@ -7,7 +7,7 @@ from typing import Final, get_args
 from pyiceberg.types import TimestamptzNanoType, TimestamptzType
 
 from connector.config.values import NameCase
-from connector.evolution.altered_schema import find_usable_ids, name_kept_optional
+from connector.evolution.altered_schema import find_usable_ids, keep_columns, name_kept_optional, plan_schema
 from connector.evolution.arrangement_changes import plan_arrangement
 from connector.evolution.arrangement_terms import ResolvedTerms, Source, resolve_terms
 from connector.evolution.binding_settings import IdentifierFields
@@ -224,8 +224,6 @@ def _refuse(target: Target, reasons: Iterable[str]) -> None:
 def _plan_backfill(table: ExistingTable, target: Target) -> list[TableChange]:
     if refusal := refuse_backfill(table, target.path, target.owner.materialization):
         raise UserError(refusal)
-    if any(column.type != fixed for column, fixed in zip(target.columns, table.fixed_types, strict=False)):
-        return [DropTable(target.path, table.uuid, OTHER_TYPES), _plan_creation(target)]
     usable = find_usable_ids(table.schema, target.columns, target.identifier)
     names = {column.name for column in target.columns if column.name in table.partition_fields}
     if any(table.partition_fields[name] != usable.get(name) for name in names):
@@ -239,10 +237,21 @@ def _plan_backfill(table: ExistingTable, target: Target) -> list[TableChange]:
     if arranged and (former.is_awaited or None in resolved.column_ids.values()):
         return [DropTable(target.path, table.uuid, OTHER_ARRANGEMENT), _plan_creation(target)]
     ids = _find_arranged_ids(table, resolved)
+    if not _has_fixed_types(table, target, ids):
+        return [DropTable(target.path, table.uuid, OTHER_TYPES), _plan_creation(target)]
     kept_optional = name_kept_optional(table.schema, target.columns, target.identifier, ids)
     properties = plan_properties(table.properties, target.properties)
     has_older_rows = table.owner is None and table.has_snapshot
     return [*arranged, StartBackfill(target, former, kept_optional, tuple(properties), has_older_rows)]
+
+
+def _has_fixed_types(table: ExistingTable, target: Target, arranged: Iterable[int | None]) -> bool:
+    """Whether all columns after the backfill have the types that the catalog demands in their places, also those that
+    the task does not write, and that partition specs or the sort order need."""
+    ids = {each for each in (*arranged, *table.partition_fields.values()) if each is not None}
+    schema = plan_schema(table.schema, target.columns, target.identifier, ids, table.schema.highest_field_id)
+    kept = keep_columns(schema, table.schema, ids).fields
+    return all(column.field_type == fixed for column, fixed in zip(kept, table.fixed_types, strict=False))
 
 
 def _find_arranged_ids(table: ExistingTable, resolved: ResolvedTerms) -> set[int | None]:

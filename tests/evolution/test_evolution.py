@@ -223,6 +223,19 @@ def test_a_backfill_drops_a_table_whose_catalog_refuses_the_types(
         )
 
 
+@pytest.mark.parametrize(("kept", "is_dropped"), [({"region": 3}, True), ({"gone": 2}, False), ({}, False)])
+def test_a_backfill_drops_a_table_whose_catalog_refuses_the_types_of_columns_that_stay(
+    kept: dict[str, int], is_dropped: bool
+) -> None:
+    """`region` would get the place of `gone`."""
+    found = table(field(1, "id"), field(2, "gone"), field(3, "region", StringType()))
+    assert found.table
+    fixed = (LONG, LONG, StringType())
+    found = replace(found, table=replace(found.table, fixed_types=fixed, partition_fields=kept))
+    changes = plan_changes(found, target(ID_COLUMN, owner=V1, replaces=True))
+    assert [type(change) for change in changes] == ([DropTable, CreateTable] if is_dropped else [StartBackfill])
+
+
 @pytest.mark.parametrize(
     ("partition_fields", "is_dropped"),
     [({}, False), ({"note": 2}, True), ({"qty": 1}, True), ({"id": 1, "note_bucket": 2}, False)],
