@@ -19,15 +19,19 @@ from support.servers.glue_server import glue_server, moto_python
 from support.servers.google import fake_gcs_server, google_store
 from support.servers.hive import hive_metastore
 from support.servers.postgres import postgres_programs, postgres_server
-from support.servers.rest_catalog import rest_catalog_server
-from support.servers.s3_server import versitygw, versitygw_server
+from support.servers.rest_catalog import rest_catalog_on_s3, rest_catalog_server
+from support.servers.s3_server import S3Server, versitygw, versitygw_server
 
 Json: TypeAlias = Any  # the part of an endpoint config that uses the server
 
 
 def start_s3(stack: ExitStack, directory: Path) -> Json:
     server = stack.enter_context(versitygw_server(versitygw(), directory))
-    place = {"bucket": server.new_bucket(), "region": server.region, "s3_endpoint": server.endpoint}
+    return locate_bucket(server, server.new_bucket())
+
+
+def locate_bucket(server: S3Server, bucket: str) -> Json:
+    place = {"bucket": bucket, "region": server.region, "s3_endpoint": server.endpoint}
     return {**place, "credentials": aws_keys(server, server.root.secret_access_key)}
 
 
@@ -47,6 +51,12 @@ def start_rest(stack: ExitStack, directory: Path) -> Json:
     server = stack.enter_context(rest_catalog_server(jars("rest-catalog"), directory))
     storage = {"storage_type": "Local Files", "directory": str(server.warehouse)}
     return {"catalog": rest(server.uri), "storage": storage}
+
+
+def start_rest_s3(stack: ExitStack, directory: Path) -> Json:
+    s3 = stack.enter_context(versitygw_server(versitygw(), directory / "s3"))
+    server = stack.enter_context(rest_catalog_on_s3(jars("rest-catalog"), directory, s3))
+    return {"catalog": rest(server.uri), **locate_bucket(s3, server.bucket)}
 
 
 def start_glue(stack: ExitStack, directory: Path) -> Json:
@@ -70,6 +80,7 @@ SERVERS: Final[dict[str, Callable[[ExitStack, Path], Json]]] = {
     "google": start_google,
     "azure": start_azure,
     "rest": start_rest,
+    "rest-s3": start_rest_s3,
     "glue": start_glue,
     "hive": start_hive,
     "postgres": start_postgres,

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 Json: TypeAlias = Any
 
-SERVERS: Final = ("s3", "google", "azure", "rest", "glue", "hive", "postgres")
+SERVERS: Final = ("s3", "google", "azure", "rest", "rest-s3", "glue", "hive", "postgres")
 KEEPER: Final = Path(__file__).with_name("kept_server.py")
 DEADLINE: Final = 300.0  # seconds, for all of them to start
 POLL_SECONDS: Final = 0.1

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -13,6 +14,9 @@ import pytest
 
 import kept_server
 import local_servers
+from connector.checks.commit_probe import try_commits
+from connector.checks.endpoint import look_up_namespace, open_endpoint, try_storage
+from connector.config.settings import parse
 from support.repository import REPOSITORY
 from support.servers.glue_server import moto_python
 from support.servers.s3_server import versitygw
@@ -85,6 +89,18 @@ def test_another_server_joins_those_that_run_and_one_that_has_died_begins_anew(s
     assert servers.config("s3")["pid"] != s3["pid"]
     assert servers.config("glue") == glue
     assert s3["pid"] not in servers.pids()
+
+
+def test_a_rest_catalog_and_its_s3_server_are_one_endpoint(servers: Servers) -> None:
+    versitygw()
+    servers("up", "rest-s3")
+    config = {name: value for name, value in servers.config("rest-s3").items() if name != "pid"}
+    endpoint, _ = parse({"namespace": "shop", **config}, [])
+    opened = open_endpoint(endpoint)
+    with closing(opened.catalog) as catalog:
+        catalog.create_namespace("shop")
+        assert try_commits(look_up_namespace(opened, "shop")) > 0
+        assert try_storage(endpoint, opened) == f"s3://{endpoint.bucket}"
 
 
 @pytest.mark.slow  # half a minute for what other tests start one by one
