@@ -27,13 +27,15 @@ from connector.config.definition import Definition, Setting
 from connector.config.secret import Secret
 from connector.config.values import (
     HTTP_ADDRESS,
+    LONGEST_NAME,
     METASTORES,
     POSTGRESQL,
     TABLE_BUCKET_ARN,
+    parse_bearer_token,
+    parse_catalog_name,
+    parse_client_credential,
     parse_directory,
-    parse_secret,
     parse_service_account,
-    parse_token,
 )
 from connector.model.properties import Properties
 
@@ -70,7 +72,7 @@ class RestCatalog(Definition, frozen=True, tag_field=CATALOG_TYPE, tag=REST):
         Setting(
             "Credential",
             "The credential of an OAuth2 client, as client_id:client_secret, or only the secret if it has no ID.",
-            parse=parse_secret,
+            parse=parse_client_credential,
         ),
     ] = None
     token: Annotated[
@@ -79,7 +81,7 @@ class RestCatalog(Definition, frozen=True, tag_field=CATALOG_TYPE, tag=REST):
             "Token",
             "A bearer token, for catalogs that do not accept a credential. It is not used if there is a credential.",
             is_multiline=True,
-            parse=parse_token,
+            parse=parse_bearer_token,
         ),
     ] = None
     scope: Annotated[
@@ -172,7 +174,12 @@ class SqlCatalog(Definition, frozen=True, tag_field=CATALOG_TYPE, tag=SQL):
     ]
     password: Annotated[Secret | None, Setting("Password", "The password of the user.")] = None
     name: Annotated[
-        str, Setting("Catalog Name", "The name of the catalog. One database can hold several catalogs.")
+        str,
+        Setting(
+            "Catalog Name",
+            "The name of the catalog. One database can hold several catalogs.",
+            parse=parse_catalog_name,
+        ),
     ] = "iceberg"
 
 
@@ -213,7 +220,6 @@ class LocalCatalog(Definition, frozen=True, tag_field=CATALOG_TYPE, tag=LOCAL):
 
 Catalog: TypeAlias = RestCatalog | GlueCatalog | S3TablesCatalog | SqlCatalog | HiveCatalog | LocalCatalog
 
-LONGEST_NAME: Final = 255  # characters, in AWS Glue and in the tables of an SQL catalog
 ANYWHERE: Final = (r"[^\x00-\x1f\x7f]*", "must not contain line breaks, tabs or other control characters")
 
 # The further demands of some catalogs.

@@ -6,7 +6,7 @@ import msgspec
 
 from connector.config.definition import Definition, Setting
 from connector.config.secret import Secret
-from connector.config.values import ROLE_ARN, parse_secret, parse_token, parse_word
+from connector.config.values import ROLE_ARN, parse_secret_access_key, parse_token, parse_word
 
 AUTH_TYPE: Final = "auth_type"
 AWS_ACCESS_KEY: Final = "AWSAccessKey"
@@ -28,7 +28,8 @@ class AwsCredentials(Definition, frozen=True, tag_field=AUTH_TYPE, tag=AWS_ACCES
         Setting("AWS Access Key ID", "The ID of an access key.", min_length=1, parse=parse_word),
     ] = msgspec.field(name="awsAccessKeyId")
     secret_access_key: Annotated[
-        Secret, Setting("AWS Secret Access Key", "The secret of the access key.", min_length=1, parse=parse_secret)
+        Secret,
+        Setting("AWS Secret Access Key", "The secret of the access key.", min_length=1, parse=parse_secret_access_key),
     ] = msgspec.field(name="awsSecretAccessKey")
     session_token: Annotated[
         Secret | None,
@@ -95,7 +96,7 @@ class AwsRole(Definition, frozen=True, tag_field=AUTH_TYPE, tag=AWS_ROLE):
         str, Setting("AWS Access Key ID", "The ID of an access key that can assume the role.", parse=parse_word)
     ] = msgspec.field(name="awsAccessKeyId", default="")
     secret_access_key: Annotated[
-        Secret | None, Setting("AWS Secret Access Key", "The secret of the access key.", parse=parse_secret)
+        Secret | None, Setting("AWS Secret Access Key", "The secret of the access key.", parse=parse_secret_access_key)
     ] = msgspec.field(name="awsSecretAccessKey", default=None)
 
     @property
@@ -129,7 +130,7 @@ class OlderKeys(Definition, frozen=True):
             "The older form of `credentials`. It is used only without `credentials`.",
             is_hidden=True,
             keywords=_MAY_BE_NULL,
-            parse=parse_secret,
+            parse=parse_secret_access_key,
         ),
     ] = msgspec.field(name="aws_secret_access_key", default=None)
 

@@ -26,9 +26,9 @@ from connector.config.values import (
     SchemaEvolution,
     parse_bucket,
     parse_feature_flags,
+    parse_region,
     parse_signing_secret,
     parse_upload_interval,
-    parse_word,
     refuse_variants,
 )
 from connector.model.properties import Properties
@@ -203,7 +203,7 @@ class EndpointConfig(Definition, frozen=True, kw_only=True):
     prefix: Annotated[str, PREFIX] = ""
     region: Annotated[
         str,
-        Setting("Region", "The AWS region of the bucket and of AWS Glue. AWS Glue requires it.", parse=parse_word),
+        Setting("Region", "The AWS region of the bucket and of AWS Glue. AWS Glue requires it.", parse=parse_region),
     ] = ""
     namespace: Annotated[
         str,

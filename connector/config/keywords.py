@@ -19,10 +19,11 @@ TYPE_DEMANDS: Final[Mapping[str, str]] = {
 }
 
 
-def _type(validator: Any, types: Json, instance: Json, _: Json) -> Iterator[ValidationError]:
+def _type(validator: Any, types: Json, instance: Json, schema: Json) -> Iterator[ValidationError]:
     allowed = [types] if isinstance(types, str) else types
     if not any(validator.is_type(instance, name) for name in allowed):
-        yield ValidationError(TYPE_DEMANDS[allowed[0]])
+        choice = f" with {schema['discriminator']['propertyName']}" if "discriminator" in schema else ""
+        yield ValidationError(f"{TYPE_DEMANDS[allowed[0]]}{choice}")
 
 
 def _required(_validator: Any, names: Json, instance: Json, _: Json) -> Iterator[ValidationError]:

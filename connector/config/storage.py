@@ -20,8 +20,8 @@ from connector.config.values import (
     parse_bucket,
     parse_directory,
     parse_prefix,
+    parse_region,
     parse_service_account,
-    parse_word,
 )
 
 STORAGE_TYPE: Final = "storage_type"
@@ -46,7 +46,7 @@ class S3Storage(Definition, frozen=True, tag_field=STORAGE_TYPE, tag=S3):
     description: ClassVar[str] = "A bucket of Amazon S3 with other credentials than those of the catalog."
 
     bucket: Annotated[str, BUCKET]
-    region: Annotated[str, Setting("Region", "The AWS region of the bucket.", min_length=1, parse=parse_word)]
+    region: Annotated[str, Setting("Region", "The AWS region of the bucket.", min_length=1, parse=parse_region)]
     prefix: Annotated[str, PREFIX] = ""
     credentials: Annotated[
         AwsCredentials | AwsRole | None,

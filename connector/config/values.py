@@ -28,6 +28,7 @@ FORMAT_VERSIONS: Final = (2, 3)  # of Iceberg tables that are written
 FEATURE_FLAGS: Final = (ALLOW_EXISTING_TABLES, RETAIN_EXISTING_DATA, MACHINE_CREDENTIALS, DOT_LOCATIONS)
 
 
+LONGEST_NAME: Final = 255  # characters, in AWS Glue and in the tables of an SQL catalog
 CONTROL_CHARACTER: Final = r"[\x00-\x1f\x7f]"
 WITHOUT_CONTROL: Final = "must not contain line breaks, tabs or other control characters"
 
@@ -48,6 +49,7 @@ HDFS_DIRECTORY: Final = "^hdfs://[^/#?@]+/[^#?]+$"
 AZURE_ACCOUNT: Final = "^[a-z0-9]{3,24}$"
 AZURE_CONTAINER: Final = "^(?=.{3,63}$)[a-z0-9](-?[a-z0-9])*$"
 ROLE_ARN: Final = "^arn:aws[-a-z]*:iam::[0-9]+:role/.+$"
+ACCESS_KEY_ID: Final = "(AKIA|ASIA)[0-9A-Z]{16}"
 SPARK_SETTING: Final = r"^spark\."
 TIME_OF_DAY: Final = "^((0?[0-9]|1[0-9]|2[0-3]):[0-5][0-9])?$"
 
@@ -136,6 +138,13 @@ def parse_feature_flags(text: str) -> frozenset[str]:
     return frozenset(flag for flag, on in flags.items() if on)
 
 
+def parse_catalog_name(text: str) -> str:
+    """Check that a column of the tables of an SQL catalog can hold the name."""
+    if len(text) > LONGEST_NAME:
+        raise ValueError(f"must not be longer than {LONGEST_NAME} characters")
+    return text
+
+
 def parse_bucket(text: str) -> str:
     """Check that the name of a bucket can be a part of a URI."""
     if not re.fullmatch(r"[^\x00-\x20\x7f#?@\[\]]*", text):
@@ -201,15 +210,41 @@ def parse_word(text: str) -> str:
     return word
 
 
+def parse_region(text: str) -> str:
+    """Return the code of a region. Stores that are not Amazon's have codes of their own."""
+    region = text.strip()
+    if not re.fullmatch(r"[0-9A-Za-z._-]+", region):
+        raise ValueError("must be the code of a region, such as us-east-1: letters, digits and hyphens")
+    return region
+
+
 def parse_token(text: str) -> Secret:
     """Like `parse_word`, for a secret."""
     return Secret(parse_word(text))
 
 
-def parse_secret(text: str) -> Secret:
-    """Return a secret without the white space around it, which no server would accept: a copied text often ends with a
-    line break."""
-    return Secret(text.strip())
+def parse_bearer_token(text: str) -> Secret:
+    """Like `parse_token`, for a token that is sent after the word Bearer."""
+    if text.strip().lower().startswith("bearer "):
+        raise ValueError("must be only the token, without the word Bearer in front of it")
+    return parse_token(text)
+
+
+def parse_client_credential(text: str) -> Secret:
+    """Check the ID and the secret of an OAuth2 client. White space around them does not count, as in other secrets."""
+    client, colon, secret = (part.strip() for part in text.partition(":"))
+    if colon and not (client and secret):
+        raise ValueError("must be client_id:client_secret, or only the secret, without a colon in front")
+    return Secret(f"{client}{colon}{secret}")
+
+
+def parse_secret_access_key(text: str) -> Secret:
+    """Return the secret of an AWS access key, without the white space around it, which AWS would not accept: a copied
+    text often ends with a line break. An ID in its place is refused: errors would show the secret as an ID."""
+    secret = text.strip()
+    if re.fullmatch(ACCESS_KEY_ID, secret):
+        raise ValueError("must be the secret of the access key, and not its ID: they may be exchanged")
+    return Secret(secret)
 
 
 def parse_account_key(text: str) -> Secret:

@@ -5,7 +5,7 @@ from typing import Final
 
 from pyiceberg.types import PrimitiveType, StringType, TimestamptzType
 
-from connector.config.catalog import LONGEST_NAME
+from connector.config.values import LONGEST_NAME
 from connector.evolution.existing_table import CatalogEntry, ExistingTable
 from connector.evolution.target import NewColumn
 from connector.host.errors import UserError

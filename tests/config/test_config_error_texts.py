@@ -97,6 +97,28 @@ ENDPOINTS: Final[Mapping[str, Json]] = {
         "UploadInterval": "PT1M",
     },
     "a token of two lines": {"namespace": "shop", "catalog": {**REST_CATALOG, "token": "planted\nplanted"}},
+    "a token with the word before it": {"namespace": "shop", "catalog": {**REST_CATALOG, "token": "Bearer planted"}},
+    "a client without a secret": {"namespace": "shop", "catalog": {**REST_CATALOG, "credential": "planted: "}},
+    "a secret without a client": {"namespace": "shop", "catalog": {**REST_CATALOG, "credential": ":planted"}},
+    "keys that are exchanged": {
+        **ON_S3,
+        "credentials": {**KEYS, "awsAccessKeyId": "planted", "awsSecretAccessKey": "AKIAIOSFODNN7EXAMPLE"},
+        "storage": {
+            "storage_type": "Amazon S3",
+            "bucket": "b",
+            "region": "Europe (Ireland)",
+            "credentials": {**ROLE, "awsAccessKeyId": "planted", "awsSecretAccessKey": "ASIAIOSFODNN7EXAMPLE\n"},
+        },
+    },
+    "older keys that are exchanged": {
+        **ON_S3,
+        "credentials": None,
+        "aws_access_key_id": "planted",
+        "aws_secret_access_key": "AKIAIOSFODNN7EXAMPLE",
+    },
+    "an address in place of a region": {**ON_S3, "region": "https://s3.us-east-1.amazonaws.com"},
+    "texts in place of choices": {"namespace": "shop", "catalog": "AWS Glue", "credentials": "planted", "storage": 1},
+    "too long a name of a catalog": on_sql("postgresql://host/lake") | {"catalog": {**SQL_CATALOG, "name": "n" * 256}},
     "a REST catalog that is nowhere": {"namespace": "shop", "catalog": {"catalog_type": REST}},
     "a SQL catalog without a store": {"namespace": "shop", "catalog": SQL_CATALOG},
     "S3 Tables without keys": {
