@@ -109,9 +109,9 @@ def translate_errors(config: EndpointConfig) -> AbstractContextManager[None]:
 
             return local.translate_errors(find_warehouse(catalog))
         case RestCatalog() | S3TablesCatalog() as catalog:
-            from connector.iceberg.catalogs import rest_errors
+            from connector.iceberg.catalogs import rest_error_words, rest_errors
 
-            return rest_errors.translate_errors(catalog.uri, rest_errors.choose_words(catalog))
+            return rest_errors.translate_errors(catalog.uri, rest_error_words.choose_words(catalog))
         case SqlCatalog() as catalog:
             from connector.iceberg.catalogs import sql
 
