@@ -27,6 +27,7 @@ from connector.encoding.runs import sorted_runs
 from connector.encoding.runs.run_merging import MergeRange
 from connector.host.errors import RetryableError
 from connector.host.refresh import Lease
+from connector.host.signals import StartedCalls
 from connector.model.binding import PLAIN, Arrangement, Binding, PartitionField, SortField
 from connector.model.invalid_values import OnInvalid
 from connector.model.properties import Properties
@@ -441,6 +442,40 @@ def test_no_file_is_uploaded_after_a_failed_merge_has_deleted_its_files(
     with pytest.raises(RetryableError, match="No space left on device"):
         table.write(*rows_of(20))
     assert data_files_in(table) == []
+
+
+def test_a_merge_ends_with_the_first_rows_after_an_upload_has_failed(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table.cores = 1
+    make_call, finish, has_failed = StartedCalls._call, data_files.FileWriter.finish, Event()
+    read_later: list[str] = []
+
+    def note_failure(uploads: StartedCalls, upload: Callable[[], object]) -> None:
+        try:
+            make_call(uploads, upload)
+        finally:
+            has_failed.set()
+
+    def finish_first(writer: Any) -> list[DataFile]:
+        files = finish(writer)
+        assert has_failed.wait(60)
+        return files
+
+    def note(name: str, read: Callable[..., Any], *arguments: Any) -> Any:
+        if has_failed.is_set():
+            read_later.append(name)
+        return read(*arguments)
+
+    monkeypatch.setattr(file_io, "LOCAL_SCHEMES", ())
+    monkeypatch.setattr(file_io, "write_small_file", no_space)
+    monkeypatch.setattr(StartedCalls, "_call", note_failure)
+    monkeypatch.setattr(data_files.FileWriter, "finish", finish_first)
+    for name in ("read_part", "read_encoded"):
+        monkeypatch.setattr(merged_files, name, partial(note, name, getattr(merged_files, name)))
+    with pytest.raises(RetryableError, match="the disk is full"):
+        table.write(*rows_of(200))
+    assert len(read_later) <= 1
 
 
 def test_a_task_that_fails_leaves_no_runs_in_the_store(tmp_path: Path) -> None:

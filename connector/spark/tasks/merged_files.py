@@ -32,7 +32,8 @@ def write_merged(
 ) -> list[DataFile]:
     """Merge these ranges of runs into data files, which are complete and durable. `run_files` has the file of each run.
 
-    Small files are uploaded while the next ones are encoded. If this fails, no file stays, as far as possible.
+    Small files are uploaded while the next ones are encoded. An upload that fails ends this with the next rows. If this
+    fails, no file stays, as far as possible.
     """
     sort_columns = find_sort_columns(layout)
     written: list[DataFile] = []
@@ -47,26 +48,28 @@ def write_merged(
             if merged.has_encoded:
                 copying = AssembledWriter(new_files)
                 unfinished.callback(copying.abort)
-                files = _copy_range(copying, merged, runs)
+                files = _copy_range(copying, merged, runs, uploads)
             else:
                 writer = DataFileWriter(new_files, GatheredRowGroup(ROW_GROUP_SIZE))
                 unfinished.callback(writer.abort)
-                files = _write_rows(writer, merge(merged, sort_columns, runs.read))
+                files = _write_rows(writer, merge(merged, sort_columns, runs.read), uploads)
             written += [msgspec.structs.replace(file, partition=merged.partition) for file in files]
         uploads.finish()
         unfinished.pop_all()
     return written
 
 
-def _write_rows(writer: DataFileWriter, batches: Iterator[pa.RecordBatch]) -> list[DataFile]:
+def _write_rows(writer: DataFileWriter, batches: Iterator[pa.RecordBatch], uploads: StartedCalls) -> list[DataFile]:
     for rows in batches:
+        uploads.check()
         writer.write(rows)
     return writer.finish()
 
 
-def _copy_range(writer: AssembledWriter, merged: MergeRange, runs: "_Runs") -> list[DataFile]:
+def _copy_range(writer: AssembledWriter, merged: MergeRange, runs: "_Runs", uploads: StartedCalls) -> list[DataFile]:
     """Copy the row groups that are encoded already. Only rows between them are encoded here."""
     for run, part in merged.parts:
+        uploads.check()
         if part.encoded:
             writer.append(part.encoded, runs.copy(run, part))
         else:
