@@ -1,4 +1,4 @@
-"""A few values of a column chunk: the same as Arrow reads, or None where Arrow has to read them."""
+"""A few values of a column chunk: the same as Arrow reads, up to where Arrow has to read them."""
 
 from io import BytesIO
 from pathlib import Path
@@ -29,12 +29,16 @@ def write(path: Path, values: list[str | None], *, nullable: bool = True, **opti
     return path
 
 
-def read(path: Path, rows: list[int], group: int = 0) -> list[str] | None:
+def read(path: Path, rows: list[int], group: int = 0) -> list[str]:
     footer = pq.read_metadata(path)
     chunk, column = footer.row_group(group).column(1), footer.schema.column(1)
     with path.open("rb") as stream:
-        found = read_texts(stream, chunk, column, np.array(rows, np.int64))
-    return None if found is None else found.to_pylist()
+        return read_from(stream, chunk, column, rows)
+
+
+def read_from(stream: Any, chunk: pq.ColumnChunkMetaData, column: pq.ColumnSchema, rows: list[int]) -> list[str]:
+    found = read_texts(stream, chunk, column, np.array(rows, np.int64), at_once=1)
+    return [text for part in found for text in part.to_pylist()]
 
 
 @pytest.fixture(scope="module")
@@ -86,13 +90,19 @@ def test_pages_without_wanted_rows_are_not_decompressed(file: Path, monkeypatch:
     ids=str,
 )
 def test_other_column_chunks_are_left_to_arrow(tmp_path: Path, options: dict[str, Any]) -> None:
-    assert read(write(tmp_path / "rows.parquet", [*texts()], **options), [1]) is None
+    assert read(write(tmp_path / "rows.parquet", [*texts()], **options), [1]) == []
 
 
 def test_a_page_with_nulls_is_left_to_arrow(tmp_path: Path) -> None:
     values: list[str | None] = [*texts()]
     values[3] = None
-    assert read(write(tmp_path / "rows.parquet", values), [1]) is None
+    assert read(write(tmp_path / "rows.parquet", values), [1]) == []
+
+
+def test_values_before_a_page_with_nulls_are_read(tmp_path: Path) -> None:
+    values: list[str | None] = [*texts()]
+    values[3_000] = None
+    assert read(write(tmp_path / "rows.parquet", values), [1, 2, 3_001]) == texts()[1:3]
 
 
 @given(place=st.integers(0, 200), byte=st.integers(0, 255), row=st.integers(0, 100))
@@ -103,8 +113,7 @@ def test_a_damaged_page_is_left_to_arrow_or_read_as_it_is(file: Path, place: int
     content = bytearray(file.read_bytes())
     content[chunk.data_page_offset + place] = byte
     column = pq.read_metadata(file).schema.column(1)
-    found = read_texts(BytesIO(content), chunk, column, np.array([row], np.int64))
-    assert found is None or len(found) == 1
+    assert len(read_from(BytesIO(content), chunk, column, [row])) <= 1
 
 
 @pytest.mark.parametrize("kept", [0, 10, 100, 1_000])
@@ -114,13 +123,13 @@ def test_pages_of_a_truncated_file_are_left_to_arrow(tmp_path: Path, kept: int, 
     footer = pq.read_metadata(path)
     chunk = footer.row_group(0).column(1)
     stream = BytesIO(path.read_bytes()[: chunk.data_page_offset + kept])
-    assert read_texts(stream, chunk, footer.schema.column(1), np.array([0, ROWS - 1])) is None
+    assert read_from(stream, chunk, footer.schema.column(1), [0, ROWS - 1]) in ([], texts()[:1])
 
 
 def test_numbers_are_left_to_arrow(file: Path) -> None:
     footer = pq.read_metadata(file)
     with file.open("rb") as stream:
-        assert read_texts(stream, footer.row_group(0).column(0), footer.schema.column(0), np.array([1])) is None
+        assert read_from(stream, footer.row_group(0).column(0), footer.schema.column(0), [1]) == []
 
 
 def test_few_rows_are_those_that_most_pages_do_not_have(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 import json
 import math
+from collections.abc import Iterator
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -338,6 +340,35 @@ def test_a_few_documents_of_many_are_read_page_by_page(tmp_path: Path, monkeypat
     assert set(decoded) == {"k0"}
     assert [(key, position) for key, _, position, _ in found] == [("[3]", 3), ("[3999]", 3_999), ("[8999]", 8_999)]
     assert [json.loads(document or "")["number"] for *_, document in found] == [3, 3_999, 8_999]
+
+
+def test_arrow_reads_the_documents_after_a_page_that_only_it_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_pages = data_pages._read
+
+    def stop_early(*arguments: Any) -> Iterator[bytes]:
+        yield from islice(read_pages(*arguments), 2)
+        raise data_pages._UnknownPageError
+
+    monkeypatch.setattr(data_pages, "_PAGE_SIZE", 1)  # then any rows are few
+    monkeypatch.setattr(data_pages, "_read", stop_early)
+    monkeypatch.setattr(file_columns, "_TEXTS", 1)
+    table = SearchedTable(tmp_path, [LongType()])
+    found = table.find([whole(table.write([f"[{n}]" for n in range(20)]))], [f"[{n}]" for n in range(0, 20, 3)])
+    assert [json.loads(document or "")["number"] for *_, document in found] == [*range(0, 20, 3)]
+
+
+def test_a_few_large_documents_are_read_one_after_the_other(tmp_path: Path) -> None:
+    table = SearchedTable(tmp_path, [LongType()])
+    keys = [f"[{number}]" for number in range(20)]
+    documents = pa.array([json.dumps({"0": number, "text": "x" * (2 << 20)}) for number in range(20)])
+    path = table.write(keys, flow_document=documents)
+
+    parts = [*search(IO, whole(path), Keys(table.keys(keys[::3]), table.updates), with_documents=True)]
+    assert [found.documents.to_pylist() for found in parts if found.documents] == [
+        [documents[n].as_py()] for n in range(0, 20, 3)
+    ]
 
 
 def test_many_documents_are_read_a_few_at_a_time(tmp_path: Path) -> None:

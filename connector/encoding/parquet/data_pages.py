@@ -2,7 +2,7 @@
 
 Arrow's reader decompresses and decodes every page of a column chunk. For a few rows of a large table, that is nearly
 all of the work. This reader knows the pages that the connector and most other engines write for documents: texts in
-plain encoding, without nulls. For other column chunks it returns None, and Arrow has to read them.
+plain encoding, without nulls. Arrow has to read other column chunks.
 """
 
 from collections.abc import Iterator
@@ -53,21 +53,35 @@ def are_few(positions: Positions, chunk: pq.ColumnChunkMetaData) -> bool:
 
 
 def read_texts(
-    stream: Any, chunk: pq.ColumnChunkMetaData, column: pq.ColumnSchema, rows: Positions
-) -> pa.StringArray | None:
-    """Return the values of these rows of a column chunk, which are in order. None if Arrow has to read the chunk.
+    stream: Any, chunk: pq.ColumnChunkMetaData, column: pq.ColumnSchema, rows: Positions, at_once: int
+) -> Iterator[pa.StringArray]:
+    """Yield the values of these rows of a column chunk, which are in order: about `at_once` bytes, or one value, at a
+    time. Where this ends before the last row, Arrow has to read the rest.
 
     `stream` is the open file.
     """
     if not _is_known(chunk, column):
-        return None
+        return
     stream.seek(chunk.data_page_offset)
     content = stream.read(chunk.total_compressed_size)
+    texts = _read(content, CODECS[chunk.compression], column.max_definition_level == 1, rows)
     try:
-        texts = list(_read(content, CODECS[chunk.compression], column.max_definition_level == 1, rows))
-        return pa.array(texts, pa.binary()).cast(pa.string())
-    except (_UnknownPageError, LookupError, ValueError, OSError, OverflowError):  # Arrow says what is wrong with pages
-        return None
+        for part in _gather(texts, at_once):
+            yield pa.array(part, pa.binary()).cast(pa.string())
+    except (_UnknownPageError, LookupError, ValueError, OSError, OverflowError):
+        return  # Arrow says what is wrong with pages
+
+
+def _gather(texts: Iterator[bytes], at_once: int) -> Iterator[list[bytes]]:
+    gathered, size = [], 0
+    for text in texts:
+        gathered.append(text)
+        size += len(text)
+        if size >= at_once:
+            yield gathered
+            gathered, size = [], 0
+    if gathered:
+        yield gathered
 
 
 def _is_known(chunk: pq.ColumnChunkMetaData, column: pq.ColumnSchema) -> bool:

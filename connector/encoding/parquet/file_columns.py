@@ -129,13 +129,16 @@ class FileColumns:
         Texts that are decoded one after the other are gathered: each part costs the same, however few it has.
         """
         rows, indices = self._footer.row_group(group).num_rows, positions - self._begins[group]
-        if (few := self._read_few(number, group, indices)) is not None:
-            yield 0, len(positions), few
+        begin = 0
+        for few in self._read_few(number, group, indices):
+            yield begin, begin + len(few), few
+            begin += len(few)
+        if begin == len(positions):
             return
         at_once = max(1, min(_ROWS, _TEXTS * rows // max(self.size_of([number], group), 1)))
         wanted: list[int] = indices.tolist()
         gathered: list[pa.Array] = []
-        begin = end = decoded = 0
+        end, decoded = begin, 0
         # What is read stays in memory until the file is closed, so each row group has its own.
         for batch in self.read_batches([number], [group], at_once):
             batch_begin, end = end, bisect_left(wanted, decoded + batch.num_rows, end)
@@ -149,16 +152,17 @@ class FileColumns:
                 return
             decoded += batch.num_rows
 
-    def _read_few(self, number: int, group: int, rows: Positions) -> pa.StringArray | None:
-        """Return the texts of a few rows of a row group. None if there are many, or if Arrow has to read them."""
+    def _read_few(self, number: int, group: int, rows: Positions) -> Iterator[pa.StringArray]:
+        """Yield the texts of a few rows of a row group. Nothing if there are many; Arrow has to read what is not
+        yielded."""
         row_group, name = self._footer.row_group(group), self.names[number]
         indices = [index for index in range(row_group.num_columns) if row_group.column(index).path_in_schema == name]
         if len(indices) != 1:
-            return None
+            return
         chunk = row_group.column(indices[0])
-        if not data_pages.are_few(rows, chunk):
-            return None
-        return data_pages.read_texts(self._file.stream, chunk, self._footer.schema.column(indices[0]), rows)
+        if data_pages.are_few(rows, chunk):
+            column = self._footer.schema.column(indices[0])
+            yield from data_pages.read_texts(self._file.stream, chunk, column, rows, _TEXTS)
 
     def _open(self) -> pq.ParquetFile:
         return pq.ParquetFile(
