@@ -2,7 +2,7 @@
 worker of Spark also ends when it hangs.
 
 Calls in threads are here too. A signal does not wait for those of `map_in_threads`. `StartedCalls` waits for calls that
-have begun, so that files can be deleted after them.
+have begun, so that files can be deleted after them. `call_within` is for calls that have no time limit.
 """
 
 import os
@@ -192,6 +192,23 @@ def map_in_threads(call: Callable[[T], R], things: Iterable[T], name: str, at_on
         return list(pool.map(call, things))
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
+
+
+def call_within(seconds: float, call: Callable[[], R]) -> R:
+    """Return what a call returns, or raise TimeoutError after so many seconds. The call goes on in its thread then,
+    and does not keep the process from ending."""
+    from concurrent.futures import Future
+
+    called: Future[R] = Future()
+
+    def run() -> None:
+        try:
+            called.set_result(call())
+        except BaseException as error:  # noqa: BLE001 - the caller gets it
+            called.set_exception(error)
+
+    threading.Thread(target=run, name="limited", daemon=True).start()
+    return called.result(seconds)
 
 
 class StartedCalls:

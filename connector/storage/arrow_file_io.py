@@ -1,9 +1,11 @@
 """PyIceberg's FileIO, which uses PyArrow, with changes for three stores."""
 
 import os
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from io import SEEK_CUR, SEEK_SET, RawIOBase
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 from pyarrow import NativeFile
@@ -15,27 +17,36 @@ from pyiceberg.io import (
     GCS_TOKEN_EXPIRES_AT_MS,
     S3_PROXY_URI,
     InputStream,
+    OutputStream,
 )
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
+from connector.host.signals import call_within
 from connector.storage.file_access import ADLS_MACHINE_CREDENTIALS, AZURE_SCHEMES, AZURE_TOKEN_FILE, S3_SCHEMES
 from connector.storage.s3_environment import find_certificates, find_proxy
+from connector.storage.storage_errors import LATE
 
 RETRY_SECONDS: Final = 30
 ATTEMPTS: Final = 5  # to send a request to S3, with growing pauses of seven seconds in all
 LEAST_READ: Final = 16 << 10  # bytes of an object in S3: more than stores say in an error
+# A call that reads or writes an object in S3 may take so many seconds, and one more for so many bytes. AWS's client
+# only ends what is slower than a byte a second.
+LONGEST_CALL: Final = 600.0
+LEAST_SPEED: Final = 1 << 16
 # With one of these variables, Google's client ignores the address that it is given.
 EMULATORS: Final = ("CLOUD_STORAGE_EMULATOR_ENDPOINT", "CLOUD_STORAGE_TESTBENCH_ENDPOINT")
+
+R = TypeVar("R")
 
 
 class ArrowFileIO(PyArrowFileIO):
     """Reads and writes files in any store.
 
     S3: a small file takes one request, not the three of a multipart upload, a failed request is repeated often, also if
-    it reads few bytes, and the environment's proxy and certificates are used. Google: a failed request is not repeated
-    for 15 minutes, and the machine's own credentials are never used. Azure: the account's host is not taken for a part
-    of the container's name, and a machine's workload identity can sign in.
+    it reads few bytes, one that is too slow is given up, and the environment's proxy and certificates are used. Google:
+    a failed request is not repeated for 15 minutes, and the machine's own credentials are never used. Azure: the
+    account's host is not taken for a part of the container's name, and a machine's workload identity can sign in.
     """
 
     @staticmethod
@@ -48,9 +59,16 @@ class ArrowFileIO(PyArrowFileIO):
 
     def new_input(self, location: str) -> PyArrowFile:
         """Return a file to read."""
+        return self._find_object(location, super().new_input)
+
+    def new_output(self, location: str) -> PyArrowFile:
+        """Return a file to write."""
+        return self._find_object(location, super().new_output)
+
+    def _find_object(self, location: str, find_file: Callable[[str], PyArrowFile]) -> PyArrowFile:
         scheme, netloc, path = self.parse_location(location, self.properties)
         if scheme not in S3_SCHEMES:
-            return super().new_input(location)
+            return find_file(location)
         return _S3File(location, path, self.fs_by_scheme(scheme, netloc))
 
     def _initialize_s3_fs(self, netloc: str | None) -> FileSystem:
@@ -91,12 +109,24 @@ class ArrowFileIO(PyArrowFileIO):
 
 
 class _S3File(PyArrowFile):
-    """An object in S3."""
+    """An object in S3. Its reads and writes have a time limit."""
 
-    def open(self, seekable: bool = True) -> InputStream:
-        """Return a stream. One that is `seekable` reads the parts that are needed."""
-        stream = super().open(seekable)
-        return _SeekableObject(stream) if seekable else stream
+    def open(self, seekable: bool = True) -> InputStream:  # noqa: ARG002 - PyIceberg's signature
+        """Return a stream, which always reads the parts that are needed."""
+        return _SeekableObject(_limit_time(super().open))
+
+    def create(self, overwrite: bool = False) -> OutputStream:
+        """Return a stream that writes the object. It is durable when it is closed."""
+        return _UploadedObject(_limit_time(partial(super().create, overwrite)))
+
+
+def _limit_time(call: Callable[[], R], size: int = 0) -> R:
+    """Return what a call of PyArrow returns, which transfers so many bytes. Raises TimeoutError if it is too slow."""
+    seconds = LONGEST_CALL + size / LEAST_SPEED
+    try:
+        return call_within(seconds, call)
+    except TimeoutError as error:
+        raise TimeoutError(f"the answer was {LATE} {seconds:.0f} s") from error
 
 
 class _SeekableObject(RawIOBase):
@@ -109,7 +139,7 @@ class _SeekableObject(RawIOBase):
     def __init__(self, file: NativeFile) -> None:
         super().__init__()
         self._file = file
-        self._size = file.size()
+        self._size = _limit_time(file.size)
         self._position = 0
 
     def readable(self) -> bool:
@@ -123,7 +153,7 @@ class _SeekableObject(RawIOBase):
         left = max(self._size - self._position, 0)
         size = left if size is None or size < 0 else min(size, left)
         begin = min(self._position, max(self._size - LEAST_READ, 0))
-        content: bytes = self._file.read_at(max(self._position + size - begin, LEAST_READ), begin) if size else b""
+        content = self._read_at(begin, max(self._position + size - begin, LEAST_READ)) if size else b""
         self._position += size
         return content if len(content) == size else content[self._position - size - begin :][:size]
 
@@ -145,3 +175,38 @@ class _SeekableObject(RawIOBase):
     def close(self) -> None:
         self._file.close()
         super().close()
+
+    def _read_at(self, begin: int, size: int) -> bytes:
+        content: bytes = _limit_time(partial(self._file.read_at, size, begin), size)
+        return content
+
+
+class _UploadedObject(RawIOBase):
+    """Writes an object. PyArrow uploads it in parts, or when it is closed."""
+
+    def __init__(self, stream: OutputStream) -> None:
+        super().__init__()
+        self._stream = stream
+        self._size = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, content: Any) -> int:
+        """Add bytes to the object, and return their number."""
+        try:
+            _limit_time(partial(self._stream.write, content), len(content))
+        except TimeoutError:
+            super().close()  # `close` would wait for the same again
+            raise
+        self._size += len(content)
+        return len(content)
+
+    def tell(self) -> int:
+        return self._size
+
+    def close(self) -> None:
+        """Complete the object. It is durable when this returns."""
+        if not self.closed:
+            super().close()
+            _limit_time(self._stream.close, self._size)

@@ -10,7 +10,7 @@ from http import HTTPStatus
 from io import SEEK_CUR, SEEK_END, SEEK_SET, BytesIO
 from itertools import product
 from random import randbytes
-from threading import Barrier
+from threading import Barrier, Event
 from typing import Any, Final
 
 import numpy as np
@@ -43,7 +43,7 @@ from connector.host.signals import AT_ONCE, map_in_threads
 from connector.model.binding import KeyPart, Updates
 from connector.model.properties import Properties
 from connector.model.state import DataFile
-from connector.storage import s3_objects
+from connector.storage import arrow_file_io, s3_objects
 from connector.storage.arrow_file_io import LEAST_READ
 from connector.storage.file_access import file_properties
 from connector.storage.file_io import LARGEST_HELD, create_file, open_file_io, write_small_file
@@ -59,6 +59,7 @@ pytestmark = pytest.mark.catalog
 
 LARGE: Final = 3 * LEAST_READ
 FORBIDDEN: Final = "the object store forbids this \\(ACCESS_DENIED"
+KEYS: Final = {"s3.access-key-id": "AKIA", "s3.secret-access-key": "secret", S3_REGION: "eu-west-1"}
 NAMES: Final = ("plain", "with space", "ä/ö", "a+b=c", "100%25", "a&b;c'(d)*!", "name=x%2Fy/z", "…", "~t", "a.b/..c")
 
 
@@ -71,6 +72,16 @@ def proxy(s3_server: S3Server) -> Iterator[FaultProxy]:
 @pytest.fixture
 def io(s3_server: S3Server, proxy: FaultProxy) -> FileIO:
     return open_file_io(file_properties(s3_server.file_properties(), {S3_ENDPOINT: proxy.uri}))
+
+
+@pytest.fixture
+def slow_io(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[FileIO, Event]]:
+    """What reads and writes in a store that answers byte by byte, and whether its answers have ended."""
+    monkeypatch.setattr(arrow_file_io, "LONGEST_CALL", 0.3)
+    monkeypatch.setattr(arrow_file_io, "LEAST_SPEED", 1e9)
+    monkeypatch.setattr(s3_objects, "LONGEST_ANSWER", 0.3)
+    with dripping(Dripping.BODY_OF_KNOWN_LENGTH) as (uri, has_ended):
+        yield open_file_io(file_properties({S3_ENDPOINT: uri, **KEYS})), has_ended
 
 
 def stranger_of(s3_server: S3Server) -> dict[str, str]:
@@ -414,14 +425,32 @@ def test_a_store_that_does_not_answer_is_not_waited_for_without_limit(
 @pytest.mark.parametrize("what", Dripping)
 def test_an_answer_that_comes_byte_by_byte_is_not_waited_for(what: Dripping, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(s3_objects, "LONGEST_ANSWER", 0.3)
-    keys = {"s3.access-key-id": "AKIA", "s3.secret-access-key": "secret", S3_REGION: "eu-west-1"}
     with dripping(what) as (uri, has_ended):
-        objects = open_s3_objects(Properties({S3_ENDPOINT: uri, **keys}))
+        objects = open_s3_objects(Properties({S3_ENDPOINT: uri, **KEYS}))
         assert objects
         with pytest.raises(RetryableError) as raised, translate_errors("s3://bucket/key"):
             objects.get("s3://bucket/key")
         assert not has_ended.is_set()
     check_text("storage_errors", "an answer that comes byte by byte", str(raised.value), {"after 0 s": "after 300 s"})
+
+
+def test_a_part_of_a_large_object_that_comes_byte_by_byte_is_not_waited_for(slow_io: tuple[FileIO, Event]) -> None:
+    io, has_ended = slow_io
+    with pytest.raises(RetryableError) as raised, translate_errors("s3://bucket/key"):
+        pq.read_table(io.new_input("s3://bucket/key").open(seekable=True))
+    assert not has_ended.is_set()
+    check_text("storage_errors", "a transfer that is too slow", str(raised.value), {"after 0 s": "after 602 s"})
+
+
+def test_an_upload_whose_answer_comes_byte_by_byte_is_not_waited_for(slow_io: tuple[FileIO, Event]) -> None:
+    """Nor is it waited for again when its stream is closed."""
+    io, has_ended = slow_io
+    stream = io.new_output("s3://bucket/key").create(overwrite=True)
+    with pytest.raises(RetryableError, match="not whole after"), translate_errors("s3://bucket/key"), stream:
+        stream.write(bytes(20 << 20))
+    with pytest.raises(RetryableError, match="not whole after"), translate_errors("s3://bucket/key"):
+        write_small_file(io, "s3://bucket/key", b"small")
+    assert not has_ended.is_set()
 
 
 def test_connections_of_requests_at_the_same_time_stay_open(io: FileIO, proxy: FaultProxy, bucket: str) -> None:
