@@ -137,7 +137,7 @@ class _HeldStream:
 
     def __init__(self, io: FileIO, location: str, write_file: WriteFile) -> None:
         self._io, self._location, self._write_file = io, location, write_file
-        self._pieces: list[bytes] = []
+        self._held = BytesIO()
         self._size = 0
         self._stream: Any = None
         self.closed = False
@@ -145,13 +145,9 @@ class _HeldStream:
     def write(self, content: bytes) -> int:
         if self._stream is None and self._size + len(content) > LARGEST_HELD:
             self._stream = self._io.new_output(self._location).create(overwrite=True)
-            for piece in self._pieces:
-                self._stream.write(piece)
-            self._pieces.clear()
-        if self._stream is None:
-            self._pieces.append(bytes(content))
-        else:
-            self._stream.write(content)
+            self._stream.write(self._held.getvalue())
+            self._held.close()
+        (self._stream or self._held).write(content)
         self._size += len(content)
         return len(content)
 
@@ -166,7 +162,7 @@ class _HeldStream:
             return
         self.closed = True
         if self._stream is None:
-            self._write_file(self._io, self._location, b"".join(self._pieces))
+            self._write_file(self._io, self._location, self._held.getvalue())
         else:
             self._stream.close()
 

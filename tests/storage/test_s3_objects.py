@@ -4,6 +4,7 @@ fails."""
 import gzip
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from http import HTTPStatus
@@ -440,6 +441,23 @@ def test_a_part_of_a_large_object_that_comes_byte_by_byte_is_not_waited_for(slow
         pq.read_table(io.new_input("s3://bucket/key").open(seekable=True))
     assert not has_ended.is_set()
     check_text("storage_errors", "a transfer that is too slow", str(raised.value), {"after 0 s": "after 602 s"})
+
+
+def test_a_small_file_is_in_memory_once_while_it_waits_for_its_upload() -> None:
+    held: list[int] = []
+
+    def write(*_: object) -> None:
+        held.append(tracemalloc.get_traced_memory()[0])
+
+    tracemalloc.start()
+    try:
+        stream = create_file(open_file_io({}), "s3://bucket/key", write)
+        for _ in range(8):
+            stream.write(bytes(LARGEST_HELD // 8))
+        stream.close()
+    finally:
+        tracemalloc.stop()
+    assert LARGEST_HELD <= held[0] < LARGEST_HELD * 1.2
 
 
 def test_an_upload_whose_answer_comes_byte_by_byte_is_not_waited_for(slow_io: tuple[FileIO, Event]) -> None:
