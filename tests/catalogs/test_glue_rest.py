@@ -17,6 +17,7 @@ from connector.evolution.table_change import TableChange
 from connector.evolution.target import NewColumn, Target
 from connector.host.errors import UserError
 from connector.iceberg.catalogs.opening import open_catalog, table_location
+from connector.iceberg.catalogs.table_optimizers import DEFAULT_DAYS, find_orphan_days, is_compacted_by_service
 from connector.iceberg.commits import commit
 from connector.iceberg.perform_changes import evolve
 from connector.model.state import WriterId
@@ -66,6 +67,21 @@ def test_a_table_is_created_in_the_bucket_filled_and_replaced(config: Json) -> N
         assert ids_of(catalog, path) == [1, 2], "until the first commit"
         commit.commit_all_or_raise(catalog, [stage(catalog, path, replace(WRITER, state_key="orders.v1"), 3)])
         assert ids_of(catalog, path) == [3]
+
+
+def test_glue_is_asked_for_the_optimizers_of_a_table(config: Json, gateway: GlueRest) -> None:
+    endpoint = parse(config, [])[0]
+    path = TableIdentifier(endpoint.namespace, "orders")
+    with open_catalog(endpoint) as catalog:
+        fit(catalog, endpoint, backfill=0)
+        table = catalog.load_table(path)
+        assert not is_compacted_by_service(table)
+        gateway.optimizers[*path, "compaction"] = {"enabled": True}
+        gateway.optimizers[*path, "orphan_file_deletion"] = {"enabled": True}
+        assert is_compacted_by_service(table)
+        assert find_orphan_days(table) == DEFAULT_DAYS
+        gateway.optimizers[*path, "compaction"] = {"enabled": False}
+        assert not is_compacted_by_service(table)
 
 
 def test_a_signature_for_another_service_is_refused(config: Json) -> None:

@@ -40,7 +40,7 @@ class _GlueCatalog(TablesInStore, GlueCatalog, OptimizerCatalog):
         super().__init__("glue", client=client, **properties)
         self._credentials = credentials
         self._catalog_ids: dict[str, str] = {}  # by database: Glue asks for it with each optimizer
-        self._has_told = False  # that optimizers are not known
+        self._optimizers = GlueOptimizers(client)
 
     def view_exists(self, identifier: str | Identifier) -> bool:  # noqa: ARG002  # the signature is PyIceberg's
         return False  # Glue's views are tables of another kind, which load_table refuses
@@ -61,12 +61,24 @@ class _GlueCatalog(TablesInStore, GlueCatalog, OptimizerCatalog):
 
     def read_optimizer(self, table: TableIdentifier, optimizer: TableOptimizer) -> Mapping[str, Any] | None:
         """Return the configuration of an optimizer of a loaded table. None if it is not enabled, or is not known."""
+        return self._optimizers.read(self._catalog_ids[table.namespace], table, optimizer)
+
+
+class GlueOptimizers:
+    """Asks AWS Glue for the optimizers of its tables."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._has_told = False  # that optimizers are not known
+
+    def read(self, catalog_id: str, table: TableIdentifier, optimizer: TableOptimizer) -> Mapping[str, Any] | None:
+        """Return the configuration of an optimizer. None if it is not enabled, or is not known."""
         namespace, name = table
         try:
-            answer = self.glue.get_table_optimizer(
-                CatalogId=self._catalog_ids[namespace], DatabaseName=namespace, TableName=name, Type=optimizer
+            answer = self._client.get_table_optimizer(
+                CatalogId=catalog_id, DatabaseName=namespace, TableName=name, Type=optimizer
             )
-        except self.glue.exceptions.EntityNotFoundException:
+        except self._client.exceptions.EntityNotFoundException:
             return None
         except (ClientError, BotoCoreError) as error:
             # The permission is optional. An optimizer and the connector may also work at the same time.
@@ -82,6 +94,14 @@ class _GlueCatalog(TablesInStore, GlueCatalog, OptimizerCatalog):
         return configuration if configuration.get("enabled") else None
 
 
+def open_client(aws: FreshAwsCredentials, region: str, endpoint: str | None = None) -> Any:
+    """Return a client of Glue. This sends no request. `endpoint` is another address than that of the region."""
+    client = open_session(aws, region).client("glue", endpoint_url=endpoint, config=CLIENT_CONFIG)
+    # Made here: if several threads needed the exception classes first, each of them would make other ones.
+    _ = client.exceptions
+    return client
+
+
 def open_glue(
     catalog: catalog_config.GlueCatalog,
     region: str,
@@ -90,9 +110,7 @@ def open_glue(
     credentials: FileCredentials,
 ) -> GlueCatalog:
     """Open the catalog. This sends no request. `aws` signs requests to Glue, and `credentials` open files."""
-    client = open_session(aws, region).client("glue", config=CLIENT_CONFIG)
-    # Made here: if several threads needed the exception classes first, each of them would make other ones.
-    _ = client.exceptions
+    client = open_client(aws, region)
     if catalog.glue_id:
         # PyIceberg reads glue.id only for a client that it makes itself.
         def add_catalog_id(params: dict[str, object], **_: object) -> None:

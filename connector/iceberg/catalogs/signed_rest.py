@@ -1,9 +1,10 @@
 """Amazon's REST catalogs, for which each request is signed with SigV4."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial
 from hashlib import sha256
-from typing import Final
-from urllib.parse import parse_qsl, urlsplit
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl, urljoin, urlsplit
 
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
@@ -15,13 +16,19 @@ from requests.auth import AuthBase
 from connector.config import catalog as catalog_config
 from connector.config.catalog_properties import SIGNED, SIGNING_NAME, SIGNING_REGION
 from connector.iceberg.catalogs.rest import RestTables
+from connector.iceberg.catalogs.table_optimizers import OptimizerCatalog, TableOptimizer
 from connector.iceberg.catalogs.time_limits import TIME_LIMITS
+from connector.model.table_identifier import TableIdentifier
 from connector.storage.aws_credentials import FreshAwsCredentials
 from connector.storage.aws_sessions import convert_to_botocore
 from connector.storage.file_access import FileCredentials
 
+if TYPE_CHECKING:
+    from connector.iceberg.catalogs.glue import GlueOptimizers
+
 DEFAULT_SERVICE: Final = "execute-api"  # PyIceberg's default
 S3_TABLES: Final = "s3tables"
+GLUE: Final = "glue"
 
 
 class _TableBucket(RestTables):
@@ -29,6 +36,23 @@ class _TableBucket(RestTables):
 
     def drop_table(self, identifier: str | Identifier, purge_requested: bool = True) -> None:
         super().drop_table(identifier, purge_requested)
+
+
+class _GlueRest(RestTables, OptimizerCatalog):
+    """AWS Glue's REST endpoint. It does not know Glue's optimizers: Glue's own requests ask for them, at the same
+    address."""
+
+    def __init__(self, catalog_id: str, open_optimizers: "Callable[[], GlueOptimizers]", *settings: Any) -> None:
+        super().__init__(*settings)
+        self._catalog_id, self._open_optimizers = catalog_id, open_optimizers
+
+    @cached_property
+    def _optimizers(self) -> "GlueOptimizers":
+        return self._open_optimizers()
+
+    def read_optimizer(self, table: TableIdentifier, optimizer: TableOptimizer) -> Mapping[str, Any] | None:
+        """Return the configuration of an optimizer of a table. None if it is not enabled, or is not known."""
+        return self._optimizers.read(self._catalog_id, table, optimizer)
 
 
 def open_signed(
@@ -41,12 +65,23 @@ def open_signed(
     """Open a REST catalog whose config asks for signatures, such as Glue's."""
     given = catalog.properties
     service = given.get(SIGNING_NAME) or DEFAULT_SERVICE
-    kind = _TableBucket if service == S3_TABLES else RestTables
-    sign_in = _AwsSignature(aws, given.get(SIGNING_REGION) or region, service)
+    region = given.get(SIGNING_REGION) or region
+    sign_in = _AwsSignature(aws, region, service)
     # With this property, PyIceberg would sign a second time, with credentials that it finds itself.
     others = {name: value for name, value in given.items() if name != SIGNED}
     addresses = {"uri": catalog.uri, "warehouse": catalog.warehouse}
-    return kind(sign_in, credentials, TIME_LIMITS, {**file_addresses, **others, **addresses})
+    settings = (sign_in, credentials, TIME_LIMITS, {**file_addresses, **others, **addresses})
+    if service == S3_TABLES:
+        return _TableBucket(*settings)
+    if service == GLUE:
+        return _GlueRest(catalog.warehouse, partial(_open_optimizers, aws, region, catalog.uri), *settings)
+    return RestTables(*settings)
+
+
+def _open_optimizers(aws: FreshAwsCredentials, region: str, uri: str) -> "GlueOptimizers":
+    from connector.iceberg.catalogs.glue import GlueOptimizers, open_client  # imports boto3
+
+    return GlueOptimizers(open_client(aws, region, urljoin(uri, "/")))
 
 
 def open_s3_tables(

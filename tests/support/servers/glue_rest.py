@@ -1,8 +1,9 @@
 """A stand-in for AWS Glue's REST endpoint, in front of a REST catalog server: it verifies every signature."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any, Final, TypeAlias
 from urllib.parse import parse_qs, urlsplit
@@ -24,10 +25,13 @@ class GlueRest:
 
     uri: str
     user: Keys
+    optimizers: dict[tuple[str, str, str], Json] = field(default_factory=dict)  # by namespace, table and type
 
     def answer(self, sent: Sent) -> tuple[HTTPStatus, Json] | Sent:
         if not is_signed(sent, "glue", {self.user.access_key_id: self.user.secret_access_key}.get):
             return HTTPStatus.FORBIDDEN, refusal(HTTPStatus.FORBIDDEN, "The request signature does not match.")
+        if sent.headers.get("X-Amz-Target") == "AWSGlue.GetTableOptimizer":
+            return self._read_optimizer(json.loads(sent.body))
         url = urlsplit(sent.path)
         asked = {name: values[0].lower() for name, values in parse_qs(url.query).items()}
         if url.path == "/iceberg/v1/config":
@@ -37,6 +41,12 @@ class GlueRest:
         if "/views/" in url.path or asked.get("purgeRequested") == "true":
             return HTTPStatus.BAD_REQUEST, refusal(HTTPStatus.BAD_REQUEST, "not supported")
         return replace(sent, path=sent.path.replace(f"/iceberg/v1/{PREFIX}/", "/v1/", 1))
+
+    def _read_optimizer(self, asked: Json) -> tuple[HTTPStatus, Json]:
+        place = (asked["DatabaseName"], asked["TableName"], asked["Type"])
+        if asked["CatalogId"] != ACCOUNT or place not in self.optimizers:
+            return HTTPStatus.BAD_REQUEST, {"__type": "EntityNotFoundException", "Message": "no optimizer"}
+        return HTTPStatus.OK, {"TableOptimizer": {"type": asked["Type"], "configuration": self.optimizers[place]}}
 
     def amended(self, _: Sent, answer: Json) -> Json:
         return answer
