@@ -1,6 +1,10 @@
 """Blocks that go through the object store: what a lost task had claimed is written by another, once."""
 
+import errno
+import os
+import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -20,7 +24,7 @@ from connector.iceberg.commits.fence import file_prefix
 from connector.iceberg.commits.file_names import FileOrigin
 from connector.model.properties import Properties
 from connector.model.state import DataFile, WriterId
-from connector.spark.blocks.claims import Claim, ClaimServer, Next, Strays
+from connector.spark.blocks.claims import Claim, ClaimServer, Next, Strays, TaskClaims
 from connector.spark.blocks.ledger import Ledger, WrittenBlocks, Wrote
 from connector.spark.blocks.spool import Spool
 from connector.spark.blocks.table_layout import TableLayout, open_io
@@ -133,6 +137,38 @@ def test_a_task_that_is_lost_while_it_waits_gives_its_blocks_back(claims: ClaimS
         lost.send(Next(0))
     with claims.address.connect() as other:
         assert content(claim(other)) == plain(1, "1")  # before there is any other block
+
+
+class _LostMachine(Connection):
+    """The connection to a task, when the system has found out that its machine is gone."""
+
+    def __init__(self, descriptor: int, error: int) -> None:
+        super().__init__(descriptor)
+        self._error = error
+
+    def send(self, obj: object) -> None:
+        """Send blocks. The task is gone when it waits for the last answer."""
+        if obj is None:
+            raise OSError(self._error, os.strerror(self._error))
+        super().send(obj)
+
+
+@pytest.mark.parametrize("error", [errno.ETIMEDOUT, errno.EHOSTUNREACH], ids=errno.errorcode.get)
+def test_a_task_whose_machine_is_gone_while_it_waits_gives_its_blocks_back(
+    ledger: Ledger, layouts: list[TableLayout], transfer: ThroughTheStore, error: int
+) -> None:
+    """The system says so in many ways."""
+    add(ledger, 1)
+    ours, of_task = socket.socketpair()
+    with _LostMachine(ours.detach(), error) as to_task, ThreadPoolExecutor(1) as pool:
+        answering = pool.submit(TaskClaims(ledger, [partial(replace, layouts[0])], transfer).answer, to_task)
+        with Connection(of_task.detach()) as lost:
+            claim(lost)
+            lost.send(Next(0))
+        answering.result(DEADLINE)
+    again = ledger.claim(ledger.begin_task(), 0)
+    assert again is not None
+    assert again.line_of(0) == 1
 
 
 def test_what_a_lost_task_has_named_is_not_written_again(claims: ClaimServer, ledger: Ledger) -> None:

@@ -30,6 +30,9 @@ BACKLOG: Final = 64  # connections that wait to be accepted
 PAUSE: Final = 0.1  # seconds between two attempts to accept a connection
 ATTEMPTS: Final = 300  # that fail one after the other, such as while too many files are open
 
+# A task's connection says so in many ways: it is closed or reset, or its machine does not answer.
+_TASK_IS_GONE: Final = (EOFError, OSError)
+
 
 @dataclass(frozen=True)
 class Next:
@@ -160,7 +163,7 @@ class ClaimServer:
                 _keep_alive(connection)
                 deliver_challenge(connection, self.address.secret)
                 answer_challenge(connection, self.address.secret)
-            except (AuthenticationError, EOFError, OSError):
+            except (AuthenticationError, *_TASK_IS_GONE):
                 return  # not one of our tasks, or one that was killed at once, whose job fails
             assert self._claims is not None
             self._answering.append(threading.current_thread())
@@ -237,7 +240,8 @@ def _keep_alive(connection: ToTask) -> None:
 
 
 def _send(connection: ToTask, answer: Answer) -> None:
-    with suppress(ConnectionError):  # the task has given up, and its last message says why: it is received next
+    # If the task is gone, its last message may say why, and is received next.
+    with suppress(*_TASK_IS_GONE):
         connection.send(answer)
 
 
@@ -245,5 +249,5 @@ def _receive(connection: ToTask) -> TaskMessage | None:
     """Return what the task says next. None if it has ended."""
     try:
         return connection.recv()
-    except (EOFError, OSError):
-        return None  # the task has ended
+    except _TASK_IS_GONE:
+        return None
