@@ -152,6 +152,29 @@ def test_who_connects_and_says_nothing_holds_up_nobody(claims: ClaimServer, ledg
             assert task.poll(DEADLINE)
 
 
+def test_a_connection_that_says_nothing_is_closed(
+    tmp_path: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session runs for days, and each connection has a thread and a descriptor."""
+    monkeypatch.setattr(claims_module, "LONGEST_SIGN_IN", 1)
+    with serving(tmp_path, ledger) as server, closing(socket.socket(socket.AF_UNIX)) as silent:
+        silent.settimeout(DEADLINE)
+        silent.connect(server.address.socket)
+        while silent.recv(1000):  # the challenge
+            pass
+
+
+def test_a_task_may_say_nothing_for_longer_than_signing_in_may_take(
+    tmp_path: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claims_module, "LONGEST_SIGN_IN", 1)
+    ledger.complete()
+    with serving(tmp_path, ledger) as server, server.address.connect() as task:
+        assert not task.poll(1.5)  # it would be closed
+        task.send(Next(None))
+        assert task.recv() is None
+
+
 def test_a_socket_that_another_program_has_removed_is_no_error(tmp_path: Path, ledger: Ledger) -> None:
     """Such as one that removes old files from /tmp."""
     with serving(tmp_path, ledger):

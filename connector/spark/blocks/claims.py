@@ -7,6 +7,7 @@ starts. Every message is a pickled object on a connection that both sides authen
 import logging
 import secrets
 import socket
+import struct
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -29,6 +30,8 @@ log = logging.getLogger(__name__)
 BACKLOG: Final = 64  # connections that wait to be accepted
 PAUSE: Final = 0.1  # seconds between two attempts to accept a connection
 ATTEMPTS: Final = 300  # that fail one after the other, such as while too many files are open
+LONGEST_SIGN_IN: Final = 60  # seconds that a connection may say nothing before it is authenticated
+NO_LIMIT: Final = 0  # seconds, as the system puts it
 
 # A task's connection says so in many ways: it is closed or reset, or its machine does not answer.
 _TASK_IS_GONE: Final = (EOFError, OSError)
@@ -161,8 +164,10 @@ class ClaimServer:
         with connection:
             try:
                 _keep_alive(connection)
+                _limit_silence(connection, LONGEST_SIGN_IN)
                 deliver_challenge(connection, self.address.secret)
                 answer_challenge(connection, self.address.secret)
+                _limit_silence(connection, NO_LIMIT)
             except (AuthenticationError, *_TASK_IS_GONE):
                 return  # not one of our tasks, or one that was killed at once, whose job fails
             assert self._claims is not None
@@ -230,11 +235,23 @@ def _explain_refusal(error: OSError) -> RetryableError:
 
 
 def _keep_alive(connection: ToTask) -> None:
-    same = socket.socket(fileno=connection.fileno())
-    try:
+    with _open_socket(connection) as same:
         if same.family != socket.AF_UNIX:
             same.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             machine.keep_alive(same)
+
+
+def _limit_silence(connection: ToTask, seconds: int) -> None:
+    """Let the connection fail if it says nothing for so long while it is read."""
+    with _open_socket(connection) as same:
+        same.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", seconds, 0))
+
+
+@contextmanager
+def _open_socket(connection: ToTask) -> Iterator[socket.socket]:
+    same = socket.socket(fileno=connection.fileno())
+    try:
+        yield same
     finally:
         same.detach()  # the connection closes the descriptor
 
