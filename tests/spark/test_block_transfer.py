@@ -26,7 +26,7 @@ from connector.model.properties import Properties
 from connector.model.state import DataFile, WriterId
 from connector.spark.blocks.claims import Claim, ClaimServer, Next, Strays, TaskClaims
 from connector.spark.blocks.ledger import Ledger, WrittenBlocks, Wrote
-from connector.spark.blocks.spool import Spool
+from connector.spark.blocks.spool import Block, Spool
 from connector.spark.blocks.table_layout import TableLayout, open_io
 from connector.spark.blocks.temporary_files import ThroughTheStore
 from encoding.store_lines import binding, plain
@@ -219,6 +219,32 @@ def test_blocks_that_cannot_be_removed_fail_no_transaction(
     transfer.source(block, layouts[0].io, layouts[0].new_block_location)
     transfer.remove()
     assert "stay in the object store until a later session: the credentials have expired" in caplog.text
+
+
+def test_blocks_may_be_copied_while_others_are_removed(
+    ledger: Ledger, layouts: list[TableLayout], transfer: ThroughTheStore, tmp_path: Path
+) -> None:
+    """A failed transaction removes them while tasks may still claim blocks."""
+
+    def copy(block: Block) -> None:
+        transfer.source(block, layouts[0].io, layouts[0].new_block_location)
+
+    class CopiesAnother(int):
+        """A block's binding. Another task's block is copied while the blocks are listed."""
+
+        def __hash__(self) -> int:
+            while while_listed:
+                copy(while_listed.pop())
+            return super().__hash__()
+
+    add(ledger, 1, 2, 3)
+    first, second, third = (block for _ in range(3) if (block := ledger.claim(ledger.begin_task(), 0)))
+    while_listed = list[Block]()
+    copy(replace(first, binding=CopiesAnother(0)))
+    copy(second)
+    while_listed.append(third)
+    transfer.remove()
+    assert len(stored(tmp_path)) == 1
 
 
 def test_a_block_that_nobody_has_written_in_the_end_is_an_error(claims: ClaimServer, ledger: Ledger) -> None:

@@ -126,6 +126,16 @@ def test_of_a_lost_task_the_counted_runs_stay_and_its_other_blocks_are_encoded_a
     assert ledger.close(str).runs == {0: (first, second)}
 
 
+def test_the_counted_runs_are_those_until_now(ledger: Ledger, task: TaskAccount) -> None:
+    """A failed transaction removes them while tasks may still report others."""
+    counted = ledger.runs
+    ledger.count(
+        task, Wrote([WrittenBlocks(0, [], [(0, (StoredRun(LocalFile(Path("run")), SortedRun(0, (), NO_ROWS)),))])])
+    )
+    assert not counted
+    assert ledger.runs
+
+
 def test_a_spool_full_of_blocks_begun_does_not_wait_for_ever(tmp_path: Path) -> None:
     ledger = Ledger(Spool(tmp_path / "spool", block_size=1000, limit=100))
     task = ledger.begin_task()

@@ -178,7 +178,8 @@ class Ledger:
     @property
     def runs(self) -> Mapping[int, tuple[StoredRun, ...]]:
         """The sorted runs that are counted until now, by table."""
-        return self._counted.runs
+        with self._changed:
+            return {**self._counted.runs}
 
     def close(self, name_table: Callable[[int], str]) -> Counted:
         """Return the counted files and runs when no task claims any more. Raises unless they hold every block.

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from pyiceberg.io import FileIO
@@ -168,16 +169,20 @@ class ThroughTheStore:
     def __init__(self, open_ios: Sequence[OpenIO]) -> None:
         self._open_ios = open_ios  # the bindings'
         self._copies: dict[Block, StoredObject] = {}
+        self._changing = Lock()  # of the copies: a failed transaction removes them while tasks may still claim blocks
 
     def source(self, block: Block, io: FileIO, new_location: Callable[[], str]) -> TemporaryFile:
         """Return the copy of the block. The first call makes the copy, and deletes the file of the spool."""
-        if block not in self._copies:
+        with self._changing:
+            copy = self._copies.get(block)
+        if copy is None:
             copy = StoredObject(new_location())
             with block.path.open("rb") as spooled, copy.create(io) as stored:
                 shutil.copyfileobj(spooled, stored, COPIED_AT_ONCE)
-            self._copies[block] = copy
+            with self._changing:
+                self._copies[block] = copy
             block.path.unlink()
-        return self._copies[block]
+        return copy
 
     def check_lost(self, blocks: Sequence[Block]) -> None:
         """Only warn: another task reads the same objects."""
@@ -185,6 +190,8 @@ class ThroughTheStore:
 
     def remove(self) -> None:
         """Delete all copies. If that fails, only warn: a later session removes them."""
-        for index in sorted({block.binding for block in self._copies}):
-            locations = [copy.location for block, copy in self._copies.items() if block.binding == index]
+        with self._changing:
+            copies = {**self._copies}
+        for index in sorted({block.binding for block in copies}):
+            locations = [copy.location for block, copy in copies.items() if block.binding == index]
             remove_objects(self._open_ios[index], locations, "rows that were spooled")
