@@ -321,6 +321,20 @@ def test_a_worker_that_is_stopped_for_long_is_killed_and_told(tmp_path: Path, mo
         check_text("spark_errors", "a worker that was stopped", str(explain_lost_task(running)))
 
 
+def test_a_jvm_may_speak_while_its_end_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Line(str):
+        """The JVM says the next line while this one is read."""
+
+        def __contains__(self, _: object) -> bool:
+            running._keep("the next line")
+            return False
+
+    monkeypatch.setenv("JAVA_HOME", java_that(tmp_path, "exec sleep 60"))
+    with started(tmp_path) as running:
+        running._output += [Line("a line"), Line("another line")]
+        assert "the next line" in running.explain_end()
+
+
 def test_a_process_that_may_open_no_more_files_does_not_give_its_jvm_up(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))

@@ -253,7 +253,7 @@ class Jvm:
 
     @property
     def _has_no_thread(self) -> bool:
-        return any(NO_THREAD in line for line in self._output)
+        return any(NO_THREAD in line for line in [*self._output])
 
 
 def _check_files(most: int | None) -> None:
