@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from errno import ENOSPC
+from errno import EAGAIN, EMFILE, ENOSPC
 from functools import partial
 from http import HTTPStatus
 from itertools import count
@@ -30,7 +30,7 @@ from connector.model.binding import Binding
 from connector.model.invalid_values import OnInvalid, Tally, Treatment
 from connector.model.properties import Properties
 from connector.model.state import DataFile
-from connector.spark.blocks.claims import Address, Claim, ClaimServer, Next, TaskFailed
+from connector.spark.blocks.claims import Address, Claim, ClaimServer, Next, Strays, TaskFailed
 from connector.spark.blocks.ledger import Ledger, TaskAccount, Wrote
 from connector.spark.blocks.spool import Block, LineRange, Spool
 from connector.spark.blocks.table_layout import TableLayout
@@ -293,6 +293,26 @@ def test_a_task_that_loses_its_driver_ends_with_an_error_so_that_spark_runs_it_a
     assert parquet_files(tmp_path) == []
 
 
+def test_a_task_whose_driver_resets_its_connection_has_lost_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver ends before it has read all that the task has sent."""
+    ended, write_lines = Event(), write_task._BlockWriter._write_lines
+
+    def wait(blocks: Any, lines: Any) -> None:
+        blocks.driver.send(Strays(1, [], []))
+        assert ended.wait(60)
+        write_lines(blocks, lines)
+
+    with task_of_one_row(tmp_path) as (task, driver):
+        monkeypatch.setattr(write_task._BlockWriter, "_write_lines", wait)
+        driver.send(claim_of_one_row(tmp_path))
+        assert driver.poll(60)
+        driver.close()
+        ended.set()
+        error = task.exception()
+    assert isinstance(error, ConnectionError)
+    assert error.__context__ is None  # it has not tried to tell the driver
+
+
 @pytest.fixture
 def uploads_fail(monkeypatch: pytest.MonkeyPatch) -> Event:
     """Uploads of small files, when this is set."""
@@ -380,6 +400,24 @@ def test_rows_that_are_gone_before_they_are_read_are_an_error_that_says_so(job: 
     with pytest.raises(RetryableError) as raised:
         job.run()
     check_text("spark_errors", "rows that are gone", str(raised.value), {str(spooled): "FILE"})
+
+
+@pytest.mark.parametrize(
+    ("name", "error"), [("no files", OSError(EMFILE, os.strerror(EMFILE))), ("no threads", BlockingIOError(EAGAIN, ""))]
+)
+def test_a_limit_of_the_process_is_told_as_one(
+    job: Job, monkeypatch: pytest.MonkeyPatch, name: str, error: OSError
+) -> None:
+    """No disk is to be checked."""
+
+    def refuse(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(LocalFile, "open", refuse)
+    job.add(row(1, 1))
+    with pytest.raises(RetryableError) as raised:
+        job.run()
+    check_text("machine_errors", name, str(raised.value))
 
 
 def test_a_failed_upload_is_told_before_the_task_cleans_up(tmp_path: Path, s3_server: S3Server) -> None:

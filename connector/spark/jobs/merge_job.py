@@ -6,13 +6,12 @@ from functools import partial
 
 from connector.encoding.runs.merge_plan import group_ranges, plan_merge
 from connector.encoding.runs.run_merging import MergeRange
-from connector.host.errors import RetryableError
 from connector.model.state import DataFile
 from connector.spark.blocks.table_layout import NewLayout, TableLayout, open_io
 from connector.spark.blocks.temporary_files import StoredObject, StoredRun, TemporaryFile, remove_objects
 from connector.spark.jvm.spark_session import Jobs
 from connector.spark.tasks.merged_files import find_sort_columns, write_merged
-from connector.spark.tasks.write_task import WRITING_FAILED
+from connector.spark.tasks.write_task import explain_failure
 
 
 @dataclass(frozen=True)
@@ -59,4 +58,4 @@ def _merge(layouts: Mapping[int, TableLayout], unit: MergeUnit) -> tuple[DataFil
     try:
         return tuple(write_merged(layouts[unit.table], unit.ranges, unit.run_files))
     except OSError as error:
-        raise RetryableError(WRITING_FAILED.format(error)) from error
+        raise explain_failure(error) from error

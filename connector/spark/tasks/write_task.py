@@ -51,7 +51,7 @@ UPLOADS_CHECK: Final = 1.0  # seconds between two looks whether an upload has fa
 # Beside the file of the other rows: it must not double the memory that is planned for them.
 _REJECTED_ROW_GROUP_SIZE: Final = ROW_GROUP_SIZE // 4
 
-WRITING_FAILED: Final = (
+_WRITING_FAILED: Final = (
     "A task could not read its rows or write a data file: {}. Nothing of this transaction has become visible. Check "
     "the disk of the temporary directory (TMPDIR), and the storage of the tables."
 )
@@ -74,15 +74,20 @@ def write_files(address: Address, partition: Iterable[int]) -> Iterable[None]:
             _write_claims(driver, unfinished, uploads)
         except (ConnectorError, ProtocolError) as error:
             driver.send(TaskFailed(error))
-        except EOFError:
+        except (EOFError, ConnectionError):
             raise  # the transaction or the network has failed: another task may go on
-        except OSError as error:
-            driver.send(TaskFailed(RetryableError(WRITING_FAILED.format(error))))
         except Exception as error:  # noqa: BLE001 - the driver gets every failure of a task
-            limit = machine.explain_limit(error)
-            failure = RetryableError(limit) if limit else BrokenTaskError(type(error).__name__, str(error))
-            driver.send(TaskFailed(failure, "".join(traceback.format_exception(error))))
+            driver.send(TaskFailed(explain_failure(error), "".join(traceback.format_exception(error))))
     return ()
+
+
+def explain_failure(error: Exception) -> ConnectorError:
+    """Return what the driver is told of an error that a task does not expect."""
+    if limit := machine.explain_limit(error):
+        return RetryableError(limit)
+    if isinstance(error, OSError):
+        return RetryableError(_WRITING_FAILED.format(error))
+    return BrokenTaskError(type(error).__name__, str(error))
 
 
 def _write_claims(driver: ToDriver, unfinished: ExitStack, uploads: StartedCalls) -> None:
