@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -34,11 +35,13 @@ class Cgroup:
     @property
     def killed_for_memory(self) -> int:
         """How many of its processes the kernel has killed because memory ran out (OOM)."""
-        values = [*self._values("", "memory.events"), *self._values("memory", "memory.oom_control")]
-        return max((int(found[1]) for value in values if (found := _KILLED.search(value))), default=0)
+        # A parent's number has those of other groups, too. It is used only where the group itself has none.
+        events = chain(self._values("", "memory.events"), self._values("memory", "memory.oom_control"))
+        killed = _KILLED.search(next(events, ""))
+        return int(killed[1]) if killed else 0
 
     def _values(self, controller: str, name: str) -> Iterator[str]:
-        """Yield a file's contents in the group and in each of its parents. In version 2 the controller is ""."""
+        """Yield a file's contents in the group, then in each of its parents. In version 2 the controller is ""."""
         for controllers, path in self._groups():
             if controller in controllers.split(","):
                 top = self._root / controller

@@ -53,6 +53,17 @@ def test_a_parents_limit_counts_where_it_is_smaller(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("of_group", "killed"), [({"a__b__memory_events": "oom_kill 0"}, 0), ({}, 3)], ids=["its own", "its parent's"]
+)
+def test_processes_of_other_groups_do_not_count_where_the_group_has_a_number(
+    tmp_path: Path, of_group: dict[str, str], killed: int
+) -> None:
+    """A parent's number has those of all groups below it."""
+    group = control_group(tmp_path, "0::/a/b\n", a__memory_events="oom_kill 3", **of_group)
+    assert group.killed_for_memory == killed
+
+
+@pytest.mark.parametrize(
     ("membership", "files"),
     [
         ("0::/\n", {"memory_max": "max", "cpu_max": "max 100000"}),

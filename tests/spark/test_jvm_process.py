@@ -194,15 +194,59 @@ def test_a_jvm_that_does_not_come_up_is_not_waited_for(tmp_path: Path, monkeypat
     check_text("spark_errors", "a JVM that says nothing", str(error.value))
 
 
+def limit_memory(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Let JVMs be in a control group with a limit of memory. Return the file that counts its killed processes."""
+    (directory / "membership").write_text("0::/\n")
+    (directory / "memory.max").write_text(str(700 << 20))
+    (killed := directory / "memory.events").write_text("oom_kill 0\n")
+    monkeypatch.setattr(jvm_process, "Cgroup", partial(Cgroup, directory / "membership", directory))
+    return killed
+
+
+def test_a_worker_that_the_kernel_has_killed_explains_no_later_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session goes on without the compaction whose worker was killed."""
+    monkeypatch.setenv("JAVA_HOME", java_that(tmp_path, "exec sleep 60"))
+    monkeypatch.setattr(spark_errors, "ENDING_TIMEOUT", 0.0)
+    monkeypatch.setattr(jvm_process, "GRACE", 0.0)
+    killed = limit_memory(tmp_path, monkeypatch)
+    with started(tmp_path) as running:
+        killed.write_text("oom_kill 1\n")
+        assert "out of memory" in str(explain_lost_task(running))
+        monkeypatch.setattr(jvm_process, "RECENT", 0.0)
+        assert str(explain_lost_task(running)) == WORKER_ENDED
+
+
+def test_when_the_kernel_has_killed_a_worker_is_seen_also_while_no_job_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error that comes hours later has another cause."""
+    noted, note_kills = threading.Event(), Jvm._note_kills
+
+    def note(running: Jvm) -> None:
+        note_kills(running)
+        if running._killed_for_memory:
+            noted.set()
+
+    events = limit_memory(tmp_path, monkeypatch)
+    monkeypatch.setattr(Jvm, "_note_kills", note)
+    monkeypatch.setenv("JAVA_HOME", java_that(tmp_path, "exec sleep 60"))
+    monkeypatch.setattr(jvm_process, "PAUSE", 0.01)
+    monkeypatch.setattr(jvm_process, "_answers", lambda *_: True)
+    with started(tmp_path) as running:
+        threading.Thread(target=running._watch, args=(0, ""), daemon=True).start()
+        events.write_text("oom_kill 1\n")
+        assert noted.wait(20.0)
+        monkeypatch.setattr(jvm_process, "RECENT", 0.0)
+        assert not running.memory_ran_out
+
+
 @pytest.mark.spark
 def test_a_jvm_that_was_killed_is_told_from_one_that_has_had_no_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "membership").write_text("0::/\n")
-    killed = tmp_path / "memory.events"
-    killed.write_text("oom_kill 0\n")
-    (tmp_path / "memory.max").write_text(str(700 << 20))
-    monkeypatch.setattr(jvm_process, "Cgroup", partial(Cgroup, tmp_path / "membership", tmp_path))
+    killed = limit_memory(tmp_path, monkeypatch)
     with started(tmp_path) as running, closing(connect(running)) as gateway:
         running.kill()
         for name, kills in {"a killed JVM": 0, "a JVM without memory": 1}.items():
@@ -319,6 +363,9 @@ def test_a_worker_that_is_stopped_for_long_is_killed_and_told(tmp_path: Path, mo
         threading.Thread(target=running._watch, args=(0, ""), daemon=True).start()
         assert wait_until(lambda: str(128 + signal.SIGKILL) in running.read_last_words())
         check_text("spark_errors", "a worker that was stopped", str(explain_lost_task(running)))
+        monkeypatch.setattr(jvm_process, "RECENT", 0.0)
+        monkeypatch.setattr(jvm_process, "GRACE", 0.0)
+        assert str(explain_lost_task(running)) == WORKER_ENDED  # the session has gone on since
 
 
 def test_a_jvm_may_speak_while_its_end_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -386,7 +433,7 @@ def test_the_end_that_a_worker_announced_explains_no_later_end_of_another_one(
     monkeypatch.setattr(jvm_process, "GRACE", 10.0)
     with started(tmp_path) as running:
         assert str(explain_lost_task(running)) == str(explain_lost_task(running)) == WORKER_HANGS
-        monkeypatch.setattr(jvm_process, "ANNOUNCED_FOR", 0.0)
+        monkeypatch.setattr(jvm_process, "RECENT", 0.0)
         monkeypatch.setattr(jvm_process, "GRACE", 0.1)
         assert str(explain_lost_task(running)) == WORKER_ENDED
 

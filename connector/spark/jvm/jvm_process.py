@@ -6,6 +6,7 @@ small Java runtimes leave out. `docs/decisions/0001-direct-jvm-start.md` has the
 
 import contextlib
 import logging
+import math
 import os
 import shutil
 import signal
@@ -47,7 +48,7 @@ ANSWER_TIMEOUT: Final = 30.0  # seconds
 UNANSWERED: Final = 4  # questions in a row. One alone gets no answer if the whole container was paused.
 STOPPED: Final = 5  # times in a row that a worker is found stopped: for more than a minute
 LAST_WORDS_TIMEOUT: Final = 5.0  # seconds: a worker that lives on may hold the pipe
-ANNOUNCED_FOR: Final = 60.0  # seconds: then what a worker announced explains no later end of another one
+RECENT: Final = 60.0  # seconds: what is older explains no error, since the session has gone on without a compaction
 GRACE: Final = 1.0  # seconds: a JVM that lacks threads may end by itself, and a worker's last line comes later
 _ENVIRONMENT: Final = threading.Lock()  # held while this process's environment names a gateway
 _START_FAILED: Final = 'Exception in thread "main"'  # after it, other threads may keep the JVM alive
@@ -79,12 +80,12 @@ class Jvm:
         self._output: deque[str] = deque(maxlen=5)
         self._worker_end = ""  # why a worker has ended, by what it announced
         self._end_was_announced = threading.Event()
-        self._announced = 0.0  # when, by the monotonic clock
-        self._has_killed_stopped = False  # workers
+        # When something happened, by the monotonic clock.
+        self._announced_at = self._killed_stopped_at = self._memory_ran_out_at = -math.inf
         self._ended = threading.Event()  # by the connector
         self._reason = ""  # why the connector has given it up
         self._control_group = Cgroup()
-        self._killed_before = self._control_group.killed_for_memory
+        self._killed_for_memory = self._control_group.killed_for_memory
         self._process = subprocess.Popen(
             jvm_command.make_command(heap, local_directory, class_sharing),
             stdin=subprocess.PIPE,
@@ -138,10 +139,10 @@ class Jvm:
 
     def explain_worker_end(self) -> str:
         """Return why a Python worker of this JVM has ended. Its last line may take a moment."""
-        if self._has_killed_stopped:
+        if _is_recent(self._killed_stopped_at):
             return WORKER_WAS_STOPPED
-        if time.monotonic() - self._announced >= ANNOUNCED_FOR:
-            self._end_was_announced.clear()  # the session has gone on since: a compaction is given up with its worker
+        if not _is_recent(self._announced_at):
+            self._end_was_announced.clear()
         return self._worker_end if self._end_was_announced.wait(GRACE) else WORKER_ENDED
 
     def explain_end(self) -> str:
@@ -153,8 +154,9 @@ class Jvm:
 
     @property
     def memory_ran_out(self) -> bool:
-        """Whether the kernel has killed the JVM or one of its workers because memory ran out (OOM)."""
-        return self._control_group.killed_for_memory > self._killed_before
+        """Whether the kernel has just killed the JVM or one of its workers because memory ran out (OOM)."""
+        self._note_kills()
+        return _is_recent(self._memory_ran_out_at)
 
     @property
     def memory_limit(self) -> str:
@@ -211,11 +213,17 @@ class Jvm:
             unanswered = 0 if _answers(port, secret) else unanswered + 1
             if unanswered == UNANSWERED:
                 self._give_up(NO_ANSWER)
+            self._note_kills()
             seen = {worker: seen.get(worker, 0) + 1 for worker in find_stopped(self._process.pid)}
             for worker in [worker for worker, times in seen.items() if times == STOPPED]:
-                self._has_killed_stopped = True
+                self._killed_stopped_at = time.monotonic()
                 with contextlib.suppress(ProcessLookupError):  # it has ended
                     os.kill(worker, signal.SIGKILL)
+
+    def _note_kills(self) -> None:
+        killed = self._control_group.killed_for_memory
+        if killed > self._killed_for_memory:
+            self._memory_ran_out_at, self._killed_for_memory = time.monotonic(), killed
 
     def _give_up(self, reason: str) -> None:
         if not self.has_ended:
@@ -235,7 +243,7 @@ class Jvm:
                 text = line.decode("utf-8", "replace").rstrip()
                 log.debug("spark: %s", text)
                 if end := ANNOUNCED_ENDS.get(text):
-                    self._worker_end, self._announced = end, time.monotonic()
+                    self._worker_end, self._announced_at = end, time.monotonic()
                     self._end_was_announced.set()
                 if not text.startswith(STACK_FRAMES):
                     self._keep(text)
@@ -254,6 +262,10 @@ class Jvm:
     @property
     def _has_no_thread(self) -> bool:
         return any(NO_THREAD in line for line in [*self._output])
+
+
+def _is_recent(moment: float) -> bool:
+    return time.monotonic() - moment < RECENT
 
 
 def _check_files(most: int | None) -> None:
