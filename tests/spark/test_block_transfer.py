@@ -24,8 +24,8 @@ from connector.iceberg.commits.fence import file_prefix
 from connector.iceberg.commits.file_names import FileOrigin
 from connector.model.properties import Properties
 from connector.model.state import DataFile, WriterId
-from connector.spark.blocks.claims import Claim, ClaimServer, Next, Strays, TaskClaims
-from connector.spark.blocks.ledger import Ledger, WrittenBlocks, Wrote
+from connector.spark.blocks.claims import Claim, ClaimServer, Next, Strays, TaskClaims, Wrote
+from connector.spark.blocks.ledger import Ledger, TaskOutput
 from connector.spark.blocks.spool import Block, Spool
 from connector.spark.blocks.table_layout import TableLayout, open_io
 from connector.spark.blocks.temporary_files import ThroughTheStore
@@ -102,7 +102,7 @@ def test_a_block_lies_among_its_tables_files_until_the_transaction_is_written(
         assert block.parent == tmp_path / "table0" / "data"
         assert FileOrigin.of(block.name) == FileOrigin(fence.writer_hash(WRITER), WRITER.key_range, TABLE, fence.NONE)
         assert claim(task) is None
-        task.send(Wrote([WrittenBlocks(0, [(0, (A_FILE,))])]))
+        task.send(Wrote(TaskOutput({0: (A_FILE,)})))
         task.recv()
     claims.finish()
     ledger.close("table {}".format)
@@ -124,7 +124,7 @@ def test_every_block_that_a_lost_task_had_claimed_is_claimed_again(
         assert sorted(contents) == [plain(1, "1"), plain(2, "2"), plain(3, "3")]
         assert claim(other) is None
         assert len(stored(tmp_path)) == 3
-        other.send(Wrote([WrittenBlocks(0, [(0, (A_FILE,))])]))
+        other.send(Wrote(TaskOutput({0: (A_FILE,)})))
         other.recv()
     claims.finish()
     assert ledger.close("table {}".format).files == {0: (A_FILE,)}
@@ -177,7 +177,7 @@ def test_what_a_lost_task_has_named_is_not_written_again(claims: ClaimServer, le
     with claims.address.connect() as lost:
         claim(lost)
         claim(lost)
-        lost.send(Wrote([WrittenBlocks(0, [(0, (A_FILE,))])]))
+        lost.send(Wrote(TaskOutput({0: (A_FILE,)})))
         lost.recv()
     with claims.address.connect() as other:
         assert content(claim(other)) == plain(2, "2")

@@ -22,8 +22,8 @@ from connector.host.refresh import Lease
 from connector.model.properties import Properties
 from connector.model.state import DataFile
 from connector.spark.blocks import claims as claims_module
-from connector.spark.blocks.claims import ClaimServer, Next, TaskClaims, TaskFailed
-from connector.spark.blocks.ledger import Ledger, WrittenBlocks, Wrote
+from connector.spark.blocks.claims import ClaimServer, Next, TaskClaims, TaskFailed, Wrote
+from connector.spark.blocks.ledger import Ledger, TaskOutput
 from connector.spark.blocks.spool import Spool
 from connector.spark.blocks.table_layout import TableLayout
 from connector.spark.blocks.temporary_files import OnThisMachine
@@ -203,7 +203,7 @@ def test_files_count_with_the_blocks_that_they_hold(
     assert task.recv() is None
     with pytest.raises(RetryableError, match="are in no data file"):
         ledger.close("table {}".format)
-    task.send(Wrote([WrittenBlocks(0, [(0, (A_FILE,))])]))
+    task.send(Wrote(TaskOutput({0: (A_FILE,)})))
     task.recv()
     task.close()
     claims.finish()

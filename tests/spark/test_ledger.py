@@ -10,7 +10,7 @@ import pytest
 
 from connector.encoding.runs.sorted_runs import SortedRun
 from connector.host.errors import RetryableError
-from connector.spark.blocks.ledger import Ledger, TaskAccount, WrittenBlocks, Wrote
+from connector.spark.blocks.ledger import Ledger, TaskAccount, TaskOutput
 from connector.spark.blocks.spool import Block, Spool
 from connector.spark.blocks.temporary_files import LocalFile, StoredRun
 from protocol.request import Store
@@ -113,7 +113,7 @@ def test_of_a_lost_task_the_counted_runs_stay_and_its_other_blocks_are_encoded_a
     ledger.add(run(0, 1, b"x" * 60))
     claim_one(ledger, task)
     encode(ledger, task)
-    ledger.count(task, Wrote([WrittenBlocks(0, [], [(0, (first,))])]))
+    ledger.count(task, TaskOutput(runs={0: (first,)}))
     ledger.add(run(0, 2, b"y" * 60))
     lost = claim_one(ledger, task)
     encode(ledger, task)
@@ -122,16 +122,14 @@ def test_of_a_lost_task_the_counted_runs_stay_and_its_other_blocks_are_encoded_a
     task = ledger.begin_task()
     assert claim_one(ledger, task) == lost
     assert ledger.claim(task, None) is None
-    ledger.count(task, Wrote([WrittenBlocks(0, [], [(0, (second,))])]))
+    ledger.count(task, TaskOutput(runs={0: (second,)}))
     assert ledger.close(str).runs == {0: (first, second)}
 
 
 def test_the_counted_runs_are_those_until_now(ledger: Ledger, task: TaskAccount) -> None:
     """A failed transaction removes them while tasks may still report others."""
     counted = ledger.runs
-    ledger.count(
-        task, Wrote([WrittenBlocks(0, [], [(0, (StoredRun(LocalFile(Path("run")), SortedRun(0, (), NO_ROWS)),))])])
-    )
+    ledger.count(task, TaskOutput(runs={0: (StoredRun(LocalFile(Path("run")), SortedRun(0, (), NO_ROWS)),)}))
     assert not counted
     assert ledger.runs
 
@@ -212,5 +210,5 @@ def test_rows_that_are_in_no_file_are_an_error(ledger: Ledger, task: TaskAccount
     encode(ledger, task)
     with pytest.raises(RetryableError, match="are in no data file"):
         ledger.close("table {}".format)
-    ledger.count(task, Wrote([WrittenBlocks(0, [])]))
+    ledger.count(task, TaskOutput())
     ledger.close("table {}".format)

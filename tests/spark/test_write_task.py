@@ -30,8 +30,8 @@ from connector.model.binding import Binding
 from connector.model.invalid_values import OnInvalid, Tally, Treatment
 from connector.model.properties import Properties
 from connector.model.state import DataFile
-from connector.spark.blocks.claims import Address, Claim, ClaimServer, Next, Strays, TaskFailed
-from connector.spark.blocks.ledger import Ledger, TaskAccount, Wrote
+from connector.spark.blocks.claims import Address, Claim, ClaimServer, Next, Strays, TaskFailed, Wrote
+from connector.spark.blocks.ledger import Ledger, TaskAccount, TaskOutput
 from connector.spark.blocks.spool import Block, LineRange, Spool
 from connector.spark.blocks.table_layout import TableLayout
 from connector.spark.blocks.temporary_files import LocalFile, OnThisMachine
@@ -202,9 +202,9 @@ def test_the_driver_is_told_of_large_blocks_before_the_next_table(
     monkeypatch.setattr(write_task, "REPORTED_TOGETHER", 1)
     told, count_written = list[int](), Ledger.count
 
-    def note(ledger: Ledger, task: TaskAccount, wrote: Wrote) -> None:
-        told.append(len(wrote.written))
-        count_written(ledger, task, wrote)
+    def note(ledger: Ledger, task: TaskAccount, output: TaskOutput) -> None:
+        told.append(len(output.files))
+        count_written(ledger, task, output)
 
     monkeypatch.setattr(Ledger, "count", note)
     job_of_three_tables.run()
@@ -221,10 +221,10 @@ def test_the_driver_is_told_when_all_files_are_durable(
         write(io, location, content)
         finished.append(location)
 
-    def check(ledger: Ledger, task: TaskAccount, wrote: Wrote) -> None:
-        named = {file.path for written in wrote.written for _, files in written.files for file in files}
+    def check(ledger: Ledger, task: TaskAccount, output: TaskOutput) -> None:
+        named = {file.path for files in output.files.values() for file in files}
         assert named == {*finished}
-        count_written(ledger, task, wrote)
+        count_written(ledger, task, output)
 
     monkeypatch.setattr(file_io, "write_small_file", write_slowly)
     monkeypatch.setattr(Ledger, "count", check)

@@ -18,7 +18,7 @@ from typing import Final, TypeAlias, assert_never
 
 from connector.host import machine
 from connector.host.errors import ConnectorError, RetryableError
-from connector.spark.blocks.ledger import Ledger, TaskAccount, Wrote
+from connector.spark.blocks.ledger import Ledger, TaskAccount, TaskOutput
 from connector.spark.blocks.spool import Block
 from connector.spark.blocks.table_layout import NewLayout, TableLayout
 from connector.spark.blocks.temporary_files import BlockTransfer, TemporaryFile
@@ -60,6 +60,13 @@ class Strays:
     binding: int
     lines: Sequence[bytes]
     numbers: Sequence[int]
+
+
+@dataclass(frozen=True)
+class Wrote:
+    """All blocks that the task has encoded since it last said so are written."""
+
+    output: TaskOutput
 
 
 @dataclass(frozen=True)
@@ -206,8 +213,8 @@ class TaskClaims:
             case Strays(binding, lines, numbers):
                 strays = [Store(binding, number, 1, (line,)) for line, number in zip(lines, numbers, strict=True)]
                 self.ledger.note_strays(task, strays)
-            case Wrote():
-                self.ledger.count(task, message)
+            case Wrote(output):
+                self.ledger.count(task, output)
                 _send(connection, Noted())
             case TaskFailed(error, traceback):
                 if traceback:

@@ -26,43 +26,28 @@ CLAIMANT_CHECK: Final = 1.0  # seconds between two looks whether a task that wai
 
 
 @dataclass
-class Counted:
-    """The files that hold a transaction's rows, and the values that were treated."""
+class TaskOutput:
+    """What tasks have made of blocks: durable files and runs with every row of them."""
 
     files: dict[int, tuple[DataFile, ...]] = field(default_factory=dict)  # by table: its binding's index
     runs: dict[int, tuple[StoredRun, ...]] = field(default_factory=dict)  # by table; they are to be merged into files
-    treated: dict[int, Tally] = field(default_factory=dict)  # by binding
+    treated: dict[int, Tally] = field(default_factory=dict)  # values not written as they were sent, by binding
     existing_keys: dict[int, KeyDigest] = field(default_factory=dict)  # of Stores whose rows exist, by binding
 
-    def add(self, written: "WrittenBlocks") -> None:
-        """Add what a task has written."""
-        for table, files in written.files:
-            self.files[table] = self.files.get(table, ()) + files
-        for table, sorted_runs in written.runs:
-            self.runs[table] = self.runs.get(table, ()) + sorted_runs
-        binding = written.binding
-        if written.treated:
-            self.treated.setdefault(binding, Tally()).add_all(written.treated)
-        if written.existing_keys.keys:
-            self.existing_keys[binding] = self.existing_keys.get(binding, KeyDigest()) + written.existing_keys
-
-
-@dataclass(frozen=True)
-class WrittenBlocks:
-    """What a task has made of consecutive blocks of one binding: durable files and runs with every row of them."""
-
-    binding: int
-    files: Sequence[tuple[int, tuple[DataFile, ...]]]  # by table: its binding's index
-    runs: Sequence[tuple[int, tuple[StoredRun, ...]]] = ()  # by table
-    treated: Tally = field(default_factory=Tally)  # values that did not reach their column as they were sent
-    existing_keys: KeyDigest = field(default_factory=KeyDigest)  # of Stores whose rows exist
-
-
-@dataclass(frozen=True)
-class Wrote:
-    """All blocks that a task has encoded since it last said so are written."""
-
-    written: Sequence[WrittenBlocks]
+    def add(self, other: "TaskOutput") -> None:
+        """Add what was made of other blocks. Tables and bindings of which there is nothing are left out."""
+        for table, files in other.files.items():
+            if files:
+                self.files[table] = self.files.get(table, ()) + files
+        for table, runs in other.runs.items():
+            if runs:
+                self.runs[table] = self.runs.get(table, ()) + runs
+        for binding, treated in other.treated.items():
+            if treated:
+                self.treated.setdefault(binding, Tally()).add_all(treated)
+        for binding, existing in other.existing_keys.items():
+            if existing.keys:
+                self.existing_keys[binding] = self.existing_keys.get(binding, KeyDigest()) + existing
 
 
 @dataclass(eq=False)
@@ -86,7 +71,7 @@ class Ledger:
         self._spool = spool
         self._spooled: list[Block] = []  # sealed, and with no task: the oldest first
         self._tasks: list[TaskAccount] = []
-        self._counted = Counted()
+        self._counted = TaskOutput()
         self._strays_spooled: set[Block] = set()  # given back after their strays were spooled
         self._is_complete = False
         self._failure: BaseException | None = None
@@ -141,11 +126,10 @@ class Ledger:
         """Keep lines of the claimed block that are of another binding, all of the same one, until it is encoded."""
         task.strays.append(strays)
 
-    def count(self, task: TaskAccount, wrote: Wrote) -> None:
+    def count(self, task: TaskAccount, output: TaskOutput) -> None:
         """Count files and sorted runs of a task, and in the same step all blocks that it has encoded."""
         with self._changed:
-            for written in wrote.written:
-                self._counted.add(written)
+            self._counted.add(output)
             task.encoded = []
 
     def give_back(self, task: TaskAccount) -> None:
@@ -181,7 +165,7 @@ class Ledger:
         with self._changed:
             return {**self._counted.runs}
 
-    def close(self, name_table: Callable[[int], str]) -> Counted:
+    def close(self, name_table: Callable[[int], str]) -> TaskOutput:
         """Return the counted files and runs when no task claims any more. Raises unless they hold every block.
 
         `name_table` returns the name of a binding's table.

@@ -14,7 +14,7 @@ from connector.host.signals import map_in_threads
 from connector.model.invalid_values import Tally
 from connector.model.state import DataFile, FileList
 from connector.spark.blocks.claims import ClaimServer
-from connector.spark.blocks.ledger import Counted, Ledger
+from connector.spark.blocks.ledger import Ledger, TaskOutput
 from connector.spark.blocks.spool import Spool
 from connector.spark.blocks.table_layout import NewLayout, open_io
 from connector.spark.blocks.temporary_files import BlockTransfer, OnThisMachine, ThroughTheStore
@@ -92,7 +92,7 @@ class WriteJob:
 
         return {**files, **dict(zip(tables, map_in_threads(write, tables, "lists"), strict=True))}
 
-    def _wait_for_files(self) -> Counted:
+    def _wait_for_files(self) -> TaskOutput:
         self._ledger.complete()
         self._ledger.wait_for(self._job)
         try:
@@ -102,7 +102,7 @@ class WriteJob:
         self._claims.finish()
         return self._ledger.close(self._name_table)  # raises the first cause; Spark knows only that a task failed
 
-    def _merge(self, counted: Counted) -> dict[int, tuple[DataFile, ...]]:
+    def _merge(self, counted: TaskOutput) -> dict[int, tuple[DataFile, ...]]:
         from connector.spark.jobs.merge_job import merge_runs  # only for arranged tables
 
         merged = merge_runs(self._jobs, self._new_layouts, counted.runs)

@@ -25,19 +25,11 @@ from connector.host.errors import BrokenTaskError, ConnectorError, RetryableErro
 from connector.host.signals import StartedCalls, waiting
 from connector.model.invalid_values import Tally
 from connector.model.state import DataFile
-from connector.spark.blocks.claims import (
-    Address,
-    Claim,
-    Next,
-    Noted,
-    Strays,
-    TaskFailed,
-    ToDriver,
-)
-from connector.spark.blocks.ledger import WrittenBlocks, Wrote
+from connector.spark.blocks.claims import Address, Claim, Next, Noted, Strays, TaskFailed, ToDriver, Wrote
+from connector.spark.blocks.ledger import TaskOutput
 from connector.spark.blocks.spool import Block
 from connector.spark.blocks.table_layout import TableLayout
-from connector.spark.blocks.temporary_files import StoredRun, TemporaryFile
+from connector.spark.blocks.temporary_files import TemporaryFile
 from connector.storage.file_io import LARGEST_HELD, WriteFile, write_later
 from protocol.protocol_error import ProtocolError
 
@@ -100,8 +92,7 @@ def _write_claims(driver: ToDriver, unfinished: ExitStack, uploads: StartedCalls
     driver.send(Next(None))
     claim = _receive(driver)
     row_group = RowGroupMemory(ROW_GROUP_SIZE)
-    written: list[WrittenBlocks] = []
-    size = 0
+    output, size = TaskOutput(), 0
     while claim:
         layout = claim.layout
         files = TableFiles(layout, claim.source, row_group, partial(write_later, uploads))
@@ -113,15 +104,14 @@ def _write_claims(driver: ToDriver, unfinished: ExitStack, uploads: StartedCalls
             uploads.check()
             driver.send(Next(layout.binding.index))
             claim = _wait_for_block(driver, layout, files, uploads)
-        index = layout.binding.index
-        written.append(WrittenBlocks(index, files.finish(), files.runs, blocks.treated, blocks.existing_keys))
+        output.add(blocks.finish())
         if claim is None or size >= REPORTED_TOGETHER:
             uploads.finish()
             unfinished.pop_all()  # once this is sent, the files may count, even without an answer
-            driver.send(Wrote(written))
+            driver.send(Wrote(output))
             noted = driver.recv()
             assert isinstance(noted, Noted)
-            written, size = [], 0
+            output, size = TaskOutput(), 0
 
 
 def _wait_for_block(driver: ToDriver, layout: TableLayout, files: "TableFiles", uploads: StartedCalls) -> Claim | None:
@@ -202,17 +192,12 @@ class TableFiles:
         if self._rejected:
             self._rejected.close_file()
 
-    def finish(self) -> list[tuple[int, tuple[DataFile, ...]]]:
-        """Return all data files by table, complete. The other rows are in `runs`."""
-        written = [(self._layout.binding.index, tuple(self._rows.finish()))]
+    def finish(self) -> TaskOutput:
+        """Return all data files and sorted runs, complete."""
+        files = {self._layout.binding.index: tuple(self._rows.finish())}
         if self._rejected and self._layout.rejected:
-            written.append((self._layout.rejected.binding.index, tuple(self._rejected.finish())))
-        return [(table, files) for table, files in written if files]
-
-    @property
-    def runs(self) -> list[tuple[int, tuple[StoredRun, ...]]]:
-        """The sorted runs by table, when all is finished."""
-        return [(table, tuple(writer.runs)) for table, writer in self._run_writers.items() if writer.runs]
+            files[self._layout.rejected.binding.index] = tuple(self._rejected.finish())
+        return TaskOutput(files, {table: tuple(writer.runs) for table, writer in self._run_writers.items()})
 
     def abort(self) -> None:
         """Delete files and runs, as far as possible. Nothing refers to them."""
@@ -252,6 +237,11 @@ class _BlockWriter:
                 self._write_lines(lines)
                 # Before the next batch is read, or their memory would be scattered among its own.
                 del content, lines
+
+    def finish(self) -> TaskOutput:
+        """Complete the files, and return what was written."""
+        index = self.layout.binding.index
+        return replace(self.files.finish(), treated={index: self.treated}, existing_keys={index: self.existing_keys})
 
     def _write_lines(self, lines: Lines) -> None:
         decoded = decoder(self.layout.binding).decode(lines)
