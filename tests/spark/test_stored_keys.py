@@ -1,21 +1,20 @@
 """Tables of keys in tasks: what a process remembers of them."""
 
+import weakref
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from pyiceberg.types import StringType
 
-from connector.encoding.lines.decoder import Decoded
 from connector.encoding.lines.key_tables import keys_of_texts
 from connector.encoding.live_rows.lineage_columns import ROW_ID_FIELD
 from connector.encoding.parquet.file_options import Destination
 from connector.host.refresh import Lease
 from connector.model.binding import Binding, Column, KeyPart, Updates
-from connector.model.invalid_values import Tally
 from connector.model.properties import Properties
 from connector.model.table_identifier import TableIdentifier
-from connector.spark.blocks.stored_keys import GatheredKeys, keep_row_ids, open_keys, store_keys
+from connector.spark.blocks.stored_keys import GatheredKeys, open_keys, open_row_ids, store_keys
 from connector.spark.blocks.table_layout import TableLayout
 from connector.spark.blocks.temporary_files import LocalFile, StoredObject
 
@@ -40,7 +39,7 @@ def layout_of(path: Path, *keys: str) -> TableLayout:
 
 def ids_of(layout: TableLayout, *keys: str) -> list[int | None]:
     rows = pa.record_batch([pa.array(keys)], schema=pa.schema([ID]))
-    found: list[int | None] = keep_row_ids(Decoded(rows, Tally()), layout).batch["_row_id"].to_pylist()
+    found: list[int | None] = open_row_ids(layout).add_to(rows)["_row_id"].to_pylist()
     return found
 
 
@@ -75,9 +74,11 @@ def test_the_blocks_of_two_bindings_read_the_row_ids_of_each_once(tmp_path: Path
     assert (ids_of(first, "one", "two"), ids_of(second, "one", "two")) == ([0, 1], [None, 0])
 
 
-def test_the_row_ids_of_one_binding_are_read_once_however_many_they_are(tmp_path: Path) -> None:
+def test_row_ids_larger_than_the_memory_for_them_are_not_kept(tmp_path: Path) -> None:
+    """A worker lives for days, and has other work to do."""
     keys = [letter * (2 << 20) for letter in "abcdefghi"]  # twice: as values and as texts
-    layout = layout_of(tmp_path / "keys", *keys)
-    assert ids_of(layout, keys[8]) == [8]
-    (tmp_path / "keys").unlink()
-    assert ids_of(layout, keys[0]) == [0]
+    row_ids = open_row_ids(layout_of(tmp_path / "keys", *keys))
+    is_kept = weakref.ref(row_ids)
+    assert is_kept()
+    del row_ids
+    assert not is_kept()

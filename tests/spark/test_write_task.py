@@ -17,11 +17,13 @@ from threading import Barrier, Event
 from typing import Any, Final
 
 import orjson
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.io import S3_ENDPOINT, FileIO
 from pyiceberg.types import LongType, StringType, UUIDType
 
+from connector.encoding.live_rows.lineage_columns import ROW_ID_FIELD
 from connector.encoding.parquet.file_options import Destination
 from connector.host.errors import BrokenTaskError, ConnectorError, RetryableError, UserError
 from connector.host.refresh import Lease
@@ -30,6 +32,7 @@ from connector.model.binding import Binding
 from connector.model.invalid_values import OnInvalid, Tally, Treatment
 from connector.model.properties import Properties
 from connector.model.state import DataFile
+from connector.spark.blocks import stored_keys
 from connector.spark.blocks.claims import Address, Claim, ClaimServer, Next, Strays, TaskFailed, Wrote
 from connector.spark.blocks.ledger import Ledger, TaskAccount, TaskOutput
 from connector.spark.blocks.spool import Block, LineRange, Spool
@@ -166,6 +169,29 @@ def test_a_task_that_fails_leaves_no_file_of_either_table(job: Job, tmp_path: Pa
         job.run()
 
     assert parquet_files(tmp_path) == []
+
+
+def test_the_ids_of_replaced_rows_are_opened_once_for_consecutive_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If they are many, a worker does not keep them."""
+    opened = list[TableLayout]()
+
+    class NoRowIds:
+        def add_to(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+            return batch.append_column(ROW_ID_FIELD, pa.nulls(batch.num_rows, pa.int64()))
+
+    def open_row_ids(of: TableLayout) -> NoRowIds:
+        opened.append(of)
+        return NoRowIds()
+
+    monkeypatch.setattr(stored_keys, "open_row_ids", open_row_ids)
+    job = Job(tmp_path, replace(layout(tmp_path, BINDINGS[0]), row_ids=LocalFile(tmp_path / "ids")))
+    for n in range(100):
+        job.add(row(n, n, "x" * 100_000))
+    job.run()
+    assert len(job.rows(0)) == 100
+    assert len(opened) == 1
 
 
 BINDINGS: Final = tuple(binding(LongType(), StringType(), index=index) for index in range(3))

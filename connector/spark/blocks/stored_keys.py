@@ -6,7 +6,7 @@ rows with their ids, in tables of format version 3.
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 from threading import Lock
 from typing import Final
@@ -14,7 +14,6 @@ from typing import Final
 import pyarrow as pa
 from cachetools import LRUCache, cached
 
-from connector.encoding.lines.decoder import Decoded
 from connector.encoding.lines.key_tables import read_keys, write_keys
 from connector.encoding.search.searched_keys import RowIdsOfKeys
 from connector.host.tempdirs import translate_disk_errors
@@ -25,7 +24,7 @@ from connector.spark.blocks.temporary_files import LocalFile, TemporaryFile
 from connector.storage.file_io import open_file_io
 
 _OF_TABLE: Final = 4 << 10  # bytes that a table takes beside its values: there may be many with a few keys
-_REMEMBERED: Final = 32 << 20  # bytes of row ids in each process
+_REMEMBERED: Final = 32 << 20  # bytes of row ids that each process keeps at most
 
 
 class GatheredKeys:
@@ -99,19 +98,15 @@ def open_keys(file: TemporaryFile, access: Properties) -> pa.Table:
         return read_keys(stream.read())
 
 
-def keep_row_ids(decoded: Decoded, layout: TableLayout) -> Decoded:
-    """Return decoded rows with the ids of the rows that they replace."""
+def open_row_ids(layout: TableLayout) -> RowIdsOfKeys:
+    """Return the ids of the rows that a transaction replaces. Those that are small stay in memory for other blocks."""
     assert layout.row_ids, "the layout says whether rows keep their ids"
     assert layout.binding.updates, "only bindings that update rows replace some"
-    kept = _open_row_ids(layout.row_ids, layout.binding.updates, layout.access.value)
-    return replace(decoded, batch=kept.add_to(decoded.batch))
+    return _open_row_ids(layout.row_ids, layout.binding.updates, layout.access.value)
 
 
-def _size_of(row_ids: RowIdsOfKeys) -> int:
-    return min(row_ids.size, _REMEMBERED)  # those that are larger are remembered alone
-
-
-# A worker encodes several blocks of a binding, and those of other bindings between them.
-@cached(LRUCache(_REMEMBERED, getsizeof=_size_of), key=lambda file, *_: file, lock=Lock())
+# A worker encodes several blocks of a binding, and those of other bindings between them. What is larger than the whole
+# cache is not kept here.
+@cached(LRUCache(_REMEMBERED, getsizeof=attrgetter("size")), key=lambda file, *_: file, lock=Lock())
 def _open_row_ids(file: TemporaryFile, updates: Updates, access: Properties) -> RowIdsOfKeys:
     return RowIdsOfKeys(open_keys(file, access), updates)

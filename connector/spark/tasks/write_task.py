@@ -34,6 +34,7 @@ from connector.storage.file_io import LARGEST_HELD, WriteFile, write_later
 from protocol.protocol_error import ProtocolError
 
 if TYPE_CHECKING:
+    from connector.encoding.search.searched_keys import RowIdsOfKeys
     from connector.spark.tasks.run_writer import RunWriter
 
 DECODING_BATCH: Final = 4 << 20  # bytes: larger batches leave the processor's cache, smaller ones need more calls
@@ -225,6 +226,7 @@ class _BlockWriter:
     files: TableFiles
     treated: Tally = field(default_factory=Tally)
     existing_keys: KeyDigest = field(default_factory=KeyDigest)
+    row_ids: "RowIdsOfKeys | None" = None  # of the rows that are replaced, once there are some
 
     def write(self, claim: Claim) -> None:
         """Write the rows of a block."""
@@ -250,9 +252,10 @@ class _BlockWriter:
         if decoded.existing_keys.keys:
             self.existing_keys += decoded.existing_keys
         if self.layout.row_ids:
-            from connector.spark.blocks.stored_keys import keep_row_ids
+            from connector.spark.blocks.stored_keys import open_row_ids
 
-            decoded = keep_row_ids(decoded, self.layout)
+            self.row_ids = self.row_ids or open_row_ids(self.layout)
+            decoded = replace(decoded, batch=self.row_ids.add_to(decoded.batch))
         self.files.write(decoded)
 
     def _return_strays(self, strays: Sequence[Stray]) -> None:
