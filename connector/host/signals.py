@@ -218,9 +218,8 @@ class StartedCalls:
     def __init__(self, limit: int) -> None:
         """`limit` is the weight of all calls that are not finished, such as bytes in memory."""
         self._limit = limit
-        self._weight = 0
         self._pool: ThreadPoolExecutor | None = None
-        self._started: list[Future[None]] = []
+        self._started: dict[Future[None], int] = {}  # with their weights
         self._changing = threading.Lock()  # of all of the above
         self._error: BaseException | None = None  # of the first call that has failed
 
@@ -230,11 +229,11 @@ class StartedCalls:
 
         with self._changing:
             self.check()
-            if self._weight + weight > self._limit:
+            self._started = {started: its for started, its in self._started.items() if not started.done()}
+            if sum(self._started.values()) + weight > self._limit:
                 self._finish()
             self._pool = self._pool or ThreadPoolExecutor(AT_ONCE, thread_name_prefix="started")
-            self._started.append(self._pool.submit(self._call, call))
-            self._weight += weight
+            self._started[self._pool.submit(self._call, call)] = weight
 
     def check(self) -> None:
         """Raise the error of a call that has failed, if there is one."""
@@ -266,4 +265,4 @@ class StartedCalls:
 
         wait(self._started, return_when=FIRST_EXCEPTION)
         self.check()
-        self._started, self._weight = [], 0
+        self._started = {}

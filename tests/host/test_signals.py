@@ -15,6 +15,7 @@ import pytest
 
 from connector.host import signals
 from connector.host.signals import AT_ONCE, StartedCalls
+from support.sessions.processes import wait_until
 
 # The kernel may give a signal to another thread, or to the main thread just before it begins to wait. Both leave it
 # waiting, so this does the same each time.
@@ -196,9 +197,22 @@ def test_started_calls_are_waited_for_before_the_limit_is_passed() -> None:
 
     calls.start(wait, 6)
     Timer(0.1, may_end.set).start()
-    calls.start(lambda: None, 4)
-    calls.start(lambda: None, 1)
+    calls.start(lambda: None, 5)
     assert done == [1]
+
+
+def test_calls_that_have_ended_do_not_count_for_the_limit() -> None:
+    may_end = Event()
+    deadline = Timer(20, may_end.set)
+    deadline.start()
+    with StartedCalls(limit=10) as calls:
+        calls.start(may_end.wait, 4)
+        calls.start(lambda: None, 6)
+        assert wait_until(lambda: any(call.done() for call in calls._started))
+        calls.start(lambda: None, 6)
+        assert not may_end.is_set()
+        may_end.set()
+    deadline.cancel()
 
 
 def test_after_a_failure_started_calls_have_ended_and_others_do_not_begin() -> None:
