@@ -2,9 +2,11 @@
 
 import io
 import math
+import os
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from errno import ENOSPC
 from functools import cmp_to_key
 from typing import Any
 
@@ -278,3 +280,14 @@ def test_transformed_sort_columns_sort_by_the_transforms_values() -> None:
     runs = Runs(of, Arrangement(0, (), 1, fields), [[[(n, time)] for n, time in enumerate(times)]])
     [(_, rows)] = runs.merged()
     assert [row[0] for row in rows] == [4, 3, 1, 2, 0]
+
+
+def test_a_disk_that_takes_no_encoded_row_group_says_so() -> None:
+    class Full(io.BytesIO):
+        def write(self, content: Any) -> int:
+            if self.tell():
+                raise OSError(ENOSPC, os.strerror(ENOSPC))
+            return super().write(content)  # the first four bytes
+
+    with pytest.raises(OSError, match="No space left"):
+        write_row_group(Full(), pa.table({"id": [1]}), FileOptions.of_table({}))

@@ -26,14 +26,12 @@ class EncodedRowGroup:
 def write_row_group(sink: Any, rows: pa.Table, options: FileOptions) -> EncodedRowGroup:
     """Write rows to the end of a file, as one row group."""
     begin = sink.tell()
-    collected: list[pq.FileMetaData] = []
-    with pq.ParquetWriter(
-        sink, rows.schema, metadata_collector=collected, **options.of_writer(worth_a_dictionary(rows))
-    ) as writer:
+    with pq.ParquetWriter(sink, rows.schema, **options.of_writer(worth_a_dictionary(rows))) as writer:
         writer.write_table(rows, row_group_size=rows.num_rows)
-    group = collected[0].row_group(0)
+    metadata = writer.writer.metadata
+    group = metadata.row_group(0)
     size = sum(group.column(index).total_compressed_size for index in range(group.num_columns))
-    return EncodedRowGroup(begin + _BEGIN, size, _serialize(collected[0]), frozenset(find_nan(rows)))
+    return EncodedRowGroup(begin + _BEGIN, size, _serialize(metadata), frozenset(find_nan(rows)))
 
 
 def _serialize(metadata: pq.FileMetaData) -> bytes:
