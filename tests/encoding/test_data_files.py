@@ -15,6 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from pyiceberg.conversions import from_bytes
+from pyiceberg.io import FileIO, OutputFile
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.types import (
     BinaryType,
@@ -29,11 +30,13 @@ from pyiceberg.types import (
 )
 
 from connector.encoding.lines.decoder import RowDecoder
-from connector.encoding.parquet.data_files import ROW_GROUP_SIZE, DataFileWriter, NewFiles
+from connector.encoding.parquet.data_files import ROW_GROUP_SIZE, DataFileWriter, NewFiles, abort_on_failure
 from connector.encoding.parquet.file_options import CODECS, FileOptions
 from connector.encoding.parquet.statistics import upper_bound_of_bytes, upper_bound_of_text
+from connector.host.errors import RetryableError
 from connector.model.binding import Binding
 from connector.model.state import DataFile
+from connector.storage import file_io
 from encoding.store_lines import binding, json_line, numbered, plain
 
 NewWriter = Callable[..., DataFileWriter]
@@ -210,6 +213,21 @@ def test_an_abort_in_the_middle_of_a_file_leaves_nothing_behind(new_writer: NewW
     writer.abort()
 
     assert not list(tmp_path.rglob("*.parquet"))
+
+
+def test_a_file_that_its_store_refuses_when_it_grows_can_be_aborted(
+    new_writer: NewWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: FileIO, location: str) -> OutputFile:
+        raise RetryableError(f"{location}: the store refuses this")
+
+    monkeypatch.setattr(file_io, "LOCAL_SCHEMES", ())
+    monkeypatch.setattr(file_io, "LARGEST_HELD", 100)
+    monkeypatch.setattr(PyArrowFileIO, "new_output", refuse)
+    of = binding(StringType())
+    writer = new_writer(of)
+    with pytest.raises(RetryableError, match="the store refuses this"), abort_on_failure(writer):
+        writer.write(batch(of, *(plain(n, f"{n:010}" * 100) for n in range(60_000))))
 
 
 BOUNDS: list[tuple[PrimitiveType, list[str], Any, Any]] = [

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.types import (
     DoubleType,
@@ -47,6 +48,7 @@ from connector.encoding.rewriting import arranged_compaction, copied_row_groups,
 from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction, FileGroup
 from connector.encoding.rewriting.group_compaction import compact_group
 from connector.encoding.rewriting.moved_rows import find_moved
+from connector.encoding.rewriting.row_order import RowOrderWriter
 from connector.encoding.runs import sorted_runs
 from connector.host.errors import ConnectorError, RetryableError, UnreadableFileError, UserError
 from connector.model.binding import Arrangement, Column, SortField
@@ -475,12 +477,21 @@ def test_a_group_that_fails_leaves_no_file(tmp_path: Path) -> None:
 
 def test_a_sorted_group_that_fails_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The disk is full when the third run is written. By then, two runs have become a file and its order."""
+    orders, begin = list[RowOrderWriter](), RowOrderWriter.__init__
+
+    def note(order: RowOrderWriter, io: FileIO, location: str) -> None:
+        begin(order, io, location)
+        orders.append(order)
+
+    monkeypatch.setattr(RowOrderWriter, "__init__", note)
     monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: FullAfterTwoRuns())
     group = FileGroup((source(*((number, 1.5, "x" * 40, None) for number in range(50))).write(tmp_path, 1),))
     with pytest.raises(RetryableError) as raised:
         compact(tmp_path, group, (SortField(2, "identity", False, False),), target_size=1)
     check_text("value_errors", "a disk that takes no sorted rows of a compaction", str(raised.value))
     assert [*(tmp_path / "data").iterdir()] == []
+    [order] = orders
+    assert order._stream.closed  # otherwise a store would complete it later
 
 
 def test_a_place_for_temporary_files_that_is_gone_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import secrets
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,20 @@ def test_rows_and_the_way_to_find_them_are_read_back(tmp_path: Path, path_type: 
     assert read.rows.to_pylist() == ROWS.drop_columns(["key"]).to_pylist()
     assert read.read_texts().to_pylist() == ROWS["key"].to_pylist()
     assert read.updates == UPDATES
+
+
+def test_rows_that_cannot_all_be_described_are_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The object would be whole, but without some rows."""
+
+    def describe() -> Iterator[pa.Table]:
+        yield ROWS
+        raise RetryableError("the disk with the keys is gone")
+
+    written = list[str]()
+    monkeypatch.setattr(file_io, "LOCAL_SCHEMES", ())
+    with pytest.raises(RetryableError, match="the disk with the keys is gone"):
+        write_located(IO, f"file://{tmp_path}/located", describe(), UPDATES, lambda _, path, __: written.append(path))
+    assert not written
 
 
 def test_keys_are_only_decoded_when_they_are_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ import pytest
 from cachetools import LRUCache
 from hypothesis import given
 from hypothesis import strategies as st
-from pyiceberg.io import FileIO
+from pyiceberg.io import FileIO, OutputFile
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from connector.encoding.live_rows import deleted_rows
@@ -33,6 +33,7 @@ from connector.encoding.values.arrays import Positions
 from connector.host.errors import RetryableError, UserError
 from connector.host.signals import Stopped, map_in_threads
 from connector.model.state import DataFile
+from connector.storage import file_io
 from support.snapshots import check_text
 
 LONG = "file:///warehouse/shop/orders/data/" + "x" * 100
@@ -281,3 +282,24 @@ def check_refusal(tmp_path: Path, name: str) -> None:
         read(f"file://{tmp_path}/other.parquet")
 
     check_text("value_errors", f"a delete file: {name}", str(error.value), {f"file://{tmp_path}": "…"})
+
+
+def test_a_file_that_the_store_refuses_when_it_grows_is_not_written_in_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: FileIO, location: str) -> OutputFile:
+        raise RetryableError(f"{location}: the store refuses this")
+
+    monkeypatch.setattr(PyArrowFileIO, "new_output", refuse)
+    monkeypatch.setattr(file_io, "LOCAL_SCHEMES", ())
+    monkeypatch.setattr(file_io, "LARGEST_HELD", 100)
+    written = list[str]()
+    with pytest.raises(RetryableError, match="the store refuses this"):
+        write_position_deletes(
+            PyArrowFileIO(),
+            f"file://{tmp_path}/deletes.parquet",
+            pa.array(["a"]),
+            pa.array([1]),
+            lambda _, path, __: written.append(path),
+        )
+    assert not written

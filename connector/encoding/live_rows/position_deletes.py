@@ -1,7 +1,6 @@
 """Position delete files: which rows of data files are deleted, as Iceberg keeps it."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from typing import Final
 
 import numpy as np
@@ -13,12 +12,13 @@ from pyiceberg.io import FileIO
 from pyiceberg.types import LongType, StringType
 
 from connector.encoding.parquet.damaged_files import explain_damage
+from connector.encoding.parquet.data_files import open_new_file
 from connector.encoding.parquet.statistics import split_offsets
 from connector.encoding.values.arrays import Positions
 from connector.encoding.values.column_types import FIELD_ID, NO_ID, column_id
 from connector.host.errors import UnreadableFileError
 from connector.model.state import ColumnStatistics, DataFile
-from connector.storage.file_io import WriteFile, create_file, write_small_file
+from connector.storage.file_io import WriteFile, write_small_file
 from connector.storage.storage_errors import translate_errors
 
 # The ids are Iceberg's. Readers find the columns by them.
@@ -58,19 +58,18 @@ def write_position_deletes(
     """
     rows = _sort(paths, positions)
     assert rows.num_rows, "a delete file has rows"
-    written: list[pq.FileMetaData] = []
-    with translate_errors(location), closing(create_file(io, location, write_file)) as stream:
-        pq.write_table(
-            rows,
+    with translate_errors(location), open_new_file(io, location, write_file) as stream:
+        with pq.ParquetWriter(
             stream,
+            rows.schema,
             compression="zstd",
             use_dictionary=["file_path"],
             column_encoding={"pos": "DELTA_BINARY_PACKED"},
             store_schema=False,
-            metadata_collector=written,
-        )
+        ) as writer:
+            writer.write_table(rows)
         size = int(stream.tell())
-    (metadata,) = written
+        metadata = writer.writer.metadata
     return DataFile(location, rows.num_rows, size, split_offsets(metadata), _statistics(rows, metadata))
 
 

@@ -22,6 +22,9 @@ from connector.storage.storage_errors import translate_errors
 # A row group is held in memory until it is written; larger ones compress no better.
 ROW_GROUP_SIZE: Final = 32 << 20  # bytes of Arrow data
 
+# They do not hide the error for which a file is aborted. ValueError: closing it has failed before, and it is closed.
+ABORT_ERRORS: Final = (ConnectorError, OSError, ValueError, pa.ArrowException)
+
 
 class GatheredRowGroup:
     """Gathers batches until they are a row group. It keeps the batches themselves."""
@@ -146,8 +149,7 @@ class FileWriter(ABC, Generic[File]):
         locations = [file.path for file in self._complete]
         if self._open:
             locations.append(self._open.location)
-            # ValueError: closing it has failed before, and it is closed.
-            with suppress(ConnectorError, OSError, ValueError, pa.ArrowException):
+            with suppress(*ABORT_ERRORS):
                 self._open.abort()
         delete_if_possible(self._files.io, locations)
 
@@ -186,6 +188,19 @@ def abort_on_failure(writer: _Abortable) -> Iterator[None]:
         raise
 
 
+@contextmanager
+def open_new_file(io: FileIO, location: str, write_file: WriteFile = write_small_file) -> Iterator[Any]:
+    """Yield a stream of `create_file`, and complete the file. If the block fails, the file is aborted instead."""
+    stream = create_file(io, location, write_file)
+    try:
+        yield stream
+    except BaseException:
+        with suppress(*ABORT_ERRORS):
+            abort_file(stream)
+        raise
+    stream.close()
+
+
 class DataFileWriter(FileWriter["_OpenParquetFile"]):
     """Writes record batches of one schema to files of the target size."""
 
@@ -218,13 +233,12 @@ class _OpenParquetFile:
         self.location = files.new_location()
         self._columns = files.columns
         self._with_nan: set[int] = set()
-        self._metadata: list[pq.FileMetaData] = []
         with translate_errors(self.location):
             self._stream = files.create(self.location)
+        # Without `metadata_collector`: then closing it after an error would be another error.
         self._writer = pq.ParquetWriter(
             self._stream,
             files.schema,
-            metadata_collector=self._metadata,
             **files.options.of_writer(worth_a_dictionary(first_rows)),
         )
 
@@ -245,8 +259,7 @@ class _OpenParquetFile:
             self._writer.close()
             size = self.size
             self._stream.close()
-        (metadata,) = self._metadata
-        return describe_file(self.location, size, metadata, self._columns, self._with_nan)
+        return describe_file(self.location, size, self._writer.writer.metadata, self._columns, self._with_nan)
 
     def abort(self) -> None:
         """End writing."""

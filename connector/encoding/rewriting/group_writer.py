@@ -1,6 +1,7 @@
 """The new files of a file group: one file after the other, each with one schema."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, Generic, TypeVar
 
@@ -8,7 +9,7 @@ import pyarrow as pa
 from msgspec import structs
 from pyiceberg.io import FileIO
 
-from connector.encoding.parquet.data_files import FileWriter, NewFiles
+from connector.encoding.parquet.data_files import ABORT_ERRORS, FileWriter, NewFiles
 from connector.encoding.parquet.file_options import FileOptions
 from connector.encoding.rewriting.file_groups import Compaction, FileGroup
 from connector.encoding.rewriting.rewritten_schemas import RewrittenSchema
@@ -69,8 +70,12 @@ class GroupWriter(Generic[Writer]):
         """Delete all files, as far as possible. Nothing refers to them."""
         if self._writer:
             self._writer.abort()
-        order = [self._order.location] if self._order else []
-        delete_if_possible(self._io, [*(file.path for file in self._files), *order])
+        locations = [file.path for file in self._files]
+        if self._order:
+            locations.append(self._order.location)
+            with suppress(*ABORT_ERRORS):
+                self._order.abort()
+        delete_if_possible(self._io, locations)
 
     def _finish_writer(self) -> None:
         if self._writer:

@@ -5,7 +5,7 @@ group) and `position` (the row's position in the source), with a row for each ro
 """
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 
 from connector.encoding.values.arrays import Positions
+from connector.storage.file_io import abort_file, create_file
 from connector.storage.storage_errors import translate_errors
 
 SUFFIX: Final = "-order.parquet"
@@ -37,7 +38,7 @@ class RowOrderWriter:
         self._batches: list[pa.RecordBatch] = []
         self._rows = 0
         with translate_errors(location):
-            self._stream: Any = io.new_output(location).create()
+            self._stream = create_file(io, location)
         self._writer = pq.ParquetWriter(
             self._stream,
             _SCHEMA,
@@ -62,6 +63,12 @@ class RowOrderWriter:
             self._writer.close()
             self._stream.close()
         return self.location
+
+    def abort(self) -> None:
+        """End writing. What may be left of the object is to be deleted."""
+        with translate_errors(self.location):
+            self._writer.close()
+            abort_file(self._stream)
 
     def _write_row_group(self) -> None:
         if self._batches:

@@ -6,7 +6,6 @@ columns and which places in documents have the key.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from threading import Lock
 from typing import Final
@@ -19,9 +18,10 @@ from pyiceberg.io import FileIO
 from pyiceberg.types import PrimitiveType
 
 from connector.encoding.lines.key_tables import keys_of_texts
+from connector.encoding.parquet.data_files import open_new_file
 from connector.host.errors import UserError
 from connector.model.binding import Updates
-from connector.storage.file_io import WriteFile, create_file, write_small_file
+from connector.storage.file_io import WriteFile, write_small_file
 from connector.storage.storage_errors import translate_errors
 
 SUFFIX: Final = "-located.parquet"  # of the objects' names; no manifest lists them
@@ -74,7 +74,7 @@ def write_located(
         write_file(io, location, content)
 
     schema = _SCHEMA.with_metadata({_UPDATES: msgspec.json.encode(updates)})
-    with translate_errors(location), closing(create_file(io, location, remember)) as stream:
+    with translate_errors(location), open_new_file(io, location, remember) as stream:
         writer = pq.ParquetWriter(
             stream,
             schema,
