@@ -46,13 +46,20 @@ class InThreads:
 
 
 @contextmanager
-def write_job(tmp_path: Path, run: RunTasks) -> Iterator[WriteJob]:
-    destination = Destination(f"file://{tmp_path}/table", Properties(), "prefix")
-    layout = TableLayout(binding(LongType(), index=0), destination, Lease.until(Properties(), None))
+def write_job(tmp_path: Path, run: RunTasks, expired: bool = False) -> Iterator[WriteJob]:
+    """The credentials of the table may be `expired`."""
+    of = binding(LongType(), index=0)
+
+    def new_layout() -> TableLayout:
+        if expired:
+            raise RetryableError("the catalog has no credentials now")
+        destination = Destination(f"file://{tmp_path}/table", Properties(), "prefix")
+        return TableLayout(of, destination, Lease.until(Properties(), None))
+
+    transfer = ThroughTheStore([partial(open_io, new_layout)])
     spool = Spool(tmp_path / "spool", block_size=1)
     with closing(ClaimServer(("127.0.0.1", 0), "127.0.0.1")) as claims, ThreadPoolExecutor(1) as tasks:
-        layouts = [lambda: layout]
-        yield WriteJob(InThreads(tasks, run), claims, spool, ThroughTheStore([partial(open_io, layouts[0])]), layouts)
+        yield WriteJob(InThreads(tasks, run), claims, spool, transfer, [of.path], [new_layout])
 
 
 @pytest.fixture
@@ -82,7 +89,7 @@ def test_a_failed_transaction_leaves_nothing(writing: WriteJob, tmp_path: Path) 
 
 def test_a_job_that_ends_without_a_task_is_told_with_the_table(tmp_path: Path) -> None:
     with (
-        write_job(tmp_path, lambda tasks, _: tasks.submit(list)) as job,
+        write_job(tmp_path, lambda tasks, _: tasks.submit(list), expired=True) as job,
         pytest.raises(RetryableError) as error,
     ):
         add_and_finish(job, 1)
