@@ -18,8 +18,17 @@ from pyiceberg.table.metadata import TableMetadataV2, TableMetadataV3
 
 from connector.config import settings
 from connector.encoding.parquet import file_options
-from connector.iceberg import table_view
-from connector.iceberg.commits import backfill, commit, compaction_commit, fence, passed_values, reset, snapshot
+from connector.iceberg import perform_changes, table_view
+from connector.iceberg.commits import (
+    backfill,
+    commit,
+    compaction_commit,
+    fence,
+    passed_values,
+    reset,
+    retry_commits,
+    snapshot,
+)
 from connector.iceberg.maintenance import compact_table, expire_snapshots, remove_task_orphans, void_files
 from connector.iceberg.metadata import snapshot_manifests
 from connector.rpc import apply
@@ -145,7 +154,9 @@ TIMED: Final = (
     compact_table,
     compaction_commit,
     expire_snapshots,
+    perform_changes,
     progress,
+    retry_commits,
     snapshot,
     table_view,
     void_files,
@@ -163,7 +174,7 @@ def simulated(*, with_avro: bool = False) -> Iterator[pytest.MonkeyPatch]:
             keep_in_memory(patch)
         for name, fake, modules in (
             ("time", _Time, TIMED),
-            ("random", _Random, (commit, backlog)),
+            ("random", _Random, (retry_commits, backlog)),
             ("secrets", _Random, (fence, passed_values)),
             ("uuid", _Random, (backfill, snapshot, snapshot_manifests, file_options, loads)),
             ("datetime", _Datetime, (pyiceberg.table.update, reset)),
