@@ -39,6 +39,10 @@ class SearchedTable:
         parts = [KeyPart(10 + place, f"/{place}", is_exact=self.is_exact) for place in range(len(self.types))]
         return Updates(tuple(parts), DOCUMENT_ID)
 
+    @property
+    def key_names(self) -> list[str]:
+        return [f"k{place}" for place in range(len(self.types))]
+
     def write(self, keys: Sequence[str], row_group_size: int = 100, **columns: pa.Array) -> str:
         """Write a file with a row for each key, a JSON array. `columns` take the place of those that are usual."""
         documents = [
@@ -79,7 +83,7 @@ class SearchedTable:
     ) -> list[FoundRow]:
         """Search the files, and return what is found in its order."""
         table = self.keys(keys)
-        searched = Keys(table, self.updates)
+        searched = Keys(table, self.updates, self.key_names)
         found: list[FoundRow] = []
         for file in files:
             for rows in search(IO, file, searched, with_documents=with_documents):

@@ -302,7 +302,7 @@ def test_row_groups_without_any_of_many_keys_are_not_read(
     """Above a number of keys, only their extremes are compared."""
     monkeypatch.setattr(searched_keys, "_COMPARED", most)
     table = SearchedTable(tmp_path, [LongType(), StringType()])
-    keys = Keys(table.keys(['[10,"a"]', '[20,"b"]', '[30,"c"]']), table.updates)
+    keys = Keys(table.keys(['[10,"a"]', '[20,"b"]', '[30,"c"]']), table.updates, table.key_names)
 
     def allows(*extremes: list[Any]) -> bool:
         types = (pa.int64(), pa.string())
@@ -319,7 +319,7 @@ def test_row_groups_without_any_of_many_keys_are_not_read(
 def test_zeros_of_both_signs_are_equal_and_so_are_nans(tmp_path: Path) -> None:
     table = SearchedTable(tmp_path, [DoubleType()])
     path = table.write(["[0]", "[1]", "[2]"], k0=pa.array([-0.0, 0.0, -math.nan]))
-    keys = Keys(pa.table({"10": [0.0, math.nan], "key": ["[0]", "[1]"]}), table.updates)
+    keys = Keys(pa.table({"10": [0.0, math.nan], "key": ["[0]", "[1]"]}), table.updates, table.key_names)
     [found] = search(IO, whole(path), keys, with_documents=True)
     assert list(zip(found.keys.tolist(), found.positions.tolist(), strict=True)) == [(0, 0), (0, 1), (1, 2)]
 
@@ -443,7 +443,7 @@ def test_row_ids_are_told_from_a_column_with_their_name(
     path = table.write(["[1]", "[2]"], _row_id=pa.array([7, 8]))
     other = pa.field("_row_id", pa.int64(), metadata={"PARQUET:field_id": "1000"})
     pq.write_table(pq.read_table(path[7:]).add_column(0, other, pa.array([70, 80])), path[7:])
-    keys = Keys(table.keys(["[1]", "[2]"]), table.updates)
+    keys = Keys(table.keys(["[1]", "[2]"]), table.updates, table.key_names)
     [found] = search(IO, SearchedFile(path, 0, keeps_ids=keeps_ids), keys, with_documents=True)
     assert (None if found.row_ids is None else found.row_ids.tolist()) == expected
 
@@ -467,7 +467,7 @@ def test_rows_of_each_row_group_have_their_ids(
     table = SearchedTable(tmp_path, [LongType()])
     columns = {} if own is None else {"_row_id": pa.array(own, pa.int64())}
     path = table.write(["[1]", "[2]", "[3]"], row_group_size=1, **columns)
-    keys = Keys(table.keys(["[2]", "[3]"]), table.updates)
+    keys = Keys(table.keys(["[2]", "[3]"]), table.updates, table.key_names)
     file = SearchedFile(path, 0, lineage=RowLineage(100, 1), keeps_ids=True)
     found = [rows.row_ids for rows in search(IO, file, keys, with_documents=True)]
     assert [number for ids in found if ids is not None for number in ids.tolist()] == expected

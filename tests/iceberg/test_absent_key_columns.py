@@ -76,7 +76,8 @@ def find(catalog: Catalog, parts: Sequence[KeyPart], types: Sequence[PrimitiveTy
     """The keys that the table has rows of."""
     table = catalog.load_table(PATH)
     texts = pa.array(keys, pa.string())
-    searched = Keys(keys_of_texts(texts, parts, types), Updates(tuple(parts), document_id=99))
+    names = [table.schema().find_field(part.column_id).name for part in parts]
+    searched = Keys(keys_of_texts(texts, parts, types), Updates(tuple(parts), document_id=99), names)
     return [
         keys[place]
         for file in TableViews(ManifestReader()).view(table, ()).files

@@ -6,13 +6,16 @@ from typing import Any
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
+from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.update import RemoveSchemasUpdate, SetCurrentSchemaUpdate
 from pyiceberg.types import DecimalType, IntegerType, LongType, NestedField, StringType
 
 from connector.host.errors import ConnectorError, LostColumnError, UserError
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.metadata.table_updates import new_schema
+from connector.model.binding import KeyPart, Updates
 from support.bindings import PATH
+from support.engines.snapshot_refs import point
 from support.rows.staged_rows import staged
 from support.rows.updated_rows import land, make_table, stage_updates, values_of
 from support.snapshots import check_text
@@ -198,3 +201,23 @@ def test_rows_without_the_value_of_a_required_column_are_not_added(catalog: Cata
     give(catalog, ID, QTY, NestedField(3, "note", StringType(), required=True))
     commit_all_or_raise(catalog, [other])
     assert rows(catalog) == [ROW]
+
+
+def test_a_commit_does_not_look_for_keys_in_a_column_that_was_dropped_and_added_again(catalog: Catalog) -> None:
+    """A rollback brings back rows whose values are in the dropped column. They would become second rows of their
+    keys."""
+    make_table(catalog)
+    land(catalog, {1: "a"})
+    older = catalog.load_table(PATH).current_snapshot()
+    assert older
+    catalog.load_table(PATH).delete()
+    with catalog.load_table(PATH).update_schema(allow_incompatible_changes=True) as update:
+        update.delete_column("id")
+    with catalog.load_table(PATH).update_schema() as update:
+        update.add_column("id", LongType())
+    added = catalog.load_table(PATH).schema().find_field("id").field_id
+    commit = stage_updates(catalog, {1: "b"}, updates=Updates((KeyPart(added, "/id"),), document_id=2))
+    point(catalog, PATH, MAIN_BRANCH, older.snapshot_id)
+    with pytest.raises(LostColumnError, match="has dropped column 'id', which is part of the key, and has added a new"):
+        commit_all_or_raise(catalog, [commit])
+    assert catalog.load_table(PATH).current_snapshot() == older, "nothing was committed"

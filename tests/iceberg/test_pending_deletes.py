@@ -32,7 +32,7 @@ def view(catalog: Catalog, *pending: StagedCommit) -> TableView:
 
 def find(catalog: Catalog, files: TableView, ids: Sequence[int]) -> list[str]:
     texts = pa.array([f"[{number}]" for number in ids])
-    keys = Keys(keys_of_texts(texts, UPDATES.parts, [LongType()]), UPDATES)
+    keys = Keys(keys_of_texts(texts, UPDATES.parts, [LongType()]), UPDATES, ["id"])
     io = catalog.load_table(PATH).io
     found = [search(io, file, keys, with_documents=True) for file in files.files]
     return [text for rows in found for each in rows if each.documents for text in each.documents.to_pylist()]

@@ -205,7 +205,7 @@ def test_a_file_may_have_less_row_groups_than_its_manifest_says(catalog: Catalog
     commit.commit_all_or_raise(catalog, [replace(written, files=(changed,))])
     units = view(catalog, unit_size=250)
     assert [(unit.first_row_group, unit.row_groups) for unit in units] == [(0, 1), (1, 1), (2, 1), (3, None)]
-    keys = Keys(keys_of_texts(pa.array(["[1]"]), UPDATES.parts, [LongType()]), UPDATES)
+    keys = Keys(keys_of_texts(pa.array(["[1]"]), UPDATES.parts, [LongType()]), UPDATES, ["id"])
     found = [rows for unit in units for rows in search(catalog.load_table(PATH).io, unit, keys, with_documents=True)]
     assert [rows.positions.tolist() for rows in found] == [[1]]
 
@@ -394,7 +394,7 @@ def test_rows_in_files_that_ask_for_views_of_texts_are_found_and_replaced(catalo
     commit.commit_all_or_raise(catalog, [replace(added, files=(msgspec.structs.replace(file, size=size),))])
     table = catalog.load_table(PATH)
     [found] = view(catalog)
-    keys = Keys(keys_of_texts(pa.array(["[2]"]), UPDATES.parts, [LongType()]), UPDATES)
+    keys = Keys(keys_of_texts(pa.array(["[2]"]), UPDATES.parts, [LongType()]), UPDATES, ["id"])
     [loaded] = search(table.io, found, keys, with_documents=True)
     assert loaded.documents is not None
     assert loaded.documents.to_pylist() == [row(2, "a")["doc"]]

@@ -107,7 +107,7 @@ def _read(found: Iterable[tuple["_FileSearch", "_Candidates"]], *, with_document
 def _check_key_columns(columns: FileColumns, keys: Keys, path: str) -> None:
     """Raise LostColumnError if the file has values of a key in a column that the table has no more."""
     present = set(columns.names.values())
-    for number, name in zip(keys.column_ids, keys.column_names, strict=False):
+    for number, name in zip(keys.column_ids, keys.column_names, strict=True):
         if number not in columns.names and make_compatible_name(name) in present:
             raise LostColumnError(
                 f"{path}: another engine has dropped column {name!r}, which is part of the key, and has added a new "

@@ -67,8 +67,8 @@ class Bounds:
 class Keys:
     """The keys of a keys table. Several keys may have the same values in the key columns."""
 
-    def __init__(self, table: pa.Table, updates: Updates, column_names: Sequence[str] = ()) -> None:
-        """`column_names` are those of the key columns. Without them, no file is compared with them."""
+    def __init__(self, table: pa.Table, updates: Updates, column_names: Sequence[str]) -> None:
+        """`column_names` are those of the key columns, with which data files are compared."""
         self.updates = updates
         self.column_names = column_names
         self._texts = table.select([KEY])
@@ -155,7 +155,7 @@ class RowIdsOfKeys:
     def __init__(self, table: pa.Table, updates: Updates) -> None:
         """`table` is a keys table with a column of ids, which may be NO_ROW_ID."""
         self._ids = table[ROW_ID_FIELD.name].to_numpy()
-        self._keys = Keys(table, updates)
+        self._keys = Keys(table, updates, ())  # no data file is searched for them
         self.size: int = table.nbytes + self._keys.size  # in memory
 
     def add_to(self, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -154,10 +154,11 @@ class RowDeletes:
         ]
 
     def _search_batch(self, table: Table, batch: _SearchBatch) -> None:
-        types = _column_types(table)
+        types, updates = _column_types(table), batch.key_searches[0].updates
         key_tables = [key_search.read_keys(types) for key_search in batch.key_searches]
         begins = np.cumsum([0, *map(len, key_tables[:-1])])
-        keys = Keys(pa.concat_tables(key_tables).combine_chunks(), batch.key_searches[0].updates)
+        names = [table.schema().find_field(part.column_id).name for part in updates.parts]
+        keys = Keys(pa.concat_tables(key_tables).combine_chunks(), updates, names)
         for file in batch.files:
             rows = [*search(table.io, file, keys, with_documents=False)]
             positions = join_arrays([each.positions for each in rows])

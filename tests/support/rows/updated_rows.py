@@ -65,7 +65,7 @@ def stage_updates(
     table = restrict_to_generation(loaded, generation)
     view = TableViews(ManifestReader()).view(table, after)
     texts = pa.array([f"[{number}]" for number in (*values, *removed)], pa.string())
-    keys = Keys(keys_of_texts(texts, updates.parts, [LongType()]), updates)
+    keys = Keys(keys_of_texts(texts, updates.parts, [LongType()]), updates, ["id"])
     found = [
         {"file_path": file.path, "pos": int(position), "key": texts[int(key)].as_py()}
         for file in view.files
