@@ -27,7 +27,7 @@ from connector.iceberg.commits.summaries import (
 )
 from connector.iceberg.commits.verdicts import JudgedCommit, judge_commits
 from connector.iceberg.commits.writers import RecordedWriter, list_recorded_writers
-from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
+from connector.iceberg.metadata.listed_files import ListedFile, ManifestCache
 from connector.iceberg.metadata.table_properties import awaits_backfill
 from connector.model.state import StagedCommit
 from connector.model.table_identifier import Owner, TableIdentifier
@@ -104,7 +104,7 @@ class TableStatus:
 def list_files(table: Table) -> list[ListedFile]:
     """Return all live files of a table. UserError if a manifest cannot be read."""
     with storage_errors.translate_errors(table.location()):
-        return ManifestReader().list_files(table)
+        return ManifestCache().list_files(table)
 
 
 def read_status(

@@ -23,7 +23,7 @@ from connector.iceberg.commits import commit_errors, fence
 from connector.iceberg.commits.commit_errors import BROKEN_METADATA
 from connector.iceberg.commits.retry_commits import RETRY_FOR, retry
 from connector.iceberg.commits.row_deletes import RowDeletes
-from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader, PositionDeletes
+from connector.iceberg.metadata.listed_files import ListedFile, ManifestCache, PositionDeletes
 from connector.iceberg.metadata.partitions import MissingValues
 from connector.iceberg.metadata.row_lineage import can_keep_lineage
 from connector.iceberg.metadata.table_properties import (
@@ -55,7 +55,7 @@ class TableView:
 class TableViews:
     """Makes the views of a session's tables."""
 
-    def __init__(self, manifests: ManifestReader) -> None:
+    def __init__(self, manifests: ManifestCache) -> None:
         self._manifests = manifests
         self._deletes: dict[UUID, RowDeletes] = {}  # of tables with pending commits
 

@@ -15,7 +15,7 @@ from connector.iceberg.loading import load_table
 from connector.iceberg.maintenance.background import BackgroundMaintenance, run_maintenance
 from connector.iceberg.maintenance.background_compaction import run_compaction
 from connector.iceberg.maintenance.compact_table import TableCompactor
-from connector.iceberg.metadata.listed_files import ManifestReader
+from connector.iceberg.metadata.listed_files import ManifestCache
 from connector.model.state import StagedCommit
 from connector.session.backlog import Limit
 from connector.session.commit_facts import report_recovered
@@ -33,7 +33,7 @@ class SessionThreads:
     """The committer of a session, and the threads that follow its commits."""
 
     committer: Committer
-    manifests: ManifestReader
+    manifests: ManifestCache
     maintenance: BackgroundMaintenance
     notifier: "Notifier | None"
 
@@ -54,7 +54,7 @@ def run_threads(
     catalog: OpenedCatalog, materialization: str, key_range: str, config: EndpointConfig, engine: Engine
 ) -> Iterator[SessionThreads]:
     """Run the threads until the session ends. The engine may still be starting."""
-    manifests, locks = ManifestReader(), TableLocks()
+    manifests, locks = ManifestCache(), TableLocks()
     new_writer = partial(SnapshotWriter, manifests)
     compactor = TableCompactor(catalog, compact_in(engine.spark), new_writer, locks)
     with ExitStack() as threads:

@@ -21,7 +21,7 @@ from pyiceberg.table.metadata import TableMetadataV2, TableMetadataV3
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation, Snapshot
 
-from connector.iceberg.metadata.listed_files import ManifestReader
+from connector.iceberg.metadata.listed_files import ManifestCache
 from connector.iceberg.metadata.row_lineage import has_row_lineage
 from crash.ledger import PromiseBrokenError
 from support.engines.delete_partitions import find_misplaced
@@ -133,7 +133,7 @@ def _problems_of_files(table: Table) -> Iterator[str]:
     if len(files) < len(listed):
         yield from find_problems_of_vectors(table)
     if has_row_lineage(table):
-        data = (file for file in ManifestReader().list_files(table) if file.content is DataFileContent.DATA)
+        data = (file for file in ManifestCache().list_files(table) if file.content is DataFileContent.DATA)
         if problem := find_problem_of_ids((file.path, file.first_row_id, file.rows) for file in data):
             yield problem
     for file in files:

@@ -33,7 +33,7 @@ from connector.encoding.lines.key_tables import keys_of_texts
 from connector.encoding.search.row_search import search
 from connector.encoding.search.searched_keys import Keys
 from connector.iceberg.commits.commit import commit_all_or_raise
-from connector.iceberg.metadata.listed_files import ManifestReader
+from connector.iceberg.metadata.listed_files import ManifestCache
 from connector.iceberg.table_view import TableViews
 from connector.model.binding import KeyPart, Updates
 from connector.model.state import FileList, StagedCommit, WriterId
@@ -80,7 +80,7 @@ def find(catalog: Catalog, parts: Sequence[KeyPart], types: Sequence[PrimitiveTy
     searched = Keys(keys_of_texts(texts, parts, types), Updates(tuple(parts), document_id=99), names)
     return [
         keys[place]
-        for file in TableViews(ManifestReader()).view(table, ()).files
+        for file in TableViews(ManifestCache()).view(table, ()).files
         for found in search(table.io, file, searched, with_documents=False)
         for place in found.keys
     ]

@@ -27,7 +27,7 @@ from connector.iceberg.commits.outcomes import Superseded
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.remove_staged_files import remove_staged_files_after
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
-from connector.iceberg.metadata.listed_files import ManifestReader
+from connector.iceberg.metadata.listed_files import ManifestCache
 from connector.iceberg.metadata.table_properties import find_generation, restrict_to_generation
 from connector.iceberg.perform_changes import evolve
 from connector.iceberg.table_view import TableViews
@@ -317,7 +317,7 @@ def test_several_transactions_that_replace_the_rows_have_a_sequence_number_each(
     second = staged(catalog, {"id": 9, "note": None}, after=first, writer=writer(1))
     before = newest(catalog).sequence_number or 0
     land(catalog, first, second)
-    files = ManifestReader().list_files(catalog.load_table(PATH))
+    files = ManifestCache().list_files(catalog.load_table(PATH))
     assert rows(catalog) == [*NEW_ROWS, {"id": 9, "note": None}]
     assert newest(catalog).sequence_number == before + 2
     assert sorted(file.sequence_number for file in files) == [before + 1, before + 2]
@@ -439,7 +439,7 @@ def column_of_documents() -> Any:
 def view_paths(catalog: Catalog, *pending: StagedCommit) -> set[str]:
     table = catalog.load_table(PATH)
     task_table = restrict_to_generation(table, find_generation(table, MATERIALIZATION))
-    return {file.path for file in TableViews(ManifestReader()).view(task_table, pending).files}
+    return {file.path for file in TableViews(ManifestCache()).view(task_table, pending).files}
 
 
 def test_rejected_rows_are_deleted_at_once(catalog: Catalog) -> None:

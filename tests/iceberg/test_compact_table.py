@@ -17,7 +17,7 @@ from pyiceberg.types import LongType, StringType
 from connector.iceberg.commits import delete_files as delete_files_module
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.file_names import CompactionOrigin
-from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
+from connector.iceberg.metadata.listed_files import ListedFile, ManifestCache
 from connector.model.table_identifier import Generation
 from support.bindings import PATH
 from support.engines.foreign_deletes import delete_equal, delete_position
@@ -261,15 +261,15 @@ def test_deletes_in_a_file_that_is_no_parquet_are_not_carried_over(
 
     def delete_elsewhere() -> None:
         land(catalog, {}, removed=[10])
-        listed = ManifestReader.list_files
+        listed = ManifestCache.list_files
 
-        def as_avro(reader: ManifestReader, table: Table) -> list[ListedFile]:
+        def as_avro(reader: ManifestCache, table: Table) -> list[ListedFile]:
             return [
                 each if each.content is DataFileContent.DATA else replace(each, format=FileFormat.AVRO)
                 for each in listed(reader, table)
             ]
 
-        monkeypatch.setattr(ManifestReader, "list_files", as_avro)
+        monkeypatch.setattr(ManifestCache, "list_files", as_avro)
 
     land(catalog, {10: "b", 20: "b"})
     assert compact(catalog, PATH, delete_elsewhere).dropped == 1

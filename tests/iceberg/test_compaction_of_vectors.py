@@ -11,7 +11,7 @@ from pyiceberg.manifest import DataFileContent
 from connector.encoding.values.arrays import Positions
 from connector.iceberg.commits import delete_merging
 from connector.iceberg.commits.compaction_changes import _Table
-from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
+from connector.iceberg.metadata.listed_files import ListedFile, ManifestCache
 from connector.storage.file_io import WrittenFile
 from support.bindings import PATH
 from support.rows.updated_rows import land, make_table, values_of
@@ -92,7 +92,7 @@ def test_vectors_that_another_engine_has_left_without_their_data_files_are_remov
     with monkeypatch.context() as patch:
         patch.setattr(_Table, "list_removed", lambda table, gone: [table._live[path] for path in gone])
         assert compact(catalog, PATH).commits == 1
-    left = [file for file in ManifestReader().list_files(catalog.load_table(PATH)) if file.vector]
+    left = [file for file in ManifestCache().list_files(catalog.load_table(PATH)) if file.vector]
     assert len(left) == 1
     land(catalog, {2: "c"})
     assert len(Listed.of(catalog, PATH).vectors) == 1
@@ -108,7 +108,7 @@ def test_shared_position_deletes_of_files_with_vectors_are_removed(tmp_path: Pat
         land(catalog, {10 * number + each: "a" for each in range(2)})
     land(catalog, {10 * number: "b" for number in range(9)})  # one file for all data files
     table = catalog.load_table(PATH)
-    [shared] = [file for file in ManifestReader().list_files(table) if file.content is not DataFileContent.DATA]
+    [shared] = [file for file in ManifestCache().list_files(table) if file.content is not DataFileContent.DATA]
     upgrade_to_version_3(catalog, PATH)
     with pytest.MonkeyPatch.context() as patch:  # the connector stands for the other engine
         perform = delete_merging.DeleteMerger.perform

@@ -13,7 +13,7 @@ from pyiceberg.transforms import BucketTransform
 
 from connector.iceberg.commits import delete_files, delete_merging
 from connector.iceberg.commits.commit import commit_all_or_raise
-from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader, PositionDeletes
+from connector.iceberg.metadata.listed_files import ListedFile, ManifestCache, PositionDeletes
 from connector.model.state import StagedCommit
 from support.bindings import PATH
 from support.engines.delete_partitions import find_misplaced
@@ -128,7 +128,7 @@ def test_deletes_of_other_engines_are_honoured_and_merged(catalog: Catalog) -> N
 def test_deletes_of_another_partition_are_not_applied(catalog: Catalog) -> None:
     fill(catalog, 1)
     land(catalog, {0: "b"})
-    files = ManifestReader().list_files(catalog.load_table(PATH))
+    files = ManifestCache().list_files(catalog.load_table(PATH))
     data = {file.partition.text: file for file in files if file.content is DataFileContent.DATA}
     [delete] = [file for file in files if file.content is DataFileContent.POSITION_DELETES]
 

@@ -49,7 +49,7 @@ from pyiceberg.types import (
 
 from connector.host.errors import UserError
 from connector.iceberg.commits.commit import commit_all_or_raise
-from connector.iceberg.metadata.listed_files import ManifestReader
+from connector.iceberg.metadata.listed_files import ManifestCache
 from connector.iceberg.metadata.partitions import PartitionReader
 from connector.iceberg.metadata.snapshot_manifests import ManifestFactory, make_added_entry
 from connector.model.state import DataFile, StagedCommit
@@ -189,7 +189,7 @@ def test_nan_is_a_partition(catalog: Catalog) -> None:
     commit(catalog, (1, math.nan), (2, 0.5), (3, math.nan))
     assert found(catalog, IS_NAN("part"))[0] == [1, 3]
     assert found(catalog, EQUAL("part", 0.5)) == ([2], 1)
-    first, second, *_ = ManifestReader().list_files(catalog.load_table(PATH))
+    first, second, *_ = ManifestCache().list_files(catalog.load_table(PATH))
     assert first.partition != second.partition
 
 

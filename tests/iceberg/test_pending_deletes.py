@@ -11,7 +11,7 @@ from connector.encoding.lines.key_tables import keys_of_texts
 from connector.encoding.search.row_search import search
 from connector.encoding.search.searched_keys import Keys
 from connector.iceberg.commits.commit import commit_all_or_raise
-from connector.iceberg.metadata.listed_files import ManifestReader
+from connector.iceberg.metadata.listed_files import ManifestCache
 from connector.iceberg.table_view import TableView, TableViews
 from connector.model.state import StagedCommit
 from support.bindings import PATH
@@ -27,7 +27,7 @@ def catalog(catalog: Catalog) -> Catalog:
 
 
 def view(catalog: Catalog, *pending: StagedCommit) -> TableView:
-    return TableViews(ManifestReader()).view(catalog.load_table(PATH), pending)
+    return TableViews(ManifestCache()).view(catalog.load_table(PATH), pending)
 
 
 def find(catalog: Catalog, files: TableView, ids: Sequence[int]) -> list[str]:

@@ -24,7 +24,7 @@ from connector.iceberg.maintenance.compaction_plan import plan_compaction
 from connector.iceberg.maintenance.compaction_thresholds import MAX_FILE_SIZE
 from connector.iceberg.maintenance.rearrangement_plan import plan_rearrangement
 from connector.iceberg.maintenance.table_health import FileCount, read_health
-from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
+from connector.iceberg.metadata.listed_files import ListedFile, ManifestCache
 from connector.model.table_identifier import Generation
 from support.bindings import PATH
 from support.engines.delete_partitions import find_misplaced
@@ -64,7 +64,7 @@ def partition_by_part(catalog: Catalog) -> None:
 
 
 def data_files(catalog: Catalog) -> list[ListedFile]:
-    listed = ManifestReader().list_files(catalog.load_table(PATH))
+    listed = ManifestCache().list_files(catalog.load_table(PATH))
     return [file for file in listed if file.content is DataFileContent.DATA]
 
 
@@ -106,7 +106,7 @@ def test_each_row_gets_into_its_partition(catalog: Catalog, duckdb_reader: duckd
 
 def loaded(catalog: Catalog) -> tuple[Table, list[ListedFile]]:
     table = catalog.load_table(PATH)
-    return table, ManifestReader().list_files(table)
+    return table, ManifestCache().list_files(table)
 
 
 def test_rows_that_are_deleted_before_and_meanwhile_stay_deleted(catalog: Catalog) -> None:

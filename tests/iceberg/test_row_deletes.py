@@ -21,7 +21,7 @@ from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.reset import Decision, perform_reset, plan_reset
 from connector.iceberg.commits.row_deletes import RowDeletes
 from connector.iceberg.metadata import listed_files
-from connector.iceberg.metadata.listed_files import ManifestReader
+from connector.iceberg.metadata.listed_files import ManifestCache
 from connector.iceberg.metadata.manifests import ManifestWriter, manifests_of
 from connector.model.binding import KeyPart, Updates
 from connector.model.state import StagedCommit
@@ -168,7 +168,7 @@ def test_a_search_for_several_transactions_finds_for_each_the_rows_of_its_own_ke
     for number in range(3):
         pending.append(stage_updates(catalog, {number: "b", 3: f"c{number}"}, after=pending))
     rewrite_by_another_engine(catalog, PATH)
-    table, deletes = catalog.load_table(PATH), RowDeletes(ManifestReader())
+    table, deletes = catalog.load_table(PATH), RowDeletes(ManifestCache())
     [file] = {entry.data_file.file_path for entry in entries(catalog)}
     ids = dict(enumerate(table.scan().to_arrow()["id"].to_pylist()))
     for chosen, expected in ((pending, {0, 1, 2, 3}), (pending[1:], {1, 2, 3}), (pending[2:], {2, 3})):

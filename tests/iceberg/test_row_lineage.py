@@ -24,7 +24,7 @@ from connector.iceberg.commits import commit
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.rewrite_manifests import rewrite_manifests
-from connector.iceberg.metadata.listed_files import ManifestReader
+from connector.iceberg.metadata.listed_files import ManifestCache
 from connector.iceberg.metadata.table_updates import find_next_row_id, new_snapshot
 from connector.iceberg.perform_changes import evolve
 from connector.iceberg.table_view import TableViews
@@ -276,7 +276,7 @@ def test_updates_keep_no_ids_beside_a_column_of_their_name(catalog: Catalog, nam
     """Files that are older than the column may have ids. So may files that wait for their commit."""
     fit(catalog, ID, NewColumn("n", name, LongType(), False, "", False), format_version=3)
     landed = land(catalog, 1)
-    view = TableViews(ManifestReader()).view(
+    view = TableViews(ManifestCache()).view(
         catalog.load_table(PATH), [stage(catalog, PATH, WRITER, 2, prev=landed.next)]
     )
     assert [file.keeps_ids for file in view.files] == [keeps_ids, keeps_ids]

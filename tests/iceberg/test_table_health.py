@@ -13,7 +13,7 @@ from pyiceberg.types import LongType
 from connector.host.errors import UserError
 from connector.iceberg.maintenance.rewrite_manifests import rewrite_manifests
 from connector.iceberg.maintenance.table_health import TableHealth, read_health
-from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
+from connector.iceberg.metadata.listed_files import ListedFile, ManifestCache
 from connector.iceberg.metadata.stored_files import BUCKET_SUFFIX
 from connector.model.table_identifier import Owner
 from support.bindings import PATH
@@ -45,12 +45,12 @@ def set_properties(catalog: Catalog, properties: dict[str, str]) -> None:
 
 
 def list_files(catalog: Catalog) -> list[ListedFile]:
-    return ManifestReader().list_files(catalog.load_table(PATH))
+    return ManifestCache().list_files(catalog.load_table(PATH))
 
 
 def health_of(catalog: Catalog) -> TableHealth:
     table = catalog.load_table(PATH)
-    return read_health(table, ManifestReader().list_files(table))
+    return read_health(table, ManifestCache().list_files(table))
 
 
 def test_an_empty_table_has_nothing_to_pay_for(catalog: Catalog) -> None:
@@ -86,7 +86,7 @@ def test_a_table_that_the_connector_does_not_compact_has_no_debt(catalog: Catalo
     land(catalog, dict.fromkeys(range(10), "a"))
     land(catalog, {3: "ab"})
     table = catalog.load_table(PATH)
-    listed = ManifestReader().list_files(table)
+    listed = ManifestCache().list_files(table)
     assert read_health(table, listed).debt.files == 1
     table.metadata = table.metadata.model_copy(update={"location": f"s3://orders{BUCKET_SUFFIX}"})
     assert read_health(table, listed).debt.files == 0, "S3 Tables compacts it"

@@ -25,7 +25,7 @@ from connector.host.errors import FencedError, LostColumnError, RetryableError, 
 from connector.iceberg import table_view
 from connector.iceberg.commits import commit, delete_files
 from connector.iceberg.metadata import listed_files
-from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
+from connector.iceberg.metadata.listed_files import ListedFile, ManifestCache
 from connector.iceberg.metadata.table_properties import CONVERTED_PREFIX
 from connector.iceberg.table_view import SessionViews, TableViews
 from connector.model.binding import Column
@@ -50,7 +50,7 @@ def catalog(tmp_path: Path) -> SqlCatalog:
 
 def view(catalog: Catalog, *pending: StagedCommit, unit_size: int = table_view.UNIT_SIZE) -> tuple[SearchedFile, ...]:
     table = catalog.load_table(PATH)
-    found = TableViews(ManifestReader()).view(table, pending, unit_size)
+    found = TableViews(ManifestCache()).view(table, pending, unit_size)
     current = table.current_snapshot()
     assert found.snapshot_id == (current.snapshot_id if current else None)
     return found.files
@@ -99,7 +99,7 @@ class _CountedBounds(tuple[bytes, bytes]):
         return super().__getitem__(place)
 
 
-class _CountingReader(ManifestReader):
+class _CountingReader(ManifestCache):
     def list_files(self, table: Table) -> list[ListedFile]:
         return [
             replace(file, bounds=_CountedBounds(file.bounds)) if file.bounds else file
@@ -164,7 +164,7 @@ def test_a_commit_that_lands_while_the_view_is_made_is_found(
         return loaded
 
     monkeypatch.setattr(catalog, "load_table", load)
-    views = SessionViews(catalog, TableViews(ManifestReader()), find_pending)
+    views = SessionViews(catalog, TableViews(ManifestCache()), find_pending)
     found = views.find((TableIdentifier(*PATH), str(table.metadata.table_uuid)), WRITER, ())
     assert ids(catalog, *found.files) == [[1]]
 
@@ -220,7 +220,7 @@ def test_a_manifest_is_read_once(catalog: Catalog, monkeypatch: pytest.MonkeyPat
         return of(manifest, entry)
 
     monkeypatch.setattr(listed_files.ListedFile, "of", noted)
-    views = TableViews(ManifestReader())
+    views = TableViews(ManifestCache())
     for _ in range(2):
         views.view(catalog.load_table(PATH), [])
     assert len(parsed) == 2
@@ -247,7 +247,7 @@ def test_equality_deletes_are_refused(catalog: Catalog) -> None:
 def test_files_that_are_not_parquet_are_refused(catalog: Catalog) -> None:
     filled_table(catalog, ID, rows=[[{"id": 1}]])
     table = catalog.load_table(PATH)
-    [file] = ManifestReader().list_files(table)
+    [file] = ManifestCache().list_files(table)
     orc = replace(file, path="s3://bucket/orders.orc", format=FileFormat.ORC)
     with pytest.raises(UserError) as error:
         table_view.check_files(table, [orc])
@@ -259,7 +259,7 @@ class Session:
 
     def __init__(self, catalog: Catalog) -> None:
         self._table = TableIdentifier(*PATH), str(catalog.load_table(PATH).metadata.table_uuid)
-        self._views = SessionViews(catalog, TableViews(ManifestReader()), lambda *_: ())
+        self._views = SessionViews(catalog, TableViews(ManifestCache()), lambda *_: ())
 
     def find(self, *keys: Column) -> int:
         return len(self._views.find(self._table, WRITER, keys).files)

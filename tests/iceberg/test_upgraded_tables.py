@@ -14,7 +14,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.metadata.avro_files import AvroFileWriter, AvroSchema
-from connector.iceberg.metadata.listed_files import ManifestReader
+from connector.iceberg.metadata.listed_files import ManifestCache
 from support.bindings import PATH
 from support.engines.snapshot_refs import point
 from support.rows.updated_rows import DOCUMENT, land, row, stage_updates, values_of
@@ -76,7 +76,7 @@ def test_manifests_of_before_are_merged_as_those_of_data_files(catalog: Catalog)
 def test_rows_of_before_get_ids_in_version_3(catalog: Catalog) -> None:
     upgrade_to_version_3(catalog, PATH)
     land(catalog, {20: "b"})
-    listed = ManifestReader().list_files(catalog.load_table(PATH))
+    listed = ManifestCache().list_files(catalog.load_table(PATH))
     assert sorted(file.first_row_id for file in listed if file.first_row_id is not None) == [0, 1, 3, 5, 7, 9, 11]
 
 
@@ -111,5 +111,5 @@ def test_a_manifest_list_of_before_may_not_have_counted_its_files_and_rows(
     assert snapshot
     assert snapshot.summary
     assert snapshot.summary["total-records"] == "14"
-    ids = [file.first_row_id for file in ManifestReader().list_files(table) if file.first_row_id is not None]
+    ids = [file.first_row_id for file in ManifestCache().list_files(table) if file.first_row_id is not None]
     assert len(ids) == len(set(ids)) == (8 if version == 3 else 0)

@@ -20,7 +20,7 @@ from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from connector.iceberg.maintenance.table_health import read_health
-from connector.iceberg.metadata.listed_files import ManifestReader
+from connector.iceberg.metadata.listed_files import ManifestCache
 from connector.iceberg.metadata.row_lineage import find_manifest_key
 from connector.iceberg.metadata.table_updates import find_next_row_id
 from connector.model.state import StagedCommit, WriterId
@@ -235,7 +235,7 @@ def test_position_deletes_of_before_an_upgrade_become_vectors(tmp_path: Path) ->
     assert len(found.vectors) == 12
     assert sum(file.rows for file in found.vectors.values()) + sum(file.rows for file in found.others) == 15
     assert values_of(catalog) == expected | {touched: "c"}
-    health = read_health(catalog.load_table(PATH), ManifestReader().list_files(catalog.load_table(PATH)))
+    health = read_health(catalog.load_table(PATH), ManifestCache().list_files(catalog.load_table(PATH)))
     assert (health.deleted_rows, health.visible_rows) == (15, len(expected))
 
 

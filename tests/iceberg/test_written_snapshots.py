@@ -15,7 +15,7 @@ from connector.iceberg.commits.outcomes import Committed, Failed, Outcome
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.metadata import snapshot_manifests
 from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION
-from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
+from connector.iceberg.metadata.listed_files import ListedFile, ManifestCache
 from connector.iceberg.metadata.manifests import ManifestListWriter, manifests_of
 from connector.iceberg.metadata.snapshot_manifests import KEPT_BYTES
 from support.bindings import PATH
@@ -37,7 +37,7 @@ class Session:
     """What a session has in memory."""
 
     catalog: Catalog
-    manifests: ManifestReader = field(default_factory=ManifestReader)
+    manifests: ManifestCache = field(default_factory=ManifestCache)
 
     def land(self, *ids: int) -> Outcome:
         staged = stage(self.catalog, PATH, WRITER, *ids)
@@ -75,7 +75,7 @@ def test_a_commit_on_top_of_the_session_s_own_needs_no_list_from_the_store(catal
 
 
 def test_what_a_session_has_written_is_listed_without_the_store(catalog: Catalog) -> None:
-    session, expected = Session(catalog), ManifestReader()
+    session, expected = Session(catalog), ManifestCache()
     for number in range(3):
         session.land(number)
         files = expected.list_files(catalog.load_table(PATH))
@@ -140,10 +140,10 @@ def test_a_table_is_read_as_its_catalog_has_it_now(
         if has_listed:
             session.list_files()
     change(catalog)
-    assert session.list_files() == ManifestReader().list_files(catalog.load_table(PATH))
+    assert session.list_files() == ManifestCache().list_files(catalog.load_table(PATH))
     before = ids_of(catalog, PATH)
     assert isinstance(session.land(3), Committed)
-    assert session.list_files() == ManifestReader().list_files(catalog.load_table(PATH))
+    assert session.list_files() == ManifestCache().list_files(catalog.load_table(PATH))
     assert ids_of(catalog, PATH) == sorted([*before, 3])
 
 

@@ -20,7 +20,7 @@ from connector.encoding.parquet.file_options import Destination
 from connector.host.refresh import Lease
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.snapshot import SnapshotWriter
-from connector.iceberg.metadata.listed_files import ManifestReader
+from connector.iceberg.metadata.listed_files import ManifestCache
 from connector.iceberg.metadata.manifests import manifests_of
 from connector.iceberg.table_view import TableViews
 from connector.model.binding import Binding, Column
@@ -54,7 +54,7 @@ def catalog(request: pytest.FixtureRequest, catalog: Catalog) -> Catalog:
 def load(catalog: Catalog, directory: Path, number: int, *pending: StagedCommit) -> Any:
     """The value that a Load of this id returns."""
     table = catalog.load_table(PATH)
-    view = TableViews(ManifestReader()).view(table, pending)
+    view = TableViews(ManifestCache()).view(table, pending)
     binding = Binding(0, "key", PATH, (Column("id", "id", 1, LongType(), required=True),), (), None, updates=UPDATES)
     layout = TableLayout(binding, Destination.of_table(table, "prefix"), Lease(Properties(), None))
     searched = SearchedTable(binding, lambda: layout, lambda: view)
@@ -75,7 +75,7 @@ def add(catalog: Catalog, number: int, value: str) -> None:
 
 
 def data_files(catalog: Catalog) -> int:
-    files = ManifestReader().list_files(catalog.load_table(PATH))
+    files = ManifestCache().list_files(catalog.load_table(PATH))
     return sum(file.content is DataFileContent.DATA for file in files)
 
 

@@ -20,7 +20,7 @@ from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.rearrangement_plan import plan_rearrangement
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from connector.iceberg.metadata.interruption import InterruptedMaintenanceError, Interruption
-from connector.iceberg.metadata.listed_files import ManifestReader
+from connector.iceberg.metadata.listed_files import ManifestCache
 from connector.iceberg.metadata.stored_files import delete_all
 from connector.iceberg.table_view import SessionViews, TableViews
 from connector.model.binding import Policy, UpdateMode
@@ -83,7 +83,7 @@ class Instance:
         catalog, key_range = SimulatedCatalog(actor, self.network, self.author), self.author.key_range
         self._staged = recovery.select_overlapping_commits(read_state(TASK, self.message.state), key_range)
         actor.store = self.network.store_of(actor)
-        manifests = ManifestReader()
+        manifests = ManifestCache()
         attempt = partial(self._attempt, partial(SnapshotWriter, manifests))
         committer = Committer(attempt, LIMIT, lambda commit: self._used.update(commit.located))
         recovered = recovery.recover(self._staged, committer, partial(self._bind, catalog))

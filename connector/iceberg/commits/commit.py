@@ -231,7 +231,7 @@ class _PendingCommits:
         """The rows that the commits delete."""
         from connector.iceberg.commits.row_deletes import RowDeletes  # only for standard updates
 
-        return RowDeletes(self.snapshots.manifests)
+        return RowDeletes(self.snapshots.cache)
 
     @property
     def _seconds(self) -> float:

@@ -157,7 +157,7 @@ class CompactionCommit:
         snapshots = self._new_writer()
         with storage_errors.translate_errors(table.location()):
             spec = None if self._base.spec_id is None else PartitionReader(table, self._base.spec_id)
-            changes = decide_changes(table.io, snapshots.manifests.list_files(table), groups, self._base.rows, spec)
+            changes = decide_changes(table.io, snapshots.cache.list_files(table), groups, self._base.rows, spec)
             self._dropped = list(changes.dropped)
             if not changes.groups:
                 return None

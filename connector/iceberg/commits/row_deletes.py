@@ -35,7 +35,7 @@ from connector.host.errors import UserError
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.file_names import FileOrigin
 from connector.iceberg.commits.passed_values import is_reset_since
-from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader, PositionDeletes
+from connector.iceberg.metadata.listed_files import ListedFile, ManifestCache, PositionDeletes
 from connector.iceberg.metadata.partitions import MissingValues, Partition, PartitionReader
 from connector.iceberg.metadata.table_properties import find_newest_column
 from connector.model.binding import KeyPart, Updates
@@ -84,7 +84,7 @@ class _SearchBatch:
 class RowDeletes:
     """The rows that one writer's pending commits delete. What one attempt has read is used by the next ones."""
 
-    def __init__(self, manifests: ManifestReader) -> None:
+    def __init__(self, manifests: ManifestCache) -> None:
         self._manifests = manifests
         self._located: dict[str, LocatedRows] = {}
         # By keys and their places; then by data file, as it was searched: a rollback may bring back rows that were
@@ -172,7 +172,7 @@ class RowDeletes:
 class _DataFiles:
     """The data files in which a staged commit may find rows: those of the table, and those of the commits before it."""
 
-    def __init__(self, table: Table, manifests: ManifestReader) -> None:
+    def __init__(self, table: Table, manifests: ManifestCache) -> None:
         self._table, self._manifests = table, manifests
         listed = manifests.list_files(table)
         self.live = {file.path: file for file in listed if file.content is DataFileContent.DATA}

@@ -17,7 +17,7 @@ from connector.iceberg.commits import fence
 from connector.iceberg.commits.delete_files import DeleteChanges, DeleteFiles
 from connector.iceberg.commits.summaries import add_totals, count_live, summarize_append
 from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION
-from connector.iceberg.metadata.listed_files import ManifestReader
+from connector.iceberg.metadata.listed_files import ManifestCache
 from connector.iceberg.metadata.manifest_rewriting import ManifestMerger, remove_files
 from connector.iceberg.metadata.manifests import (
     ManifestListWriter,
@@ -52,15 +52,16 @@ class SnapshotWriter:
 
     def __init__(
         self,
-        manifests: ManifestReader | None = None,
+        cache: ManifestCache | None = None,
         mark: Callable[[Table], Mapping[str, str]] = lambda _: {},
     ) -> None:
-        self.manifests = ManifestReader() if manifests is None else manifests
+        self.cache = ManifestCache() if cache is None else cache
         self._id = uuid.uuid4().int >> 65  # a positive 63-bit number
         self._merger = ManifestMerger()
         self._mark = mark
         self._unsent: dict[str, list[WrittenFile]] = {}  # by the manifest; of all attempts
-        self._manifests: dict[tuple[str, ...], tuple[list[ManifestFile], PublishedTimes | None]] = {}
+        # By what they depend on.
+        self._staged_manifests: dict[tuple[str, ...], tuple[list[ManifestFile], PublishedTimes | None]] = {}
 
     def make_factory(self, table: Table, prefix: str) -> ManifestFactory:
         """Return what writes the manifests of the snapshot, for a table as it was loaded."""
@@ -68,7 +69,7 @@ class SnapshotWriter:
 
     def append(self, table: Table, staged: Sequence[StagedCommit], rows: "DeletedRows | None" = None) -> Snapshot:
         """Write a snapshot that adds the staged files to the current one, and deletes these rows."""
-        table = self.manifests.written.with_memory(table)
+        table = self.cache.written.with_memory(table)
         prefix = find_current_prefix(table, staged[0].writer)
         factory = self.make_factory(table, prefix)
         added, changes, summary = self._add(factory, staged, rows)
@@ -175,7 +176,7 @@ class SnapshotWriter:
         # None of these files is named by the table before the commit, so their order does not matter.
         map_in_threads(WrittenFile.send, [*unsent, written], "manifest")
         paths = {manifest.manifest_path for manifest in manifests}
-        self.manifests.written.add(table, [written, *(file for file in unsent if file.location in paths)])
+        self.cache.written.add(table, [written, *(file for file in unsent if file.location in paths)])
         return written.location, manifest_list.next_row_id
 
     def _add(
@@ -198,11 +199,11 @@ class SnapshotWriter:
         # So are the schema, since a commit has other files once a column has been converted, and the sequence numbers.
         numbers = _choose_sequence_numbers(table, staged)
         key = (factory.prefix, *(f"{commit.next} {commit.schema_id} {numbers.get(commit.next)}" for commit in staged))
-        if key not in self._manifests:
+        if key not in self._staged_manifests:
             # A commit may have no files: its transaction only deletes rows.
             files = [(commit, file) for commit in staged for file in files_of(table.io, commit.files)]
-            self._manifests[key] = factory.write_staged(files, numbers), find_published(files)
-        manifests, published = self._manifests[key]
+            self._staged_manifests[key] = factory.write_staged(files, numbers), find_published(files)
+        manifests, published = self._staged_manifests[key]
         # Otherwise a later attempt would commit the files under an old sequence number. Then deletes of other engines
         # would hide their rows.
         return [copy_manifest(manifest) for manifest in manifests], {

@@ -31,7 +31,7 @@ from connector.iceberg.maintenance.compaction_plan import CompactionPlan, GroupP
 from connector.iceberg.maintenance.compaction_result import CompactionResult, PerformedGroups, log_groups
 from connector.iceberg.maintenance.compaction_thresholds import CompactionThresholds
 from connector.iceberg.metadata.interruption import NEVER, Interruption
-from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
+from connector.iceberg.metadata.listed_files import ListedFile, ManifestCache
 from connector.iceberg.metadata.table_arrangement import find_arrangement_of_all
 from connector.model.binding import Arrangement
 from connector.model.properties import Properties
@@ -74,7 +74,7 @@ class TableCompactor:
     ) -> None:
         self._catalog = catalog
         self._compact = compact
-        self._new_writer = new_writer or partial(SnapshotWriter, ManifestReader())
+        self._new_writer = new_writer or partial(SnapshotWriter, ManifestCache())
         self._locks = locks or TableLocks()
         self._plan = plan
         self._told: set[tuple[str, ...]] = set()  # tables that the catalog's service compacts
@@ -181,7 +181,7 @@ class TableCompactor:
 
     def _list_files(self, table: Table) -> list[ListedFile]:
         with translate_errors(table.location()):
-            return self._new_writer().manifests.list_files(table)
+            return self._new_writer().cache.list_files(table)
 
 
 def _describe(table: Table, new: Arrangement | None, groups: Sequence[GroupPlan]) -> tuple[CompactionBase, Compaction]:

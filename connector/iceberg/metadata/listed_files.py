@@ -105,7 +105,7 @@ def _path_bounds(file: DataFile) -> tuple[bytes, bytes] | None:
     return (lower, upper) if lower and upper else None
 
 
-class ManifestReader:
+class ManifestCache:
     """Lists the live files of tables. It remembers the manifests of each table's newest snapshot, which never change.
 
     It reads from memory what is in `written`, to which writers of snapshots add.

@@ -20,7 +20,7 @@ from connector.encoding.search.row_search import search
 from connector.encoding.search.searched_keys import Keys
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.fence import file_prefix
-from connector.iceberg.metadata.listed_files import ManifestReader
+from connector.iceberg.metadata.listed_files import ManifestCache
 from connector.iceberg.metadata.table_properties import find_generation, restrict_to_generation
 from connector.iceberg.table_view import TableViews
 from connector.model.binding import KeyPart, Updates
@@ -63,7 +63,7 @@ def stage_updates(
     loaded = catalog.load_table(path)
     generation = find_generation(loaded, writer.materialization)
     table = restrict_to_generation(loaded, generation)
-    view = TableViews(ManifestReader()).view(table, after)
+    view = TableViews(ManifestCache()).view(table, after)
     texts = pa.array([f"[{number}]" for number in (*values, *removed)], pa.string())
     keys = Keys(keys_of_texts(texts, updates.parts, [LongType()]), updates, ["id"])
     found = [

@@ -12,7 +12,7 @@ from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.maintenance.compact_table import TableCompactor
 from connector.iceberg.maintenance.compaction_result import CompactionResult
-from connector.iceberg.metadata.listed_files import ManifestReader
+from connector.iceberg.metadata.listed_files import ManifestCache
 from connector.model.table_identifier import TableIdentifier
 from support.rows.updated_rows import BY_PART, DOCUMENT, PART, stage_updates, values_of
 from support.tables.altered_tables import ID
@@ -87,5 +87,5 @@ def count_files(
     catalog: Catalog, path: TableIdentifier, prefix: str = "", content: DataFileContent = DataFileContent.DATA
 ) -> int:
     """Return how many files of the current snapshot have names that begin like this."""
-    listed = ManifestReader().list_files(catalog.load_table(path))
+    listed = ManifestCache().list_files(catalog.load_table(path))
     return sum(each.content is content and each.path.rpartition("/")[2].startswith(prefix) for each in listed)

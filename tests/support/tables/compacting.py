@@ -13,7 +13,7 @@ from connector.host.refresh import Refreshed
 from connector.iceberg.maintenance.compact_table import CompactionBudget, PlanTable, TableCompactor
 from connector.iceberg.maintenance.compaction_plan import plan_compaction
 from connector.iceberg.maintenance.compaction_result import CompactionResult
-from connector.iceberg.metadata.listed_files import ManifestReader
+from connector.iceberg.metadata.listed_files import ManifestCache
 from connector.model.properties import Properties
 from connector.model.table_identifier import TableIdentifier
 
@@ -53,5 +53,5 @@ def compact(
             happen()
 
     table = catalog.load_table(path)
-    size = plan(table, ManifestReader().list_files(table)).size
+    size = plan(table, ManifestCache().list_files(table)).size
     return TableCompactor(catalog, compact_then, plan=plan).compact(path, CompactionBudget(size=size))

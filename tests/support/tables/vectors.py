@@ -10,7 +10,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
 from pyiceberg.table.puffin import PuffinFile
 
-from connector.iceberg.metadata.listed_files import ListedFile, ManifestReader
+from connector.iceberg.metadata.listed_files import ListedFile, ManifestCache
 from connector.model.table_identifier import TableIdentifier
 
 
@@ -27,7 +27,7 @@ class Listed:
         """Raises AssertionError if a vector is not as readers demand."""
         table = catalog.load_table(path)
         assert not list(find_problems_of_vectors(table))
-        files = ManifestReader().list_files(table)
+        files = ManifestCache().list_files(table)
         return cls(
             {file.path: file for file in files if file.content is DataFileContent.DATA},
             {file.vector.data_path: file for file in files if file.vector},
@@ -37,7 +37,7 @@ class Listed:
 
 def find_problems_of_vectors(table: Table) -> Iterator[str]:
     """A data file has one vector at most. It deletes rows that the file has, and as many as its entry says."""
-    files = ManifestReader().list_files(table)
+    files = ManifestCache().list_files(table)
     data = {file.path: file for file in files if file.content is DataFileContent.DATA}
     vectors = [(file, file.vector) for file in files if file.vector]
     counts = Counter(vector.data_path for _, vector in vectors)
@@ -65,7 +65,7 @@ def check_totals(catalog: Catalog, path: TableIdentifier) -> None:
     snapshot = table.current_snapshot()
     assert snapshot
     assert snapshot.summary
-    files = ManifestReader().list_files(table)
+    files = ManifestCache().list_files(table)
     rows: Counter[DataFileContent] = Counter()
     for file in files:
         rows[file.content] += file.rows
