@@ -1,6 +1,8 @@
 """Commits list each file with its partition: readers find exactly the rows of a filter, and skip all other files."""
 
 import math
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -206,6 +208,18 @@ def test_duckdb_reads_partitions_whose_names_are_not_ascii(
     assert [row["id"] for row in duckdb_rows(duckdb_reader, location, "id")] == [1, 2]
     query = "SELECT id FROM iceberg_scan($1) WHERE größe = 'ä'"
     assert duckdb_reader.sql(query, params=[location]).fetchall() == [(1,)]
+
+
+def test_pyiceberg_still_refuses_a_decimal_with_a_digit_more_than_its_type_has() -> None:
+    """Once it does not, the connector need not replace how decimals are written. This process has replaced it."""
+    imports = "from decimal import Decimal; from pyiceberg.conversions import to_bytes; from pyiceberg.types import *"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{imports}; to_bytes(DecimalType(4, 2), Decimal('-100.00'))"],
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert "ValueError: Cannot serialize value, precision of value" in done.stderr
 
 
 def test_a_manifest_of_other_partitions_is_not_opened(catalog: Catalog) -> None:

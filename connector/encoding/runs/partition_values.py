@@ -2,21 +2,22 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 from pyiceberg.conversions import to_bytes
 from pyiceberg.types import PrimitiveType
-from pyiceberg.utils.decimal import decimal_to_bytes
 
 from connector.encoding.values.arrays import Indices
+from connector.encoding.values.pyiceberg_patches import apply_patches
 from connector.encoding.values.transformed_columns import comparable, find_transformed
 from connector.model.binding import Column, PartitionField
 
 # The value of each field of the spec, in its order, in Iceberg's single-value serialization.
 PartitionKey: TypeAlias = tuple[bytes | None, ...]
+
+apply_patches()
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def _encode(values: pa.Array) -> tuple[int, Indices]:
 
 
 def _serialize(type_: PrimitiveType, values: pa.Array) -> list[bytes | None]:
-    return [None if value is None else _to_bytes(type_, value) for value in _numbers(values).to_pylist()]
+    return [None if value is None else to_bytes(type_, value) for value in _numbers(values).to_pylist()]
 
 
 def _numbers(values: pa.Array) -> pa.Array:
@@ -71,8 +72,3 @@ def _numbers(values: pa.Array) -> pa.Array:
     if pa.types.is_date(values.type):
         return values.cast(pa.int32())
     return values.cast(pa.int64()) if pa.types.is_timestamp(values.type) else values
-
-
-def _to_bytes(type_: PrimitiveType, value: Any) -> bytes:
-    # A truncated decimal may have a digit more than its type, in which `to_bytes` finds a mistake.
-    return decimal_to_bytes(value) if isinstance(value, Decimal) else to_bytes(type_, value)

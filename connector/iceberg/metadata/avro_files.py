@@ -9,15 +9,14 @@ which may end the process.
 """
 
 import json
-import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from pyiceberg.avro.codecs import AVRO_CODEC_KEY, AvroCompressionCodec
-from pyiceberg.avro.decoder import BinaryDecoder, StreamingBinaryDecoder, new_decoder
+from pyiceberg.avro.decoder import StreamingBinaryDecoder, new_decoder
 from pyiceberg.avro.file import MAGIC, META_SCHEMA, SYNC_SIZE, AvroFileHeader, AvroOutputFile
-from pyiceberg.avro.reader import DoubleReader, Reader
+from pyiceberg.avro.reader import Reader
 from pyiceberg.avro.resolver import construct_reader, construct_writer
 from pyiceberg.avro.writer import Writer
 from pyiceberg.exceptions import ValidationError as InvalidMetadataError
@@ -25,21 +24,15 @@ from pyiceberg.io import InputFile, OutputFile
 from pyiceberg.schema import Schema
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
+from connector.encoding.values.pyiceberg_patches import apply_patches
+
 AVRO_COMPRESSION: Final[AvroCompressionCodec] = "deflate"
 AVRO_SCHEMA_KEY: Final = "avro.schema"
 
-_DOUBLE: Final = struct.Struct("<d")
 _HEADER_WRITER: Final = construct_writer(META_SCHEMA)
 _HEADER_READER: Final = construct_reader(META_SCHEMA, {-1: AvroFileHeader})
 
-
-def _read_double(_: DoubleReader, decoder: BinaryDecoder) -> float:
-    (value,) = _DOUBLE.unpack(decoder.read(_DOUBLE.size))
-    return float(value)
-
-
-# PyIceberg's compiled decoder rounds doubles to floats. A manifest that is written again would get other partitions.
-DoubleReader.read = _read_double  # type: ignore[assignment, method-assign]
+apply_patches()
 
 
 @dataclass(frozen=True)

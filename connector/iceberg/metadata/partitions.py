@@ -1,37 +1,23 @@
-"""Partitions: reads the partition of a staged file, tells the partitions of listed files apart, and helps PyIceberg to
-write them."""
+"""Partitions: reads the partition of a staged file, and tells the partitions of listed files apart."""
 
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final
 from uuid import UUID
 
-from pyiceberg.conversions import from_bytes, to_bytes
+from pyiceberg.conversions import from_bytes
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform, VoidTransform
 from pyiceberg.typedef import Record
-from pyiceberg.types import DecimalType, PrimitiveType, UUIDType
-from pyiceberg.utils.decimal import decimal_to_bytes
+from pyiceberg.types import PrimitiveType, UUIDType
 
 from connector.host.errors import UserError
 from connector.model.state import DataFile
 from connector.model.table_identifier import TableIdentifier
-
-
-@to_bytes.register(DecimalType)
-def _write_decimal(_: DecimalType, value: Decimal) -> bytes:
-    """Write a decimal, also one with a digit more than its type has.
-
-    `truncate` rounds down, so the partition of -99.99 may be -100. PyIceberg would refuse it when it summarizes the
-    partitions of a manifest, and the table would take no commit any more.
-    """
-    return decimal_to_bytes(value)
-
 
 _REMEDY: Final = (
     "The staged rows stay in the task's state. Give them up with `materialize-iceberg fence reset --staged "
