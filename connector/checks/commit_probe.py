@@ -39,6 +39,7 @@ from connector.iceberg.commits.retry_commits import ActionText, retry_commit
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.metadata.stored_files import is_in_table_bucket
 from connector.iceberg.metadata.table_updates import new_snapshot, require_unchanged
+from connector.iceberg.perform_changes import add_first_snapshot
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
 from connector.storage import storage_errors
@@ -82,7 +83,9 @@ def _probe_table(config: EndpointConfig, catalog: Catalog, namespace: str) -> It
     """Create a table, and drop it at the end. It may exist even if the catalog's answer says otherwise."""
     path = TableIdentifier(namespace, new_table_name())
     try:
-        catalog.create_table(path, SCHEMA, table_location(config, path), properties=dict(PROPERTIES))
+        add_first_snapshot(
+            catalog.create_table(path, SCHEMA, table_location(config, path), properties=dict(PROPERTIES))
+        )
         yield path
     finally:
         _drop(config, catalog, path)

@@ -23,6 +23,7 @@ class ExistingTable:
     # Columns, by field id, with a value that could not be converted.
     unconvertible: frozenset[int] = frozenset()
     has_snapshot: bool = False
+    needs_snapshot: bool = False  # it has none, and its catalog does not check commits that assert this
     arrangement: Arrangement = PLAIN  # the current partition spec and sort order
     # The partition fields of all its specs: by name, the id of the column that it comes from. REST catalogs refuse a
     # table in which another column has such a name.

@@ -26,6 +26,7 @@ from connector.evolution.field_config import (
 from connector.evolution.property_changes import COMPACTION_PROPERTY, plan_properties
 from connector.evolution.refusals import ChangeRules
 from connector.evolution.table_change import (
+    AddFirstSnapshot,
     Alteration,
     CreateNamespace,
     CreateTable,
@@ -132,6 +133,8 @@ def plan_changes(found: CatalogEntry, target: Target) -> list[TableChange]:
     if target.replaces and table.owner != target.owner:
         return _plan_backfill(table, target)
     alterations = _plan_alterations(table, target)
+    if table.needs_snapshot:
+        alterations.append(AddFirstSnapshot(target.path))
     if _begins_with_rows(table, target):
         return [*alterations, RecordExistingRows(target.path, replace(target.owner, has_older_rows=True))]
     return alterations

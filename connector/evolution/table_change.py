@@ -106,6 +106,20 @@ class RecordExistingRows:
 
 
 @dataclass(frozen=True)
+class AddFirstSnapshot:
+    """The table gets a snapshot without rows, because its catalog does not check commits to a table without one.
+
+    A new table gets it when it is created, unless the process dies before.
+    """
+
+    path: TableIdentifier
+
+    @property
+    def description(self) -> str:
+        return f"alter table {self.path}: add an empty snapshot"
+
+
+@dataclass(frozen=True)
 class RenameColumn:
     name: str
     new_name: str
@@ -185,7 +199,9 @@ class SetIdentifierFields:
 # In the order in which they are performed: renames first, so that the others use the new names.
 ColumnChange: TypeAlias = RenameColumn | WidenColumn | ConvertColumn | SetAsideColumn | AddColumn | MakeOptional
 Alteration: TypeAlias = ColumnChange | SetIdentifierFields | ArrangementChange | SetTableProperties
-TableChange: TypeAlias = CreateNamespace | CreateTable | DropTable | StartBackfill | RecordExistingRows | Alteration
+TableChange: TypeAlias = (
+    CreateNamespace | CreateTable | AddFirstSnapshot | DropTable | StartBackfill | RecordExistingRows | Alteration
+)
 
 
 def describe_change(change: TableChange, table: TableIdentifier) -> str:

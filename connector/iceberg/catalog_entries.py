@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
@@ -20,6 +20,8 @@ from connector.iceberg.metadata.row_lineage import can_keep_lineage
 from connector.iceberg.metadata.table_arrangement import check_partition_spec, read_arrangement
 from connector.iceberg.metadata.table_properties import find_generation, restrict_to_generation
 from connector.model.table_identifier import Generation, Owner, TableIdentifier
+
+_IS_NESSIE: Final = "nessie.is-nessie-catalog"  # in what the server answers to a request for its config
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -103,6 +105,7 @@ def describe_found(
             uuid=str(table.metadata.table_uuid),
             owner=owner,
             has_snapshot=task_table.current_snapshot() is not None,
+            needs_snapshot=needs_snapshot(table),
             generation=Generation.recorded(table.properties),
             format_version=table.metadata.format_version,
             fixed_types=_list_types(table) if isinstance(catalog, FixedColumns) else (),
@@ -113,6 +116,12 @@ def describe_found(
             properties=table.properties,
         ),
     )
+
+
+def needs_snapshot(table: Table) -> bool:
+    """Whether the table has no snapshot, and its catalog does not check commits that assert this. Then a first commit
+    could replace that of another process. With an empty snapshot, each commit has a snapshot to assert."""
+    return table.current_snapshot() is None and table.catalog.properties.get(_IS_NESSIE) == "true"
 
 
 def _find_unconvertible(table: Table, failed: Collection[int]) -> frozenset[int]:

@@ -21,6 +21,7 @@ from pyiceberg.types import NestedField
 from connector.encoding.rewriting.rewritten_schemas import UnconvertibleError
 from connector.evolution.existing_table import CatalogEntry
 from connector.evolution.table_change import (
+    AddFirstSnapshot,
     Alteration,
     CreateNamespace,
     CreateTable,
@@ -30,7 +31,7 @@ from connector.evolution.table_change import (
     TableChange,
 )
 from connector.host.errors import RetryableError, UserError
-from connector.iceberg.catalog_entries import describe_found
+from connector.iceberg.catalog_entries import describe_found, needs_snapshot
 from connector.iceberg.catalog_messages import first_line
 from connector.iceberg.commits.backfill import start_backfill
 from connector.iceberg.loading import load_table
@@ -111,7 +112,9 @@ def _perform(catalog: Catalog, table: Table | None, change: TableChange, locatio
         case CreateNamespace():
             create_namespace(catalog, change.namespace)
         case CreateTable():
-            _create_table(catalog, change, location)
+            add_first_snapshot(_create_table(catalog, change, location))
+        case AddFirstSnapshot():
+            add_first_snapshot(catalog.load_table(change.path))
         case DropTable():
             # Not purged, because another table, a branch or a reader may still use the files.
             with suppress(NoSuchTableError):
@@ -135,7 +138,14 @@ def create_namespace(catalog: Catalog, namespace: str) -> None:
             raise
 
 
-def _create_table(catalog: Catalog, change: CreateTable, location: str | None) -> None:
+def add_first_snapshot(table: Table) -> None:
+    """Give a table an empty snapshot, if it has none and needs one."""
+    if needs_snapshot(table):
+        with table.transaction() as transaction, transaction.update_snapshot().fast_append():
+            pass
+
+
+def _create_table(catalog: Catalog, change: CreateTable, location: str | None) -> Table:
     # PyIceberg renumbers the fields, so ids are always read from the table. It also pops format-version from the dict.
     fields = [
         NestedField(number, column.name, column.type, required=column.required, doc=column.doc or None)
@@ -145,7 +155,7 @@ def _create_table(catalog: Catalog, change: CreateTable, location: str | None) -
     schema = Schema(*fields, identifier_field_ids=identifier)
     properties = {**change.properties, "format-version": str(change.format_version)}
     try:
-        catalog.create_table(
+        return catalog.create_table(
             change.path,
             schema,
             location,

@@ -16,6 +16,7 @@ from connector.config.settings import parse
 from connector.host.errors import FencedError
 from connector.iceberg.catalogs.opening import open_catalog
 from connector.iceberg.commits.commit import commit_all_or_raise
+from connector.iceberg.perform_changes import add_first_snapshot
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from fixtures.collection import NAMESPACE, Collection, Field
@@ -91,6 +92,13 @@ def catalog(server: Server) -> Iterator[Catalog]:
     """The server without the proxy."""
     with open_server(server, server.address) as opened:
         yield opened
+
+
+@pytest.fixture
+def path(catalog: Catalog, path: TableIdentifier) -> TableIdentifier:
+    """A new table without rows, as apply makes it."""
+    add_first_snapshot(catalog.load_table(path))
+    return path
 
 
 @pytest.fixture

@@ -55,7 +55,6 @@ PARTS: Final = {
     "pyiceberg.catalog.rest.RestCatalog._response_to_table": "e491db0cf116",
     "pyiceberg.catalog.rest.RestCatalog.commit_table": "c61f75e70035",
     "pyiceberg.catalog.rest.RestCatalog.drop_table": "f8e1ef0d9791",
-    "pyiceberg.catalog.rest.RestCatalog.create_table": "f21fd6353552",
     "pyiceberg.catalog.rest.RestCatalog.view_exists": "5efa0ebe25ad",
     "pyiceberg.catalog.rest.TableResponse": "03cfebcac429",
     "pyiceberg.catalog.sql.IcebergTables": "2a982c791310",

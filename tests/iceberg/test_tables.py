@@ -10,17 +10,20 @@ from threading import Barrier
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import TableResponse
+from pyiceberg.exceptions import CommitStateUnknownException
 from pyiceberg.types import LongType, StringType
 
 from connector.evolution.existing_table import CatalogEntry
 from connector.evolution.plan_changes import plan_changes
 from connector.evolution.table_change import (
     AddColumn,
+    AddFirstSnapshot,
     CreateNamespace,
     CreateTable,
     MakeOptional,
     StartBackfill,
     TableChange,
+    describe_change,
 )
 from connector.evolution.target import NewColumn, Target
 from connector.host.errors import RetryableError, UserError
@@ -31,6 +34,7 @@ from support.bindings import MATERIALIZATION, PATH
 from support.snapshots import check_text
 from support.tables.found_tables import find
 from support.tables.local_tables import alterer, foreign_table, local_catalog, turn_tables_into_views
+from support.tables.planted_faults import plant, refuse
 
 OWNER = Owner(MATERIALIZATION, "shop%2Forders.v0")
 ID = NewColumn("id", "id", LongType(), required=True, doc="The key", is_indispensable=True)
@@ -192,6 +196,48 @@ def test_changes_are_planned_again_with_a_table_of_somebody_else_that_appears_me
     with pytest.raises(UserError, match="refused"):
         evolve(catalog, PATH, None, plan, alterer().alter)
     assert names(catalog) == ["id"]
+
+
+@pytest.fixture
+def unchecking(catalog: Catalog) -> Catalog:
+    """A catalog that says that it is Nessie, which does not check that a table has no snapshot yet."""
+    catalog.properties["nessie.is-nessie-catalog"] = "true"
+    return catalog
+
+
+def count_snapshots(catalog: Catalog) -> int:
+    snapshots = catalog.load_table(PATH).snapshots()
+    assert all(each.summary and each.summary["total-records"] == "0" for each in snapshots)
+    return len(snapshots)
+
+
+def test_a_new_table_begins_with_a_snapshot_if_its_catalog_does_not_check_that_it_has_none(unchecking: Catalog) -> None:
+    assert [type(change) for change in fit(unchecking, target())] == [CreateNamespace, CreateTable]
+    assert count_snapshots(unchecking) == 1
+    assert fit(unchecking, target()) == []
+    assert count_snapshots(unchecking) == 1
+
+
+def test_a_new_table_gets_its_first_snapshot_if_the_catalog_first_fails(unchecking: Catalog) -> None:
+    plant(unchecking, [refuse(CommitStateUnknownException("HTTP 500"))])
+    assert [type(change) for change in fit(unchecking, target())] == [CreateNamespace, AddFirstSnapshot]
+    assert count_snapshots(unchecking) == 1
+
+
+def test_the_next_apply_adds_the_first_snapshot_that_the_last_one_did_not_get_to(unchecking: Catalog) -> None:
+    plant(unchecking, [refuse(KeyboardInterrupt())])
+    with pytest.raises(KeyboardInterrupt):
+        fit(unchecking, target())
+    assert count_snapshots(unchecking) == 0
+    [change] = fit(unchecking, target())
+    assert describe_change(change, PATH) == "alter table shop.orders: add an empty snapshot"
+    assert count_snapshots(unchecking) == 1
+
+
+def test_a_table_without_rows_of_another_program_gets_its_first_snapshot(unchecking: Catalog) -> None:
+    foreign_table(unchecking, PATH)
+    assert AddFirstSnapshot(PATH) in fit(unchecking, target())
+    assert count_snapshots(unchecking) == 1
 
 
 def test_a_view_of_that_name_is_refused(tmp_path: Path, catalog: Catalog) -> None:

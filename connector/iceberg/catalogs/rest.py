@@ -23,7 +23,6 @@ from connector.storage.file_access import ADLS_MACHINE_CREDENTIALS, FileCredenti
 from connector.storage.file_io import hide_credentials, open_file_io
 
 SIGN_INS: Final = frozenset({"token", "credential"})  # which a server may send, for requests about a table
-_IS_NESSIE: Final = "nessie.is-nessie-catalog"  # in what the server answers to a request for its config
 # Servers answer 400 with these words if a snapshot's numbers are taken. Another engine has committed to another branch
 # since the table was loaded, which moves no branch that the commit asserts, or it has upgraded the table.
 _OVERTAKEN: Final = ("older than last sequence number", "first-row-id")
@@ -78,15 +77,6 @@ class RestTables(RestCatalog):
                 raise CommitFailedException(str(error)) from error
             raise
         return response
-
-    def create_table(self, identifier: str | Identifier, *args: Any, **kwargs: Any) -> Table:
-        table: Table = super().create_table(identifier, *args, **kwargs)
-        if self.properties.get(_IS_NESSIE) == "true":
-            # Nessie does not check the assertion that a table has no snapshot yet, so a first commit could replace that
-            # of another process. With an empty snapshot, each commit has a snapshot to assert.
-            with table.transaction() as transaction, transaction.update_snapshot().fast_append():
-                pass
-        return table
 
     def view_exists(self, identifier: str | Identifier) -> bool:
         """Whether a view has this name. False if the server does not tell."""

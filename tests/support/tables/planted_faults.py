@@ -56,7 +56,7 @@ def lose_answer(error: Exception) -> Fault:
     return send_and_raise
 
 
-def refuse(error: Exception) -> Fault:
+def refuse(error: BaseException) -> Fault:
     """The call does not reach the catalog."""
 
     def raise_it(_: Send) -> Any:
