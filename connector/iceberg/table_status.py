@@ -28,6 +28,7 @@ from connector.iceberg.commits.summaries import (
 from connector.iceberg.commits.verdicts import JudgedCommit, judge_commits
 from connector.iceberg.commits.writers import RecordedWriter, list_recorded_writers
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestCache
+from connector.iceberg.metadata.partitions import find_spec
 from connector.iceberg.metadata.table_properties import awaits_backfill
 from connector.model.state import StagedCommit
 from connector.model.table_identifier import Owner, TableIdentifier
@@ -154,7 +155,7 @@ def _count_size(listed: Sequence[ListedFile]) -> TableSize:
 
 def _count_partitions(table: Table, listed: Sequence[ListedFile]) -> int:
     partitions = {file.partition for file in listed if file.content is DataFileContent.DATA}
-    return sum(bool(table.specs()[partition.spec_id].fields) for partition in partitions)
+    return sum(bool(find_spec(table.specs(), partition.spec_id).fields) for partition in partitions)
 
 
 def _read_term(table: Table, column_id: int, transform: Transform[Any, Any]) -> Term:

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.exceptions import ValidationError as InvalidMetadataError
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.table import Table
 
@@ -20,7 +21,6 @@ from connector.encoding.values.arrays import Positions
 from connector.host.errors import ConnectorError, LostColumnError, RetryableError, UserError
 from connector.iceberg.catalog_messages import explain_dropped_table, explain_unknown_type
 from connector.iceberg.commits import commit_errors, fence
-from connector.iceberg.commits.commit_errors import BROKEN_METADATA
 from connector.iceberg.commits.retry_commits import RETRY_FOR, retry
 from connector.iceberg.commits.row_deletes import RowDeletes
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestCache, PositionDeletes
@@ -126,7 +126,7 @@ class SessionViews:
 
         try:
             return retry(lambda _: self._find(table_id, writer, keys), judge, RETRY_FOR)
-        except BROKEN_METADATA as error:
+        except InvalidMetadataError as error:
             raise commit_errors.explain_broken_metadata(path, error, _NOTHING_VISIBLE) from error
 
     def _find(self, table_id: TableId, writer: WriterId, keys: Sequence[Column]) -> TableView:

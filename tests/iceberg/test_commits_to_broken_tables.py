@@ -1,21 +1,27 @@
 """Metadata that is damaged: no commit drops rows that it cannot find, and the other tables get their commits."""
 
+import gzip
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import ValidationError as InvalidMetadataError
 
-from connector.host.errors import UserError
+from connector.host.errors import RetryableError, UserError
 from connector.iceberg.commits import commit
 from connector.iceberg.commits.outcomes import Committed, Failed
+from connector.iceberg.commits.snapshot import SnapshotWriter
+from connector.iceberg.loading import load_table
 from connector.iceberg.metadata.manifests import manifests_of
 from connector.model.state import StagedCommit
 from connector.model.table_identifier import TableIdentifier
 from support.bindings import PATH
+from support.rows.staged_files import place_of
 from support.snapshots import check_text
 from support.tables.commits_of_ids import ARROW_SCHEMA, SCHEMA, commit_staged, stage_ids
 from support.tables.local_tables import cut_manifest, cut_manifest_list, ids_of
@@ -107,6 +113,52 @@ def test_broken_metadata_are_one_tables_failure(catalog: Catalog, content: bytes
         check_text("commit_errors", "metadata that cannot be read", str(failed.error), names)
     assert isinstance(landed, Committed)
     assert ids_of(catalog, PATH) == [2]
+
+
+def compress_metadata(catalog: SqlCatalog, spoil: Callable[[bytes], bytes]) -> None:
+    """Let the table have compressed metadata, as other engines write them, that are spoilt."""
+    file = place_of(catalog.load_table(PATH).metadata_location)
+    compressed = file.with_name("newer.gz.metadata.json")
+    compressed.write_bytes(spoil(gzip.compress(file.read_bytes())))
+    with catalog.engine.begin() as connection:
+        update = "UPDATE iceberg_tables SET metadata_location = ? WHERE table_name = ?"
+        connection.exec_driver_sql(update, (compressed.as_uri(), PATH.name))
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        pytest.param(lambda content: content[:-20], id="cut short"),
+        pytest.param(lambda content: content[:20] + bytes(20) + content[40:], id="overwritten"),
+        pytest.param(lambda content: gzip.decompress(content), id="not compressed"),
+        pytest.param(lambda _: gzip.compress(b"\xff"), id="no text"),
+        pytest.param(lambda _: gzip.compress(b"{}"), id="without its parts"),
+    ],
+)
+def test_a_damaged_metadata_file_is_told_to_commits_and_to_the_next_publication(
+    catalog: SqlCatalog, spoil: Callable[[bytes], bytes]
+) -> None:
+    pending = stage_ids(catalog, [1])
+    compress_metadata(catalog, spoil)
+    [failed] = commit.try_commits(catalog, [pending])
+    assert isinstance(failed, Failed)
+    assert isinstance(failed.error, RetryableError)
+    assert str(failed.error).startswith("table shop.orders: its metadata cannot be read (ValidationError: ")
+    if "EOFError" in str(failed.error):
+        check_text("commit_errors", "a damaged metadata file", str(failed.error))
+    with pytest.raises(UserError, match="its metadata file is broken"):
+        load_table(catalog, PATH)
+
+
+def test_a_mistake_of_the_connector_is_not_taken_for_broken_metadata(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("a mistake")
+
+    monkeypatch.setattr(SnapshotWriter, "append", fail)
+    with pytest.raises(KeyError, match="a mistake"):
+        commit.try_commits(catalog, [stage_ids(catalog, [1])])
 
 
 def test_a_partition_spec_that_is_gone_is_one_tables_failure(catalog: Catalog) -> None:

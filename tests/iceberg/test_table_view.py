@@ -33,7 +33,7 @@ from connector.model.state import DataFile, FileList, LocatedRowsFile, StagedCom
 from connector.model.table_identifier import TableIdentifier
 from support.bindings import PATH
 from support.engines.foreign_deletes import delete_equal, delete_position
-from support.rows.staged_files import listed
+from support.rows.staged_files import listed, place_of
 from support.rows.staged_rows import WRITER, staged
 from support.rows.updated_rows import UPDATES, land, make_table, row, values_of
 from support.snapshots import check_text
@@ -350,6 +350,15 @@ def test_damaged_metadata_fail_the_loads(catalog: SqlCatalog) -> None:
         session.find()
     names = {current.manifest_list: "…/snap-….avro"}
     check_text("update_errors", "damaged metadata while Loads wait", str(error.value), names)
+
+
+def test_a_manifest_of_a_partition_spec_that_is_gone_is_damage(catalog: SqlCatalog, tmp_path: Path) -> None:
+    table = filled_table(catalog, ID, rows=[[{"id": 1}]])
+    file = place_of(table.refresh().metadata_location)
+    file.write_text(file.read_text().replace('spec-id":0', 'spec-id":5'))
+    with pytest.raises(RetryableError) as error:
+        Session(local_catalog(tmp_path)).find()
+    check_text("update_errors", "a manifest of a partition spec that is gone", str(error.value))
 
 
 @pytest.mark.parametrize("is_rest", [False, True], ids=["file", "answer"])

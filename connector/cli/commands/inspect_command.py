@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
+from pyiceberg.exceptions import ValidationError as InvalidMetadataError
+
 from connector.cli.flow.flow_files import ConfigFile, FlowFile
 from connector.cli.task_tables import describe_error, find_tables, parse_tables, read_staged
 from connector.cli.texts.health_texts import encode_health
@@ -13,7 +15,6 @@ from connector.config.settings import parse
 from connector.host.errors import ConnectorError
 from connector.host.redaction import redact
 from connector.iceberg.catalogs.opening import open_existing_catalog, translate_errors
-from connector.iceberg.commits.commit_errors import BROKEN_METADATA
 from connector.iceberg.loading import FoundTables
 from connector.iceberg.maintenance.table_health import TableHealth, read_health
 from connector.iceberg.metadata.listed_files import ListedFile
@@ -69,7 +70,7 @@ def _read(found: FoundTables, staged: Sequence[StagedCommit] | None, *, has_chos
         try:
             listed: Sequence[ListedFile] | None = list_files(table)
             health: TableHealth | None = read_health(table, listed or ())
-        except (ConnectorError, *BROKEN_METADATA) as error:
+        except (ConnectorError, InvalidMetadataError) as error:
             listed = health = None
             errors.append((path, f"its health is not known: {_explain(path, error)}"))
         table_commits = None if staged is None else [commit for commit in staged if commit.path == path]

@@ -9,6 +9,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
+from pyiceberg.exceptions import ValidationError as InvalidMetadataError
 from pyiceberg.table import Table
 
 from connector.cli.flow.flow_files import ConfigFile, FlowFile
@@ -24,7 +25,6 @@ from connector.host.late_start import start_when_needed
 from connector.host.redaction import redact
 from connector.host.signals import map_in_threads
 from connector.iceberg.catalogs.opening import OpenedCatalog, open_existing_catalog, translate_errors
-from connector.iceberg.commits.commit_errors import BROKEN_METADATA
 from connector.iceberg.maintenance.action_outcomes import (
     ActionOutcome,
     MaintainedTable,
@@ -165,7 +165,7 @@ class _Run:
                     outcome = self._perform(action, table, found)
                 except ConnectorError as error:
                     errors.append(f"{action}: {describe_error(table.path, error)}")
-                except BROKEN_METADATA as error:
+                except InvalidMetadataError as error:
                     broken = f"one of its metadata files is broken ({type(error).__name__}: {redact(str(error))})"
                     errors.append(f"{action}: {broken}. Repair or backfill the table.")
                 else:

@@ -10,12 +10,15 @@
 """
 
 import threading
+import zlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
+from gzip import BadGzipFile
 from typing import Any, Final
 
 from pyiceberg.catalog import MetastoreCatalog
+from pyiceberg.exceptions import ValidationError as InvalidMetadataError
 from pyiceberg.io import FileIO
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
@@ -31,6 +34,8 @@ from connector.storage.file_access import FileCredentials, file_properties
 from connector.storage.file_io import open_file_io, write_small_file
 
 _VERSION_3: Final = "3"
+# What PyIceberg's reader of metadata files raises, besides InvalidMetadataError.
+_DAMAGED: Final = (EOFError, zlib.error, BadGzipFile, UnicodeDecodeError)
 
 
 class CommitBase(threading.local):
@@ -64,6 +69,13 @@ class RegisteredTables(MetastoreCatalog):
     """A catalog that can register metadata files, and that writes them without asking whether they exist."""
 
     _base = CommitBase()
+
+    def load_table(self, identifier: str | Identifier) -> Table:
+        """Load a table. Raises InvalidMetadataError if its metadata file is damaged."""
+        try:
+            return super().load_table(identifier)  # type: ignore[safe-super]
+        except _DAMAGED as error:
+            raise InvalidMetadataError(f"its metadata file is damaged: {type(error).__name__}: {error}") from error
 
     def create_table(
         self,
@@ -116,7 +128,7 @@ class TablesInStore(RegisteredTables):
 
     def load_table(self, identifier: str | Identifier) -> Table:
         with self._metadata_of(identifier):
-            return super().load_table(identifier)  # type: ignore[safe-super]
+            return super().load_table(identifier)
 
     def create_table(self, identifier: str | Identifier, *args: Any, **kwargs: Any) -> Table:
         with self._metadata_of(identifier):

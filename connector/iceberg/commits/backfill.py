@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import ValidationError as InvalidMetadataError
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -27,7 +28,6 @@ from connector.evolution.property_changes import list_lasting_properties
 from connector.evolution.table_change import StartBackfill
 from connector.host.errors import FencedError
 from connector.iceberg.commits import fence
-from connector.iceberg.commits.commit_errors import BROKEN_METADATA
 from connector.iceberg.commits.passed_values import reset_value
 from connector.iceberg.commits.snapshot import RemovedFiles, SnapshotWriter, find_current_prefix
 from connector.iceberg.commits.summaries import summarize_changes, summarize_writer
@@ -54,7 +54,7 @@ log = logging.getLogger(__name__)
 
 FORMER_KEPT: Final = 100  # generations whose staged files are recognized
 SUMMARY_BACKFILL: Final = "flow.backfill"  # in the snapshot that apply adds
-_UNREADABLE: Final = (FileNotFoundError, *BROKEN_METADATA)
+_UNREADABLE: Final = (FileNotFoundError, InvalidMetadataError)
 
 
 def start_backfill(catalog: Catalog, table: Table, change: StartBackfill) -> None:

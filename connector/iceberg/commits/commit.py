@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, NoSuchTableError
+from pyiceberg.exceptions import ValidationError as InvalidMetadataError
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
@@ -24,7 +25,7 @@ from connector.host.errors import ConnectorError, UserError
 from connector.host.signals import map_in_threads
 from connector.iceberg.catalog_messages import explain_unknown_type
 from connector.iceberg.commits import backfill, commit_errors, fence
-from connector.iceberg.commits.commit_errors import BROKEN_METADATA, is_final
+from connector.iceberg.commits.commit_errors import is_final
 from connector.iceberg.commits.key_columns import record_key_columns
 from connector.iceberg.commits.outcomes import (
     Committed,
@@ -150,7 +151,7 @@ class _PendingCommits:
             return self.commit()
         except ConnectorError as error:
             return Failed(tuple(self.staged), error)
-        except BROKEN_METADATA as error:
+        except InvalidMetadataError as error:
             # One table's broken metadata must not end the session, nor keep other tables from opening.
             return Failed(tuple(self.staged), commit_errors.explain_broken_metadata(self.staged[0].path, error))
 

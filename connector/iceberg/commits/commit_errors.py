@@ -2,7 +2,6 @@
 
 import logging
 import sys
-import zlib
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Final
@@ -19,7 +18,6 @@ from pyiceberg.exceptions import (
     RESTError,
     UnauthorizedError,
 )
-from pyiceberg.exceptions import ValidationError as InvalidMetadataError
 
 from connector.host import facts
 from connector.host.errors import CommitUnknownError, ConnectorError, RetryableError, SignInError, UserError
@@ -45,8 +43,6 @@ REFUSED: Final = (*CONFLICTS, ValueError)
 # ValidationError, a ValueError too: the answer came from a gateway instead of a catalog, or was cut short.
 # NotImplementedError: PyIceberg raises it for HTTP status 501.
 _UNKNOWN: Final = (RESTError, OSError, BotoCoreError, ClientError, ValidationError, NotImplementedError)
-# The readers of metadata raise these if a file is cut short, is of another kind, or lacks a part.
-BROKEN_METADATA: Final = (InvalidMetadataError, EOFError, KeyError, zlib.error)
 _SIGN_IN_REFUSED: Final = (AuthorizationExpiredError, OAuthError, UnauthorizedError)
 _FINAL: Final = (BadRequestError, ForbiddenError, *_SIGN_IN_REFUSED)  # the catalog would answer the same again
 _UNPROCESSABLE: Final = 422  # the HTTP status of such an answer for which PyIceberg has no error of its own

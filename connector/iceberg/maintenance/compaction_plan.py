@@ -26,7 +26,7 @@ from connector.encoding.rewriting.file_groups import FileGroup
 from connector.iceberg.maintenance.compaction_thresholds import CompactionThresholds
 from connector.iceberg.maintenance.delete_ratio import find_heavy
 from connector.iceberg.metadata.listed_files import EqualityDeletes, ListedFile, PositionDeletes
-from connector.iceberg.metadata.partitions import Partition, read_identity_values
+from connector.iceberg.metadata.partitions import Partition, find_spec, read_identity_values
 from connector.iceberg.metadata.row_lineage import can_keep_lineage
 from connector.iceberg.metadata.stored_files import is_in_table_bucket
 from connector.iceberg.metadata.table_properties import awaits_backfill, name_table_in_errors
@@ -115,7 +115,7 @@ def add_partition_values(
 
     def add(plan: GroupPlan) -> GroupPlan:
         partition = partitions[plan.group.sources[0].path]
-        values = read_identity_values(table.specs()[partition.spec_id], partition)
+        values = read_identity_values(find_spec(table.specs(), partition.spec_id), partition)
         return replace(plan, group=replace(plan.group, partition_values=tuple(values.items())))
 
     return tuple(map(add, groups))

@@ -1,13 +1,14 @@
 """Partitions: reads the partition of a staged file, and tells the partitions of listed files apart."""
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
 from uuid import UUID
 
 from pyiceberg.conversions import from_bytes
+from pyiceberg.exceptions import ValidationError as InvalidMetadataError
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -90,6 +91,14 @@ def _decode(type_: PrimitiveType, content: bytes | None) -> Any:
     return UUID(bytes=content) if isinstance(type_, UUIDType) else from_bytes(type_, content)
 
 
+def find_spec(specs: Mapping[int, PartitionSpec], spec_id: int) -> PartitionSpec:
+    """Return a spec that the table's manifests name. Raises InvalidMetadataError if the table does not have it."""
+    try:
+        return specs[spec_id]
+    except KeyError:
+        raise InvalidMetadataError(f"a manifest names partition spec {spec_id}, which the table lacks") from None
+
+
 def read_identity_values(spec: PartitionSpec, partition: Partition) -> dict[int, Any]:
     """Return the values of the columns that are fields of a partition themselves, by field id.
 
@@ -115,7 +124,7 @@ class MissingValues:
 
     def find(self, partition: Partition) -> tuple[tuple[int, Any], ...]:
         """Return the values for files of a partition, by field id. All other columns are null there."""
-        identity = read_identity_values(self._specs[partition.spec_id], partition)
+        identity = read_identity_values(find_spec(self._specs, partition.spec_id), partition)
         return tuple({**self._defaults, **identity}.items())
 
 

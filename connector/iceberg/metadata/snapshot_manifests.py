@@ -23,7 +23,7 @@ from pyiceberg.table.locations import load_location_provider
 from connector.encoding.live_rows.deletion_vectors import FileId, WrittenVector
 from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION
 from connector.iceberg.metadata.manifests import DeleteManifestWriter, ManifestWriter, find_id
-from connector.iceberg.metadata.partitions import Partition, PartitionReader, find_source_schema
+from connector.iceberg.metadata.partitions import Partition, PartitionReader, find_source_schema, find_spec
 from connector.iceberg.metadata.row_lineage import NEWEST_VERSION
 from connector.model.state import ColumnStatistics, DataFile, StagedCommit
 from connector.storage.file_io import RememberedFile, WrittenFile
@@ -117,7 +117,7 @@ class ManifestFactory:
 
     def _open(self, file: WrittenFile, spec_id: int, content: ManifestContent, schema_id: int | None) -> ManifestWriter:
         table = self.table
-        spec, schema = table.specs()[spec_id], table.schema()
+        spec, schema = find_spec(table.specs(), spec_id), table.schema()
         if schema_id is not None:
             schema = table.schemas().get(schema_id, schema)
         kind = ManifestWriter if content is ManifestContent.DATA else DeleteManifestWriter
