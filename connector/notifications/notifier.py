@@ -20,7 +20,7 @@ from connector.config.endpoint_config import Notification
 from connector.host import facts
 from connector.host.facts import Delivery, WaitingNotifications
 from connector.host.logs import Event, fields
-from connector.iceberg.commits.outcomes import Committed
+from connector.iceberg.commits.outcomes import AlreadyCommitted, Committed
 from connector.model.table_identifier import TableIdentifier
 from connector.notifications.cloud_event import CloudEvent
 from connector.notifications.notified_snapshots import mark_commit
@@ -61,12 +61,12 @@ class Notifier:
             queue = self._queues.get(table.metadata.table_uuid)
             return mark_commit(self._materialization, table, queue.notified if queue else 0)
 
-    def note_committed(self, committed: Committed) -> None:
+    def note_committed(self, committed: Committed | AlreadyCommitted) -> None:
         """Queue the messages about a commit, and about earlier ones of its table that were not told yet."""
         path = committed.staged[0].path
-        if committed.commit:
+        if isinstance(committed, Committed):
             self._add(path, committed.commit.after)
-        else:  # the answer to the commit was lost
+        else:
             self.read_later([path])
 
     def read_later(self, paths: Sequence[TableIdentifier]) -> None:

@@ -42,7 +42,7 @@ def _report_outcome(outcome: Outcome) -> None:
     if isinstance(outcome, Failed):
         facts.report(FailedCommit(table, _find_reason(outcome.error)))
         return
-    if isinstance(outcome, Committed) and outcome.commit:
+    if isinstance(outcome, Committed):
         _report_commit(table, outcome, outcome.commit.after)
     facts.report(EndedCommits(table, tuple(commit.next for commit in outcome.staged)))
 

@@ -12,6 +12,7 @@ from connector.host.errors import ConnectorError, FencedError, LostColumnError, 
 from connector.host.logs import Event, fields, name_some
 from connector.host.signals import Stopped
 from connector.iceberg.commits.outcomes import (
+    AlreadyCommitted,
     Committed,
     Failed,
     Outcome,
@@ -47,7 +48,7 @@ class Committer:
         attempt: Attempt,
         limit: Limit,
         after_commit: Callable[[TableCommit], object] = lambda _: None,
-        note_committed: Callable[[Committed], object] | None = None,
+        note_committed: Callable[[Committed | AlreadyCommitted], object] | None = None,
     ) -> None:
         self._attempt = attempt
         self._after_commit = after_commit
@@ -160,11 +161,10 @@ class Committer:
             committed, fatal = self._record(outcomes)
             self._changed.notify_all()
         for outcome in outcomes:
+            if self._note_committed and isinstance(outcome, Committed | AlreadyCommitted):
+                self._note_committed(outcome)
             if isinstance(outcome, Committed):
-                if self._note_committed:
-                    self._note_committed(outcome)
-                if outcome.commit:
-                    self._after_commit(outcome.commit)
+                self._after_commit(outcome.commit)
         if fatal:
             raise fatal
         return committed
@@ -175,9 +175,13 @@ class Committer:
         fatal: FencedError | LostColumnError | None = None
         for outcome in outcomes:
             match outcome:
-                case Committed(staged):
+                case Committed(staged, attempts, seconds):
                     self._backlog.record_commit(staged[0].chain_id)
-                    _log_commit(outcome)
+                    _log_commit(staged, attempts, seconds)
+                    committed += staged
+                case AlreadyCommitted(staged):
+                    self._backlog.record_commit(staged[0].chain_id)
+                    _log_commit(staged, 0, 0.0)
                     committed += staged
                 case Superseded(staged):
                     self._backlog.record_commit(staged[0].chain_id)
@@ -228,26 +232,26 @@ def _explain_pending(left: Iterable[WaitingTable]) -> RetryableError:
     return RetryableError("\n".join((consequence, *map(str, left))))
 
 
-def _log_commit(committed: Committed) -> None:
-    table = str(committed.staged[0].path)
-    event = Event.RECOVERED if committed.staged[0].is_recovered else Event.COMMITTED
-    rows, files = sum(commit.rows for commit in committed.staged), sum(commit.file_count for commit in committed.staged)
+def _log_commit(staged: Sequence[StagedCommit], attempts: int, seconds: float) -> None:
+    table = str(staged[0].path)
+    event = Event.RECOVERED if staged[0].is_recovered else Event.COMMITTED
+    rows, files = sum(commit.rows for commit in staged), sum(commit.file_count for commit in staged)
     log.info(
         "table %s: %s %d rows in %d data file(s), %.2f s",
         table,
         event,
         rows,
         files,
-        committed.seconds,
+        seconds,
         extra=fields(
             event,
             table=table,
-            transactions=len(committed.staged),
+            transactions=len(staged),
             rows=rows,
             files=files,
-            bytes=sum(commit.size for commit in committed.staged),
-            attempts=committed.attempts,
-            seconds=round(committed.seconds, 3),
+            bytes=sum(commit.size for commit in staged),
+            attempts=attempts,
+            seconds=round(seconds, 3),
         ),
     )
 

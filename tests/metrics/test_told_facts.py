@@ -115,7 +115,6 @@ def test_maintenance_is_told_with_its_files(told: list[Fact], tmp_path: Path) ->
         for number in range(2):
             [landed] = commit.try_commits(catalog, [stage(catalog, path, WRITER, number)])
             assert isinstance(landed, Committed)
-            assert landed.commit
             maintenance.after_commit(landed.commit)
         assert wait_until(lambda: facts.EXPIRE_SNAPSHOTS in {run.action for run in runs_of(told)})
     assert {(run.table, run.has_failed) for run in runs_of(told)} == {("shop.orders", False)}
@@ -130,7 +129,6 @@ def land_two_rows(tmp_path: Path) -> tuple[Committed, TableCommit]:
     foreign_table(catalog, PATH)
     [landed] = commit.try_commits(catalog, [stage(catalog, PATH, WRITER, 1, 2)])
     assert isinstance(landed, Committed)
-    assert landed.commit
     return landed, landed.commit
 
 
@@ -179,7 +177,6 @@ def test_compaction_is_told_with_its_debt(told: list[Fact], tmp_path: Path) -> N
     results = iter([CompactionResult(commits=1, files_before=7, bytes_before=70, debt=0, seconds=0.5)])
     [landed] = commit.try_commits(catalog, [stage(catalog, path, WRITER, 1)])
     assert isinstance(landed, Committed)
-    assert landed.commit
     with run_compaction(lambda *_: next(results)) as compaction:
         compaction.note_commit(landed.commit, 3)
         assert wait_until(lambda: len(told) == 3)

@@ -11,17 +11,19 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Any
 
 import msgspec
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitStateUnknownException
 
 from connector.host import facts
 from connector.host.errors import ConnectorError, FencedError, LostColumnError, RetryableError, UserError
 from connector.host.logs import FIELDS
 from connector.host.signals import Stopped
 from connector.iceberg.commits.commit import try_commits
-from connector.iceberg.commits.outcomes import Committed, Failed, TableCommit
+from connector.iceberg.commits.outcomes import AlreadyCommitted, Committed, Failed, TableCommit
 from connector.model.state import ChainId, DataFile, StagedCommit, WriterId, encode_added
 from connector.model.table_identifier import TableIdentifier
 from connector.session import backlog
@@ -33,8 +35,10 @@ from support.rows.staged_rows import WRITER
 from support.sessions.processes import wait_until
 from support.snapshots import check_text
 from support.tables.local_tables import foreign_table, local_catalog
+from support.tables.planted_faults import lose_answer, plant, refuse
 
 WHOLE, LEFT, RIGHT = "00000000-ffffffff", "00000000-7fffffff", "80000000-ffffffff"
+NO_TABLE: Any = None  # nothing looks at it
 GENEROUS = Limit(commits=100, size=1 << 40)
 DEADLINE = 20.0  # seconds
 
@@ -80,7 +84,7 @@ class Tables:
                 outcomes.append(Failed(commits, error))
             else:
                 self.taken += [commit.next for commit in commits]
-                outcomes.append(Committed(commits, 1, 0.0))
+                outcomes.append(Committed(commits, 1, 0.0, TableCommit(NO_TABLE, NO_TABLE)))
         return outcomes
 
 
@@ -117,7 +121,7 @@ def test_what_waits_is_retried_between_transactions_and_reported_with_the_next(t
 def test_each_commit_that_a_table_takes_is_handed_on_but_not_what_it_had_already(catalog: Catalog) -> None:
     table = foreign_table(catalog, PATH)
     made: list[TableCommit] = []
-    noted: list[Committed] = []
+    noted: list[Committed | AlreadyCommitted] = []
     committer = Committer(partial(try_commits, catalog), GENEROUS, made.append, noted.append)
     first = stage(catalog, PATH, WRITER, 1)
     for _ in range(2):
@@ -125,7 +129,27 @@ def test_each_commit_that_a_table_takes_is_handed_on_but_not_what_it_had_already
     [commit] = made
     before = table.metadata.current_snapshot_id, catalog.load_table(PATH).metadata.current_snapshot_id
     assert (commit.before.metadata.current_snapshot_id, commit.after.current_snapshot_id) == before
-    assert [each.staged for each in noted] == [(first,), (first,)]
+    assert [(type(each), each.staged) for each in noted] == [(Committed, (first,)), (AlreadyCommitted, (first,))]
+
+
+def test_a_commit_whose_answer_was_lost_is_handed_on_and_told_to_the_metrics(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("connector.iceberg.commits.retry_commits.FIRST_PAUSE", 0.001)
+    told: list[facts.Fact] = []
+    monkeypatch.setattr(facts, "report", told.append)
+    foreign_table(catalog, PATH)
+    staged = stage(catalog, PATH, WRITER, 1, 2)
+    plant(catalog, [refuse(CommitStateUnknownException("500")), lose_answer(CommitStateUnknownException("500"))])
+    made: list[TableCommit] = []
+    noted: list[Committed | AlreadyCommitted] = []
+    Committer(partial(try_commits, catalog), GENEROUS, made.append, noted.append).commit([staged])
+    [taken], [committed] = made, noted
+    assert isinstance(committed, Committed)
+    assert (committed.commit, committed.attempts) == (taken, 2)
+    assert taken.before.metadata.current_snapshot() is None
+    assert taken.after == catalog.load_table(PATH).metadata
+    assert [fact.rows for fact in told if isinstance(fact, facts.CommittedRows)] == [2]
 
 
 def test_how_commits_end_is_told_to_the_metrics(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:

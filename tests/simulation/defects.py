@@ -1,6 +1,5 @@
 """Defects that the simulation has to find, each planted in the shipped code from outside."""
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeAlias
@@ -53,7 +52,7 @@ def a_session_does_not_wait_for_what_was_staged_before(patch: pytest.MonkeyPatch
     ) -> list[Outcome]:
         return [
             private_connector.PendingCommits(
-                catalog, chain, new_writer(), chain[0].chain_id in without_retry, time.monotonic()
+                catalog, chain, new_writer(), has_failed=chain[0].chain_id in without_retry
             ).try_to_commit()
             for chain in fence.group_by_writer(staged)
         ]

@@ -8,7 +8,7 @@ commits that succeeded.
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -28,6 +28,7 @@ from connector.iceberg.commits import backfill, commit_errors, fence
 from connector.iceberg.commits.commit_errors import is_final
 from connector.iceberg.commits.key_columns import record_key_columns
 from connector.iceberg.commits.outcomes import (
+    AlreadyCommitted,
     Committed,
     Failed,
     Outcome,
@@ -115,7 +116,7 @@ def _try_table(
                 outcomes.append(Failed(tuple(pending), error))
             case _:
                 has_failed = pending[0].chain_id in without_retry
-                commits = _PendingCommits(catalog, pending, new_writer(), has_failed, time.monotonic())
+                commits = _PendingCommits(catalog, pending, new_writer(), has_failed=has_failed)
                 outcomes.append(commits.try_to_commit())
     return outcomes
 
@@ -133,17 +134,18 @@ class _LoadedTable:
         return restrict_to_generation(self.table, self.generation)
 
 
-@dataclass(frozen=True)
 class _PendingCommits:
     """The pending commits of one writer to one table. An attempt uses what earlier ones have checked or written."""
 
-    catalog: Catalog
-    staged: Sequence[StagedCommit]
-    snapshots: SnapshotWriter
-    has_failed: bool  # before: they get a single attempt
-    began: float  # by the monotonic clock
-    converted: "ConvertedFiles" = field(default_factory=dict)  # late files
-    found: set[str] = field(default_factory=set)  # the fence values of commits whose staged files were found
+    def __init__(
+        self, catalog: Catalog, staged: Sequence[StagedCommit], snapshots: SnapshotWriter, *, has_failed: bool
+    ) -> None:
+        """Commits that have failed before get a single attempt."""
+        self.catalog, self.staged, self.snapshots, self.has_failed = catalog, staged, snapshots, has_failed
+        self.began = time.monotonic()
+        self.converted: ConvertedFiles = {}  # late files
+        self.found: set[str] = set()  # the fence values of commits whose staged files were found
+        self.sent: dict[str, Table] = {}  # the base of each commit that was sent, by the manifest list of its snapshot
 
     def try_to_commit(self) -> Outcome:
         """Commit, and return the outcome. An error that concerns only this table is one."""
@@ -155,7 +157,7 @@ class _PendingCommits:
             # One table's broken metadata must not end the session, nor keep other tables from opening.
             return Failed(tuple(self.staged), commit_errors.explain_broken_metadata(self.staged[0].path, error))
 
-    def commit(self) -> Committed | Superseded:
+    def commit(self) -> Committed | AlreadyCommitted | Superseded:
         """Attempt to commit until an attempt succeeds. Raises ConnectorError if none does."""
         return retry(self._attempt, self._judge, 0.0 if self.has_failed else RETRY_FOR)
 
@@ -169,7 +171,7 @@ class _PendingCommits:
         commit_errors.report_retry(path, number, error)
         return commit_errors.explain_last_attempt(path, error, self._seconds) if is_last else None
 
-    def _attempt(self, number: int) -> Committed | Superseded:
+    def _attempt(self, number: int) -> Committed | AlreadyCommitted | Superseded:
         """Load the table, decide which commits it lacks, check these, and commit them."""
         # All steps read the metadata whose main branch the commit asserts. Every change of a fence moves main.
         loaded = _load(self.catalog, self.staged)
@@ -177,12 +179,20 @@ class _PendingCommits:
             return _supersede(self.staged)
         remaining = fence.remaining_commits(self.staged, loaded.table.properties)
         if not remaining:
-            return Committed(tuple(self.staged), number - 1, self._seconds)
+            return self._describe_landed(loaded.table, number - 1) or AlreadyCommitted(tuple(self.staged))
         self._check(loaded, remaining)
-        after = self._commit(loaded, remaining)
+        return self._describe(loaded.table, self._commit(loaded, remaining), number)
+
+    def _describe_landed(self, table: Table, attempts: int) -> Committed | None:
+        """Return the commit that an earlier attempt has sent, if the table has it: the answer was lost."""
+        lists = (snapshot.manifest_list for snapshot in table.metadata.snapshots)
+        before = next((self.sent[each] for each in lists if each in self.sent), None)
+        return self._describe(before, table.metadata, attempts) if before else None
+
+    def _describe(self, before: Table, after: TableMetadata, attempts: int) -> Committed:
         located = (commit.located.location for commit in self.staged if commit.located)
-        commit = TableCommit(loaded.table, after, frozenset(filter(None, located)))
-        return Committed(tuple(self.staged), number, self._seconds, commit)
+        commit = TableCommit(before, after, frozenset(filter(None, located)))
+        return Committed(tuple(self.staged), attempts, self._seconds, commit)
 
     def _check(self, loaded: _LoadedTable, remaining: Sequence[StagedCommit]) -> None:
         """Raise UserError if the table cannot get these commits as it is."""
@@ -217,6 +227,7 @@ class _PendingCommits:
         newest = remaining[-1]
         recorded = record_key_columns(newest, newest.updates.parts) if newest.updates else {}
         properties = {**recorded, **fence.advance(table.properties, newest)}
+        self.sent[snapshot.manifest_list] = table
         return commit_snapshot(self.catalog, table, snapshot, properties, begun)
 
     def _fit_late_files(self, table: Table, remaining: Sequence[StagedCommit]) -> Sequence[StagedCommit]:

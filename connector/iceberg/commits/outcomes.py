@@ -24,12 +24,19 @@ class TableCommit:
 
 @dataclass(frozen=True)
 class Committed:
-    """Staged commits of one writer that their table has."""
+    """Staged commits of one writer that their table has got now."""
 
     staged: tuple[StagedCommit, ...]
-    attempts: int  # 0: the table had them already
+    attempts: int
     seconds: float
-    commit: TableCommit | None = None  # None: the table had them already
+    commit: TableCommit
+
+
+@dataclass(frozen=True)
+class AlreadyCommitted:
+    """Staged commits of one writer that their table had before."""
+
+    staged: tuple[StagedCommit, ...]
 
 
 @dataclass(frozen=True)
@@ -47,7 +54,7 @@ class Failed:
     error: ConnectorError
 
 
-Outcome: TypeAlias = Committed | Superseded | Failed
+Outcome: TypeAlias = Committed | AlreadyCommitted | Superseded | Failed
 
 
 def warn_superseded(superseded: Superseded) -> None:

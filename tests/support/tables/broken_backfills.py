@@ -1,6 +1,7 @@
 """Defects of backfills that both the crash scenarios and the simulation plant: what a commit does wrongly with them."""
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -28,5 +29,6 @@ def take_former_for_present(pending: commit._PendingCommits, **changes: Any) -> 
     generation = find_generation(pending.catalog.load_table(first.path), first.writer.materialization)
     if first.table_uuid not in generation.former:
         return pending
-    taken = [replace(each, table_uuid=generation.uuid, **changes) for each in pending.staged]
-    return replace(pending, staged=taken)
+    taken = copy(pending)
+    taken.staged = [replace(each, table_uuid=generation.uuid, **changes) for each in pending.staged]
+    return taken
