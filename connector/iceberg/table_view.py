@@ -107,16 +107,19 @@ class SessionViews:
         """Return the view of a table as it is now, for a session that acts as this writer. `keys` are the key columns
         that the session writes. Retries while the catalog or the store does not answer.
 
-        Raises UserError if the table is gone or cannot be searched, FencedError if another process has taken over.
+        Raises UserError if the table is gone or cannot be searched, or if the catalog refuses to read it, SignInError
+        if the catalog does not accept the sign-in any more, FencedError if another process has taken over.
         """
         path, began = table_id[0], time.monotonic()
 
         def judge(error: Exception, number: int, is_last: bool) -> ConnectorError | None:
             if explain_unknown_type(error):
                 return commit_errors.explain_broken_metadata(path, error, _NOTHING_VISIBLE)
+            if commit_errors.is_final(error):
+                return commit_errors.explain_refusal(path, error, "a read of its metadata", f"{_NOTHING_VISIBLE}.")
             answer = commit_errors.quote(error)
             log.warning("table %s: attempt %d to read its snapshot: %s: %s", path, number, type(error).__name__, answer)
-            if not (is_last or commit_errors.is_final(error)):
+            if not is_last:
                 return None
             return RetryableError(
                 f"table {path}: its current snapshot could not be read to answer Loads, after "

@@ -12,6 +12,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import TableResponse
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import BadRequestError, ForbiddenError, UnauthorizedError
 from pyiceberg.manifest import FileFormat, ManifestEntry, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, StringType
@@ -21,7 +22,7 @@ from connector.encoding.parquet.file_options import Destination
 from connector.encoding.search.located_rows import SUFFIX, write_located
 from connector.encoding.search.row_search import SearchedFile, search
 from connector.encoding.search.searched_keys import Keys
-from connector.host.errors import FencedError, LostColumnError, RetryableError, UserError
+from connector.host.errors import ConnectorError, FencedError, LostColumnError, RetryableError, SignInError, UserError
 from connector.iceberg import table_view
 from connector.iceberg.commits import commit, delete_files
 from connector.iceberg.metadata import listed_files
@@ -39,6 +40,7 @@ from support.rows.updated_rows import UPDATES, land, make_table, row, values_of
 from support.snapshots import check_text
 from support.tables.altered_tables import ID, append, filled_table, fit, wanted
 from support.tables.local_tables import local_catalog
+from support.tables.planted_faults import plant, refuse
 
 
 @pytest.fixture
@@ -339,6 +341,26 @@ def test_a_catalog_that_stays_down_fails_the_loads(
     with pytest.raises(RetryableError) as error:
         session.find()
     check_text("update_errors", "a catalog is down while Loads wait", str(error.value))
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "text"),
+    [
+        (UnauthorizedError("401"), SignInError, "the sign-in is refused while Loads wait"),
+        (ForbiddenError("403"), UserError, "the reading of a table is forbidden while Loads wait"),
+        (BadRequestError("400"), UserError, "a catalog refuses to give a table to Loads"),
+    ],
+    ids=str,
+)
+def test_a_catalog_that_refuses_fails_the_loads_with_a_remedy(
+    catalog: SqlCatalog, answer: Exception, kind: type[ConnectorError], text: str
+) -> None:
+    filled_table(catalog, ID, rows=[[{"id": 1}]])
+    session = Session(catalog)
+    plant(catalog, [refuse(answer)], "load_table")
+    with pytest.raises(kind) as error:
+        session.find()
+    check_text("update_errors", text, str(error.value))
 
 
 def test_damaged_metadata_fail_the_loads(catalog: SqlCatalog) -> None:
