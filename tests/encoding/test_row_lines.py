@@ -1,7 +1,11 @@
 """Lines: which are the binding's, and what is said of those that are wrong."""
 
 import base64
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from threading import Event
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -196,3 +200,32 @@ def test_numbers_are_those_of_the_lines_wherever_they_stood() -> None:
     decoded = RowDecoder(TEXT).decode(Lines(plain(1, "a") + other + plain(2, "c"), [7, 30, 31].__getitem__))
 
     assert [stray.number for stray in decoded.strays] == [30]
+
+
+def test_threads_that_decode_at_the_same_time_get_their_own_rows() -> None:
+    has_decoded, other_has_decoded, is_done = Event(), Event(), Event()
+
+    def decode_one(key: str, reached: Event, turn: Event) -> list[bytes | None]:
+        """Decode a line, and give the other thread a turn before the row is taken."""
+
+        def switch_threads(_: Any, event: str, function: Any) -> None:
+            if event == "c_return" and function.__name__ == "decode_lines":
+                sys.setprofile(None)
+                reached.set()
+                turn.wait(0.2)
+
+        sys.setprofile(switch_threads)
+        try:
+            return [row.key_packed for row in Lines(packed(key), lambda _: 1).rows()]
+        finally:
+            sys.setprofile(None)
+
+    def decode_other() -> list[bytes | None]:
+        has_decoded.wait()
+        return decode_one("other", other_has_decoded, is_done)
+
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(decode_other)
+        own = decode_one("own", has_decoded, other_has_decoded)
+        is_done.set()
+    assert (own, other.result()) == ([pack(["own"])], [pack(["other"])])

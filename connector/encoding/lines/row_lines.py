@@ -1,8 +1,22 @@
-"""Store and Load lines to rows: by a decoder made for one binding, or loosely, line by line."""
+"""Store and Load lines to rows.
+
+The normal path of Stores is `rows_decoder`: a decoder made for one binding, whose elements have the types of its
+columns. It decodes many lines in one call of msgspec. If the lines have other members beside the Store, it needs a
+second call.
+
+All other lines are decoded by a `LineDecoder`: Loads, and the Stores that the binding's decoder has refused. They may
+be of any binding, and their elements stay JSON. It tries, one after the other:
+
+1. `of_lines`: all lines in one call. This is the normal path of Loads.
+2. `_of_masked`: the same with masks for halves of surrogate pairs, which msgspec refuses.
+3. `of_line`: each line by itself, so that an error names its line. With masks too.
+4. `_of_parts`: the members of one line, if msgspec refuses a value. Then only the field of this value is invalid.
+"""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from operator import attrgetter, ne
+from threading import Lock
 from types import GenericAlias
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
@@ -44,55 +58,6 @@ LooseRow: TypeAlias = Row[list[msgspec.Raw], list[msgspec.Raw]]
 _AnyRow = TypeVar("_AnyRow", bound=KeyRow[Any])
 
 
-class _Messages(Generic[_AnyRow]):
-    """Decodes lines with one message each, of one kind.
-
-    If several members have one name, msgspec silently keeps only the last. So each row is noted when it is made, and
-    the rows are counted.
-    """
-
-    def __init__(self, row_type: type[_AnyRow], message: str, tuples: Sequence[tuple[str, Any]], **line: Any) -> None:
-        """`tuples` are the types of the row's plain tuples, `line` are options of the line."""
-        self._made: list[_AnyRow] = []
-        fields = [(name, elements | None, None) for name, elements in tuples]
-        noting = {"__post_init__": self._made.append}
-        row = msgspec.defstruct(
-            "Row", fields, bases=(row_type,), namespace=noting, frozen=True, rename="camel", gc=False
-        )
-        line_type: Any = msgspec.defstruct("_Line", [(message, row)], frozen=True, gc=False, **line)
-        self._message = message
-        self._decoder = msgspec.json.Decoder(line_type)
-
-    def of_lines(self, lines: bytes) -> list[_AnyRow]:
-        """Return one row for each line that is not blank. Raises msgspec's errors, which do not name the line."""
-        self._made.clear()
-        count = len(self._decoder.decode_lines(lines))
-        return self._noted(count)
-
-    def of_line(self, line: bytes) -> _AnyRow:
-        """Return the row of one line. Raises msgspec's errors."""
-        self._made.clear()
-        self._decoder.decode(line)
-        [row] = self._noted(1)
-        return row
-
-    def _noted(self, count: int) -> list[_AnyRow]:
-        rows = self._made.copy()
-        self._made.clear()
-        if len(rows) != count:
-            raise msgspec.ValidationError(f"Object has several fields `{self._message}`")
-        return rows
-
-
-def _no_other(message: str) -> Any:
-    """Return the base of lines that may have further members, but no other message than this one."""
-    names = [(name, None, None) for name in REQUESTS if name != message]
-    return msgspec.defstruct("_NoOtherMessage", names, frozen=True, kw_only=True, gc=False)
-
-
-_NO_OTHER_THAN_STORE: Final = _no_other("store")
-
-
 def rows_decoder(keys: Sequence[Any], values: Sequence[Any]) -> Callable[[bytes], list[Row[Any, Any]]]:
     """Return a decoder of Store lines whose elements have these types. On another line the decoder raises msgspec's
     error, which does not name the line."""
@@ -108,6 +73,56 @@ def rows_decoder(keys: Sequence[Any], values: Sequence[Any]) -> Callable[[bytes]
             return among_others.of_lines(lines)
 
     return decode
+
+
+class _Messages(Generic[_AnyRow]):
+    """Decodes lines with one message each, of one kind.
+
+    If several members have one name, msgspec silently keeps only the last. So each row is noted when it is made, and
+    the rows are counted. All rows are noted in one list, so one thread decodes at a time.
+    """
+
+    def __init__(self, row_type: type[_AnyRow], message: str, tuples: Sequence[tuple[str, Any]], **line: Any) -> None:
+        """`tuples` are the types of the row's plain tuples, `line` are options of the line."""
+        self._made: list[_AnyRow] = []
+        self._lock = Lock()  # of the list
+        fields = [(name, elements | None, None) for name, elements in tuples]
+        noting = {"__post_init__": self._made.append}
+        row = msgspec.defstruct(
+            "Row", fields, bases=(row_type,), namespace=noting, frozen=True, rename="camel", gc=False
+        )
+        line_type: Any = msgspec.defstruct("_Line", [(message, row)], frozen=True, gc=False, **line)
+        self._message = message
+        self._decoder = msgspec.json.Decoder(line_type)
+
+    def of_lines(self, lines: bytes) -> list[_AnyRow]:
+        """Return one row for each line that is not blank. Raises msgspec's errors, which do not name the line."""
+        return self._note(lambda: len(self._decoder.decode_lines(lines)))
+
+    def of_line(self, line: bytes) -> _AnyRow:
+        """Return the row of one line. Raises msgspec's errors."""
+        [row] = self._note(lambda: len([self._decoder.decode(line)]))
+        return row
+
+    def _note(self, decode: Callable[[], int]) -> list[_AnyRow]:
+        """Return the rows that are made while this decodes lines and returns their number."""
+        with self._lock:
+            self._made.clear()
+            count = decode()
+            rows = self._made.copy()
+            self._made.clear()
+        if len(rows) != count:
+            raise msgspec.ValidationError(f"Object has several fields `{self._message}`")
+        return rows
+
+
+def _no_other(message: str) -> Any:
+    """Return the base of lines that may have further members, but no other message than this one."""
+    names = [(name, None, None) for name in REQUESTS if name != message]
+    return msgspec.defstruct("_NoOtherMessage", names, frozen=True, kw_only=True, gc=False)
+
+
+_NO_OTHER_THAN_STORE: Final = _no_other("store")
 
 
 class LineDecoder(Generic[_AnyRow]):
@@ -136,25 +151,26 @@ class LineDecoder(Generic[_AnyRow]):
             return rows
         return [self._without_empty_tuples(row) for row in rows]
 
+    def _of_masked(self, lines: Sequence[bytes]) -> Sequence[_AnyRow]:
+        """Return the rows of lines with halves of surrogate pairs. There are none if msgspec refuses something else."""
+        masked = mask_surrogates(_NEWLINE.join(lines))
+        if masked is None:
+            return []
+        try:
+            rows = self._messages.of_lines(masked)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return []
+        if len(rows) != len(lines):
+            return []
+        changed = map(ne, lines, masked.split(_NEWLINE))
+        return [self._unmask(row) if is_changed else row for row, is_changed in zip(rows, changed, strict=True)]
+
     def of_line(self, line: bytes, number: int) -> _AnyRow:
         """Return the row of one line. Raises ProtocolError if it is no such message."""
         try:
             return self._without_empty_tuples(self._of_line(line))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise ProtocolError(f"line {number}: {self._complaint(line, error)}") from error
-
-    def _without_empty_tuples(self, row: _AnyRow) -> _AnyRow:
-        """In proto3 JSON an empty list is the same as an absent one."""
-        empty = [name for name in self._tuples if getattr(row, name) == [] and getattr(row, f"{name}_packed")]
-        return msgspec.structs.replace(row, **dict.fromkeys(empty)) if empty else row
-
-    def _complaint(self, line: bytes, refusal: Exception) -> str:
-        try:
-            kind = find_kind(line)
-        except ProtocolError as error:
-            return str(error)
-        expected = f"expected a {self._kind.__name__}"
-        return f"{expected}: {refusal}" if kind is self._kind else f"{expected}, got {message_name(kind)}"
 
     def _of_line(self, line: bytes) -> _AnyRow:
         try:
@@ -170,27 +186,6 @@ class LineDecoder(Generic[_AnyRow]):
             except MalformedJsonError:
                 raise refusal from None
 
-    def _of_masked(self, lines: Sequence[bytes]) -> Sequence[_AnyRow]:
-        """Return the rows of lines with halves of surrogate pairs. There are none if msgspec refuses something else."""
-        masked = mask_surrogates(_NEWLINE.join(lines))
-        if masked is None:
-            return []
-        try:
-            rows = self._messages.of_lines(masked)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return []
-        if len(rows) != len(lines):
-            return []
-        changed = map(ne, lines, masked.split(_NEWLINE))
-        return [self._unmask(row) if is_changed else row for row, is_changed in zip(rows, changed, strict=True)]
-
-    def _unmask(self, row: _AnyRow) -> _AnyRow:
-        tuples = {name: items for name in self._tuples if (items := getattr(row, name))}
-        raw: dict[str, Any] = {name: [*map(_unmask, items)] for name, items in tuples.items()}
-        if isinstance(row, Row):
-            raw["doc"] = _unmask(row.doc)
-        return msgspec.structs.replace(row, **raw)
-
     def _of_parts(self, line: bytes) -> _AnyRow:
         """Return the row of a line with a value that msgspec refuses: only the field of that value is invalid."""
         messages = [(name, value) for name, value in parse_members(line) if name in REQUESTS and value != b"null"]
@@ -204,6 +199,26 @@ class LineDecoder(Generic[_AnyRow]):
         if "doc" in self._raw:
             raw["doc"] = msgspec.Raw(parts.get("doc", b""))
         return msgspec.structs.replace(row, **raw)
+
+    def _unmask(self, row: _AnyRow) -> _AnyRow:
+        tuples = {name: items for name in self._tuples if (items := getattr(row, name))}
+        raw: dict[str, Any] = {name: [*map(_unmask, items)] for name, items in tuples.items()}
+        if isinstance(row, Row):
+            raw["doc"] = _unmask(row.doc)
+        return msgspec.structs.replace(row, **raw)
+
+    def _without_empty_tuples(self, row: _AnyRow) -> _AnyRow:
+        """In proto3 JSON an empty list is the same as an absent one."""
+        empty = [name for name in self._tuples if getattr(row, name) == [] and getattr(row, f"{name}_packed")]
+        return msgspec.structs.replace(row, **dict.fromkeys(empty)) if empty else row
+
+    def _complaint(self, line: bytes, refusal: Exception) -> str:
+        try:
+            kind = find_kind(line)
+        except ProtocolError as error:
+            return str(error)
+        expected = f"expected a {self._kind.__name__}"
+        return f"{expected}: {refusal}" if kind is self._kind else f"{expected}, got {message_name(kind)}"
 
 
 def _unmask(value: msgspec.Raw) -> msgspec.Raw:
