@@ -4,10 +4,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 
-from pyiceberg.schema import Schema, index_by_id
+from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField
 
-from connector.evolution.field_config import fold_case
 from connector.evolution.table_change import (
     AddColumn,
     Alteration,
@@ -90,20 +89,6 @@ def plan_schema(
     fields = [follow(column) for column in columns]
     identifiers = [field.field_id for field in fields if field.name in identifier]
     return Schema(*fields, identifier_field_ids=identifiers)
-
-
-def keep_columns(schema: Schema, before: Schema, pinned: Collection[int]) -> Schema:
-    """Return the schema of a backfill with the earlier columns that have `pinned` ids, or columns within them with such
-    ids. They stay for what depends on them, if necessary under another name."""
-    fields = [*schema.fields]
-    held = {field.field_id for field in fields}
-    taken = {fold_case(field.name) for field in fields}
-    for field in before.fields:
-        if field.field_id not in held and not index_by_id(Schema(field)).keys().isdisjoint(pinned):
-            is_taken = fold_case(field.name) in taken
-            name = f"{field.name}_{field.field_id}_before_backfill" if is_taken else field.name
-            fields.append(field.model_copy(update={"name": name, "required": False}))
-    return Schema(*fields, schema_id=schema.schema_id, identifier_field_ids=schema.identifier_field_ids)
 
 
 def name_kept_optional(

@@ -76,7 +76,12 @@ def test_open_is_answered_before_what_writes_and_searches_is_loaded(tmp_path: Pa
     traced = Runtime(tmp_path, environment={"PYTHONPATH": path}, module=("support.sessions.imported_at_opened",))
     loaded = {*traced.open_and_fail().log.split()}
     assert "connector.session.open_tables" in loaded
-    later = {"connector.iceberg.commits.commit", "connector.session.session_threads", "connector.session.transactions"}
+    later = {
+        "connector.evolution.table_change",
+        "connector.iceberg.commits.commit",
+        "connector.session.session_threads",
+        "connector.session.transactions",
+    }
     assert not loaded & {"botocore", "numpy", "pyarrow", "pyspark", *later}
 
 
