@@ -10,7 +10,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from connector.host import logs, machine, signals
+from connector.host import late_imports, logs, machine, signals
 from connector.host.errors import ArgumentError, ConnectorError, UserError
 from connector.host.redaction import redact
 from connector.rpc import spec
@@ -67,6 +67,7 @@ def _run_and_tell(work: Callable[[], int | None]) -> int:
         logs.configure()
         _check_working_directory()
         _ignore_settings_of_pyiceberg()
+        late_imports.import_late()
         return work() or 0
     except (ConnectorError, ProtocolError) as error:
         log.error("%s", error)

@@ -82,7 +82,7 @@ def test_open_is_answered_before_what_writes_and_searches_is_loaded(tmp_path: Pa
         "connector.session.session_threads",
         "connector.session.transactions",
     }
-    assert not loaded & {"botocore", "numpy", "pyarrow", "pyspark", *later}
+    assert not loaded & {"botocore", "numpy", "pyarrow", "pyparsing", "pyspark", *later}
 
 
 @pytest.mark.spark

@@ -14,7 +14,10 @@ for path in [path for path in sys.path_importer_cache if path.endswith((".zip", 
 import pyarrow as pa  # noqa: E402  (the path had to be mended first)
 from pyspark import daemon  # noqa: E402
 
-from connector.host import signals  # noqa: E402
+from connector.host import late_imports, signals  # noqa: E402
+
+late_imports.import_late()
+
 from connector.spark.tasks import write_task  # noqa: E402
 
 if __name__ == "__main__":
