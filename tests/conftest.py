@@ -17,6 +17,8 @@ from support.consistency_report import ConsistencyReport
 from support.engines.readers import duckdb_connection, let_duckdb_read
 from support.engines.spark_sql import MetadataFiles, SparkSql, spark_sql
 from support.jars import jars
+from support.planned_patch import PlannedPatch
+from support.plans import checked_plans, forget_plans
 from support.servers.azure import AzureStore, azure_store, azurite
 from support.servers.fault_proxy import FaultProxy, fault_proxy
 from support.servers.glue_server import glue_server, moto_python
@@ -61,6 +63,17 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 @pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    forget_plans()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None, object, object]:
+    with checked_plans():
+        return (yield)
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     config.stash[LEFT_OUT] = lanes.select(config, items)
     # One JVM for all of them.
@@ -93,6 +106,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     if left_out := lanes.lines(config.stash.get(LEFT_OUT, Counter()), skipped):
         terminalreporter.section("left out")
         terminalreporter.write_line("\n".join(left_out))
+
+
+@pytest.fixture
+def monkeypatch() -> Iterator[pytest.MonkeyPatch]:
+    """A fault that is put in place of a function is met, or the test fails."""
+    with PlannedPatch.context() as patch:
+        yield patch
 
 
 @pytest.fixture

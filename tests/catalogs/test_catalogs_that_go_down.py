@@ -19,7 +19,7 @@ from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE, Json
 from support.rows.staged_files import stage
 from support.servers.endpoint_configs import glue, on_s3
-from support.servers.fault_proxy import GENUINE, Answer, Fault, FaultProxy, fault_proxy
+from support.servers.fault_proxy import GENUINE, Answer, Fault, FaultProxy, always, fault_proxy
 from support.servers.hive import IN_ONE_WORKER, Metastore
 from support.servers.metastore_proxy import MetastoreProxy, metastore_proxy
 from support.servers.postgres import Postgres
@@ -77,7 +77,7 @@ def in_files(directory: Path) -> Config:
 
 @contextmanager
 def without_answers(proxy: FaultProxy | MetastoreProxy) -> Iterator[None]:
-    proxy.choose = lambda _: NO_ANSWER
+    proxy.choose = always(NO_ANSWER)
     yield
     proxy.choose = lambda _: GENUINE
 

@@ -24,7 +24,7 @@ from connector.storage import arrow_file_io
 from protocol.flow import WHOLE_RANGE
 from support.rows.staged_files import stage
 from support.servers.endpoint_configs import glue, on_s3, rest
-from support.servers.fault_proxy import GENUINE, Answer, Fault, FaultProxy, Request, fault_proxy
+from support.servers.fault_proxy import GENUINE, Answer, Fault, FaultProxy, always, fault_proxy
 from support.servers.odd_servers import answering
 from support.servers.rest_catalog import RestCatalogOnS3
 from support.servers.s3_server import Keys, S3Server
@@ -92,10 +92,6 @@ def session(rest_on_s3: RestCatalogOnS3) -> Iterator[Session]:
             yield Session(catalog, staged, to_catalog, to_store, user, rest_on_s3)
 
 
-def always(answer: Answer | HTTPStatus) -> Callable[[Request], Fault]:
-    return lambda _: Fault(0, answer)
-
-
 def of_catalog(session: Session) -> FaultProxy:
     return session.to_catalog
 
@@ -120,7 +116,7 @@ FAILURES: Final[Mapping[str, tuple[Callable[[Session], FaultProxy], Answer | HTT
 def test_a_failure_in_mid_run_is_told_and_loses_nothing(session: Session, name: str) -> None:
     failing, answer = FAILURES[name]
     proxy = failing(session)
-    proxy.choose = always(answer)
+    proxy.choose = always(Fault(0, answer))
     outcome = session.commit()
     assert isinstance(outcome, Failed)
     check_text("mid_run_errors", name, session.text(outcome.error))

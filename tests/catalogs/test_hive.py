@@ -28,7 +28,7 @@ from connector.model.table_identifier import TableIdentifier
 from fixtures.collection import NAMESPACE
 from protocol.flow import WHOLE_RANGE
 from support.rows.staged_files import stage, stage_chain
-from support.servers.fault_proxy import GENUINE, Answer, Fault
+from support.servers.fault_proxy import GENUINE, Answer, Fault, always
 from support.servers.hive import IN_ONE_WORKER, HiveVersion, Metastore, hive_metastore
 from support.servers.metastore_proxy import CHANGE, MetastoreProxy, is_commit, is_load, metastore_proxy
 from support.servers.s3_server import S3Server
@@ -200,7 +200,7 @@ def test_a_metastore_that_never_answers_a_commit_is_an_error_that_keeps_the_file
 ) -> None:
     monkeypatch.setattr(commit, "RETRY_FOR", 0.1)
     staged = stage(catalog, path, WRITER, 1)
-    proxy.choose = lambda call: FAULTS["dropped"] if is_commit(call) else GENUINE
+    proxy.choose = always(FAULTS["dropped"], is_commit)
     with pytest.raises(CommitUnknownError, match=r"orders.*stay staged"):
         finish(proxy, [staged])
     proxy.choose = lambda _: GENUINE
@@ -227,7 +227,7 @@ def test_a_second_metastore_is_asked_where_the_first_is_down(metastore: Metastor
 
 
 def test_a_metastore_that_is_down_or_silent_is_named(proxy: MetastoreProxy) -> None:
-    proxy.choose = lambda _: FAULTS["silent"]
+    proxy.choose = always(FAULTS["silent"])
     for uri in (f"thrift://{free_address()}", proxy.uri):
         with (
             open_hive(HiveCatalog(uri), {}, dict, IMPATIENT) as catalog,

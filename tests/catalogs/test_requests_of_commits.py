@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import PurePosixPath
-from threading import Barrier
 from typing import Final
 
 import pytest
@@ -21,6 +20,7 @@ from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
 from support.bindings import PATH as UPDATED
+from support.plans import meeting
 from support.rows.staged_files import stage
 from support.rows.updated_rows import make_table, stage_updates, values_of
 from support.servers.endpoint_configs import on_s3, rest
@@ -59,7 +59,7 @@ def kind(request: Request) -> tuple[str, str]:
 
 def wait_for_others(number: int) -> Callable[[Request], Fault]:
     """No request is taken on before so many files are written at the same time."""
-    together = Barrier(number, timeout=60)
+    together = meeting(number)
 
     def wait(request: Request) -> Fault:
         if request.method == "PUT":

@@ -5,7 +5,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Barrier
 from typing import Final
 
 import pytest
@@ -18,6 +17,7 @@ from connector.iceberg.commits import commit
 from connector.iceberg.maintenance.action_outcomes import MaintainedTables, is_finished
 from connector.model.state import WriterId
 from connector.model.table_identifier import OWNER_PROPERTY, Owner, TableIdentifier
+from support.plans import meeting
 from support.rows.staged_files import stage
 from support.servers.endpoint_configs import on_s3, rest
 from support.servers.fault_proxy import GENUINE, Fault, FaultProxy, Request
@@ -57,13 +57,14 @@ def maintain(config: Path) -> MaintainedTables:
 def test_a_table_that_needs_nothing_is_loaded_three_times(config: Path, rest_proxy: FaultProxy) -> None:
     done = maintain(config)
     assert [each.path.name for each in done.tables] == [*TABLES]
+    assert all(each.outcomes for each in done.tables)
     assert all(is_finished(outcome) for each in done.tables for _, outcome in each.outcomes)
     asked = Counter((each.method, each.path.rpartition("/")[2]) for each in rest_proxy.seen if "/tables/" in each.path)
     assert asked == {("GET", name): LOOKS for name in TABLES}
 
 
 def test_tables_are_maintained_at_the_same_time(config: Path, rest_proxy: FaultProxy) -> None:
-    together, looks = Barrier(len(TABLES), timeout=60), Counter[str]()
+    together, looks = meeting(len(TABLES)), Counter[str]()
 
     def wait_for_the_others(request: Request) -> Fault:
         if found := re.search(r"/tables/(\w+)", request.path):

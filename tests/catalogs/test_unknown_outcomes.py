@@ -19,7 +19,7 @@ from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
 from support.rows.staged_files import stage, stage_chain
-from support.servers.fault_proxy import GENUINE, STATUSES, Answer, Fault, FaultProxy, is_commit, is_load
+from support.servers.fault_proxy import GENUINE, STATUSES, Answer, Fault, FaultProxy, always, is_commit, is_load
 from support.servers.rest_catalog import RestCatalogServer
 from support.snapshots import check_text
 from support.tables.local_tables import ids_of
@@ -142,7 +142,7 @@ def test_a_catalog_that_never_takes_a_commit_is_an_error_that_keeps_the_files(
 ) -> None:
     monkeypatch.setattr(commit, "RETRY_FOR", 0.1)
     chain = stage_chain(catalog, path, WRITER)
-    proxy.choose = lambda request: Fault(0, status) if is_commit(request) else GENUINE
+    proxy.choose = always(Fault(0, status), is_commit)
     with pytest.raises(CommitUnknownError, match=r"orders.*stay staged"):
         finish(proxy, chain)
     assert len(proxy.fired) > 1

@@ -25,7 +25,7 @@ from connector.iceberg.catalogs.opening import open_catalog
 from protocol.flow import Json
 from support.servers.catalog_gateway import Sent, serving
 from support.servers.endpoint_configs import glue, on_s3, rest
-from support.servers.fault_proxy import GENUINE, Fault, Request, fault_proxy, is_commit
+from support.servers.fault_proxy import GENUINE, Fault, always, fault_proxy, is_commit
 from support.servers.hive import IN_ONE_WORKER, Metastore
 from support.servers.postgres import Postgres
 from support.servers.rest_catalog import RestCatalogOnS3
@@ -223,11 +223,8 @@ def test_an_interrupted_check_drops_its_table(tmp_path: Path, monkeypatch: pytes
 def test_a_table_that_may_not_be_dropped_is_named(
     rest_on_s3: RestCatalogOnS3, on_rest: Json, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def forbid(request: Request) -> Fault:
-        return Fault(0, HTTPStatus.FORBIDDEN) if request.method == "DELETE" else GENUINE
-
     with fault_proxy(rest_on_s3.uri) as proxy, opened({**on_rest, "catalog": rest(proxy.uri)}) as namespace:
-        proxy.choose = forbid
+        proxy.choose = always(Fault(0, HTTPStatus.FORBIDDEN), lambda request: request.method == "DELETE")
         with caplog.at_level(logging.WARNING):
             assert try_commits(namespace) == ASSERTIONS
         [(_, name)] = namespace.endpoint.catalog.list_tables(namespace.name)
@@ -240,7 +237,7 @@ def test_a_table_that_may_not_be_dropped_is_named(
 @pytest.mark.catalog
 def test_a_catalog_that_refuses_commits_is_found(rest_on_s3: RestCatalogOnS3, on_rest: Json) -> None:
     with fault_proxy(rest_on_s3.uri) as proxy, opened({**on_rest, "catalog": rest(proxy.uri)}) as namespace:
-        proxy.choose = lambda request: Fault(0, HTTPStatus.FORBIDDEN) if is_commit(request) else GENUINE
+        proxy.choose = always(Fault(0, HTTPStatus.FORBIDDEN), is_commit)
         with pytest.raises(UserError) as raised:
             try_commits(namespace)
         assert namespace.endpoint.catalog.list_tables(namespace.name) == []

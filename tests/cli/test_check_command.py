@@ -27,7 +27,7 @@ from connector.model.table_identifier import OWNER_PROPERTY, Owner
 from protocol.flow import Json
 from support.repository import REPOSITORY
 from support.servers.endpoint_configs import aws_keys, glue, on_s3, rest
-from support.servers.fault_proxy import GENUINE, Fault, Request, fault_proxy
+from support.servers.fault_proxy import Fault, Request, always, fault_proxy
 from support.servers.odd_servers import answering
 from support.servers.rest_catalog import RestCatalogOnS3
 from support.servers.s3_server import S3Server
@@ -188,7 +188,7 @@ def test_a_rest_catalog_is_asked_for_a_table_that_it_does_not_make(tmp_path: Pat
 def test_a_rest_catalog_that_would_not_make_a_table_fails(tmp_path: Path, rest_on_s3: RestCatalogOnS3) -> None:
     RestCatalog("rest", uri=rest_on_s3.uri).create_namespace("locked")
     with fault_proxy(rest_on_s3.uri) as proxy:
-        proxy.choose = lambda request: Fault(0, HTTPStatus.FORBIDDEN) if is_creation(request) else GENUINE
+        proxy.choose = always(Fault(0, HTTPStatus.FORBIDDEN), is_creation)
         report = Report(tmp_path, on_s3(rest_on_s3.s3, rest_on_s3.bucket, "locked", rest(proxy.uri)))
     assert report.outcomes == all_but(table=FAILED)
     assert "forbids this" in report.messages["table"]

@@ -198,6 +198,7 @@ def test_pyiceberg_finds_them_too(
 ) -> None:
     table = fixture_conversations[name].table(NAMESPACE, table_name)
     wanted = expected[name][NAMESPACE, table_name]
+    assert extremes(wanted, column)
     for value in extremes(wanted, column):
         scan = table.scan(row_filter=EqualTo(term=column, value=value), selected_fields=(column,))
         assert scan.to_arrow()[column].to_pylist() == [value] * python_values(wanted, column).count(value)

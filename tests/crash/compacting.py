@@ -18,7 +18,7 @@ from crash.ledger import BALANCES, POSTINGS
 from support import private_connector
 
 TABLES: Final = (BALANCES, POSTINGS)  # that are compacted
-COMPACTS: Final = "compacts"  # armed: processes that start compact their tables
+COMPACTS: Final = "compacts"  # strikes a process that starts: it compacts its tables
 KILL_BEFORE_COMPACTION: Final = "kill-before-compaction"
 KILL_AFTER_COMPACTION: Final = "kill-after-compaction"
 
@@ -35,7 +35,7 @@ def held_in(faults: Faults) -> Path:
 
 def guard_compaction() -> None:
     faults = Faults.of_this_process()
-    if not faults.is_armed(COMPACTS):
+    if not faults.strikes(COMPACTS):
         swap(background_compaction, "FIRST", "no range begins with this")
         return
     swap(background_compaction, "COMMITS", 1)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from crash.compacting import COMPACTS, KILL_AFTER_COMPACTION, KILL_BEFORE_COMPACTION, held, held_in
+from crash.faults import ALWAYS
 from crash.ledger import BALANCES, POSTINGS
 from crash.shards import Event
 from crash.task import Task
@@ -17,7 +18,7 @@ MANY: Final = 40  # transactions, during which a compaction of the session comes
 
 def compaction_killed(task: Task) -> None:
     """When its files are written, and when they are in the table."""
-    task.faults.arm(COMPACTS)
+    task.faults.arm(COMPACTS, times=ALWAYS)
     for fault in KILL_BEFORE_COMPACTION, KILL_AFTER_COMPACTION:
         task.run_to(Event.RECORDED, 2)
         task.faults.arm(fault)
@@ -28,7 +29,7 @@ def compaction_meets_transactions(task: Task) -> None:
     """It commits when transactions have replaced one row of a file that it has read, and not all of them."""
     task.run_to(Event.RECORDED)
     task.end()
-    task.faults.arm(COMPACTS)
+    task.faults.arm(COMPACTS, times=ALWAYS)
     task.run_to(Event.RECORDED, 2)
     task.faults.arm(held(BALANCES))
     for _ in range(MANY):
@@ -65,7 +66,7 @@ def _lands(task: Task) -> bool:
 
 def compaction_outlives_its_session(task: Task) -> None:
     """Its process stalls, and is replaced by one that does not compact. Then it goes on."""
-    task.faults.arm(COMPACTS)
+    task.faults.arm(COMPACTS, times=ALWAYS)
     task.run_to(Event.RECORDED, 2)
     task.faults.arm(held(POSTINGS))
     task.run_to(Event.RECORDED)

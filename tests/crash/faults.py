@@ -37,11 +37,20 @@ class Faults:
         return {DIRECTORY: str(self.directory)}
 
     def arm(self, fault: str, *, after: int = 0, times: int = 1) -> None:
-        """Let so many events pass, then strike at the next ones."""
+        """Let so many events pass, then strike at the next ones: all that it was to strike before have come."""
+        assert not self.is_armed(fault), f"{fault} has not struck as often as it was to"
+        self._fired(fault).unlink(missing_ok=True)
         self._write(fault, after, times)
 
     def disarm(self, fault: str) -> None:
+        """What was to strike always has struck."""
+        assert self.fired(fault), f"{fault} has not struck"
         self._file(fault).unlink()
+
+    def unmet(self) -> list[str]:
+        """The faults that have not struck as often as they were to; those that strike always, at least once."""
+        armed = {file.stem: int(file.read_text().split()[1]) for file in self.directory.glob("*.armed")}
+        return [fault for fault, times in armed.items() if times < ALWAYS // 2 or not self.fired(fault)]
 
     def is_armed(self, fault: str) -> bool:
         return self._file(fault).exists()
@@ -61,7 +70,7 @@ class Faults:
             if times > 1:
                 self._write(fault, 0, times - 1)
             else:
-                self.disarm(fault)
+                self._file(fault).unlink()
             return True
 
     def fired(self, fault: str) -> int:

@@ -27,6 +27,7 @@ def killed_before_it_is_told(task: Task) -> None:
     webhook.usual = Answer(HTTPStatus.SERVICE_UNAVAILABLE)
     task.run_to(Event.ACKNOWLEDGED, 2)
     task.kill()
+    assert webhook.posted
     assert not webhook.accepted
     webhook.usual = OK
     task.run_to(Event.RECORDED)

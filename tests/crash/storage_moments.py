@@ -17,7 +17,7 @@ def storage_fails(task: Task) -> None:
     task.run_to(Event.COMMITTED)
     task.faults.arm(UPLOAD_FAILS, times=8)  # of manifests: a store's client tries five times by itself
     task.run_to(Event.FLUSHED)
-    assert task.faults.fired(UPLOAD_FAILS) == 8
+    assert not task.faults.is_armed(UPLOAD_FAILS)
     task.check(complete=True)
     # A session also uploads where rows were found. So data files fail alone first, and then everything.
     for fault in DATA_UPLOAD_FAILS, UPLOAD_FAILS:
@@ -39,7 +39,7 @@ def storage_is_slow(task: Task) -> None:
     # A client gives up what it has asked five times: two tasks, side by side, have five slow answers between them.
     task.faults.arm(STORE_IS_SLOW, times=5)
     task.run_to(Event.STARTED_COMMIT)
-    assert task.faults.fired(STORE_IS_SLOW) == 3 + 5
+    assert not task.faults.is_armed(STORE_IS_SLOW)
     task.noted()
 
 

@@ -59,6 +59,7 @@ class Stage:
     def hold(self, scenario: Scenario, task: Task) -> int:
         """The fault, transactions after it, and every row of every table; how many rows each engine has read."""
         scenario.fault(task)
+        assert task.faults.unmet() == []
         assert task.fired
         task.run_to(Event.RECORDED, 2)
         task.end()

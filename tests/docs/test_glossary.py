@@ -35,6 +35,7 @@ def test_a_name_of_a_public_class_or_alias_stands_for_one_thing() -> None:
 def test_every_word_of_the_glossary_stands_once_in_its_section() -> None:
     for section in GLOSSARY.read_text().split("\n## ")[1:-1]:
         terms = [term for term in TERM.findall(section) if term not in ("word", "---")]
+        assert terms
         assert terms == sorted(terms, key=str.casefold)
         assert len(terms) == len(set(terms))
 

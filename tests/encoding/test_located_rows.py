@@ -94,7 +94,7 @@ def test_a_small_object_that_this_process_has_written_is_not_read_again(
         path.unlink()
     assert read_located(IO, small).rows.num_rows == 3
     assert read_located(IO, small).read_texts().to_pylist() == ROWS["key"].to_pylist()
-    with pytest.raises(RetryableError):
+    with pytest.raises(RetryableError, match=r"large.*No such file"):
         read_located(IO, large)
 
 

@@ -139,6 +139,7 @@ def test_a_long_value_is_kept_whole_and_shortened_in_the_log() -> None:
         f'{{"id":1,"value0":"{"x" * 100_000}"}}',
     ]
     assert decoded.rejected[0].key == f'["{"k" * 1000}"]'
+    assert decoded.treated
     assert all(len(treated.example) < 400 for _, _, treated in decoded.treated)
 
 

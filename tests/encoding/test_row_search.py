@@ -172,7 +172,7 @@ def test_a_file_whose_statistics_exclude_all_keys_is_not_opened(tmp_path: Path) 
 
     file = SearchedFile(path, 0)
     assert table.find([file], ['[9,"15"]', '[20,"15"]', '[15,"0"]', '[null,"15"]']) == []
-    with pytest.raises(RetryableError):
+    with pytest.raises(RetryableError, match="No such file"):
         table.find([file], ['[15,"15"]'])
 
 

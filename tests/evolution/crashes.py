@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from connector.host.refresh import Refreshed
 from connector.model.properties import Properties
 from connector.model.state import DataFile
 from support.tables.local_tables import local_catalog, rewrite_here
-from support.tables.planted_faults import Send, plant
+from support.tables.planted_faults import Send, intercept
 
 
 class Crash(BaseException):
@@ -62,5 +61,5 @@ def open_mortal(warehouse: Path, moments: Moments) -> Catalog:
     """Open a Local catalog."""
     catalog = local_catalog(warehouse)
     for method in ("create_namespace", "create_table", "drop_table", "commit_table"):
-        plant(catalog, repeat(moments.send), method)
+        intercept(catalog, method, moments.send)
     return catalog

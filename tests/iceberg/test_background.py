@@ -5,7 +5,6 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import repeat
 from math import log2
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,7 +32,7 @@ from support.rows.staged_rows import WRITER
 from support.rows.updated_rows import make_table, stage_updates, values_of
 from support.sessions.processes import wait_until
 from support.tables.local_tables import foreign_table, ids_of, local_catalog, table_of
-from support.tables.planted_faults import do_first, plant
+from support.tables.planted_faults import do_first, plant_always
 
 FOLDED_AT: Final = 10
 PREVIOUS_VERSIONS: Final = 5
@@ -136,7 +135,7 @@ def test_an_expiry_makes_no_commit_of_its_session_fail(catalog: Catalog) -> None
     maintenance = BackgroundMaintenance(catalog, locks=locks)
     for number in range(2):
         land(maintenance, catalog, number)
-    plant(catalog, repeat(do_first(lambda: held.append(locks.of(PATH).locked()))))
+    plant_always(catalog, do_first(lambda: held.append(locks.of(PATH).locked())))
     do_all(maintenance)
     assert held == [True]
     assert len(table_of(catalog).snapshots()) == 1

@@ -24,7 +24,7 @@ from support.rows.staged_files import land
 from support.snapshots import check_text
 from support.tables.expiring_tables import NOTHING_OLD, left, referred_to
 from support.tables.local_tables import foreign_table, table_of
-from support.tables.planted_faults import Send, do_first, plant, refuse
+from support.tables.planted_faults import Send, do_first, plant, plant_always, refuse
 
 
 @pytest.fixture
@@ -115,7 +115,8 @@ def test_a_command_whose_first_attempt_got_no_answer_does_not_say_that_nothing_w
     for number in range(3):
         land(catalog, number)
 
-    plant(catalog, chain([refuse(CommitStateUnknownException("504"))], repeat(refuse(error))))
+    faults = chain([refuse(CommitStateUnknownException("504"))], repeat(refuse(error)))
+    plant_always(catalog, lambda send: next(faults)(send))
     with pytest.raises(kind) as raised:
         expire_by_hand(catalog)
     check_text("maintenance_errors", name, str(raised.value))

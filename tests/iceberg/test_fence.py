@@ -271,7 +271,7 @@ def test_a_writer_without_a_value_has_lost_all_transactions(properties: dict[str
 
 
 def test_the_table_of_another_writer_says_nothing() -> None:
-    with pytest.raises(UserError):
+    with pytest.raises(UserError, match="1 transaction"):
         lost_commits.check_lost(PATH, recorded({writer(LEFT): ordinal_value(9)}), finished(1))
 
 

@@ -140,6 +140,7 @@ def row_ids(catalog: Catalog) -> dict[int, int]:
         own = rows["_row_id"].to_pylist() if "_row_id" in rows.column_names else [None] * file.rows
         ids = [given if number is None else number for number, given in zip(own, inherited, strict=True)]
         found |= dict(zip(rows["id"].to_pylist(), ids, strict=True))
+    assert found
     return found
 
 

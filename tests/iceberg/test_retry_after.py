@@ -5,7 +5,6 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from http import HTTPStatus
-from threading import Barrier
 
 import pytest
 from pyiceberg.catalog import Catalog
@@ -16,7 +15,8 @@ from connector.config.catalog import RestCatalog
 from connector.iceberg.catalogs import retry_after
 from connector.iceberg.catalogs.rest import open_rest
 from connector.iceberg.catalogs.retry_after import LONGEST_PAUSE, PAUSES, read_retry_after
-from support.servers.fault_proxy import GENUINE, Answer, Fault, FaultProxy
+from support.plans import meeting
+from support.servers.fault_proxy import GENUINE, Answer, Fault, FaultProxy, always
 from support.servers.odd_servers import answering
 
 BUSY = Fault(0, HTTPStatus.TOO_MANY_REQUESTS)
@@ -52,7 +52,7 @@ def test_a_read_is_repeated_until_the_catalog_has_time(
 
 @pytest.mark.catalog
 def test_a_read_is_not_repeated_without_limit(catalog: Catalog, proxy: FaultProxy) -> None:
-    proxy.choose = lambda _: BUSY
+    proxy.choose = always(BUSY)
     with pytest.raises(TooManyRequestsError):
         catalog.list_tables("nothing")
     assert len(proxy.seen) == 1 + len(PAUSES)
@@ -60,7 +60,7 @@ def test_a_read_is_not_repeated_without_limit(catalog: Catalog, proxy: FaultProx
 
 @pytest.mark.catalog
 def test_reads_of_a_catalog_that_is_down_for_long_wait_once(catalog: Catalog, proxy: FaultProxy) -> None:
-    proxy.choose = lambda _: RESTARTING
+    proxy.choose = always(RESTARTING)
     for sent in (1 + len(PAUSES), 1):
         proxy.seen.clear()
         with pytest.raises(ServiceUnavailableError):
@@ -74,7 +74,7 @@ def test_reads_of_a_catalog_that_is_down_for_long_wait_once(catalog: Catalog, pr
 
 @pytest.mark.catalog
 def test_a_change_is_left_to_its_own_attempts(catalog: Catalog, proxy: FaultProxy, slept: list[float]) -> None:
-    proxy.choose = lambda _: BUSY
+    proxy.choose = always(BUSY)
     with pytest.raises(TooManyRequestsError):
         catalog.create_namespace("something")
     assert slept == []
@@ -86,7 +86,7 @@ def test_a_read_whose_connection_has_ended_meanwhile_is_sent_again_on_a_new_one(
     catalog: Catalog, proxy: FaultProxy
 ) -> None:
     """Others that were left open have probably ended, too."""
-    both = Barrier(2)
+    both = meeting(2)
     proxy.inject(lambda _: True, GENUINE, both.wait)
     proxy.inject(lambda _: True, GENUINE, both.wait)
     with ThreadPoolExecutor(2) as threads:
@@ -101,7 +101,7 @@ def test_a_read_whose_connection_has_ended_meanwhile_is_sent_again_on_a_new_one(
 def test_a_read_whose_connections_end_each_time_is_not_repeated_without_limit(
     catalog: Catalog, proxy: FaultProxy
 ) -> None:
-    proxy.choose = lambda _: Fault(0, Answer.NONE)
+    proxy.choose = always(Fault(0, Answer.NONE))
     with pytest.raises(ConnectionError):
         catalog.list_namespaces()
     assert len(proxy.seen) == 2
@@ -110,7 +110,7 @@ def test_a_read_whose_connections_end_each_time_is_not_repeated_without_limit(
 @pytest.mark.catalog
 def test_a_change_whose_connection_has_ended_is_not_sent_again(catalog: Catalog, proxy: FaultProxy) -> None:
     """It may have been done."""
-    proxy.choose = lambda _: Fault(0, Answer.NONE)
+    proxy.choose = always(Fault(0, Answer.NONE))
     with pytest.raises(ConnectionError):
         catalog.create_namespace("something")
     assert len(proxy.seen) == 1

@@ -1,6 +1,5 @@
 """Small manifests become one without a change of rows, beside other writers, and whatever the catalog answers."""
 
-from itertools import repeat
 from typing import Any, Final
 
 import pyarrow as pa
@@ -23,7 +22,7 @@ from support.rows.staged_rows import WRITER
 from support.servers.rest_catalog import RestCatalogServer
 from support.snapshots import check_text
 from support.tables.local_tables import foreign_table, ids_of
-from support.tables.planted_faults import do_first, lose_answer, plant, refuse
+from support.tables.planted_faults import do_first, lose_answer, plant, plant_always, refuse
 
 PATH: Final = TableIdentifier("rewritten_manifests", "orders")
 OWNER: Final = Owner(WRITER.materialization, WRITER.state_key)
@@ -160,7 +159,7 @@ def test_a_refusal_says_what_to_do(
     monkeypatch.setattr("connector.iceberg.commits.retry_commits.RETRY_FOR", 0.0)
     for number in range(2):
         land(catalog, number, path=PATH)
-    plant(catalog, repeat(refuse(error)))
+    plant_always(catalog, refuse(error))
     with pytest.raises(kind) as raised:
         rewrite_manifests(catalog, PATH, OWNER)
     check_text("maintenance_errors", name, str(raised.value))

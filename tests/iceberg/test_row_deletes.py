@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,7 @@ def catalog(catalog: Catalog) -> Catalog:
 
 
 @pytest.fixture
-def searched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def searched() -> Iterator[list[str]]:
     """The files that commits have searched."""
     found: list[str] = []
 
@@ -55,8 +56,9 @@ def searched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         found.append(file.path)
         return search(io, file, *arguments, **options)
 
-    monkeypatch.setattr(row_deletes, "search", note)
-    return found
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(row_deletes, "search", note)
+        yield found
 
 
 def roll_back(catalog: Catalog, snapshot_id: int) -> None:

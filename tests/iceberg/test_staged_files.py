@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -182,7 +182,7 @@ def test_files_are_looked_for_in_their_directory_if_the_store_does_not_tell_of_e
 
 
 @pytest.fixture
-def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def looks() -> Iterator[list[str]]:
     """The locations of data files that are looked for from now on, but for those that are written."""
     exists, looks = PyArrowFile.exists, list[str]()
 
@@ -190,8 +190,9 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         looks.append(file.location)
         return exists(file)
 
-    monkeypatch.setattr(PyArrowFile, "exists", noting)
-    return looks
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PyArrowFile, "exists", noting)
+        yield looks
 
 
 def test_the_files_of_a_transaction_that_was_staged_just_now_are_not_looked_for(

@@ -2,9 +2,7 @@
 
 from contextlib import closing
 from functools import partial
-from itertools import repeat
 from pathlib import Path
-from threading import Barrier
 from uuid import UUID
 
 import pyarrow as pa
@@ -28,8 +26,9 @@ from protocol.flow import WHOLE_RANGE, Exists, Materialization, MaterializationB
 from rpc.applied_bindings import NOTE, ORDERS, RETURNS, V0, applied, backfilled, before, planned
 from support.bindings import ID, MATERIALIZATION, PATH, collection, local_config, projection
 from support.bindings import materialization_binding as binding
+from support.plans import meeting
 from support.tables.local_tables import foreign_table, local_catalog, record_property, rewrite_here
-from support.tables.planted_faults import do_first, plant
+from support.tables.planted_faults import do_first, plant_always
 
 
 def test_a_tables_columns_are_renamed_widened_and_set_aside_in_one_commit_that_keeps_every_value(
@@ -87,7 +86,7 @@ def test_tables_do_not_wait_for_each_other(tmp_path: Path) -> None:
     task = Materialization(MATERIALIZATION, config=local_config(tmp_path), bindings=(binding(ORDERS), RETURNS))
     endpoint, resources = parse(task.config, [bound.resource_config for bound in task.bindings])
     with closing(local_catalog(tmp_path)) as catalog:
-        plant(catalog, repeat(do_first(Barrier(2, timeout=60).wait)), "create_table")
+        plant_always(catalog, do_first(meeting(2).wait), "create_table")
         all_planned = plan_tables(
             request.Apply(task), resources, AdvancedOptions(), partial(find_all, catalog, endpoint)
         )

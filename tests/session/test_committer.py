@@ -282,7 +282,7 @@ def test_an_error_that_no_retry_can_mend_interrupts_the_session(tables: Tables) 
     committer.commit([staged("bad", "b1")])
     tables.errors["bad"] = FencedError("fenced")
     interruptions: SimpleQueue[Exception] = SimpleQueue()
-    with pytest.raises(RetryableError), run_retries(committer, interruptions.put):
+    with pytest.raises(RetryableError, match=r"shop\.bad"), run_retries(committer, interruptions.put):
         assert isinstance(interruptions.get(timeout=DEADLINE), FencedError)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
-from threading import Barrier, Event
+from threading import Event
 from typing import Any
 
 import duckdb
@@ -51,6 +51,7 @@ from connector.storage import file_io
 from encoding.store_lines import REJECTED, binding, plain
 from protocol.protocol_error import ProtocolError
 from protocol.request import Store
+from support.plans import meeting
 
 pytestmark = pytest.mark.long
 
@@ -191,7 +192,7 @@ def test_files_of_several_partitions_are_uploaded_at_the_same_time(
     """Spark's tasks divide the partitions among them."""
     table.cores = 1
     monkeypatch.setattr(file_io, "LOCAL_SCHEMES", ())
-    together, write, files = Barrier(4, timeout=60), file_io.write_small_file, count(1)
+    together, write, files = meeting(4), file_io.write_small_file, count(1)
 
     def wait_for_others(io: FileIO, location: str, content: bytes) -> None:
         if next(files) <= 4:
@@ -388,8 +389,8 @@ def test_a_full_disk_is_told_as_for_other_tables(
     if is_merging:
         monkeypatch.setattr(merge_job, "write_merged", no_space)
     else:
-        for kind in (LocalFile, StoredObject):
-            monkeypatch.setattr(kind, "new_run", lambda *_: FullDisk(table.directory / "no.run"))
+        kind = LocalFile if table.is_local else StoredObject
+        monkeypatch.setattr(kind, "new_run", lambda *_: FullDisk(table.directory / "no.run"))
     with pytest.raises(RetryableError, match=r"No space left on device.*Check the disk of the temporary directory"):
         table.write(*rows_of(20))
     assert data_files_in(table) == []

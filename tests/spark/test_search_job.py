@@ -7,7 +7,6 @@ import weakref
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from threading import Barrier
 from typing import Any
 
 import pyarrow as pa
@@ -28,6 +27,7 @@ from connector.spark.blocks.temporary_files import LocalFile, StoredObject, Temp
 from connector.spark.jobs import search_job
 from connector.spark.jobs.search_job import Group, fetch_rows, search_groups
 from encoding.searched_tables import IO, SearchedTable
+from support.plans import meeting
 from support.sessions.small_disk import SIZE, small_disk
 from support.snapshots import check_text
 
@@ -136,7 +136,7 @@ def test_the_index_of_a_tables_keys_is_dropped_with_its_last_file(
         found = [*search_groups(dict.fromkeys(range(3), Properties({})), groups)]
     finally:
         gc.enable()
-    assert all(isinstance(of_group, RowsOfKeys) for of_group in found)
+    assert [type(of_group) for of_group in found] == [RowsOfKeys] * len(groups)
     assert [index() for index in made] == [None] * 3
 
 
@@ -144,7 +144,7 @@ def test_small_files_are_searched_at_the_same_time_also_of_several_tables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each of them waits for the store."""
-    together = Barrier(4, timeout=60)
+    together = meeting(4)
 
     class Store(PyArrowFileIO):
         def new_input(self, location: str) -> PyArrowFile:

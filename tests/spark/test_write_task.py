@@ -13,7 +13,7 @@ from http import HTTPStatus
 from itertools import count
 from multiprocessing.connection import Connection, Listener
 from pathlib import Path
-from threading import Barrier, Event
+from threading import Event
 from typing import Any, Final
 
 import orjson
@@ -46,6 +46,7 @@ from connector.storage.file_access import file_properties
 from encoding.store_lines import REJECTED, binding, plain
 from protocol.protocol_error import ProtocolError
 from protocol.request import Store
+from support.plans import meeting
 from support.servers.fault_proxy import GENUINE, Fault, FaultProxy, Request, fault_proxy
 from support.servers.s3_server import S3Server
 from support.sessions.processes import wait_until
@@ -210,7 +211,7 @@ def job_of_three_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
 def test_small_files_of_several_tables_are_uploaded_at_the_same_time(
     job_of_three_tables: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    together, write = Barrier(3, timeout=60), file_io.write_small_file
+    together, write = meeting(3), file_io.write_small_file
 
     def wait_for_the_others(io: FileIO, location: str, content: bytes) -> None:
         together.wait()
@@ -261,7 +262,7 @@ def test_the_driver_is_told_when_all_files_are_durable(
 def test_an_upload_that_fails_fails_the_transaction_and_no_file_is_left(
     job_of_three_tables: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    together, write, written = Barrier(3, timeout=60), file_io.write_small_file, list[str]()
+    together, write, written = meeting(3), file_io.write_small_file, list[str]()
 
     def fail_in_one_table(io: FileIO, location: str, content: bytes) -> None:
         together.wait()

@@ -15,6 +15,7 @@ from http.server import ThreadingHTTPServer
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
+from support.plans import plan
 from support.servers.server_thread import QuietHandler, in_thread
 
 # What the two connections settle each for itself; and answers are cut where they can be read. The host is passed on: an
@@ -67,6 +68,20 @@ Matches: TypeAlias = Callable[[Request], bool]
 Choose: TypeAlias = Callable[[Request], Fault]
 
 
+def always(fault: Fault, matches: Callable[[Any], bool] = lambda _: True) -> Callable[[Any], Fault]:
+    """For `choose`: each request that matches meets this fault, at least one before the test ends."""
+    met = list[Fault]()
+
+    def meet(request: Any) -> Fault:
+        if not matches(request):
+            return GENUINE
+        met.append(fault)
+        return fault
+
+    plan(f"{fault} at a proxy", lambda: met)
+    return meet
+
+
 def is_commit(request: Request) -> bool:
     """A commit to a table, or a change of it, of a REST catalog."""
     return request.method == "POST" and _names_a_table(request)
@@ -81,7 +96,7 @@ def _names_a_table(request: Request) -> bool:
     return re.fullmatch("/(.+/)?v1/.*namespaces/[^/]+/tables/[^/?]+([?].*)?", request.path) is not None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Injected:
     matches: Matches
     fault: Fault
@@ -102,8 +117,10 @@ class FaultProxy:
 
     def inject(self, matches: Matches, fault: Fault, before: Callable[[], object] | None = None) -> None:
         """Do this to the first request that matches, after everything that was injected earlier; `before` is called
-        when it has come and has not been forwarded yet."""
-        self._injected.append(_Injected(matches, fault, before))
+        when it has come and has not been forwarded yet. The test fails if none comes."""
+        injected = _Injected(matches, fault, before)
+        self._injected.append(injected)
+        plan(f"{fault} at a proxy", lambda: injected not in self._injected)
 
     def fault_of(self, request: Request) -> Fault:
         injected = None

@@ -18,6 +18,7 @@ from thrift.transport.TTransport import TBufferedTransport, TTransportException
 
 from connector.iceberg.catalogs.hive import NOWHERE
 from connector.iceberg.catalogs.metastore import Connections, MetastoreError
+from support.plans import plan
 from support.servers.fault_proxy import GENUINE, Answer, Fault
 from support.servers.server_thread import in_thread
 
@@ -61,8 +62,10 @@ class MetastoreProxy:
 
     def inject(self, matches: Matches, fault: Fault, before: Callable[[], object] = lambda: None) -> None:
         """Do this to the first call that matches, after everything that was injected earlier; `before` is called when
-        it has come and has not been taken on yet."""
-        self._injected.append((matches, fault, before))
+        it has come and has not been taken on yet. The test fails if none comes."""
+        injected = (matches, fault, before)
+        self._injected.append(injected)
+        plan(f"{fault} at a proxy of a metastore", lambda: not any(each is injected for each in self._injected))
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
         """Every method of a metastore, for the reader of a client's calls."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from http.server import ThreadingHTTPServer
 from typing import Any, Final, TypeAlias
 
+from support.plans import plan
 from support.servers.server_thread import QuietHandler, in_thread
 
 Json: TypeAlias = Any
@@ -86,6 +87,7 @@ class WebhookServer:
 def webhook_server(port: int = 0) -> Iterator[WebhookServer]:
     """Serve on this port, or on any that is free."""
     webhook = WebhookServer()
+    plan("each answer of a webhook", lambda: not webhook.answers)
 
     class Handler(QuietHandler):
         protocol_version = "HTTP/1.1"

@@ -1,24 +1,52 @@
 """What happens around the calls of a catalog: another writer is faster, an answer is lost, or the process ends."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
 from pyiceberg.catalog import Catalog
 
+from support.plans import plan
+
 Send: TypeAlias = partial[Any]  # sends the call, and has its arguments
 Fault: TypeAlias = Callable[[Send], Any]
 
 
-def plant(catalog: Catalog, faults: Iterable[Fault], method: str = "commit_table") -> None:
-    """The next calls of a method meet these faults, one each, in place of earlier ones. Further calls are sent."""
-    call, left = getattr(type(catalog), method), iter(faults)
+def intercept(catalog: Catalog, method: str, take: Fault) -> None:
+    """Each call of a method goes here, if any comes."""
+    call = getattr(type(catalog), method)
 
     def meet(*arguments: Any, **options: Any) -> Any:
-        send = partial(call, catalog, *arguments, **options)
-        return next(left, no_fault)(send)
+        return take(partial(call, catalog, *arguments, **options))
 
     setattr(catalog, method, meet)
+
+
+def plant(catalog: Catalog, faults: Sequence[Fault], method: str = "commit_table") -> None:
+    """The next calls of a method meet these faults, one each, in place of earlier ones. Further calls are sent. The
+    test fails if it ends before the last fault."""
+    left, met = iter(faults), list[Fault]()
+
+    def meet(send: Send) -> Any:
+        if (fault := next(left, None)) is None:
+            return send()
+        met.append(fault)
+        return fault(send)
+
+    intercept(catalog, method, meet)
+    plan(f"{len(faults)} faults of {method}", lambda: len(met) == len(faults))
+
+
+def plant_always(catalog: Catalog, fault: Fault, method: str = "commit_table") -> None:
+    """Each further call of a method meets this fault, at least one before the test ends."""
+    met = list[Fault]()
+
+    def meet(send: Send) -> Any:
+        met.append(fault)
+        return fault(send)
+
+    intercept(catalog, method, meet)
+    plan(f"a fault of {method}", lambda: met)
 
 
 def no_fault(send: Send) -> Any:
