@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortField, SortOrder
+from pyiceberg.table.update import AddSortOrderUpdate, SetDefaultSortOrderUpdate
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DateType, DoubleType, IntegerType, LongType, NestedField, StringType
 
@@ -16,7 +19,7 @@ from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphan
 from support.bindings import PATH
 from support.rows.staged_rows import WRITER, staged
 from support.snapshots import check_text
-from support.tables.altered_tables import ID, filled_table, fit, rows, wanted
+from support.tables.altered_tables import ID, entries, filled_table, fit, rows, wanted
 from support.tables.local_tables import local_catalog
 from support.tables.planted_faults import do_first, plant
 
@@ -93,6 +96,24 @@ def test_a_conversion_in_the_middle_of_a_commit_is_noticed(
     plant(catalog, [do_first(lambda: fit(local_catalog(tmp_path), *AS_TEXT))])
     commit_all_or_raise(catalog, [late])
     assert rows(catalog) == [{**each, "qty": str(each["qty"])} for each in [*history, row(2, 20)]]
+
+
+@pytest.mark.parametrize(("column", "is_kept"), [(2, False), (3, True)], ids=["converted", "another"])
+def test_a_converted_late_file_is_sorted_unless_the_order_was_that_of_the_old_values(
+    catalog: Catalog, column: int, is_kept: bool
+) -> None:
+    catalog.create_namespace(PATH[0])
+    order = SortOrder(SortField(column, IdentityTransform()))
+    [order_id] = catalog.create_table(PATH, Schema(ID, QTY, NOTE), sort_order=order).sort_orders()
+    late = staged(catalog, row(2, 9), row(3, 10))
+    assert late.sort_order_id == order_id
+    table = catalog.load_table(PATH)
+    unsorted = AddSortOrderUpdate(sort_order=UNSORTED_SORT_ORDER), SetDefaultSortOrderUpdate(sort_order_id=0)
+    catalog.commit_table(table, (), unsorted)
+    fit(catalog, *AS_TEXT)
+    commit_all_or_raise(catalog, [late])
+    assert [entry.data_file.sort_order_id for entry in entries(catalog)] == [order_id if is_kept else None]
+    assert rows(catalog) == [row(2, "9"), row(3, "10")]
 
 
 def test_the_files_that_did_not_land_are_collected(catalog: Catalog) -> None:

@@ -1,8 +1,11 @@
 """What another engine does to the columns of rows that are staged, or about to be: none is lost without a word."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
@@ -14,12 +17,14 @@ from connector.host.errors import ConnectorError, LostColumnError, UserError
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.metadata.table_updates import new_schema
 from connector.model.binding import KeyPart, Updates
+from connector.model.state import FileList
 from support.bindings import PATH
 from support.engines.snapshot_refs import point
 from support.rows.staged_rows import staged
 from support.rows.updated_rows import land, make_table, stage_updates, values_of
 from support.snapshots import check_text
 from support.tables.altered_tables import ID, filled_table, fit, rows, wanted
+from support.tables.local_tables import upgrade_to_version_3
 
 QTY = NestedField(2, "qty", LongType())
 NOTE = NestedField(3, "note", StringType())
@@ -43,6 +48,19 @@ def test_a_session_that_writes_a_dropped_column_is_told(catalog: Catalog) -> Non
         commit_all_or_raise(catalog, [commit])
     check_text("commit_errors", "a column was dropped while a session was writing it", str(error.value))
     commit_all_or_raise(catalog, [replace(commit, is_recovered=True)])
+    assert rows(catalog) == [{"id": 1, "qty": 10}]
+
+
+def test_a_dropped_column_that_the_rows_do_not_have_is_no_loss(catalog: Catalog) -> None:
+    """The task does not write each column of the table."""
+    filled_table(catalog, ID, QTY, NOTE)
+    commit = staged(catalog, ROW)
+    assert not isinstance(commit.files, FileList)
+    [file] = commit.files
+    held = msgspec.structs.replace(file, columns=tuple(each for each in file.columns if each.field_id != 3))
+    with catalog.load_table(PATH).update_schema() as update:
+        update.delete_column("note")
+    commit_all_or_raise(catalog, [replace(commit, files=(held,))])
     assert rows(catalog) == [{"id": 1, "qty": 10}]
 
 
@@ -221,3 +239,18 @@ def test_a_commit_does_not_look_for_keys_in_a_column_that_was_dropped_and_added_
     with pytest.raises(LostColumnError, match="has dropped column 'id', which is part of the key, and has added a new"):
         commit_all_or_raise(catalog, [commit])
     assert catalog.load_table(PATH).current_snapshot() == older, "nothing was committed"
+
+
+def test_rows_get_the_default_of_a_column_that_has_become_required(catalog: Catalog) -> None:
+    filled_table(catalog, ID, rows=[[{"id": 1}]])
+    upgrade_to_version_3(catalog, PATH)
+    commit = staged(catalog, {"id": 2})
+    file = Path(catalog.load_table(PATH).metadata_location.removeprefix("file://"))
+    metadata = json.loads(file.read_text())
+    [schema] = metadata["schemas"]
+    must = {"id": 2, "name": "must", "type": "long", "required": True, "initial-default": 7}
+    added = {**schema, "schema-id": 1, "fields": [*schema["fields"], must]}
+    metadata |= {"schemas": [schema, added], "current-schema-id": 1, "last-column-id": 2}
+    file.write_text(json.dumps(metadata))
+    commit_all_or_raise(catalog, [commit])
+    assert rows(catalog) == [{"id": 1, "must": 7}, {"id": 2, "must": 7}]
