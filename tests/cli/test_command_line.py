@@ -154,7 +154,9 @@ def test_the_page_of_commands_has_each_command_with_its_arguments(command: list[
     title = re.compile(rf".*\b{' '.join(command)}\b")
     (section,) = (each for each in page.split("\n## ") if title.match(each))
     general = page[: page.index("\n## spec")]
-    for argument in re.findall(r"^  (--[a-z-]+)", read_help(*command).stdout, re.MULTILINE):
+    arguments = re.findall(r"^  (--[a-z-]+)", read_help(*command).stdout, re.MULTILINE)
+    assert "--json" in arguments
+    for argument in arguments:
         assert argument in section or argument in general, argument
 
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import jsonschema
 import pytest
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from connector.cli.flow.json_schemas import infer_shape
@@ -354,8 +354,7 @@ REQUIRED_BY_ONE: Final = {
 @given(SCHEMAS, VALUES)
 @example(REQUIRED_BY_ONE, {})
 def test_a_document_that_a_schema_allows_fits_its_shape(schema: Json, document: Json) -> None:
-    if not jsonschema.Draft202012Validator(schema).is_valid(document):
-        return
+    assume(jsonschema.Draft202012Validator(schema).is_valid(document))
     for ptr, shape, exists in infer(schema).list_locations():
         found = values_at(document, ptr)
         assert all(is_of(value, shape.types) for value in found), ptr

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from functools import partial
-from threading import Barrier, Event, Timer
+from threading import Event, Semaphore, Timer
 from typing import Final
 
 import pytest
@@ -215,18 +215,35 @@ def test_calls_that_have_ended_do_not_count_for_the_limit() -> None:
     deadline.cancel()
 
 
+def test_of_started_calls_the_first_error_is_told() -> None:
+    has_failed = Event()
+
+    def fail_later() -> None:
+        has_failed.wait(60)
+        raise ValueError("second")
+
+    with StartedCalls(limit=2) as calls:  # whose end waits for both
+        calls.start(fail_later, 1)
+        calls.start(partial(int, "first"), 1)
+        assert wait_until(lambda: calls._error is not None)
+        has_failed.set()
+    with pytest.raises(ValueError, match="first"):
+        calls.check()
+
+
 def test_after_a_failure_started_calls_have_ended_and_others_do_not_begin() -> None:
-    begun, may_end, ended = Barrier(AT_ONCE + 1, timeout=60), Event(), list[int]()
+    begun, may_end, ended = Semaphore(0), Event(), list[int]()
 
     def wait() -> None:
-        begun.wait()
+        begun.release()
         may_end.wait()
         ended.append(1)
 
     with pytest.raises(KeyError), StartedCalls(limit=100) as calls:  # noqa: PT012
         for _ in range(AT_ONCE + 3):
             calls.start(wait, 1)
-        begun.wait()
+        for _ in range(AT_ONCE):
+            begun.acquire()
         Timer(0.1, may_end.set).start()
         raise KeyError
     assert ended == [1] * AT_ONCE
