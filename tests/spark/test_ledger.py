@@ -8,8 +8,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from connector.encoding.lines.key_digest import KeyDigest
 from connector.encoding.runs.sorted_runs import SortedRun
 from connector.host.errors import RetryableError
+from connector.model.invalid_values import Tally, Treated, Treatment
+from connector.model.state import DataFile
 from connector.spark.blocks.ledger import Ledger, TaskAccount, TaskOutput
 from connector.spark.blocks.spool import Block, Spool
 from connector.spark.blocks.temporary_files import LocalFile, StoredRun
@@ -132,6 +135,21 @@ def test_the_counted_runs_are_those_until_now(ledger: Ledger, task: TaskAccount)
     ledger.count(task, TaskOutput(runs={0: (StoredRun(LocalFile(Path("run")), SortedRun(0, (), NO_ROWS)),)}))
     assert not counted
     assert ledger.runs
+
+
+def test_what_tasks_have_written_of_a_table_is_added_up(ledger: Ledger, task: TaskAccount) -> None:
+    """They tell it in parts, and each part is of rows that no other has."""
+    files = [DataFile(f"file:///{number}.parquet", 1, 10, (4,), ()) for number in range(3)]
+    for number, teller in enumerate([task, task, ledger.begin_task()]):
+        treated = Tally()
+        treated.add("qty", Treatment.NULLED, Treated(number + 1))
+        of_tables = dict.fromkeys((0, 1), (files[number],))
+        output = TaskOutput(files=of_tables, treated={0: treated}, existing_keys={0: KeyDigest(1, number + 5)})
+        ledger.count(teller, output)
+    counted = ledger.close(str)
+    assert counted.files == dict.fromkeys((0, 1), tuple(files))
+    assert counted.existing_keys == {0: KeyDigest(3, 18)}
+    assert [treated.count for _, _, treated in counted.treated[0]] == [6]
 
 
 def test_a_spool_full_of_blocks_begun_does_not_wait_for_ever(tmp_path: Path) -> None:
