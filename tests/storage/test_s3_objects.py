@@ -48,12 +48,12 @@ from connector.storage import arrow_file_io, s3_objects
 from connector.storage.arrow_file_io import LEAST_READ
 from connector.storage.file_access import file_properties
 from connector.storage.file_io import LARGEST_HELD, create_file, open_file_io, write_small_file
-from connector.storage.s3_objects import find_url, open_s3_objects
+from connector.storage.s3_objects import ObjectFile, find_url, open_s3_objects
 from connector.storage.storage_errors import translate_errors
 from encoding.store_lines import binding, numbered, plain
 from support.plans import meeting
 from support.servers.fault_proxy import GENUINE, Answer, Fault, FaultProxy, Request, fault_proxy
-from support.servers.odd_servers import Dripping, dripping
+from support.servers.odd_servers import Dripping, answering, dripping
 from support.servers.s3_server import S3Server
 from support.snapshots import check_text
 
@@ -466,6 +466,24 @@ def test_an_upload_whose_answer_comes_byte_by_byte_is_not_waited_for(slow_io: tu
     with pytest.raises(RetryableError, match="not whole after"), translate_errors("s3://bucket/key"):
         write_small_file(io, "s3://bucket/key", b"small")
     assert not has_ended.is_set()
+
+
+@pytest.mark.parametrize(("status", "part"), [(HTTPStatus.PARTIAL_CONTENT, b"abc"), (HTTPStatus.OK, None)])
+def test_a_server_that_answers_with_the_whole_object_has_sent_no_part(status: HTTPStatus, part: bytes | None) -> None:
+    with answering(status, "abc") as server:
+        objects = open_s3_objects(Properties({S3_ENDPOINT: server.uri, **KEYS}))
+        assert objects
+        assert objects.get("s3://bucket/key", 5, 10) == part
+
+
+def test_a_part_that_ends_with_its_object_leaves_the_stream_there() -> None:
+    with answering(HTTPStatus.PARTIAL_CONTENT, "abc") as server:
+        objects = open_s3_objects(Properties({S3_ENDPOINT: server.uri, **KEYS}))
+        assert objects
+        stream = ObjectFile(objects, "s3://bucket/key", lambda: pytest.fail("nothing else is read")).open()
+        stream.seek(5)
+        assert stream.read(10) == b"abc"
+        assert stream.tell() == 8
 
 
 def test_connections_of_requests_at_the_same_time_stay_open(io: FileIO, proxy: FaultProxy, bucket: str) -> None:
