@@ -4,6 +4,7 @@ import errno
 import os
 import resource
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,30 @@ def test_more_pieces_than_one_write_takes_are_all_written(tmp_path: Path) -> Non
     spool.add(run(0, 1, *lines))
     [block] = spool.seal_all()
     assert block.path.read_bytes().split() == lines
+
+
+@pytest.mark.parametrize("taken", range(13))
+def test_what_a_short_write_leaves_is_written_after_it(
+    spool: Spool, monkeypatch: pytest.MonkeyPatch, taken: int
+) -> None:
+    def write_some(descriptor: int, pieces: Sequence[bytes]) -> int:
+        return os.write(descriptor, b"".join(pieces)[:taken])
+
+    monkeypatch.setattr(os, "writev", write_some)
+    [block] = spool.add(run(0, 1, b"abc", b"defg", b"hi", b""))
+    assert block.path.read_bytes() == b"abc\ndefg\nhi\n\n"
+
+
+def test_strays_take_the_room_that_they_give_back(spool: Spool) -> None:
+    [block] = spool.add(run(0, 1, b"x" * 90))
+    assert spool.has_room
+    strays = spool.write_strays([run(1, 2, b"y" * 20)])
+    assert not spool.has_room
+    spool.free(strays)
+    assert spool.has_room
+    spool.free(block)
+    spool.add(run(0, 1, b"x" * 100))
+    assert not spool.has_room
 
 
 def test_a_disk_without_room_for_the_directory_is_the_same_error(tmp_path: Path) -> None:
