@@ -143,8 +143,11 @@ def test_what_tasks_have_written_of_a_table_is_added_up(ledger: Ledger, task: Ta
     for number, teller in enumerate([task, task, ledger.begin_task()]):
         treated = Tally()
         treated.add("qty", Treatment.NULLED, Treated(number + 1))
-        of_tables = dict.fromkeys((0, 1), (files[number],))
-        output = TaskOutput(files=of_tables, treated={0: treated}, existing_keys={0: KeyDigest(1, number + 5)})
+        output = TaskOutput(
+            {0: (files[number],), 1: (files[number],)},
+            treated={0: treated},
+            existing_keys={0: KeyDigest(1, number + 5)},
+        )
         ledger.count(teller, output)
     counted = ledger.close(str)
     assert counted.files == dict.fromkeys((0, 1), tuple(files))
