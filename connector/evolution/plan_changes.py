@@ -7,7 +7,7 @@ from typing import Final, get_args
 from pyiceberg.types import TimestamptzNanoType, TimestamptzType
 
 from connector.config.values import NameCase
-from connector.evolution.altered_schema import find_usable_ids, keep_columns, name_kept_optional, plan_schema
+from connector.evolution.altered_schema import find_usable_ids, name_kept_optional, plan_schema
 from connector.evolution.arrangement_changes import plan_arrangement
 from connector.evolution.arrangement_terms import ResolvedTerms, Source, resolve_terms
 from connector.evolution.binding_settings import IdentifierFields
@@ -23,6 +23,7 @@ from connector.evolution.field_config import (
     name_columns,
     parse_field_configs,
 )
+from connector.evolution.kept_columns import keep_columns
 from connector.evolution.property_changes import COMPACTION_PROPERTY, plan_properties
 from connector.evolution.refusals import ChangeRules
 from connector.evolution.table_change import (

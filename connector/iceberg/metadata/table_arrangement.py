@@ -26,7 +26,7 @@ from pyiceberg.types import IcebergType
 
 from connector.config.terms import SortTerm, Term
 from connector.evolution.arrangement_terms import name_partition_field
-from connector.evolution.field_config import fold_case
+from connector.evolution.kept_columns import keep_columns
 from connector.host.errors import UserError
 from connector.model import binding as model
 from connector.model.table_identifier import TableIdentifier
@@ -196,21 +196,7 @@ def keep_sources(table: Table, schema: Schema) -> Schema:
     sort order lacks a source.
     """
     sources = {field.source_id for spec in table.specs().values() for field in spec.fields}
-    return _keep_columns(schema, table.schema(), sources | {field.source_id for field in _current_order(table).fields})
-
-
-def _keep_columns(schema: Schema, before: Schema, pinned: Collection[int]) -> Schema:
-    """Return the schema of a backfill with the earlier columns that have `pinned` ids, or columns within them with such
-    ids. They stay for what depends on them, if necessary under another name."""
-    fields = [*schema.fields]
-    held = {field.field_id for field in fields}
-    taken = {fold_case(field.name) for field in fields}
-    for field in before.fields:
-        if field.field_id not in held and not index_by_id(Schema(field)).keys().isdisjoint(pinned):
-            is_taken = fold_case(field.name) in taken
-            name = f"{field.name}_{field.field_id}_before_backfill" if is_taken else field.name
-            fields.append(field.model_copy(update={"name": name, "required": False}))
-    return Schema(*fields, schema_id=schema.schema_id, identifier_field_ids=schema.identifier_field_ids)
+    return keep_columns(schema, table.schema(), sources | {field.source_id for field in _current_order(table).fields})
 
 
 def keep_sort_order(table: Table, sort_order_id: int | None, converted: Collection[int]) -> int:
