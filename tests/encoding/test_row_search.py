@@ -365,7 +365,7 @@ def test_a_few_large_documents_are_read_one_after_the_other(tmp_path: Path) -> N
     documents = pa.array([json.dumps({"0": number, "text": "x" * (2 << 20)}) for number in range(20)])
     path = table.write(keys, flow_document=documents)
 
-    parts = [*search(IO, whole(path), Keys(table.keys(keys[::3]), table.updates), with_documents=True)]
+    parts = [*search(IO, whole(path), Keys(table.keys(keys[::3]), table.updates, table.key_names), with_documents=True)]
     assert [found.documents.to_pylist() for found in parts if found.documents] == [
         [documents[n].as_py()] for n in range(0, 20, 3)
     ]
