@@ -169,7 +169,7 @@ PLANTED: Final = (
     Planted("crash-between-table-and-rejected-rows", "finishes_one_table_of_a_binding", "lost|follows|Loads returned"),
     Planted("acknowledged-state-lost", "ignores_the_fence", "doubled"),
     Planted("crash-while-applying", "ignores_the_fence", "doubled"),
-    Planted("commit-response-lost", "ignores_the_fence", "doubled|lost"),
+    Planted("commit-response-lost", "ignores_the_fence", "doubled|lost|Loads returned"),
     Planted("commit-response-lost", "cleans_up_when_in_doubt", "unreadable"),
     Planted("zombie-at-acknowledge", "ignores_the_fence", "doubled"),
     Planted("zombie-at-start-commit", "reads_the_fence_late", "doubled"),
