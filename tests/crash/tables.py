@@ -72,6 +72,10 @@ class Tables:
                 counts[scan.file.file_path] += named.count(scan.file.file_path)
         return counts
 
+    def has_files(self, name: str, paths: Sequence[str]) -> bool:
+        """Whether some of these data files are still in a table."""
+        return any(scan.file.file_path in paths for scan in self.table(name).scan().plan_files())
+
     def append(self, table: str) -> None:
         foreign.append(self.table(table), foreign.APPENDED)
         self.others[table] += foreign.APPENDED
