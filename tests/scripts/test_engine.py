@@ -1,4 +1,4 @@
-"""`scripts/engine stop` ends the repository's own engine and nothing else."""
+"""`scripts/engine stop` ends the repository's own engine and nothing else, and CI leaves no engine behind."""
 
 import os
 import shlex
@@ -26,6 +26,7 @@ class Checkout:
         self.directory = directory
         self.state = directory / ".cache" / "engine"
         shutil.copytree(REPOSITORY / "scripts", directory / "scripts")
+        shutil.copytree(REPOSITORY / ".ci", directory / ".ci")
         shutil.copy(REPOSITORY / "Dockerfile", directory)
         self.mark = new_mark()
         self.started: list[subprocess.Popen[bytes]] = []
@@ -36,6 +37,12 @@ class Checkout:
 
     def run(self, *command: str) -> int:
         return self.start(*command).wait(timeout=60)
+
+    def replace(self, name: str, *lines: str) -> None:
+        """Replace one of the scripts."""
+        path = self.directory / name
+        path.write_text("\n".join(("#!/usr/bin/env bash", "set -euo pipefail", *lines, "")))
+        path.chmod(0o755)
 
     def engine_arguments(self) -> tuple[str, ...]:
         """The arguments that the script gives to an engine, and that it finds the engine by."""
@@ -84,3 +91,16 @@ def test_an_engine_that_is_being_started_is_stopped_when_it_has_started(checkout
 def test_nothing_is_stopped_where_there_was_never_an_engine(checkout: Checkout) -> None:
     assert checkout.run("scripts/engine", "stop") == 0
     assert not checkout.state.exists()
+
+
+def test_ci_leaves_no_engine_behind_when_a_check_fails_while_the_engine_is_being_started(checkout: Checkout) -> None:
+    tools = checkout.directory / "tools"
+    tools.mkdir()
+    for tool in ("npm", "mvn", "initdb"):
+        checkout.replace(f"tools/{tool}")
+    engine = shlex.join((*SLEEP, *checkout.engine_arguments()))
+    checkout.replace("scripts/image", "touch building; host=$(bash scripts/starting); sleep 600")
+    checkout.replace("scripts/starting", "mkdir -p .cache/engine; sleep 1", f"setsid {engine} >/dev/null &")
+    checkout.replace("scripts/check", WAIT.format("building"), "exit 7")
+    assert checkout.run("env", f"PATH={tools}:{os.environ['PATH']}", ".ci/run") == 7
+    assert wait_until(lambda: marked(checkout.mark) == {})
