@@ -1,21 +1,26 @@
-"""`scripts/image` names the commit that it builds."""
+"""`scripts/image` names the commit that it builds, and a published image gets the names of its version."""
 
 import os
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
+import yaml
 
 from connector.cli.commands import version_command
 from support.repository import REPOSITORY
 
+WORKFLOW: Final = REPOSITORY / ".github" / "workflows" / "image.yml"
 ENGINE: Final = """#!/usr/bin/env bash
 if [[ $1 == start ]]; then echo unix:///an-engine; exit; fi
 printf '%s\\n' "$@" >built
 while [[ $1 != --iidfile ]]; do shift; done
 echo sha256:0 >"$2"
+"""
+DOCKER: Final = """#!/usr/bin/env bash
+printf '%s\\n' "$*" >>docker-calls
 """
 
 
@@ -27,19 +32,21 @@ class Checkout:
         shutil.copytree(REPOSITORY / "scripts", directory / "scripts")
         (directory / "connector").mkdir()
         shutil.copy(REPOSITORY / "connector" / "__init__.py", directory / "connector")
-        engine = directory / "scripts" / "engine"
-        engine.write_text(ENGINE)
-        engine.chmod(0o755)
-        (directory / ".gitignore").write_text("built\n")
+        (directory / "bin").mkdir()
+        for path, text in ((directory / "scripts" / "engine", ENGINE), (directory / "bin" / "docker", DOCKER)):
+            path.write_text(text)
+            path.chmod(0o755)
+        (directory / ".gitignore").write_text("built\ndocker-calls\n")
 
-    def run(self, *command: str) -> str:
+    def run(self, *command: str, **environment: str) -> str:
         person = {
             f"GIT_{role}_{part}": "a@example.com" for role in ("AUTHOR", "COMMITTER") for part in ("NAME", "EMAIL")
         }
+        path = f"{self.directory}/bin:{os.environ['PATH']}"
         ran = subprocess.run(
             command,
             cwd=self.directory,
-            env={**os.environ, **person},
+            env={**os.environ, **person, **environment, "PATH": path},
             check=True,
             capture_output=True,
             text=True,
@@ -61,6 +68,16 @@ class Checkout:
         )
         return argument.removeprefix("REVISION=")
 
+    def publish(self, tag: str) -> list[str]:
+        """Run the steps that name the image after a tag. Returns what docker was told."""
+        (self.directory / "docker-calls").unlink(missing_ok=True)
+        workflow: Any = yaml.safe_load(WORKFLOW.read_text())
+        for step in workflow["jobs"]["publish"]["steps"]:
+            if "latest" in step.get("name", ""):
+                self.run("bash", "-e", "-c", step["run"], GITHUB_REF_NAME=tag, IMAGE="registry.example.com/Acme/image")
+        calls = self.directory / "docker-calls"
+        return calls.read_text().splitlines() if calls.exists() else []
+
 
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkout:
@@ -80,3 +97,14 @@ def test_sources_without_a_repository_do_not_have_the_revision_of_the_one_around
     checkout.run("git", "init", "--quiet", "..")
     checkout.run("git", "commit", "--quiet", "--allow-empty", "--message", "another repository's commit")
     assert checkout.built_revision() == version_command._find_revision() == "unknown"
+
+
+def test_only_the_highest_version_becomes_the_latest_image(checkout: Checkout) -> None:
+    checkout.commit("v1.1.4", "v1.9.0", "v1.10.0", "v2.0.0-rc.1", "vendored")
+    image = "registry.example.com/acme/image"
+    assert checkout.publish("v1.10.0") == [f"tag {image}:1.10.0 {image}:latest"]
+    assert checkout.publish("v1.9.0") == []
+    assert checkout.publish("v2.0.0-rc.1") == []
+    checkout.commit("v2.0.0", "v1.10.1")
+    assert checkout.publish("v1.10.1") == []
+    assert checkout.publish("v2.0.0") == [f"tag {image}:2.0.0 {image}:latest"]
