@@ -49,6 +49,9 @@ CONNECTIONS: Final = 64  # kept open: eight tables are committed at once, and ea
 NEEDED: Final = frozenset({S3_ACCESS_KEY_ID, S3_SECRET_ACCESS_KEY, S3_REGION})
 TIMEOUT: Final = "60"  # seconds
 LONGEST_ANSWER: Final = 300.0  # seconds
+# More than the files of one table that may be sent at once: a policy may forbid the objects of one table only.
+MOST_REFUSALS: Final = 10
+LONGEST_REST: Final = 300.0  # seconds
 # Statuses that say something of one object or of this moment, and nothing of later requests.
 OF_ONE_REQUEST: Final = (
     HTTPStatus.NOT_FOUND,
@@ -66,7 +69,8 @@ class S3Objects:
         self._properties = properties
         connect, read = (float(properties.get(name, TIMEOUT)) for name in (S3_CONNECT_TIMEOUT, S3_REQUEST_TIMEOUT))
         self._pool = _open_connections(connect, read, find_certificates())
-        self._refused = set[str]()  # methods of requests
+        # How many requests of a method were refused since its last success, and when the last one was.
+        self._refusals: dict[str, tuple[int, float]] = {}
 
     def get(self, location: str, begin: int = 0, size: int | None = None) -> bytes | None:
         """Return an object, or so many bytes of it. None if it may not be read, is missing, or ends before `begin`."""
@@ -87,7 +91,7 @@ class S3Objects:
         """Return the content of the answer, or None if the request failed. TimeoutError if the answer comes too slowly:
         PyArrow would wait for it without limit."""
         began = time.monotonic()
-        if method in self._refused or not UNUSUAL.isdisjoint(urlsplit(location).path[1:].split("/")):
+        if self._is_resting(method) or not UNUSUAL.isdisjoint(urlsplit(location).path[1:].split("/")):
             return None
         try:
             url = find_url(location, self._properties)
@@ -100,15 +104,21 @@ class S3Objects:
                 raise TimeoutError(f"the answer was {LATE} {LONGEST_ANSWER:.0f} s") from error
             log.debug("%s of %s is repeated with PyArrow: %s", method, location, type(error).__name__)
             return None
-        if answer.status == (HTTPStatus.PARTIAL_CONTENT if "Range" in headers else HTTPStatus.OK):
+        expected = HTTPStatus.PARTIAL_CONTENT if "Range" in headers else HTTPStatus.OK
+        if answer.status in (expected, HTTPStatus.NO_CONTENT):
+            self._refusals.pop(method, None)
             return answer.data
-        if answer.status == HTTPStatus.NO_CONTENT:
-            return b""
         log.debug("%s of %s is repeated with PyArrow: HTTP status %d", method, location, answer.status)
-        # A store that does not take such requests, or not with these credentials, is not asked again.
         if answer.status < HTTPStatus.INTERNAL_SERVER_ERROR and answer.status not in OF_ONE_REQUEST:
-            self._refused.add(method)
+            refusals, _ = self._refusals.get(method, (0, 0.0))
+            self._refusals[method] = (refusals + 1, time.monotonic())
         return None
+
+    def _is_resting(self, method: str) -> bool:
+        """Whether the store is not asked for now: it does not take such requests, or not with these credentials. It is
+        asked again later, since a clock may have been wrong, or a policy too strict."""
+        refusals, last = self._refusals.get(method, (0, 0.0))
+        return refusals >= MOST_REFUSALS and time.monotonic() - last < LONGEST_REST
 
     @property
     def _credentials(self) -> ReadOnlyCredentials:

@@ -48,7 +48,7 @@ from connector.storage import arrow_file_io, s3_objects
 from connector.storage.arrow_file_io import LEAST_READ
 from connector.storage.file_access import file_properties
 from connector.storage.file_io import LARGEST_HELD, create_file, open_file_io, write_small_file
-from connector.storage.s3_objects import ObjectFile, find_url, open_s3_objects
+from connector.storage.s3_objects import MOST_REFUSALS, ObjectFile, find_url, open_s3_objects
 from connector.storage.storage_errors import translate_errors
 from encoding.store_lines import binding, numbered, plain
 from support.plans import meeting
@@ -501,12 +501,40 @@ def test_connections_of_requests_at_the_same_time_stay_open(io: FileIO, proxy: F
     assert len(proxy.clients) == at_once
 
 
-def test_a_store_that_refuses_such_requests_is_asked_once(io: FileIO, proxy: FaultProxy, bucket: str) -> None:
+def test_a_store_that_refuses_such_requests_is_asked_a_few_times(
+    io: FileIO, proxy: FaultProxy, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     proxy.inject(is_of_the_small_client, Fault(0, HTTPStatus.NOT_IMPLEMENTED))
-    proxy.inject(is_of_the_small_client, Fault(0, HTTPStatus.BAD_REQUEST))
-    for number in range(3):
+    for _ in range(MOST_REFUSALS):
+        proxy.inject(is_of_the_small_client, Fault(0, HTTPStatus.BAD_REQUEST))
+    for number in range(MOST_REFUSALS + 3):  # status 501 says nothing of the next request
         write_small_file(io, f"s3://{bucket}/{number}", b"content")
-    assert kinds(proxy) == [("PUT", True), ("PUT", False), ("PUT", True), ("PUT", False), ("PUT", False)]
+    asked = [("PUT", True), ("PUT", False)] * (MOST_REFUSALS + 1)
+    assert kinds(proxy) == [*asked, ("PUT", False), ("PUT", False)]
+    proxy.seen.clear()
+    monkeypatch.setattr(s3_objects, "LONGEST_REST", 0.0)
+    write_small_file(io, f"s3://{bucket}/later", b"content")
+    assert kinds(proxy) == [("PUT", True)], "the store is asked again later"
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
+def test_a_refusal_for_one_table_is_none_for_the_others(
+    method: str, proxy: FaultProxy, bucket: str, io: FileIO
+) -> None:
+    """The policy of a bucket may be about one prefix, and a missing object may be forbidden."""
+    objects = open_s3_objects(Properties(io.properties))
+    assert objects
+    calls: dict[str, Callable[[str], object]] = {
+        "GET": lambda name: objects.get(f"s3://{bucket}/{name}") is not None,
+        "PUT": lambda name: objects.put(f"s3://{bucket}/{name}", b"content"),
+        "DELETE": lambda name: objects.delete(f"s3://{bucket}/{name}"),
+    }
+    calls["PUT"]("allowed")
+    for _ in range(MOST_REFUSALS):
+        proxy.inject(lambda request: "forbidden" in request.path, Fault(0, HTTPStatus.FORBIDDEN))
+        assert not calls[method]("forbidden")
+        calls["PUT"]("allowed")
+        assert calls[method]("allowed")
 
 
 @pytest.mark.parametrize("status", [HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.REQUEST_TIMEOUT])
