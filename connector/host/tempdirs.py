@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory, gettempdir
+from tempfile import gettempdir, mkdtemp
 from typing import Final
 
 from connector.host.errors import UserError
@@ -87,16 +87,12 @@ def _directory(parent: Path, prefix: str) -> Iterator[Path]:
     for other in parent.glob(f"{prefix}*"):
         _remove_if_abandoned(other)
     with translate_disk_errors(f"directory in {parent}"):
-        # Spark may still be writing while its JVM is being killed.
-        made = TemporaryDirectory(prefix=prefix, dir=parent, ignore_cleanup_errors=True)
-    directory = Path(made.name)
+        directory = Path(mkdtemp(prefix=prefix, dir=parent))
     try:
-        with made, _own(directory):
+        with _own(directory):
             yield directory
     finally:
-        if directory.exists():
-            with suppress(OSError):
-                (directory / OWNER).touch()  # the next session looks for it before it removes the rest
+        _remove(directory)
 
 
 @contextmanager
@@ -120,4 +116,20 @@ def _remove_if_abandoned(directory: Path) -> None:
             return
         with (directory / OWNER).open("r+") as owner:
             fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(directory, ignore_errors=True)
+            _remove(directory)
+
+
+def _remove(directory: Path) -> None:
+    """Remove a session's directory, and its owner file last: without it, no session removes the rest. Something may be
+    left if this process is killed, or if Spark still writes while its JVM is being killed."""
+    owner = directory / OWNER
+    with suppress(OSError):
+        for path in directory.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            elif path != owner:
+                path.unlink()
+    shutil.rmtree(directory, ignore_errors=True)
+    if directory.exists():
+        with suppress(OSError):
+            owner.touch()

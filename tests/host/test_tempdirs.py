@@ -2,17 +2,22 @@
 
 import errno
 import fcntl
+import itertools
 import os
 import resource
+import sys
 import time
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from connector.host.errors import UserError
 from connector.host.tempdirs import OWNER, make_directories, translate_disk_errors
 from support.snapshots import check_text
+
+SOME_FILES: Final = ("a", "b", "spark/c", "z")
 
 
 @pytest.fixture(autouse=True)
@@ -66,6 +71,29 @@ def test_what_a_session_could_not_remove_is_removed_by_the_next(monkeypatch: pyt
     os.utime(directories.files, (0, 0))
     with make_directories():
         assert not directories.files.exists()
+
+
+def test_what_a_killed_removal_left_is_removed_by_the_next_session(temporary: Path) -> None:
+    for removals in range(len(SOME_FILES) + 2):
+        session = get_context("fork").Process(target=be_killed_after, args=[removals])
+        session.start()
+        session.join()
+        assert session.exitcode == 0
+        left = [*temporary.iterdir()]
+        for directory in left:
+            os.utime(directory, (0, 0))
+        with make_directories():
+            assert not [path for directory in left for path in directory.rglob("*")]
+
+
+def be_killed_after(removals: int) -> None:
+    """End this process after so many files were removed of what a session has made."""
+    removed = itertools.count()
+    with make_directories() as directories:
+        for name in SOME_FILES:
+            (directories.files / name).parent.mkdir(exist_ok=True)
+            (directories.files / name).touch()
+        sys.addaudithook(lambda event, _: os._exit(0) if event == "os.remove" and next(removed) == removals else None)
 
 
 def test_what_a_living_session_holds_is_left_alone(temporary: Path) -> None:
