@@ -152,9 +152,11 @@ class Notifier:
             return
         try:
             self._post(event)
-        except DeliveryError as error:
+        except Exception as error:  # noqa: BLE001 - an error that no one expects must not end the thread
+            # The text of an unexpected error may contain the address.
+            failure = error if isinstance(error, DeliveryError) else DeliveryError(f"unexpected {type(error).__name__}")
             facts.report(Delivery(str(queue.path), has_failed=True))
-            self._note_failure(queue, event, error, is_last=is_last)
+            self._note_failure(queue, event, failure, is_last=is_last)
         else:
             facts.report(Delivery(str(queue.path), has_failed=False))
             self._note_success(queue, event)

@@ -1,11 +1,14 @@
 """Each snapshot is told at least once and in order, whatever the webhook, the catalog and the session do."""
 
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+import requests
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitStateUnknownException
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
@@ -24,6 +27,7 @@ from connector.notifications.notifier import run_notifier
 from support.servers.server_process import free_address
 from support.servers.webhook_server import LONG, Answer, WebhookServer, webhook_server
 from support.sessions.notified_sessions import LEFT, ORDERS, RIGHT, TASK, VISITS, crash, killed_shard, shard
+from support.snapshots import check_text
 from support.tables.local_tables import foreign_table
 
 
@@ -247,6 +251,27 @@ def test_the_end_of_the_input_does_not_ask_again_and_again_for_a_table_that_cann
     with run_notifier(load, TASK, Notification(url=Secret(server.url))) as started:
         started.read_later([ORDERS])
     assert 1 <= len(asked) <= 2
+
+
+def test_an_error_that_no_one_expects_does_not_end_the_messages(
+    catalog: Catalog, server: WebhookServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Such as one of a library that posts."""
+    send, faults = requests.Session.send, iter([True])
+
+    def fail_once(*arguments: Any, **options: Any) -> Any:
+        if next(faults, False):
+            raise AttributeError(f"no such thing: {server.url}")
+        return send(*arguments, **options)
+
+    monkeypatch.setattr(requests.Session, "send", fail_once)
+    with shard(catalog, server.url) as session:
+        committed = [("shop.orders", session.commit(1))]
+        server.wait_for_accepted(1)
+    assert server.snapshots() == committed
+    [text] = re.findall(r"\((unexpected .*)\); it is posted again later", caplog.text)
+    check_text("notification_errors", "unexpected error", text)
+    assert "tokenOfTheHook" not in caplog.text
 
 
 def test_pauses_grow_until_the_webhook_is_available_again(
