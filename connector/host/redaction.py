@@ -64,28 +64,34 @@ class Redaction:
     def redact(self, text: str) -> str:
         """Return the text with each secret replaced."""
         with self._lock:
-            known = [forms for forms in (self._kept, self._recent, self._earlier) if forms]
-            pieces, end, position = [], 0, 0
-            while known and position <= len(text) - SHORTEST:
-                if length := _longest(known, text, position):
+            pieces, end = [], 0
+            for position in self._find_starts(text):
+                if position >= end and (length := self._longest(text, position)):
                     pieces += [text[end:position], HIDDEN]
-                    end = position = position + length
-                else:
-                    position += 1
+                    end = position + length
         return _JWT.sub(HIDDEN, "".join([*pieces, text[end:]]))
+
+    def _find_starts(self, text: str) -> list[int]:
+        """Return the positions of the first characters of secrets. Outputs may have megabytes, so this is one loop."""
+        kept, recent, earlier = self._kept, self._recent, self._earlier
+        return [
+            position
+            for position in range(len(text) - SHORTEST + 1)
+            if (start := text[position : position + SHORTEST]) in kept or start in recent or start in earlier
+        ]
+
+    def _longest(self, text: str, position: int) -> int:
+        """Return how many characters from this position on are secret: the longest form counts, since others may be its
+        beginning."""
+        start = text[position : position + SHORTEST]
+        known = (self._kept, self._recent, self._earlier)
+        fitting = (form for forms in known for form in forms.get(start, ()) if text.startswith(form, position))
+        return max(map(len, fitting), default=0)
 
 
 def _add(forms: _Forms, secret: str) -> None:
     for form in _forms_of(secret):
         forms.setdefault(form[:SHORTEST], set()).add(form)
-
-
-def _longest(known: list[_Forms], text: str, position: int) -> int:
-    """Return how many characters from this position on are secret: the longest form counts, since others may be its
-    beginning."""
-    start = text[position : position + SHORTEST]
-    fitting = (form for forms in known for form in forms.get(start, ()) if text.startswith(form, position))
-    return max(map(len, fitting), default=0)
 
 
 def _forms_of(secret: str) -> Iterator[str]:

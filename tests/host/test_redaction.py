@@ -1,10 +1,13 @@
 """A secret is in no text that leaves the process, in whatever form a server or a client has quoted it."""
 
 import json
+import re
 from base64 import b64encode
 from urllib.parse import quote, urlencode
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from connector.host.redaction import HIDDEN, LONGEST_QUOTE, SHORTEST, Redaction, hide_obtained, redact_and_shorten
 
@@ -79,6 +82,15 @@ def test_a_short_secret_is_not_looked_for_among_the_letters_of_other_words() -> 
 
 def test_of_secrets_that_begin_alike_each_is_hidden_whole() -> None:
     assert redacted("planted-1, planted-12", "planted-1", "planted-12") == f"{HIDDEN}, {HIDDEN}"
+
+
+@given(st.lists(st.text("ab", min_size=6, max_size=12)), st.lists(st.text("ab", max_size=12)), st.data())
+def test_from_left_to_right_the_longest_secret_is_hidden(
+    secrets: list[str], others: list[str], data: st.DataObject
+) -> None:
+    text = "".join(data.draw(st.permutations([*secrets, *secrets, *others])))
+    pattern = "|".join(sorted((each for each in secrets if len(each) >= SHORTEST), key=len, reverse=True))
+    assert redacted(text, *secrets) == (re.sub(pattern, HIDDEN, text) if pattern else text)
 
 
 def test_what_was_obtained_is_forgotten_after_many_others_and_what_the_config_has_is_not() -> None:
