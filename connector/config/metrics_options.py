@@ -40,7 +40,10 @@ def parse_metrics_file(text: str) -> Path:
     """Return the absolute path of a file that node-exporter reads."""
     path = Path(text)
     if not path.is_absolute() or path.suffix != SUFFIX or "\0" in text:
-        raise ValueError(f"must be an absolute path that ends with {SUFFIX}, such as /var/lib/node_exporter/flow.prom")
+        raise ValueError(
+            f"must be an absolute path that ends with {SUFFIX}, such as "
+            "/var/lib/node_exporter/textfile/materialize-iceberg-lake.prom"
+        )
     return path
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from connector.config.metrics_options import parse_metrics_file
 from connector.metrics.definitions import ALL, PREFIX, Kind
 from support.repository import REPOSITORY
 
@@ -43,6 +44,14 @@ def expressions(panels: list[Any]) -> list[str]:
 def test_the_page_lists_the_metrics_of_the_code() -> None:
     assert len(METRIC.findall(PAGE)) == len(DOCUMENTED) == len(ALL)
     assert DOCUMENTED.keys() == BY_NAME.keys()
+
+
+def test_the_alarm_of_a_task_that_is_down_looks_at_files_of_the_names_that_are_given_as_examples() -> None:
+    with pytest.raises(ValueError, match="such as") as error:
+        parse_metrics_file("other")
+    [pattern] = re.findall(r'file=~"(.*?)"', RULES["IcebergTaskDown"]["expr"])
+    for text in (str(error.value), PAGE):
+        assert re.fullmatch(pattern, re.findall(r"/var/lib/\S+\.prom", text)[0])
 
 
 @pytest.mark.parametrize("name", BY_NAME)
