@@ -85,6 +85,6 @@ def _listen(address: ListenAddress, registry: CollectorRegistry | None) -> _Serv
     except OSError as error:
         raise UserError(
             f"/advanced/metrics/listen: the connector cannot listen at {address} ({error.strerror or error}). If "
-            "another process uses the port, perhaps another task or shard of this machine, choose another one. The "
-            "host must be an address of this machine."
+            "another process uses the port, perhaps another task of this machine, choose another one. The host must be "
+            "an address of this machine."
         ) from error

@@ -1,5 +1,6 @@
 """Publishes the metrics of a session: facts are counted from now on, and anyone may read the numbers."""
 
+import logging
 import platform
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -9,6 +10,7 @@ from connector import VERSION
 from connector.config.metrics_options import MetricsOptions
 from connector.host import facts
 from connector.host.cgroup import Cgroup
+from connector.host.errors import UserError
 from connector.host.processes import read_memory
 from connector.metrics import definitions
 from connector.metrics.counts import Counts
@@ -17,14 +19,18 @@ from connector.metrics.http_server import serve_metrics, try_to_listen
 from connector.metrics.text_file import try_directory, write_metrics
 from protocol.flow import WHOLE_RANGE
 
+log = logging.getLogger(__name__)
+
 
 @contextmanager
 def publish_metrics(options: MetricsOptions, task: str, key_range: str) -> Iterator[None]:
     """Count facts, and publish the numbers until the block ends. Raises UserError if that is not possible.
 
-    A shard of a part of the key range is told apart by a label, since the shards of a task may share a directory.
+    The shards of a task have one config, and may run on one machine. So a shard of a part of the key range has a label
+    and a file of its own. If another one has the port already, it goes on without.
     """
-    counts = Counts({"task": task} if key_range == WHOLE_RANGE.key_range else {"task": task, "key_range": key_range})
+    is_whole = key_range == WHOLE_RANGE.key_range
+    counts = Counts({"task": task} if is_whole else {"task": task, "key_range": key_range})
     _set_facts_of_machine(counts)
     counter = FactCounter(counts)
 
@@ -35,9 +41,15 @@ def publish_metrics(options: MetricsOptions, task: str, key_range: str) -> Itera
     registry = counts.make_registry(refresh)
     with ExitStack() as resources:
         if options.listen:
-            resources.enter_context(serve_metrics(options.listen, registry))
-        if options.file:
-            resources.enter_context(write_metrics(options.file, registry))
+            try:
+                resources.enter_context(serve_metrics(options.listen, registry))
+            except UserError as error:
+                if is_whole:
+                    raise
+                log.warning("the metrics of this shard are not served by HTTP: %s", error)
+        if file := options.file:
+            own = file if is_whole else file.with_name(f"{file.stem}-{key_range}{file.suffix}")
+            resources.enter_context(write_metrics(own, registry))
         facts.report = counter.count
         yield
 

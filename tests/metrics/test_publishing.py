@@ -28,6 +28,7 @@ from support.sessions.scraping import read_file, scrape, scrape_text
 from support.snapshots import check_text
 
 WHOLE = WHOLE_RANGE.key_range
+LEFT, RIGHT = "00000000-7fffffff", "80000000-ffffffff"
 
 
 @pytest.fixture(autouse=True)
@@ -56,9 +57,22 @@ def test_facts_are_served_and_written(tmp_path: Path) -> None:
 
 
 def test_a_shard_of_a_part_of_the_keys_is_told_apart(tmp_path: Path) -> None:
-    file = tmp_path / "flow.prom"
-    with publish_metrics(MetricsOptions(file=file), "acme/task", "00000000-7fffffff"):
-        assert read_file(file.read_text()).values("session_start_timestamp_seconds", key_range="00000000-7fffffff")
+    with publish_metrics(MetricsOptions(file=tmp_path / "flow.prom"), "acme/task", LEFT):
+        [file] = tmp_path.iterdir()
+        assert read_file(file.read_text()).values("session_start_timestamp_seconds", key_range=LEFT)
+
+
+def test_shards_of_one_config_publish_side_by_side(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    address, file = free_address(), tmp_path / "materialize-iceberg-lake.prom"
+    options = MetricsOptions(address_of(address), file)
+    with publish_metrics(options, "acme/task", LEFT), publish_metrics(options, "acme/task", RIGHT):
+        for key_range in (LEFT, RIGHT):
+            written = (tmp_path / f"materialize-iceberg-lake-{key_range}.prom").read_text()
+            assert read_file(written).values("session_start_timestamp_seconds", key_range=key_range)
+        assert not file.exists()
+        assert scrape(address).values("session_start_timestamp_seconds", key_range=LEFT)
+    [text] = caplog.messages
+    assert text.startswith("the metrics of this shard are not served by HTTP: /advanced/metrics/listen: ")
 
 
 def test_the_file_follows_the_numbers_while_the_session_runs(tmp_path: Path) -> None:
