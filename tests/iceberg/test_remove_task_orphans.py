@@ -2,6 +2,8 @@
 
 import json
 import logging
+import tracemalloc
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import ValidationError as InvalidMetadataError
-from pyiceberg.io import load_file_io
+from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.table import Table
 
 from connector.host.errors import FencedError
@@ -20,6 +22,7 @@ from connector.iceberg.commits.file_names import FileOrigin
 from connector.iceberg.commits.reset import Decision, perform_reset, plan_reset
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from connector.iceberg.metadata.interruption import InterruptedMaintenanceError, Interruption
+from connector.iceberg.metadata.stored_files import files_under
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import OWNER_PROPERTY
 from connector.storage.file_io import files_of
@@ -71,6 +74,39 @@ def test_what_a_killed_process_left_is_deleted_once_its_writer_has_moved_on(
     assert not exists(table_of(catalog), left_later)
     assert ids_of(catalog, PATH) == [1, 2]
     assert getattr(caplog.records[-1], FIELDS) == {"event": "collected", "table": "shop.orders", "files": 1}
+
+
+def test_a_directory_within_another_one_is_listed_once(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = table_of(catalog)
+    with table.transaction() as transaction:
+        transaction.set_properties({"write.data.path": table.location()})
+    listed: list[str] = []
+
+    def list_files(io: FileIO, directory: str) -> Iterator[str]:
+        for location in files_under(io, directory):
+            listed.append(location)
+            yield location
+
+    monkeypatch.setattr(f"{remove_task_orphans.__module__}.files_under", list_files)
+    left = leave_behind(table_of(catalog), WHOLE)
+    land(catalog, 1)
+    assert collect_as(catalog, WHOLE) == 1
+    assert listed.count(left) == 1
+    assert len(listed) == len(set(listed))
+
+
+def test_files_of_others_take_no_memory(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    def list_files(_: FileIO, directory: str) -> Iterator[str]:
+        return (f"{directory}/part={number}/{number:05}-{SOME_UUID}-{SOME_UUID}.parquet" for number in range(10_000))
+
+    collect_as(catalog, WHOLE)
+    monkeypatch.setattr(f"{remove_task_orphans.__module__}.files_under", list_files)
+    tracemalloc.start()
+    try:
+        assert collect_as(catalog, WHOLE) == 0
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_what_the_lost_part_of_a_manifest_lists_is_not_deleted(catalog: Catalog) -> None:

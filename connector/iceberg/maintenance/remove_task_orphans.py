@@ -9,23 +9,23 @@ Files of dropped tables, for example after a backfill, are not deleted: other ta
 """
 
 import logging
-from collections.abc import Collection, Container, Iterator
+from collections.abc import Collection, Container
 from posixpath import basename
+from sys import intern
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
-from pyiceberg.table.locations import load_location_provider
 
 from connector.host import facts
 from connector.host.facts import REMOVE_ORPHAN_FILES, MaintainedFiles
 from connector.host.logs import Event, fields
 from connector.iceberg.catalogs.table_optimizers import warn_of_deleted_orphans
 from connector.iceberg.commits import fence, passed_values
-from connector.iceberg.commits.file_names import FileOrigin
+from connector.iceberg.commits.file_names import CompactionOrigin, FileOrigin
 from connector.iceberg.maintenance.void_files import VoidFiles
 from connector.iceberg.metadata.interruption import NEVER, Interruption
 from connector.iceberg.metadata.references import find_unreferenced
-from connector.iceberg.metadata.stored_files import delete_all, files_under
+from connector.iceberg.metadata.stored_files import delete_all, files_under, find_file_directories
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 
@@ -40,21 +40,16 @@ def remove_task_orphans(
     interruption: Interruption = NEVER,
 ) -> int:
     """Delete the orphan files of one table, and return their number. `writer` is the one that the session acts as."""
-    listed = list(_list_files(catalog.load_table(path)))
+    listed = _list_files(catalog.load_table(path))
     # Load the table after the files were listed. Only a reset by an operator moves a fence back. Files that were staged
     # after a reset must not be compared with the value before it.
     table = catalog.load_table(path)
     warn_of_deleted_orphans(table)
     void = VoidFiles(table, writer.materialization, passed_values.is_passed)
     in_state = {FileOrigin.of(basename(location)) for commit in staged for location in commit.locations}
-    by_name = {basename(location): location for location in listed}
-    locations = {
-        name: location
-        for name, location in by_name.items()
-        if void.has(name) and _may_delete(FileOrigin.of(name), writer, in_state)
-    }
-    orphans = find_unreferenced(table, locations, interruption)
-    delete_all(table.io, [locations[name] for name in orphans], interruption)
+    names = [name for name in listed if void.has(name) and _may_delete(FileOrigin.of(name), writer, in_state)]
+    orphans = find_unreferenced(table, names, interruption)
+    delete_all(table.io, [f"{listed[name]}/{name}" for name in orphans], interruption)
     if orphans:
         facts.report(MaintainedFiles(str(path), REMOVE_ORPHAN_FILES, len(orphans)))
         log.info(
@@ -77,8 +72,13 @@ def _may_delete(origin: FileOrigin | None, writer: WriterId, in_state: Container
     return is_own and begin <= origin.key_range.split("-")[0] <= end and origin not in in_state
 
 
-def _list_files(table: Table) -> Iterator[str]:
-    """Yield the locations of all files in the table's directories."""
-    provider = load_location_provider(table.location(), table.properties)
-    for directory in sorted({provider.data_path, provider.metadata_path}):
-        yield from files_under(table.io, directory)
+def _list_files(table: Table) -> dict[str, str]:
+    """Return the names of all files of this connector, and their directories. A table may have very many files, so
+    nothing else is kept of each, and nothing of those of others."""
+    listed = {}
+    for directory in find_file_directories(table):
+        for location in files_under(table.io, directory):
+            parent, _, name = location.rpartition("/")
+            if FileOrigin.of(name) or CompactionOrigin.of(name):
+                listed[name] = intern(parent)
+    return listed

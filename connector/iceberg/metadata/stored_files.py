@@ -66,11 +66,22 @@ def list_stored_files(io: FileIO, directory: str) -> Iterator[StoredFile]:
 
 
 def find_directories(table: Table) -> list[str]:
-    """Return the directories of the table's files, none of which is within another one, in whatever spelling."""
+    """Return the directory of the table, and those of its files, none of which is within another one."""
     provider = load_location_provider(table.location(), table.properties)
+    return _find_outermost(table.io, {table.location(), provider.data_path, provider.metadata_path})
+
+
+def find_file_directories(table: Table) -> list[str]:
+    """Return the directories of the table's files, none of which is within another one."""
+    provider = load_location_provider(table.location(), table.properties)
+    return _find_outermost(table.io, {provider.data_path, provider.metadata_path})
+
+
+def _find_outermost(io: FileIO, directories: Set[str]) -> list[str]:
+    """Return the directories, in whatever spelling, without those that are within another one."""
     by_spelling: dict[str, str] = {}
-    for directory in sorted({table.location(), provider.data_path, provider.metadata_path}):
-        by_spelling.setdefault(_spell(table.io, directory), directory.rstrip("/"))
+    for directory in sorted(directories):
+        by_spelling.setdefault(_spell(io, directory), directory.rstrip("/"))
     return [
         directory
         for spelling, directory in by_spelling.items()
