@@ -282,6 +282,19 @@ def test_transformed_sort_columns_sort_by_the_transforms_values() -> None:
     assert [row[0] for row in rows] == [4, 3, 1, 2, 0]
 
 
+def test_a_file_that_takes_a_part_of_the_bytes_gets_the_others_too() -> None:
+    """As a file without a buffer does, before the disk is full or after 2 GiB."""
+
+    class Short(io.BytesIO):
+        def write(self, content: Any) -> int:
+            return super().write(content[:100])
+
+    rows = pa.record_batch([pa.array(range(50), pa.int64())], names=["id"])
+    sink = Short()
+    [*parts] = RowArrangement([], Arrangement()).write_run(sink, [rows], 0).parts
+    assert pa.Table.from_batches([read_part(sink, part, rows.schema) for part in parts]) == pa.table(rows)
+
+
 def test_a_disk_that_takes_no_encoded_row_group_says_so() -> None:
     class Full(io.BytesIO):
         def write(self, content: Any) -> int:

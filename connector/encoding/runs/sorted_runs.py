@@ -110,7 +110,9 @@ class RowArrangement:
 def _write_part(sink: Any, partition: PartitionKey, rows: pa.RecordBatch) -> RunPart:
     content = rows.serialize()  # Arrow would copy each of its pieces for a file of Python's
     offset = sink.tell()
-    sink.write(content)
+    rest = memoryview(content)
+    while rest:  # a file without a buffer may take a part, without an error
+        rest = rest[sink.write(rest) :]
     return RunPart(partition, offset, content.size, rows.nbytes)
 
 
