@@ -21,7 +21,6 @@ from connector.iceberg.maintenance import background_compaction
 from connector.iceberg.maintenance.background import BackgroundMaintenance
 from connector.iceberg.maintenance.background_compaction import (
     COMMITS,
-    FIRST_PAUSE,
     GROWING,
     REST,
     RUN,
@@ -30,6 +29,7 @@ from connector.iceberg.maintenance.background_compaction import (
 )
 from connector.iceberg.maintenance.compact_table import CompactionBudget, TableCompactor
 from connector.iceberg.maintenance.compaction_result import CompactionResult
+from connector.iceberg.maintenance.failure_pauses import FIRST_PAUSE
 from connector.iceberg.metadata import stored_files
 from connector.iceberg.metadata.interruption import Interruption
 from connector.model.table_identifier import TableIdentifier
@@ -199,6 +199,20 @@ def test_a_failure_of_one_table_delays_no_other(running: Running) -> None:
     running.run(PATH)
     running.run(*[PATH] * COMMITS, OTHER)
     assert [path for path, _ in running.runs] == [PATH, OTHER, PATH]
+
+
+def test_a_group_that_fails_does_not_put_off_the_others(running: Running) -> None:
+    debts = iter([2, 1, 1])
+    running.results = lambda _: CompactionResult(
+        commits=int((left := next(debts)) > 1), errors=("it failed",), debt=left
+    )
+    running.run(PATH)
+    [(_, first), (_, second)] = running.runs
+    assert second - first - running.takes == REST * running.works
+    running.run(*[PATH] * COMMITS)
+    assert running.runs[-1][1] - second - running.takes == FIRST_PAUSE, (
+        "a run that committed nothing puts the table off"
+    )
 
 
 def test_a_debt_that_grows_is_a_warning_once(running: Running, caplog: pytest.LogCaptureFixture) -> None:

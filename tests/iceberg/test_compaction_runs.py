@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -18,9 +19,11 @@ from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction,
 from connector.host.errors import RetryableError, UserError
 from connector.host.logs import FIELDS
 from connector.iceberg.maintenance import compact_table as compact_table_module
+from connector.iceberg.maintenance import failure_pauses
 from connector.iceberg.maintenance.background_compaction import RUN
 from connector.iceberg.maintenance.compact_table import CompactionBudget, TableCompactor
 from connector.iceberg.maintenance.compaction_thresholds import check_compaction
+from connector.iceberg.maintenance.failure_pauses import FIRST_PAUSE, LONGEST_PAUSE
 from connector.iceberg.metadata.interruption import InterruptedMaintenanceError, Interruption
 from support.bindings import PATH
 from support.rows.updated_rows import BY_PART, land, values_of
@@ -106,6 +109,61 @@ def test_a_group_that_fails_leaves_the_others(catalog: Catalog, caplog: pytest.L
     assert (result.commits, result.failed, result.files_after) == (1, 1, 1)
     assert len(values_of(catalog)) == 8
     assert "4 data file(s) were not compacted: the storage does not answer" in caplog.text
+
+
+class SomeFail:
+    """Compaction of a table with some files in each of these partitions. The groups of those in `failing` fail."""
+
+    def __init__(self, catalog: Catalog, partitions: str) -> None:
+        catalog.drop_table(PATH)
+        make_eager(catalog, BY_PART)
+        for first in (0, 100, 200, 300):
+            land(catalog, {first + number: part for number, part in enumerate(partitions)})
+        self.failing = set(partitions)
+        self.begun: list[str] = []
+
+    def __call__(self, compaction: Compaction, groups: Iterable[FileGroup], access: Any) -> Iterator[Any]:
+        for group in groups:
+            [(_, partition)] = group.partition_values
+            self.begun.append(partition)
+            if partition in self.failing:
+                yield FailedGroup(group, RetryableError("the storage does not answer"))
+            else:
+                yield from compact_here(compaction, [group], access)
+
+
+def test_groups_that_keep_failing_keep_no_other_from_being_compacted(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each run takes three, and the first three fail."""
+    now, some = [0.0], SomeFail(catalog, "abcdefg")
+    monkeypatch.setattr(failure_pauses, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    compactor = TableCompactor(catalog, some)
+    [group, *_] = compactor.plan(catalog.load_table(PATH)).groups
+    budget = CompactionBudget(size=3.5 * group.size, commits=1)
+    assert compactor.compact(PATH, budget).failed == 3
+    failing, some.failing = some.begun[:], set(some.begun)
+    assert [compactor.compact(PATH, budget).groups for _ in range(3)] == [3, 1, 0]
+    assert not {*failing}.intersection(some.begun[3:])
+    for pause in FIRST_PAUSE, 2 * FIRST_PAUSE:
+        now[0] += pause - 1
+        assert compactor.compact(PATH, budget).failed == 0
+        now[0] += 1
+        assert compactor.compact(PATH, budget).failed == 3
+    some.failing.clear()
+    now[0] += LONGEST_PAUSE
+    assert (compactor.compact(PATH, budget).groups, compactor.plan(catalog.load_table(PATH)).size) == (3, 0)
+
+
+def test_groups_are_tried_though_all_of_one_commit_have_failed(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some = SomeFail(catalog, "abcde")
+    monkeypatch.setattr(compact_table_module, "COMMIT_SIZE", 10)
+    compactor = TableCompactor(catalog, some)
+    some.failing = {group.group.partition_values[0][1] for group in compactor.plan(catalog.load_table(PATH)).groups[:2]}
+    result = compactor.compact(PATH)
+    assert (result.failed, result.groups, len(some.begun)) == (2, 3, 5)
 
 
 def damage_pages(content: bytes) -> bytes:

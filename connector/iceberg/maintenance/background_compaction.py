@@ -21,6 +21,7 @@ from connector.iceberg.commits.outcomes import TableCommit
 from connector.iceberg.maintenance.compact_table import CompactionBudget
 from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.maintenance.compaction_thresholds import is_compaction_enabled
+from connector.iceberg.maintenance.failure_pauses import FIRST_PAUSE, double_pause
 from connector.iceberg.metadata.interruption import InterruptedMaintenanceError, Interruption
 from connector.model.table_identifier import TableIdentifier
 
@@ -32,8 +33,6 @@ FIRST: Final = "00000000"  # the key range of a task's first shard begins with i
 RUN: Final = CompactionBudget(size=1 << 30, commits=1, least_groups=1)
 COMMITS: Final = 5  # after which a table's files are looked at: fewer small files are not merged
 REST: Final = 4  # times the processor time of a run, and at least as long as the run took
-FIRST_PAUSE: Final = 300.0  # seconds after a failure, doubled with each further one up to LONGEST_PAUSE
-LONGEST_PAUSE: Final = 7200.0
 GROWING: Final = 3  # runs after which the debt is larger than before, until there is a warning
 
 
@@ -131,7 +130,7 @@ class BackgroundCompaction:
             _report(path, time.monotonic() - began, None, 0)
             return 0.0
         _report(path, result.seconds, result, commits + self._take_unchecked(path))
-        if result.failed:
+        if result.failed and not result.commits:  # otherwise only the groups that have failed are put off
             self._put_off(path)
         self._note_debt(path, result)
         return result.processor_seconds
@@ -141,7 +140,7 @@ class BackgroundCompaction:
             account = self._accounts[path]
             account.unchecked += unchecked
             account.due = time.monotonic() + account.pause
-            account.pause = min(2 * account.pause, LONGEST_PAUSE)
+            account.pause = double_pause(account.pause)
 
     def _take_unchecked(self, path: TableIdentifier) -> int:
         with self._changed:
@@ -152,7 +151,7 @@ class BackgroundCompaction:
     def _note_debt(self, path: TableIdentifier, result: CompactionResult) -> None:
         with self._changed:
             account = self._accounts[path]
-            if not result.failed:
+            if result.commits or not result.failed:
                 account.pause = FIRST_PAUSE
             if result.debt and result.commits:
                 account.is_due = True  # go on after the rest

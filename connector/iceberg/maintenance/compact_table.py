@@ -30,6 +30,7 @@ from connector.iceberg.loading import check_table_properties
 from connector.iceberg.maintenance.compaction_plan import CompactionPlan, GroupPlan, is_compacted_here, plan_compaction
 from connector.iceberg.maintenance.compaction_result import CompactionResult, PerformedGroups, log_groups
 from connector.iceberg.maintenance.compaction_thresholds import CompactionThresholds
+from connector.iceberg.maintenance.failure_pauses import FailurePauses
 from connector.iceberg.metadata.interruption import NEVER, Interruption
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestCache
 from connector.iceberg.metadata.table_arrangement import find_arrangement_of_all
@@ -79,6 +80,7 @@ class TableCompactor:
         self._plan = plan
         self._told: set[tuple[str, ...]] = set()  # tables that the catalog's service compacts
         self._unreadable: set[str] = set()  # data files. Files do not change, so they are left out from then on
+        self._pauses = FailurePauses()  # of groups that fail, or all runs would take these
 
     def compact(
         self,
@@ -86,8 +88,8 @@ class TableCompactor:
         budget: CompactionBudget = NO_LIMIT,
         interruption: Interruption = NEVER,
     ) -> CompactionResult:
-        """Compact one table. A group that fails is left as it is, and the others are committed. Files that cannot be
-        read are left out of further groups.
+        """Compact one table. A group that fails is left as it is for a time, and the others are committed. Files that
+        cannot be read are left out of further groups.
 
         InterruptedMaintenanceError if interrupted. Raises ConnectorError if nothing can be planned or committed.
         """
@@ -98,7 +100,9 @@ class TableCompactor:
             table = self._catalog.load_table(path)
             plan = self.plan(table)
             result = replace(result, debt=plan.size, seconds=time.monotonic() - began)
-            possible = [each for each in plan.groups if tried.isdisjoint(_paths(each))]
+            possible = [
+                each for each in plan.groups if tried.isdisjoint(_paths(each)) and self._pauses.are_over(_paths(each))
+            ]
             groups = take_groups(possible, min(left, COMMIT_SIZE)) or take_groups(possible, left)[:1]
             if not groups and not tried:
                 groups = possible[: budget.least_groups]
@@ -109,10 +113,13 @@ class TableCompactor:
             result = replace(result + done.result, debt=plan.size - done.dropped_size)
             unreadable = {path for each in done.failed for path in each.unreadable}
             self._unreadable |= unreadable
+            for each in done.failed:
+                if not each.unreadable:
+                    self._pauses.begin(source.path for source in each.group.sources)
             # A group that was not committed is left for a later call, unless it can be rewritten without some files.
             tried.update(path for each in done.begun if unreadable.isdisjoint(_paths(each)) for path in _paths(each))
             left -= sum(each.size for each in done.begun)
-            if not done.committed.groups and not unreadable:
+            if not done.committed.groups and not done.failed:
                 break
         return result
 
