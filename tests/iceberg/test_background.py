@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import pytest
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import CommitFailedException, ServiceUnavailableError
-from pyiceberg.table.update import SetPropertiesUpdate
+from pyiceberg.exceptions import CommitFailedException, ForbiddenError, ServiceUnavailableError
+from pyiceberg.table.update import RemoveSnapshotsUpdate, SetPropertiesUpdate
 
 from connector.evolution.plan_changes import DEFAULT_PROPERTIES
 from connector.host import facts
@@ -32,7 +32,7 @@ from support.rows.staged_rows import WRITER
 from support.rows.updated_rows import make_table, stage_updates, values_of
 from support.sessions.processes import wait_until
 from support.tables.local_tables import foreign_table, ids_of, local_catalog, table_of
-from support.tables.planted_faults import do_first, plant_always
+from support.tables.planted_faults import Send, do_first, plant_always
 
 FOLDED_AT: Final = 10
 PREVIOUS_VERSIONS: Final = 5
@@ -275,8 +275,60 @@ def test_a_property_that_makes_no_sense_is_a_warning_and_the_commit_lands(
     do_all(maintenance)
     assert ids_of(catalog, PATH) == [1]
     [warning] = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert "old metadata files and snapshots were not removed" in warning
+    assert "shop.orders: old snapshots were not expired" in warning
     assert MAX_AGE in warning
+
+
+@pytest.fixture
+def expiries(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each expiry has failed."""
+    ended = list[bool]()
+
+    def note(fact: facts.Fact) -> None:
+        if isinstance(fact, facts.MaintenanceRun) and fact.action == facts.EXPIRE_SNAPSHOTS:
+            ended.append(fact.has_failed)
+
+    monkeypatch.setattr(facts, "report", note)
+    return ended
+
+
+def test_an_invalid_property_of_expiry_is_a_failure_of_expiry_that_is_not_repeated_with_each_commit(
+    catalog: Catalog, expiries: list[bool], caplog: pytest.LogCaptureFixture
+) -> None:
+    with table_of(catalog).transaction() as change:
+        change.set_properties({MAX_AGE: "-1"})
+    maintenance = BackgroundMaintenance(catalog)
+    for number in range(3):
+        land(maintenance, catalog, number)
+        do_all(maintenance)
+    assert expiries == [True]
+    [warning] = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert MAX_AGE in warning
+
+
+def test_an_expiry_that_the_catalog_refuses_for_good_has_failed_and_pauses(
+    catalog: Catalog, expiries: list[bool], caplog: pytest.LogCaptureFixture
+) -> None:
+    maintenance, refused = BackgroundMaintenance(catalog), list[int]()
+
+    def forbid(send: Send) -> Any:
+        if any(isinstance(update, RemoveSnapshotsUpdate) for update in send.args[-1]):
+            refused.append(1)
+            raise ForbiddenError("not allowed")
+        return send()
+
+    plant_always(catalog, forbid)
+    for number in range(4):
+        land(maintenance, catalog, number)
+        do_all(maintenance)
+    assert (len(refused), expiries) == (1, [True])
+    [warning] = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert "old snapshots were not expired" in warning
+    assert "the catalog forbids a commit to expire snapshots (not allowed)" in warning
+    maintenance._expiry_pauses.clear()
+    land(maintenance, catalog, 5)
+    do_all(maintenance)
+    assert len(refused) == 2
 
 
 def test_a_session_that_ends_waits_for_nothing(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:

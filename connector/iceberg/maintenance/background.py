@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 from uuid import UUID
 
 from pyiceberg.catalog import Catalog
+from pyiceberg.table.metadata import TableMetadata
 
 from connector.host import facts
 from connector.host.facts import EXPIRE_SNAPSHOTS, REMOVE_ORPHAN_FILES, MaintenanceRun
@@ -34,7 +35,7 @@ from connector.model.table_identifier import TableIdentifier
 
 log = logging.getLogger(__name__)
 
-PAUSE: Final = 3600.0  # seconds, before a failed task is repeated that no commit would bring again
+PAUSE: Final = 3600.0  # seconds after a failure, before orphans are removed or a table's snapshots expire again
 
 NoteCommit: TypeAlias = Callable[[TableCommit, int], object]
 
@@ -88,6 +89,7 @@ class BackgroundMaintenance:
         self._recent: dict[UUID, _Recent] = {}  # by table; a table with an entry has a task in the queue
         self._noting = threading.Lock()
         self._ended = threading.Event()
+        self._expiry_pauses: dict[TableIdentifier, float] = {}  # the ends of the last ones
         self._failed: deque[tuple[float, _Task]] = deque()  # with the time at which each is repeated
 
     def after_commit(self, commit: TableCommit) -> None:
@@ -142,7 +144,8 @@ class BackgroundMaintenance:
                     "remove_old_metadata",
                 )
             )
-        if find_due(after, time.time_ns() // 1_000_000) and not interruption.is_due():
+        is_paused = time.monotonic() < self._expiry_pauses.get(path, 0.0)
+        if not is_paused and _may_expire(after) and not interruption.is_due():
             self._perform(self._expiry(path))
 
     def finish_earlier_work(self, tables: Sequence[BoundTable], staged: Sequence[StagedCommit]) -> None:
@@ -163,8 +166,15 @@ class BackgroundMaintenance:
             self._tasks.put(self._expiry(path))
 
     def _expiry(self, path: TableIdentifier) -> _Task:
-        perform = partial(expire_snapshots, self._catalog, path, locks=self._locks)
-        return _Task(path, "old snapshots were not expired", perform, EXPIRE_SNAPSHOTS)
+        return _Task(path, "old snapshots were not expired", partial(self._expire, path), EXPIRE_SNAPSHOTS)
+
+    def _expire(self, path: TableIdentifier, interruption: Interruption) -> None:
+        try:
+            expire_snapshots(self._catalog, path, interruption, self._locks)
+        except Exception:
+            # An invalid property, or a catalog that refuses: each attempt takes the lock of the table for nothing.
+            self._expiry_pauses[path] = time.monotonic() + PAUSE
+            raise
 
     def run(self) -> None:
         """Perform the tasks until `finish` or `end` was called."""
@@ -205,6 +215,14 @@ class BackgroundMaintenance:
         """Let `run` return as soon as its current task checks for an interruption."""
         self._ended.set()
         self.finish()
+
+
+def _may_expire(metadata: TableMetadata) -> bool:
+    """Whether snapshots are due to expire, or an expiry would tell which property is invalid."""
+    try:
+        return bool(find_due(metadata, time.time_ns() // 1_000_000))
+    except ValueError:
+        return True
 
 
 def _report(task: _Task, began: float, *, has_failed: bool) -> None:

@@ -25,8 +25,8 @@ from connector.host import facts
 from connector.host.facts import EXPIRE_SNAPSHOTS, MaintainedFiles
 from connector.host.logs import Event, fields
 from connector.iceberg.commits.commit import TableLocks
-from connector.iceberg.commits.commit_errors import REFUSED, list_unknown_errors, quote
-from connector.iceberg.commits.retry_commits import ActionText, retry_commit
+from connector.iceberg.commits.commit_errors import REFUSED, is_final, list_unknown_errors, quote
+from connector.iceberg.commits.retry_commits import ActionText, explain_failure, retry_commit
 from connector.iceberg.metadata.interruption import NEVER, Interruption
 from connector.iceberg.metadata.references import find_unreachable
 from connector.iceberg.metadata.retention import find_due, find_expired
@@ -71,11 +71,14 @@ def expire_snapshots(
 ) -> int:
     """Expire the snapshots of one table that are due, and delete their files. Returns the number of deleted files.
 
-    Several processes may do this at once. A process whose commit is refused leaves the work to a later call.
+    Several processes may do this at once. A process whose commit is refused leaves the work to a later call. Raises
+    ConnectorError if the catalog would always refuse it.
     """
     with (locks or TableLocks()).of(path):
         removed = _Expiry(catalog, path, find_due).attempt()
     if removed.failure:
+        if is_final(removed.failure):
+            raise explain_failure(path, EXPIRY.of_failures, removed.failure, None)
         log.info("table %s: no snapshot was expired: %s", path, quote(removed.failure))
     if not removed.count:
         return 0
