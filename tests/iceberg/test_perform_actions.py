@@ -140,6 +140,23 @@ def test_the_bytes_of_a_budget_are_shared_by_the_actions(catalog: Catalog) -> No
     assert isinstance(perform(catalog, Action.ORPHANS, budget), OrphanFiles)
 
 
+def test_files_that_are_rewritten_for_nothing_count_for_the_budget(catalog: Catalog) -> None:
+    """Another engine replaces them meanwhile."""
+    for number in range(4):
+        land(catalog, {number: "a"})
+
+    def replace_files() -> None:
+        table = catalog.load_table(PATH)
+        table.overwrite(table.scan().to_arrow())
+
+    planned = perform(catalog, Action.COMPACT, is_dry_run=True)
+    assert isinstance(planned, CompactionPlan)
+    budget = Budget(None, planned.size)
+    result = perform(catalog, Action.COMPACT, budget, replace_files)
+    assert isinstance(result, CompactionResult)
+    assert (result.dropped, result.bytes_before, budget.bytes_left) == (1, 0, 0)
+
+
 def test_many_deleted_files_are_reported_while_they_are_deleted(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -95,7 +95,7 @@ class TableCompactor:
         """
         began = time.monotonic()
         result = CompactionResult()
-        left, tried = budget.size, set[str]()
+        tried = set[str]()
         while True:
             table = self._catalog.load_table(path)
             plan = self.plan(table)
@@ -103,6 +103,7 @@ class TableCompactor:
             possible = [
                 each for each in plan.groups if tried.isdisjoint(_paths(each)) and self._pauses.are_over(_paths(each))
             ]
+            left = budget.size - result.begun_bytes
             groups = take_groups(possible, min(left, COMMIT_SIZE)) or take_groups(possible, left)[:1]
             if not groups and not tried:
                 groups = possible[: budget.least_groups]
@@ -118,7 +119,6 @@ class TableCompactor:
                     self._pauses.begin(source.path for source in each.group.sources)
             # A group that was not committed is left for a later call, unless it can be rewritten without some files.
             tried.update(path for each in done.begun if unreadable.isdisjoint(_paths(each)) for path in _paths(each))
-            left -= sum(each.size for each in done.begun)
             if not done.committed.groups and not done.failed:
                 break
         return result

@@ -32,6 +32,7 @@ class CompactionResult:
     seconds: float = 0.0
     processor_seconds: float = 0.0  # of the tasks
     dropped: int = 0  # groups that another writer has changed meanwhile
+    begun_bytes: int = 0  # of all groups that were begun, also of those that failed or were given up
     errors: tuple[str, ...] = ()  # one for each group that could not be rewritten
     debt: int = 0  # bytes of data files that are still to be rewritten
 
@@ -85,6 +86,7 @@ class PerformedGroups:
             delete_files=len(self.committed.removed) - len(before),
             processor_seconds=sum(each.processor_seconds for each in compacted),
             dropped=len(self.dropped),
+            begun_bytes=sum(each.size for each in self.begun),
             errors=tuple(str(each.error) for each in self.failed),
         )
 

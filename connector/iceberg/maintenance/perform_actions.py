@@ -162,7 +162,7 @@ class Maintainer:
                 self._budget.take(plan.size)
                 return plan
             result = self._new_compactor().compact(table.path, CompactionBudget(self._budget.seconds_left, left))
-            self._budget.take(result.bytes_before)
+            self._budget.take(result.begun_bytes)
             return result
 
     def _rewrite_manifests(self, table: TableInTurn) -> ActionOutcome:
