@@ -10,6 +10,8 @@ from typing import Final
 
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import ManifestEntry, ManifestFile
 
 from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction, FailedGroup, FileGroup
 from connector.host.errors import UserError
@@ -29,12 +31,14 @@ from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.maintenance.find_orphan_files import OrphanFiles
 from connector.iceberg.maintenance.perform_actions import Budget, Maintainer, OrphanChoice, TableInTurn
 from connector.iceberg.maintenance.rewrite_manifests import ManifestPlan
+from connector.iceberg.metadata.manifests import read_entries
 from connector.iceberg.metadata.retention import MAX_AGE
 from connector.model.properties import Properties
 from connector.model.table_identifier import OWNER_PROPERTY, Owner
 from support.bindings import PATH
 from support.rows.staged_rows import WRITER
 from support.rows.updated_rows import land, make_table, stage_updates, values_of
+from support.tables.altered_tables import current_manifests
 from support.tables.compacting import EAGER, compact_here
 from support.tables.local_tables import record_property
 
@@ -138,6 +142,23 @@ def test_the_bytes_of_a_budget_are_shared_by_the_actions(catalog: Catalog) -> No
     # Deletions write nothing.
     assert isinstance(perform(catalog, Action.EXPIRE, budget), ExpiryOutcome)
     assert isinstance(perform(catalog, Action.ORPHANS, budget), OrphanFiles)
+
+
+def test_the_manifests_of_a_table_are_read_once_to_plan_its_compaction_and_to_begin_it(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(4):
+        land(catalog, {number: "a"})
+    manifests = {each.manifest_path for each in current_manifests(catalog.load_table(PATH))}
+    read = list[str]()
+
+    def note(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
+        read.append(manifest.manifest_path)
+        return read_entries(io, manifest)
+
+    monkeypatch.setattr("connector.iceberg.metadata.listed_files.read_entries", note)
+    perform(catalog, Action.COMPACT)
+    assert sorted(path for path in read if path in manifests) == sorted(manifests)
 
 
 def test_files_that_are_rewritten_for_nothing_count_for_the_budget(catalog: Catalog) -> None:

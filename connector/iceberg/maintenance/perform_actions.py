@@ -148,7 +148,8 @@ class Maintainer:
     def _compact(self, table: TableInTurn) -> ActionOutcome:
         if not self._budget.bytes_left:
             return Unfinished()
-        plan = self._new_compactor().plan(table.loaded)
+        compactor = self._new_compactor()
+        plan = compactor.plan(table.loaded)
         if plan.is_managed:
             return Managed()
         if not plan.groups:
@@ -161,7 +162,7 @@ class Maintainer:
                 plan = replace(plan, groups=tuple(take_groups(plan.groups, left)))
                 self._budget.take(plan.size)
                 return plan
-            result = self._new_compactor().compact(table.path, CompactionBudget(self._budget.seconds_left, left))
+            result = compactor.compact(table.path, CompactionBudget(self._budget.seconds_left, left))
             self._budget.take(result.begun_bytes)
             return result
 
