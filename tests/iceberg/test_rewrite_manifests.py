@@ -13,6 +13,7 @@ from pyiceberg.transforms import IdentityTransform
 from connector.config.catalog import RestCatalog
 from connector.host.errors import CommitUnknownError, ConnectorError, RetryableError, UserError
 from connector.iceberg.catalogs.rest import open_rest
+from connector.iceberg.maintenance import rewrite_manifests as rewrite_module
 from connector.iceberg.maintenance.rewrite_manifests import plan_manifests, rewrite_manifests
 from connector.iceberg.metadata.manifests import manifests_of
 from connector.model.table_identifier import OWNER_PROPERTY, Owner, TableIdentifier
@@ -110,6 +111,21 @@ def test_no_more_bytes_are_read_than_allowed_but_one_group(catalog: Catalog) -> 
         transaction.set_properties({"commit.manifest.target-size-bytes": str(2 * size + 100)})
     assert len(rewrite_manifests(catalog, PATH, OWNER, max_bytes=1).groups) == 1
     assert len(manifests(catalog)) == 3
+
+
+def test_a_group_that_is_too_large_keeps_no_smaller_one_from_being_merged(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Groups of two manifests, the second of which is the large one."""
+    for number in range(6):
+        land(catalog, number, path=PATH)
+    sizes = {each.manifest_path: size for each, size in zip(manifests(catalog), (4, 3, 8, 2, 4, 3), strict=True)}
+    monkeypatch.setattr(rewrite_module, "size_of", lambda manifest: sizes[manifest.manifest_path])
+    with table_of(catalog).transaction() as transaction:
+        transaction.set_properties({"commit.manifest.target-size-bytes": "10"})
+    plan = plan_manifests(table_of(catalog), 14)
+    assert [[sizes[each.manifest_path] for each in group] for group in plan.groups] == [[4, 3], [4, 3]]
+    assert plan.has_more
 
 
 def test_a_manifest_of_deleted_files_only_goes(catalog: Catalog) -> None:

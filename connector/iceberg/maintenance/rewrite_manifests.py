@@ -56,21 +56,22 @@ def plan_manifests(table: Table, max_bytes: float = math.inf) -> ManifestPlan:
     """Plan which manifests become one: small ones of the same partition spec and kind, up to the target size.
     One that lists deleted files only goes.
 
-    At most `max_bytes` are read, but at least one group.
+    At most `max_bytes` are read, but at least one group. A group that is too large is passed over.
     """
     with name_table_in_errors(table):
         target = (Thresholds.of({**table.properties, "commit.manifest-merge.enabled": "true"}) or Thresholds()).size
     with translate_errors(table.location()):
         manifests = manifests_of(table.io, table.current_snapshot())
-    groups, size, has_more = list[Sequence[ManifestFile]](), 0, False
+    groups, left, has_more = list[Sequence[ManifestFile]](), max_bytes, False
     small = sorted((each for each in manifests if size_of(each) < target or not lists_files(each)), key=kind_of)
     for _, one_kind in groupby(small, key=kind_of):
         for group in PackingIterator(one_kind, target, lookback=1, weight_func=size_of):
             if len(group) == 1 and lists_files(group[0]):
                 continue
-            size += sum(map(size_of, group))
-            if not groups or size <= max_bytes:
+            size = sum(map(size_of, group))
+            if not groups or size <= left:
                 groups.append(group)
+                left -= size
             else:
                 has_more = True
     replaced = {manifest.manifest_path for group in groups for manifest in group}
