@@ -18,6 +18,7 @@ from connector.encoding.live_rows import deleted_rows
 from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction, FailedGroup, FileGroup
 from connector.host.errors import RetryableError, UserError
 from connector.host.logs import FIELDS
+from connector.iceberg.commits import compaction_commit
 from connector.iceberg.maintenance import compact_table as compact_table_module
 from connector.iceberg.maintenance import failure_pauses
 from connector.iceberg.maintenance.background_compaction import RUN
@@ -153,6 +154,21 @@ def test_groups_that_keep_failing_keep_no_other_from_being_compacted(
     some.failing.clear()
     now[0] += LONGEST_PAUSE
     assert (compactor.compact(PATH, budget).groups, compactor.plan(catalog.load_table(PATH)).size) == (3, 0)
+
+
+def test_groups_that_were_not_committed_let_others_go_first(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For example, because the tasks took more than an hour."""
+    some = SomeFail(catalog, "ab")
+    some.failing.clear()
+    compactor = TableCompactor(catalog, some)
+    budget = CompactionBudget(size=1.5 * compactor.plan(catalog.load_table(PATH)).groups[0].size, commits=1)
+    with monkeypatch.context() as late:
+        late.setattr(compaction_commit, "MAX_AGE", -1)
+        with pytest.raises(RetryableError, match="took more than"):
+            compactor.compact(PATH, budget)
+    assert compactor.compact(PATH, budget).groups == 1
+    assert compactor.compact(PATH, budget).groups == 0
+    assert sorted(some.begun) == ["a", "b"]
 
 
 def test_groups_are_tried_though_all_of_one_commit_have_failed(

@@ -171,7 +171,12 @@ class TableCompactor:
         finally:
             if isinstance(outcomes, Generator):
                 outcomes.close()
-        committed = commit.commit(compacted) if compacted else CommittedCompaction()
+        try:
+            committed = commit.commit(compacted) if compacted else CommittedCompaction()
+        except ConnectorError:
+            # Perhaps they take too long to be committed: then other groups go first.
+            self._pauses.begin(path for each in begun for path in _paths(each))
+            raise
         outdated = self._find_outdated(base, failed)
         done = PerformedGroups(begun, committed, tuple(each for each in failed if each not in outdated), outdated)
         log_groups(base.path, done, time.monotonic() - began)
