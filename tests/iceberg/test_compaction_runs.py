@@ -95,6 +95,16 @@ def test_the_processor_time_of_a_compaction_counts_groups_that_were_given_up(cat
     assert (result.groups, result.dropped, result.processor_seconds) == (1, 1, 5.0)
 
 
+def test_the_processor_time_of_a_compaction_counts_groups_that_have_failed(catalog: Catalog) -> None:
+    for number in range(4):
+        land(catalog, {number: "a"})
+
+    def fail(_: Compaction, groups: Iterable[FileGroup], __: Any) -> Iterator[CompactedGroup | FailedGroup]:
+        return (FailedGroup(group, RetryableError("the storage does not answer"), 2.5) for group in groups)
+
+    assert TableCompactor(catalog, fail).compact(PATH).processor_seconds == 2.5
+
+
 def test_a_group_that_fails_leaves_the_others(catalog: Catalog, caplog: pytest.LogCaptureFixture) -> None:
     catalog.drop_table(PATH)
     make_eager(catalog, BY_PART)

@@ -62,6 +62,7 @@ class FailedGroup:
 
     group: FileGroup
     error: ConnectorError
+    processor_seconds: float = field(default=0.0, compare=False)  # of the task
 
     @property
     def unreadable(self) -> set[str]:

@@ -74,6 +74,8 @@ class PerformedGroups:
         after = [file for group in self.committed.groups for file in group.files]
         rows = sum(file.rows for file in after)
         compacted = [*self.committed.groups, *(each.compacted for each in self.committed.dropped)]
+        worked = [each.processor_seconds for each in compacted]
+        in_vain = [each.processor_seconds for each in (*self.failed, *self.outdated)]
         return CompactionResult(
             commits=1 if self.committed.groups else 0,
             groups=len(self.committed.groups),
@@ -84,7 +86,7 @@ class PerformedGroups:
             rows=rows,
             deleted_rows=sum(file.rows for file in before) - rows,
             delete_files=len(self.committed.removed) - len(before),
-            processor_seconds=sum(each.processor_seconds for each in compacted),
+            processor_seconds=sum(worked) + sum(in_vain),
             dropped=len(self.dropped),
             begun_bytes=sum(each.size for each in self.begun),
             errors=tuple(str(each.error) for each in self.failed),

@@ -110,9 +110,9 @@ def _compact(
     lower_priority()
     gc.collect()  # the daemon has turned the automatic collection off
     try:
-        compacted = compact_group(open_file_io(file_properties), compaction, group)
-        yield replace(compacted, processor_seconds=time.process_time() - began)
+        outcome: GroupOutcome = compact_group(open_file_io(file_properties), compaction, group)
     except ConnectorError as error:
-        yield FailedGroup(group, error)
+        outcome = FailedGroup(group, error)
     except Exception as error:  # noqa: BLE001 - the driver gets every failure of a task
-        yield FailedGroup(group, BrokenTaskError(type(error).__name__, str(error)))
+        outcome = FailedGroup(group, BrokenTaskError(type(error).__name__, str(error)))
+    yield replace(outcome, processor_seconds=time.process_time() - began)
