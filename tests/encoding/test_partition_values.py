@@ -216,6 +216,7 @@ def test_zero_minus_zero_nan_and_null_are_four_partitions() -> None:
     found = partition_of_each(DoubleType(), "identity", 0.0, -0.0, None, float("nan"), -float("nan"), 0.0, None)
     assert len(set(found)) == 4
     assert (found[0], found[2], found[3]) == (found[5], found[6], found[4])
+    assert partition_of_each(DoubleType(), "identity", -float("nan")) == [found[3]], "whichever NaN a batch begins with"
 
 
 def test_a_partition_is_all_fields_together() -> None:

@@ -1,5 +1,6 @@
 """The partitions of rows: the values of a partition spec's fields, in the form in which manifests have them."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -64,7 +65,13 @@ def _encode(values: pa.Array) -> tuple[int, Indices]:
 
 
 def _serialize(type_: PrimitiveType, values: pa.Array) -> list[bytes | None]:
-    return [None if value is None else to_bytes(type_, value) for value in _numbers(values).to_pylist()]
+    # All kinds of NaN are one partition, which must have one key: the first row of a batch may have any of them.
+    plain = (math.nan if _is_nan(value) else value for value in _numbers(values).to_pylist())
+    return [None if value is None else to_bytes(type_, value) for value in plain]
+
+
+def _is_nan(value: object) -> bool:
+    return isinstance(value, float) and math.isnan(value)
 
 
 def _numbers(values: pa.Array) -> pa.Array:
