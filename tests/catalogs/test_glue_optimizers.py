@@ -28,7 +28,7 @@ from connector.model.table_identifier import Owner, TableIdentifier
 from protocol.flow import WHOLE_RANGE
 from support.rows.staged_files import stage
 from support.servers.endpoint_configs import glue, on_s3
-from support.servers.fault_proxy import Fault, FaultProxy, Request
+from support.servers.fault_proxy import Fault, FaultProxy, Request, always
 from support.servers.s3_server import S3Server
 from support.tables.compacting import EAGER, compact_here
 from support.tables.local_tables import ID_ONLY, ids_of
@@ -145,8 +145,7 @@ def test_a_table_is_compacted_if_glue_does_not_say_whether_it_does(
     """The permission to ask is optional. Without it this is told once, although it is asked twice."""
     caplog.set_level(logging.INFO)
     optimize(glue_client, path, "compaction")
-    for _ in range(40):  # requests with such an answer are repeated
-        glue_proxy.inject(asks_for_optimizer, Fault(0, status))
+    glue_proxy.choose = always(Fault(0, status), asks_for_optimizer)
     assert TableCompactor(catalog, compact_here).compact(path).commits == 1
     told = [message for message in messages(caplog, logging.INFO) if "glue:GetTableOptimizer" in message]
     assert len(told) == times
