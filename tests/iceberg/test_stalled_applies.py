@@ -50,7 +50,7 @@ def test_a_backfill_whose_predecessor_had_dropped_the_table_leaves_a_later_one_a
     stalled = Applying(tmp_path, second, last=first)
     Applying(tmp_path, third, last=first).go_on()
     append(tmp_path, id=1, qty=10)
-    with pytest.raises(RetryableError, match="a later backfill"):
+    with pytest.raises(RetryableError, match="Another publication of the task has replaced table"):
         stalled.go_on()
     assert rows(tmp_path) == [{"id": 1, "qty": 10}]
 

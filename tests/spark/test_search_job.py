@@ -46,7 +46,9 @@ def group_of(
     wanted = table.keys(keys)
     write_keys(str(source.path), wanted.schema, [wanted])
     file = SearchedFile(path, Path(path[7:]).stat().st_size)
-    binding = Binding(index, "key", TableIdentifier("db", "orders"), (), (), None, updates=table.updates)
+    columns = zip(table.key_names, table.updates.parts, strict=True)
+    key = tuple(Column(name, name, part.column_id, LongType(), required=True) for name, part in columns)
+    binding = Binding(index, "key", TableIdentifier("db", "orders"), key, (), None, updates=table.updates)
     place = documents if isinstance(documents, StoredObject) else LocalFile(documents)
     return Group(binding, source, ((0, file),), place, rows)
 
