@@ -468,6 +468,16 @@ def test_an_upload_whose_answer_comes_byte_by_byte_is_not_waited_for(slow_io: tu
     assert not has_ended.is_set()
 
 
+def test_the_end_of_an_upload_that_comes_byte_by_byte_is_not_waited_for(slow_io: tuple[FileIO, Event]) -> None:
+    """What PyArrow still holds is sent when the stream is closed."""
+    io, has_ended = slow_io
+    stream = io.new_output("s3://bucket/key").create(overwrite=True)
+    stream.write(b"a few bytes")
+    with pytest.raises(RetryableError, match="not whole after"), translate_errors("s3://bucket/key"):
+        stream.close()
+    assert not has_ended.is_set()
+
+
 @pytest.mark.parametrize(("status", "part"), [(HTTPStatus.PARTIAL_CONTENT, b"abc"), (HTTPStatus.OK, None)])
 def test_a_server_that_answers_with_the_whole_object_has_sent_no_part(status: HTTPStatus, part: bytes | None) -> None:
     with answering(status, "abc") as server:

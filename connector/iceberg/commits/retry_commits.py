@@ -1,4 +1,4 @@
-"""Attempts a commit again while other writers are faster or the catalog does not answer.
+"""Attempts a commit, or the reading of a table, again while other writers are faster or the catalog does not answer.
 
 An attempt without an answer may have been committed. Then no later attempt proves that nothing was changed. Commits of
 maintenance explain this in the same words. Those of transactions do it in `commit_errors`.

@@ -249,7 +249,7 @@ def _keep_alive(connection: ToTask) -> None:
 
 
 def _limit_silence(connection: ToTask, seconds: int) -> None:
-    """Let the connection fail if it says nothing for so long while it is read."""
+    """Let a read of the connection fail if nothing comes for so many seconds."""
     with _open_socket(connection) as same:
         same.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", seconds, 0))
 
