@@ -40,7 +40,7 @@ def open_session(opened: OpenedTables) -> Iterator[Session]:
         )
         if opened.staged:
             threads.committer.log_running()
-        session = Session(tables, opened.recovered.commits, threads.committer, jobs.start_writing, jobs.start_loading)
+        session = Session(tables, opened.recovered.commits, threads.committer, jobs)
         threads.continue_earlier_work(tables, opened.staged)
         yield session
 

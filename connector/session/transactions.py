@@ -8,10 +8,8 @@ commit them too, because the connector state names them.
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
-from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol
 
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits import fence
@@ -30,9 +28,15 @@ if TYPE_CHECKING:
 
 LONGEST_OFFSETS: Final = 1_000  # characters; each snapshot of a table keeps its own
 
-# The first argument of both has the prefix of each table's files.
-StartWriting: TypeAlias = Callable[[Sequence[str], Mapping[int, TemporaryFile]], WriteJob]
-StartLoading: TypeAlias = Callable[[Sequence[str]], "TransactionLoads"]
+
+class JobStarter(Protocol):
+    """Starts the Spark jobs of each transaction. `file_prefixes` has the prefix of each table's files."""
+
+    def start_loading(self, file_prefixes: Sequence[str]) -> "TransactionLoads":
+        """Begin to gather the Loads of a transaction."""
+
+    def start_writing(self, file_prefixes: Sequence[str], row_ids: Mapping[int, TemporaryFile]) -> WriteJob:
+        """Start the job that writes the rows. `row_ids` say by binding where the ids of loaded keys are."""
 
 
 class Session:
@@ -43,14 +47,12 @@ class Session:
         tables: Sequence[BoundTable],
         recovered: Sequence[StagedCommit],
         committer: Committer,
-        start_writing: StartWriting,
-        start_loading: StartLoading,
+        jobs: JobStarter,
     ) -> None:
         self._tables = tables
         self._recovered = tuple(recovered)
         self._committer = committer
-        self._start_writing = start_writing
-        self._start_loading = start_loading
+        self._jobs = jobs
         self._fences = [_begin_fence(table, committer) for table in tables]
         self._numbers = count(1)
         self._limits = {
@@ -67,13 +69,8 @@ class Session:
 
     def begin(self) -> "OpenTransaction":
         """Return a new transaction without rows."""
-        prefixes = self._file_prefixes()
-        return OpenTransaction(
-            TransactionProgress(next(self._numbers), self._names),
-            partial(self._start_writing, prefixes),
-            partial(self._start_loading, prefixes),
-            self._stage,
-        )
+        progress = TransactionProgress(next(self._numbers), self._names)
+        return OpenTransaction(progress, self._jobs, self._file_prefixes(), self._stage)
 
     def acknowledge(self, staged: StagedTransaction) -> ReportedCommits:
         """Commit a transaction of this session. The first call also reports the commits of the recovery."""
@@ -98,10 +95,7 @@ class Session:
         digest = message.digest_checkpoint()
         offsets = message.describe_offsets(LONGEST_OFFSETS)
         commits = {
-            index: replace(
-                self._stage_table(index, written.files.get(index, ()), found.get(index), digest),
-                offsets=offsets.get(self._tables[index].writer.state_key, ""),
-            )
+            index: self._stage_table(index, written.files.get(index, ()), found.get(index), digest, offsets)
             for index in sorted({*written.files, *_find_updated(found)})
         }
         for index, limit in self._limits.items():
@@ -121,7 +115,12 @@ class Session:
             check_stored(binding, found.get(binding.index), written.existing_keys.get(binding.index))
 
     def _stage_table(
-        self, index: int, files: tuple[DataFile, ...] | FileList, found: "LoadedRows | None", checkpoint: str
+        self,
+        index: int,
+        files: tuple[DataFile, ...] | FileList,
+        found: "LoadedRows | None",
+        checkpoint: str,
+        offsets: Mapping[str, str],
     ) -> StagedCommit:
         table, writer_fence = self._tables[index], self._fences[index]
         staged = StagedCommit(
@@ -139,25 +138,26 @@ class Session:
             sort_order_id=table.arrangement.sort_order_id,
             known=writer_fence.known,
             updates=table.binding.updates,
+            offsets=offsets.get(table.writer.state_key, ""),
         )
         self._fences[index] = writer_fence.after(staged)
         return staged
 
 
 class OpenTransaction:
-    """Receives Loads until they are answered, then rows until they are staged. The Spark jobs start with the end of the
-    Loads, and with the first row."""
+    """Receives Loads until they are answered, then rows until they are staged. The search starts with the end of the
+    Loads, and the write job with their last answer: its tasks wait for the first row."""
 
     def __init__(
         self,
         progress: TransactionProgress,
-        start_writing: Callable[[Mapping[int, TemporaryFile]], WriteJob],
-        start_loading: "Callable[[], TransactionLoads]",
+        jobs: JobStarter,
+        file_prefixes: Sequence[str],
         stage: "Callable[[Written, Mapping[int, LoadedRows], request.StartCommit], StagedTransaction]",
     ) -> None:
         self._progress = progress
-        self._start_writing = start_writing
-        self._start_loading = start_loading
+        self._jobs = jobs
+        self._file_prefixes = file_prefixes
         self._stage = stage
         self._loads: TransactionLoads | None = None
         self._writing: WriteJob | None = None
@@ -165,7 +165,7 @@ class OpenTransaction:
     def load(self, loads: request.Load) -> None:
         """Receive a run of Loads. They are answered when all of them are there."""
         if self._loads is None:
-            self._loads = self._start_loading()
+            self._loads = self._jobs.start_loading(self._file_prefixes)
         self._loads.add(loads)
 
     def answer_loads(self, message: request.Flush) -> Iterator[bytes]:
@@ -177,29 +177,31 @@ class OpenTransaction:
             yield from self._loads.answer()
             found = sum(each.answered.keys for each in self._loads.found.values())
             self._progress.report_loaded(self._loads.count, found, self._loads.began, flushed)
+        self._writing = self._jobs.start_writing(self._file_prefixes, self._loads.row_ids if self._loads else {})
 
     def store(self, rows: request.Store) -> None:
         """Receive a run of rows. Raises the error that stopped the writing of earlier rows, or of what Loads found."""
         if self._loads:
             self._loads.check()
-        if self._writing is None:
-            self._writing = self._start_writing(self._loads.row_ids if self._loads else {})
-        self._writing.add(rows)
+        self._write_job.add(rows)
         self._progress.report_received(rows)
 
     def start_commit(self, message: request.StartCommit) -> StagedTransaction:
         """Make all rows durable outside this process, and return the staged commits."""
         self._progress.end_received()
         found = self._loads.found if self._loads else {}
-        written = self._writing.finish() if self._writing else Written()
+        written = self._write_job.finish()
         if self._loads:
             self._loads.stage()
             self._loads.close()
-        if self._writing is None and not _find_updated(found):
-            return StagedTransaction()
         staged = self._stage(written, found, message)
         self._progress.report_staged(staged.commits, written.treated)
         return staged
+
+    @property
+    def _write_job(self) -> WriteJob:
+        assert self._writing, "Loads are answered first, even if there are none"
+        return self._writing
 
 
 def _find_updated(found: "Mapping[int, LoadedRows]") -> list[int]:

@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
@@ -109,7 +110,8 @@ def test_a_load_that_no_table_answers_is_named(
         committer = Committer(lambda *_, **__: [], Limit(commits=0, size=0))
         no_spark: Any = None
         loads = TransactionLoads(no_spark, tmp_path / "loads", {}, bindings=1)
-        yield Session((), (), committer, lambda *_: pytest.fail("nothing is written"), lambda _: loads)
+        jobs: Any = SimpleNamespace(start_loading=lambda _: loads)
+        yield Session((), (), committer, jobs)
 
     monkeypatch.setattr("connector.rpc.open.handle_open", opened)
     monkeypatch.setattr("connector.rpc.open.start_session", started)

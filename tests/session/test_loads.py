@@ -36,6 +36,7 @@ from connector.session.loads import LoadedRows, SearchedTable, TransactionLoads,
 from connector.session.progress import TransactionProgress
 from connector.session.transactions import OpenTransaction
 from connector.spark.blocks.table_layout import TableLayout
+from connector.spark.jobs.write_job import Written
 from connector.storage import file_io
 from encoding import searched_tables
 from encoding.searched_tables import IO
@@ -125,21 +126,19 @@ def open_transaction(
     """A transaction that may load the key "one"."""
     searched = searched_tables.SearchedTable(directory, [StringType()])
     view = TableView(None, (SearchedFile(searched.write(['["one"]']), 1),))
-    write_job: Any = SimpleNamespace(add=store)
-    return OpenTransaction(
-        TransactionProgress(1, ["orders"]),
-        lambda _: write_job,
-        lambda: begin(directory, searched, view),
-        stage,
+    write_job = SimpleNamespace(add=store, finish=Written)
+    jobs: Any = SimpleNamespace(
+        start_loading=lambda _: begin(directory, searched, view), start_writing=lambda *_: write_job
     )
+    return OpenTransaction(TransactionProgress(1, ["orders"]), jobs, [], stage)
 
 
 def test_a_transaction_that_changes_nothing_leaves_no_directory(tmp_path: Path) -> None:
-    transaction = open_transaction(tmp_path)
+    transaction = open_transaction(tmp_path, stage=lambda *_: StagedTransaction())
     transaction.load(load("none"))
     assert not [*transaction.answer_loads(Flush())]
     assert (tmp_path / "loads").exists()
-    assert transaction.start_commit(StartCommit()) == StagedTransaction()
+    transaction.start_commit(StartCommit())
     assert not (tmp_path / "loads").exists()
 
 

@@ -3,6 +3,7 @@
 import logging
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -168,9 +169,8 @@ def test_a_long_transaction_is_told_of_meanwhile(
 def test_a_capture_that_has_read_its_source_again_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
     """A binding that the session does not have is no reason to fail."""
     told = TransactionProgress(1, ["shop.a", "shop.b"])
-    transaction = OpenTransaction(
-        told, lambda _: pytest.fail("no row is stored"), pytest.fail, lambda *_: StagedTransaction()
-    )
+    jobs: Any = SimpleNamespace(start_writing=lambda *_: None)
+    transaction = OpenTransaction(told, jobs, [], lambda *_: StagedTransaction())
     of_others = BackfillComplete(2, "2026-11-24"), BackfillComplete(-1, "2026-11-24")
     flush = Flush(backfill_completes=(BackfillComplete(1, "2026-11-23T00:00:00Z"), *of_others))
     with caplog.at_level(logging.INFO):

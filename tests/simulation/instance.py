@@ -5,7 +5,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import cycle, islice
-from typing import Final
+from types import SimpleNamespace
+from typing import Any, Final
 
 from pyiceberg.exceptions import NoSuchTableError, RESTError
 
@@ -91,10 +92,9 @@ class Instance:
         recovery.check_finished(recovered.tables, read_finished(TASK, self.message.state), self._staged)
         self._tables = recovered.tables
         views = SessionViews(catalog, TableViews(manifests), committer.find_pending)
-        jobs = loading_jobs(recovered.tables, len(self.message.materialization.bindings), views)
-        session = transactions.Session(
-            recovered.tables, recovered.commits, committer, partial(self._write_job, actor), jobs.start_loading
-        )
+        start_loading = loading_jobs(recovered.tables, len(self.message.materialization.bindings), views).start_loading
+        jobs: Any = SimpleNamespace(start_loading=start_loading, start_writing=partial(self._write_job, actor))
+        session = transactions.Session(recovered.tables, recovered.commits, committer, jobs)
         if actor.stage.chance(self.network.weather.retrying):
             actor.stage.enter(Actor(actor.stage, f"{actor.name} retries", partial(self._retry, actor, committer)))
         if actor.stage.chance(self.network.weather.compacting):

@@ -217,6 +217,33 @@ def test_who_waits_for_a_job_goes_on_when_it_is_over(ledger: Ledger) -> None:
         waiting.result(DEADLINE)
 
 
+@pytest.mark.parametrize("are_encoded", [False, True])
+def test_nobody_waits_for_the_end_of_a_job_whose_blocks_are_all_counted(
+    ledger: Ledger, task: TaskAccount, are_encoded: bool
+) -> None:
+    """Spark needs some milliseconds to end it."""
+    job: Future[None] = Future()
+    ledger.add(run(0, 1, b"a"))
+    ledger.complete()
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(ledger.wait_for, job)
+        claim_one(ledger, task)
+        if are_encoded:
+            encode(ledger, task)
+            ledger.count(task, TaskOutput())
+        heard, _ = wait([waiting], DEADLINE if are_encoded else 0.1)
+        job.set_result(None)
+    assert bool(heard) is are_encoded
+    assert waiting.result() is are_encoded
+
+
+def test_a_block_that_may_still_grow_is_not_counted(ledger: Ledger) -> None:
+    ledger.add(run(0, 1, b"a"))
+    job: Future[None] = Future()
+    job.set_result(None)
+    assert not ledger.wait_for(job)
+
+
 def test_rows_that_are_in_no_file_are_an_error(ledger: Ledger, task: TaskAccount) -> None:
     ledger.add(run(0, 1, b"a"))
     with pytest.raises(RetryableError) as error:

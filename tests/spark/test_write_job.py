@@ -6,6 +6,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import msgspec
@@ -21,7 +22,7 @@ from connector.spark.blocks.claims import ClaimServer
 from connector.spark.blocks.spool import Spool
 from connector.spark.blocks.table_layout import TableLayout, open_io
 from connector.spark.blocks.temporary_files import ThroughTheStore
-from connector.spark.jobs.write_job import WriteJob
+from connector.spark.jobs.write_job import WriteJob, Written
 from connector.storage.file_io import LARGEST_IN_STATE, LONGEST_IN_STATE, find_long_lists
 from encoding.store_lines import binding, plain
 from protocol.request import Store
@@ -47,7 +48,13 @@ class InThreads:
 
 @contextmanager
 def write_job(tmp_path: Path, run: RunTasks, expired: bool = False) -> Iterator[WriteJob]:
-    """The credentials of the table may be `expired`."""
+    with write_jobs(tmp_path, run, expired) as start:
+        yield start()
+
+
+@contextmanager
+def write_jobs(tmp_path: Path, run: RunTasks, expired: bool = False) -> Iterator[Callable[[], WriteJob]]:
+    """Starts the job of one transaction after the other. The credentials of the table may be `expired`."""
     of = binding(LongType(), index=0)
 
     def new_layout() -> TableLayout:
@@ -57,9 +64,13 @@ def write_job(tmp_path: Path, run: RunTasks, expired: bool = False) -> Iterator[
         return TableLayout(of, destination, Lease.until(Properties(), None))
 
     transfer = ThroughTheStore([partial(open_io, new_layout)])
-    spool = Spool(tmp_path / "spool", block_size=1)
     with closing(ClaimServer(("127.0.0.1", 0), "127.0.0.1")) as claims, ThreadPoolExecutor(1) as tasks:
-        yield WriteJob(InThreads(tasks, run), claims, spool, transfer, [of.path], [new_layout])
+
+        def start() -> WriteJob:
+            spool = Spool(Path(mkdtemp(dir=tmp_path)) / "spool", block_size=1)
+            return WriteJob(InThreads(tasks, run), claims, spool, transfer, [of.path], [new_layout])
+
+        yield start
 
 
 @pytest.fixture
@@ -73,10 +84,15 @@ def add(writing: WriteJob, *values: object) -> None:
         writing.add(Store(0, number, 1, (plain(number, value, binding=0),)))
 
 
+def written_files(job: WriteJob) -> tuple[DataFile, ...]:
+    files = job.finish().files[0]
+    assert isinstance(files, tuple)
+    return files
+
+
 def test_written_rows_are_in_data_files_only(writing: WriteJob, tmp_path: Path) -> None:
     add(writing, 1, 2, 3)
-    files = writing.finish().files[0]
-    assert isinstance(files, tuple)
+    files = written_files(writing)
     assert [file.rows for file in files] == [3]
     assert [path.name for path in (tmp_path / "table" / "data").iterdir()] == [Path(file.path).name for file in files]
 
@@ -94,6 +110,32 @@ def test_a_job_that_ends_without_a_task_is_told_with_the_table(tmp_path: Path) -
     ):
         add_and_finish(job, 1)
     check_text("machine_errors", "rows that are in no file", str(error.value))
+
+
+def test_a_transaction_without_rows_does_not_wait_for_its_job(tmp_path: Path) -> None:
+    """Spark may still be starting."""
+    never: Future[list[Any]] = Future()
+    with write_job(tmp_path, lambda *_: never) as job:
+        assert job.finish() == Written()
+
+
+def test_a_task_that_comes_late_writes_rows_of_the_next_transaction(tmp_path: Path) -> None:
+    """The job of an earlier transaction may have been waiting for Spark. Then its tasks are as good as others."""
+    started: list[Callable[[], Any]] = []
+
+    def start_later(_: ThreadPoolExecutor, task: Callable[[Iterable[int]], Iterable[Any]]) -> "Future[list[Any]]":
+        started.append(lambda: [*task([0])])
+        return Future()
+
+    with write_jobs(tmp_path, start_later) as start:
+        assert start().finish() == Written()
+        following = start()
+        add(following, 1, 2)
+        with ThreadPoolExecutor(1) as tasks:
+            late = tasks.submit(started[0])
+            [file] = written_files(following)
+            assert file.rows == 2
+            late.result()
 
 
 def describe_file(columns: int) -> DataFile:

@@ -7,9 +7,10 @@ Sorted runs are counted like files.
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Final
 
 from connector.encoding.lines.key_digest import KeyDigest
@@ -131,6 +132,7 @@ class Ledger:
         with self._changed:
             self._counted.add(output)
             task.encoded = []
+            self._changed.notify_all()
 
     def give_back(self, task: TaskAccount) -> None:
         """Let other tasks claim the blocks of a lost task: their rows are in no counted file."""
@@ -152,12 +154,16 @@ class Ledger:
         if self._failure:
             raise self._failure
 
-    def wait_for(self, job: Future[Any]) -> None:
-        """Return when the job that claims blocks is over. Raises the failure as soon as there is one."""
+    def wait_for(self, job: Future[Any]) -> bool:
+        """Wait until every block is in a counted file, and return True, or until the job that claims them is over.
+
+        Raises the failure as soon as there is one.
+        """
         job.add_done_callback(self._wake)
         with self._changed:
-            self._changed.wait_for(lambda: job.done() or self._failure)
+            self._changed.wait_for(lambda: self._is_counted() or job.done() or self._failure)
             self.check()
+            return self._is_counted()
 
     @property
     def runs(self) -> Mapping[int, tuple[StoredRun, ...]]:
@@ -171,7 +177,7 @@ class Ledger:
         `name_table` returns the name of a binding's table.
         """
         self.check()
-        if left := [*self._spool.open_bindings, *(block.binding for block in self._blocks())]:
+        if left := self._list_left():
             tables = ", ".join(sorted({name_table(binding) for binding in left}))
             raise RetryableError(
                 f"Internal error: the Spark job has ended, but {len(left)} block(s) of rows of {tables} are in no data "
@@ -185,10 +191,13 @@ class Ledger:
         self._changed.wait_for(lambda: self._spool.has_room or self._failure)
         facts.report(FullSpool(time.monotonic() - began))
 
-    def _blocks(self) -> Iterator[Block]:
-        yield from self._spooled
-        for task in self._tasks:
-            yield from task.blocks
+    def _is_counted(self) -> bool:
+        return self._is_complete and not self._list_left()
+
+    def _list_left(self) -> list[int]:
+        """Return the binding of each block that is in no counted file."""
+        blocks = [*self._spooled, *chain.from_iterable(task.blocks for task in self._tasks)]
+        return [*self._spool.open_bindings, *(block.binding for block in blocks)]
 
     def _end_block(self, task: TaskAccount) -> None:
         """Note that the claimed block is encoded. Its strays are spooled, to be claimed under their own bindings."""

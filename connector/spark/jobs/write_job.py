@@ -99,12 +99,12 @@ class WriteJob:
 
     def _wait_for_files(self) -> TaskOutput:
         self._ledger.complete()
-        self._ledger.wait_for(self._job)
-        try:
-            self._job.result()
-        except ConnectorError as error:
-            self._ledger.fail(error)
-        self._claims.finish()
+        if not self._ledger.wait_for(self._job):
+            try:
+                self._job.result()
+            except ConnectorError as error:
+                self._ledger.fail(error)
+            self._claims.finish()
         return self._ledger.close(self._name_table)  # raises the first cause; Spark knows only that a task failed
 
     def _merge(self, counted: TaskOutput) -> dict[int, tuple[DataFile, ...]]:
