@@ -4,7 +4,10 @@ import json
 import logging
 import re
 import sys
+import threading
 import time
+from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
@@ -17,8 +20,10 @@ from sqlalchemy.exc import OperationalError
 
 from connector.host.errors import CommitUnknownError, ConnectorError, RetryableError, UserError
 from connector.host.logs import FIELDS
+from connector.host.signals import AT_ONCE
 from connector.iceberg.commits import commit, fence, retry_commits
 from connector.iceberg.commits.outcomes import Committed, Failed
+from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_io import WrittenFile
 from support.bindings import PATH
 from support.snapshots import check_text
@@ -225,16 +230,21 @@ def test_what_lets_no_commit_land_is_an_error_that_loses_nothing(
 
 
 class Clock:
-    """Time passes only while somebody sleeps."""
+    """Time passes only while somebody sleeps, and for each thread on its own, as if all of them slept side by side."""
 
     def __init__(self) -> None:
-        self.pauses: list[float] = []
+        self._pauses = defaultdict[int, list[float]](list)
+
+    @property
+    def pauses(self) -> list[list[float]]:
+        """Those of each thread that has slept."""
+        return [*self._pauses.values()]
 
     def monotonic(self) -> float:
-        return sum(self.pauses)
+        return sum(self._pauses.get(threading.get_ident(), ()))
 
     def sleep(self, seconds: float) -> None:
-        self.pauses.append(seconds)
+        self._pauses[threading.get_ident()].append(seconds)
 
 
 def test_attempts_come_ever_slower_end_in_time_and_are_in_the_logs(
@@ -246,16 +256,35 @@ def test_attempts_come_ever_slower_end_in_time_and_are_in_the_logs(
     plant_always(catalog, REFUSED)
     with caplog.at_level(logging.WARNING), pytest.raises(CommitUnknownError, match="no answer for"):
         commit_staged(catalog, stage_ids(catalog, [1]))
-    in_full = [min(0.1 * 2**number, 10) for number in range(len(clock.pauses))]
-    shares = [pause / full for pause, full in zip(clock.pauses, in_full, strict=True)]
+    [pauses] = clock.pauses
+    in_full = [min(0.1 * 2**number, 10) for number in range(len(pauses))]
+    shares = [pause / full for pause, full in zip(pauses, in_full, strict=True)]
     assert all(0.5 <= share <= 1 for share in shares)
     assert len(set(shares)) > 1
-    assert 20 < sum(clock.pauses) <= 30
+    assert 20 < sum(pauses) <= 30
     assert [record.getMessage() for record in caplog.records] == [
         f"table shop.orders: commit attempt {number + 1}: ServiceUnavailableError: 503"
-        for number in range(len(clock.pauses) + 1)
+        for number in range(len(pauses) + 1)
     ]
     assert getattr(caplog.records[1], FIELDS) == {"event": "retried", "table": "shop.orders", "attempt": 2}
+
+
+def test_tables_that_take_turns_are_retried_no_longer_than_one(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The acknowledgement waits for all of them."""
+    clock = Clock()
+    monkeypatch.setattr(commit, "time", clock)
+    monkeypatch.setattr(retry_commits, "time", clock)
+    monkeypatch.setattr(retry_commits, "FIRST_PAUSE", FIRST_PAUSE)
+    one = stage_ids(catalog, [1])
+    paths = [TableIdentifier("shop", f"orders{number}") for number in range(3 * AT_ONCE)]
+    uuids = [catalog.create_table(path, SCHEMA).metadata.table_uuid for path in paths]
+    plant_always(catalog, REFUSED)
+    tables = [replace(one, path=path, table_uuid=str(uuid)) for path, uuid in zip(paths, uuids, strict=True)]
+    failed = commit.try_commits(catalog, tables)
+    assert sorted(outcome.staged[0].path for outcome in failed if isinstance(outcome, Failed)) == sorted(paths)
+    assert 20 < max(map(sum, clock.pauses)) <= 30
 
 
 def test_a_table_that_has_failed_before_gets_one_attempt(catalog: Catalog) -> None:

@@ -48,11 +48,11 @@ def an_old_state_key_is_a_stranger(patch: pytest.MonkeyPatch) -> None:
 
 def a_session_does_not_wait_for_what_was_staged_before(patch: pytest.MonkeyPatch) -> None:
     def attempt_table(
-        catalog: Any, staged: Sequence[StagedCommit], without_retry: Any, new_writer: Any
+        catalog: Any, staged: Sequence[StagedCommit], without_retry: Any, new_writer: Any, retry_until: float
     ) -> list[Outcome]:
         return [
             private_connector.PendingCommits(
-                catalog, chain, new_writer(), has_failed=chain[0].chain_id in without_retry
+                catalog, chain, new_writer(), chain[0].chain_id in without_retry, retry_until
             ).try_to_commit()
             for chain in fence.group_by_writer(staged)
         ]

@@ -8,7 +8,7 @@ commits that succeeded.
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -90,14 +90,15 @@ def try_commits(
 
     Tables are committed side by side; the failure of one does not affect the others. Chains in `without_retry`, which
     have failed before, get a single attempt. The others are retried for RETRY_FOR, in which a conflict ends or a
-    catalog restarts.
+    catalog restarts. That time is for all tables together: a table whose turn comes later gets a single attempt, too.
     """
+    retry_until = time.monotonic() + RETRY_FOR
     by_table = groupby(sorted(staged, key=lambda commit: commit.table_id), key=lambda commit: commit.table_id)
     tables = [list(commits) for _, commits in by_table]
 
     def try_table(commits: Sequence[StagedCommit]) -> list[Outcome]:
         with (locks or TableLocks()).of(commits[0].path):
-            return _try_table(catalog, commits, without_retry, new_writer)
+            return _try_table(catalog, commits, without_retry, new_writer, retry_until)
 
     return [outcome for outcomes in map_in_threads(try_table, tables, "commit") for outcome in outcomes]
 
@@ -107,6 +108,7 @@ def _try_table(
     staged: Sequence[StagedCommit],
     without_retry: Collection[ChainId],
     new_writer: Callable[[], SnapshotWriter],
+    retry_until: float,
 ) -> list[Outcome]:
     outcomes: list[Outcome] = []
     # The order matters. So after a failure, the table gets none of the others.
@@ -116,7 +118,7 @@ def _try_table(
                 outcomes.append(Failed(tuple(pending), error))
             case _:
                 has_failed = pending[0].chain_id in without_retry
-                commits = _PendingCommits(catalog, pending, new_writer(), has_failed=has_failed)
+                commits = _PendingCommits(catalog, pending, new_writer(), has_failed, retry_until)
                 outcomes.append(commits.try_to_commit())
     return outcomes
 
@@ -134,18 +136,20 @@ class _LoadedTable:
         return restrict_to_generation(self.table, self.generation)
 
 
+@dataclass
 class _PendingCommits:
     """The pending commits of one writer to one table. An attempt uses what earlier ones have checked or written."""
 
-    def __init__(
-        self, catalog: Catalog, staged: Sequence[StagedCommit], snapshots: SnapshotWriter, *, has_failed: bool
-    ) -> None:
-        """Commits that have failed before get a single attempt."""
-        self.catalog, self.staged, self.snapshots, self.has_failed = catalog, staged, snapshots, has_failed
-        self.began = time.monotonic()
-        self.converted: ConvertedFiles = {}  # late files
-        self.found: set[str] = set()  # the fence values of commits whose staged files were found
-        self.sent: dict[str, Table] = {}  # the base of each commit that was sent, by the manifest list of its snapshot
+    catalog: Catalog
+    staged: Sequence[StagedCommit]
+    snapshots: SnapshotWriter
+    has_failed: bool  # before: then there is a single attempt
+    retry_until: float  # see `try_commits`
+    began: float = field(default_factory=lambda: time.monotonic())
+    converted: "ConvertedFiles" = field(default_factory=dict)  # late files
+    found: set[str] = field(default_factory=set)  # the fence values of commits whose staged files were found
+    # The base of each commit that was sent, by the manifest list of its snapshot.
+    sent: dict[str, Table] = field(default_factory=dict)
 
     def try_to_commit(self) -> Outcome:
         """Commit, and return the outcome. An error that concerns only this table is one."""
@@ -159,7 +163,8 @@ class _PendingCommits:
 
     def commit(self) -> Committed | AlreadyCommitted | Superseded:
         """Attempt to commit until an attempt succeeds. Raises ConnectorError if none does."""
-        return retry(self._attempt, self._judge, 0.0 if self.has_failed else RETRY_FOR)
+        retry_for = 0.0 if self.has_failed else max(self.retry_until - self.began, 0.0)
+        return retry(self._attempt, self._judge, retry_for)
 
     def _judge(self, error: Exception, number: int, is_last: bool) -> ConnectorError | None:
         """Return the error of the commit, unless another attempt may succeed."""
