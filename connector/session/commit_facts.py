@@ -49,15 +49,15 @@ def _report_outcome(outcome: Outcome) -> None:
 
 def _report_commit(table: str, committed: Committed, metadata: TableMetadata) -> None:
     summary = _find_summary(metadata, committed.staged[-1])
-    size = sum(commit.size for commit in committed.staged)
+    size = sum(commit.size for commit in committed.added)
     added = _read_count(summary, "added-files-size", size)  # of data files and delete files
     facts.report(
         CommittedRows(
             table,
-            rows=sum(commit.rows for commit in committed.staged),
-            files=sum(commit.file_count for commit in committed.staged),
+            rows=sum(commit.rows for commit in committed.added),
+            files=sum(commit.file_count for commit in committed.added),
             size=size,
-            deleted_rows=sum(commit.located.rows for commit in committed.staged if commit.located),
+            deleted_rows=sum(commit.located.rows for commit in committed.added if commit.located),
             delete_files=_read_count(summary, "added-delete-files"),
             # Files that were staged before a column was converted are written again, and may be smaller then.
             delete_size=max(added - size, 0),

@@ -175,9 +175,9 @@ class Committer:
         fatal: FencedError | LostColumnError | None = None
         for outcome in outcomes:
             match outcome:
-                case Committed(staged, attempts, seconds):
+                case Committed(staged, added, attempts, seconds):
                     self._backlog.record_commit(staged[0].chain_id)
-                    _log_commit(staged, attempts, seconds)
+                    _log_commit(added, attempts, seconds)
                     committed += staged
                 case AlreadyCommitted(staged):
                     self._backlog.record_commit(staged[0].chain_id)

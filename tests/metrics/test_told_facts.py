@@ -20,6 +20,7 @@ from connector.host.facts import (
     CommittedRows,
     CompactionDebt,
     Delivery,
+    EndedCommits,
     Fact,
     FullSpool,
     MaintainedFiles,
@@ -43,6 +44,7 @@ from connector.spark.blocks.spool import Spool
 from protocol.request import Store
 from support.bindings import PATH
 from support.rows.staged_files import stage
+from support.rows.updated_rows import land, make_table, stage_updates
 from support.servers.webhook_server import Answer, webhook_server
 from support.sessions.notified_sessions import shard
 from support.sessions.processes import wait_until
@@ -169,6 +171,21 @@ def test_files_that_became_smaller_for_their_commit_are_no_delete_files_of_less_
     report_outcomes([replace(landed, commit=replace(made, after=after))])
     [committed] = [fact for fact in told if isinstance(fact, CommittedRows)]
     assert (committed.rows, committed.delete_size) == (2, 0)
+
+
+def test_what_an_earlier_process_has_added_is_not_told_again(told: list[Fact], tmp_path: Path) -> None:
+    catalog = local_catalog(tmp_path)
+    make_table(catalog)
+    land(catalog, {1: "a", 4: "e"})
+    first = stage_updates(catalog, {2: "b", 3: "c"})
+    second = stage_updates(catalog, {1: "d"}, after=[first])
+    commit.commit_all_or_raise(catalog, [first])
+    report_outcomes(commit.try_commits(catalog, [replace(each, is_recovered=True) for each in (first, second)]))
+    [committed] = [fact for fact in told if isinstance(fact, CommittedRows)]
+    [delete_file] = catalog.load_table(PATH).inspect.delete_files()["file_size_in_bytes"].to_pylist()
+    assert (committed.rows, committed.files, committed.size) == (1, 1, second.size)
+    assert (committed.deleted_rows, committed.delete_files, committed.delete_size) == (1, 1, delete_file)
+    assert EndedCommits("shop.orders", (first.next, second.next)) in told
 
 
 def test_compaction_is_told_with_its_debt(told: list[Fact], tmp_path: Path) -> None:

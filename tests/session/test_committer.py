@@ -30,7 +30,7 @@ from connector.session import backlog
 from connector.session.backlog import Backlog, Limit
 from connector.session.committer import Committer, run_retries
 from support.bindings import PATH
-from support.rows.staged_files import stage
+from support.rows.staged_files import stage, stage_chain
 from support.rows.staged_rows import WRITER
 from support.sessions.processes import wait_until
 from support.snapshots import check_text
@@ -84,7 +84,7 @@ class Tables:
                 outcomes.append(Failed(commits, error))
             else:
                 self.taken += [commit.next for commit in commits]
-                outcomes.append(Committed(commits, 1, 0.0, TableCommit(NO_TABLE, NO_TABLE)))
+                outcomes.append(Committed(commits, commits, 1, 0.0, TableCommit(NO_TABLE, NO_TABLE)))
         return outcomes
 
 
@@ -158,6 +158,33 @@ def test_how_commits_end_is_told_to_the_metrics(catalog: Catalog, monkeypatch: p
     foreign_table(catalog, PATH)
     Committer(partial(try_commits, catalog), GENEROUS).commit([stage(catalog, PATH, WRITER, 1, 2)])
     assert [(fact.table, fact.rows) for fact in told if isinstance(fact, facts.CommittedRows)] == [("shop.orders", 2)]
+
+
+def test_rows_that_an_earlier_process_has_added_are_not_logged_again(
+    catalog: Catalog, caplog: pytest.LogCaptureFixture
+) -> None:
+    foreign_table(catalog, PATH)
+    chain = [replace(each, is_recovered=True) for each in stage_chain(catalog, PATH, WRITER)]
+    try_commits(catalog, chain[:1])
+    with caplog.at_level(logging.INFO):
+        assert Committer(partial(try_commits, catalog), GENEROUS).commit(chain) == chain
+    [logged] = [each for each in (getattr(record, FIELDS, {}) for record in caplog.records) if "attempts" in each]
+    assert {"event": "recovered", "transactions": 1, "rows": 1, "files": 1, "attempts": 1}.items() <= logged.items()
+
+
+def test_rows_whose_commit_got_no_answer_are_told_with_the_next_commit(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[facts.Fact] = []
+    monkeypatch.setattr(facts, "report", told.append)
+    monkeypatch.setattr("connector.iceberg.commits.commit.RETRY_FOR", 0.0)
+    foreign_table(catalog, PATH)
+    first, second = stage_chain(catalog, PATH, WRITER)
+    plant(catalog, [lose_answer(CommitStateUnknownException("500"))])
+    committer = Committer(partial(try_commits, catalog), GENEROUS)
+    assert committer.commit([first]) == []
+    assert committer.commit([second]) == [first, second]
+    assert [fact.rows for fact in told if isinstance(fact, facts.CommittedRows)] == [3]
 
 
 def test_a_retry_that_succeeds_is_the_new_status(tables: Tables, caplog: pytest.LogCaptureFixture) -> None:

@@ -148,8 +148,8 @@ class _PendingCommits:
     began: float = field(default_factory=lambda: time.monotonic())
     converted: "ConvertedFiles" = field(default_factory=dict)  # late files
     found: set[str] = field(default_factory=set)  # the fence values of commits whose staged files were found
-    # The base of each commit that was sent, by the manifest list of its snapshot.
-    sent: dict[str, Table] = field(default_factory=dict)
+    # The base of each commit that was sent, and what it adds, by the manifest list of its snapshot.
+    sent: dict[str, tuple[Table, Sequence[StagedCommit]]] = field(default_factory=dict)
 
     def try_to_commit(self) -> Outcome:
         """Commit, and return the outcome. An error that concerns only this table is one."""
@@ -186,18 +186,21 @@ class _PendingCommits:
         if not remaining:
             return self._describe_landed(loaded.table, number - 1) or AlreadyCommitted(tuple(self.staged))
         self._check(loaded, remaining)
-        return self._describe(loaded.table, self._commit(loaded, remaining), number)
+        return self._describe((loaded.table, remaining), self._commit(loaded, remaining), number)
 
     def _describe_landed(self, table: Table, attempts: int) -> Committed | None:
         """Return the commit that an earlier attempt has sent, if the table has it: the answer was lost."""
         lists = (snapshot.manifest_list for snapshot in table.metadata.snapshots)
-        before = next((self.sent[each] for each in lists if each in self.sent), None)
-        return self._describe(before, table.metadata, attempts) if before else None
+        sent = next((self.sent[each] for each in lists if each in self.sent), None)
+        return self._describe(sent, table.metadata, attempts) if sent else None
 
-    def _describe(self, before: Table, after: TableMetadata, attempts: int) -> Committed:
+    def _describe(self, sent: tuple[Table, Sequence[StagedCommit]], after: TableMetadata, attempts: int) -> Committed:
+        before, remaining = sent
         located = (commit.located.location for commit in self.staged if commit.located)
         commit = TableCommit(before, after, frozenset(filter(None, located)))
-        return Committed(tuple(self.staged), attempts, self._seconds, commit)
+        # The table may have commits of this process, too: their answers were lost.
+        ours = (each for each in self.staged[: -len(remaining)] if not each.is_recovered)
+        return Committed(tuple(self.staged), (*ours, *remaining), attempts, self._seconds, commit)
 
     def _check(self, loaded: _LoadedTable, remaining: Sequence[StagedCommit]) -> None:
         """Raise UserError if the table cannot get these commits as it is."""
@@ -232,7 +235,7 @@ class _PendingCommits:
         newest = remaining[-1]
         recorded = record_key_columns(newest, newest.updates.parts) if newest.updates else {}
         properties = {**recorded, **fence.advance(table.properties, newest)}
-        self.sent[snapshot.manifest_list] = table
+        self.sent[snapshot.manifest_list] = table, remaining
         return commit_snapshot(self.catalog, table, snapshot, properties, begun)
 
     def _fit_late_files(self, table: Table, remaining: Sequence[StagedCommit]) -> Sequence[StagedCommit]:

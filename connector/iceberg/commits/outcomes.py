@@ -27,6 +27,7 @@ class Committed:
     """Staged commits of one writer that their table has got now."""
 
     staged: tuple[StagedCommit, ...]
+    added: tuple[StagedCommit, ...]  # those of them that no earlier process has added
     attempts: int
     seconds: float
     commit: TableCommit
