@@ -114,10 +114,10 @@ class FactCounter:
         ):
             self._counts.add(metric, amount, table)
         self._counts.observe(definitions.COMMIT_DURATION, fact.seconds, table)
+        self._counts.set(definitions.LAST_COMMIT, self._now(), table)
 
     @_count.register
     def _(self, fact: facts.EndedCommits) -> None:
-        self._counts.set(definitions.LAST_COMMIT, self._now(), self._label(fact.table))
         self._waiting.end(fact.table, fact.commit_ids)
 
     @_count.register

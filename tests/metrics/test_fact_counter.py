@@ -94,6 +94,16 @@ def test_what_is_committed_is_added(counted: Counted) -> None:
     assert seen.value("commits_total") == 2
 
 
+def test_the_time_of_the_last_commit_is_that_of_one_that_added_rows(counted: Counted) -> None:
+    """What a table had already, or never gets because of a backfill, waits no more, without a commit."""
+    last, ended = "last_commit_timestamp_seconds", facts.EndedCommits(ORDERS, ("1",))
+    assert not counted.tell(facts.StagedRows(ORDERS, "1", 1, 10), ended).values(last)
+    counted.clock.now = 1010.0
+    assert counted.tell(COMMIT, ended).value(last) == 1010
+    counted.clock.now = 1020.0
+    assert counted.tell(ended).value(last) == 1010
+
+
 def test_a_histogram_counts_in_each_bucket_what_is_not_above_its_bound(counted: Counted) -> None:
     bound = facts.CommittedRows(ORDERS, 1, 1, 1, 0, 0, 0, 0.5)
     seen = counted.tell(COMMIT, bound, facts.CommittedRows(ORDERS, 1, 1, 1, 0, 0, 0, 1000.0))
@@ -129,7 +139,6 @@ def test_the_oldest_row_waits_from_its_receipt_until_its_commit(counted: Counted
     assert counted.tell().value(oldest) == 995, "the first transaction waits on"
     seen = counted.tell(facts.EndedCommits(ORDERS, ("1",)))
     assert seen.value(oldest) == 1009
-    assert seen.value("last_commit_timestamp_seconds") == 1010
     counted.tell(facts.StagedRows(ORDERS, "2", 1, 10), ENDED)
     assert not counted.tell(facts.EndedCommits(ORDERS, ("2",))).values(oldest), "also while no acknowledgement is sent"
 
