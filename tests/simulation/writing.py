@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Final
+from uuid import UUID
 
 import pyarrow as pa
 
@@ -26,12 +27,13 @@ class SimulatedWriting(WriteJob):
     def __init__(self, actor: Actor, store: StoreIO, tables: Sequence[BoundTable], prefixes: Sequence[str]) -> None:
         self._store, self._tables, self._stage = store, tables, actor.stage
         self._prefixes = prefixes
-        self._names = [actor.stage.uuid() for _ in tables]
+        self._names: list[UUID] = []  # drawn with the first row: a transaction without rows writes nothing
         self._rows: dict[int, list[bytes]] = {}
         self._treated: dict[int, Tally] = defaultdict(Tally)
         self._updated: dict[int, list[int | None]] = {}  # keys that were stored as existing
 
     def add(self, store: Store) -> None:
+        self._names = self._names or [self._stage.uuid() for _ in self._tables]
         if self._tables[store.binding].binding.updates:
             self._update(store)
             return
