@@ -24,9 +24,9 @@ from pyiceberg.io import (
     S3_SESSION_TOKEN,
 )
 
+from connector.checks.s3_probe_errors import OTHER_REGION, Bucket, BucketSettings, translate_s3_errors
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.storage import S3Storage
-from connector.storage.aws_errors import OTHER_REGION, Bucket, BucketSettings, translate_s3_errors
 from connector.storage.aws_sessions import new_core
 from connector.storage.s3_environment import find_certificates, find_proxy
 
