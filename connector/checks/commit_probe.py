@@ -37,7 +37,7 @@ from connector.iceberg.commits.commit import commit_snapshot
 from connector.iceberg.commits.commit_errors import list_retried_errors
 from connector.iceberg.commits.retry_commits import ActionText, retry_commit
 from connector.iceberg.commits.snapshot import SnapshotWriter
-from connector.iceberg.metadata.stored_files import is_in_table_bucket
+from connector.iceberg.metadata.table_directories import is_in_table_bucket
 from connector.iceberg.metadata.table_updates import new_snapshot, require_unchanged
 from connector.iceberg.perform_changes import add_first_snapshot
 from connector.model.state import WriterId

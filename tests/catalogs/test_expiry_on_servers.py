@@ -17,9 +17,9 @@ from connector.iceberg.catalogs.rest import open_rest
 from connector.iceberg.commits import commit
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.metadata.retention import MAX_AGE
-from connector.iceberg.metadata.stored_files import files_under
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
+from connector.storage.stored_files import files_under
 from protocol.flow import WHOLE_RANGE
 from support.engines.snapshot_refs import point
 from support.rows.staged_files import stage

@@ -11,9 +11,9 @@ import duckdb
 import pytest
 
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
-from connector.iceberg.metadata.stored_files import files_under
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
+from connector.storage.stored_files import files_under
 from fixtures.collection import NAMESPACE
 from protocol.flow import WHOLE_RANGE, Json
 from support.engines.readers import duckdb_rows

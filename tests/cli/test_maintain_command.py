@@ -31,9 +31,9 @@ from connector.iceberg.maintenance.compact_table import TableCompactor
 from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.maintenance.compaction_thresholds import MIN_INPUT_FILES
 from connector.iceberg.metadata.retention import MAX_AGE
-from connector.iceberg.metadata.stored_files import list_stored_files
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import OWNER_PROPERTY, Owner, TableIdentifier
+from connector.storage.stored_files import list_stored_files
 from protocol.flow import Json
 from support.rows.staged_files import leave_behind, place_of, stage, write_file
 from support.servers.endpoint_configs import on_s3, rest

@@ -15,6 +15,7 @@ from connector.evolution.plan_changes import DEFAULT_PROPERTIES
 from connector.host import facts
 from connector.host.errors import RetryableError
 from connector.host.facts import CompactionDebt
+from connector.host.interruption import Interruption
 from connector.iceberg.commits.commit import TableLocks, try_commits
 from connector.iceberg.commits.outcomes import Committed, TableCommit
 from connector.iceberg.maintenance import background_compaction
@@ -30,8 +31,7 @@ from connector.iceberg.maintenance.background_compaction import (
 from connector.iceberg.maintenance.compact_table import CompactionBudget, TableCompactor
 from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.maintenance.failure_pauses import FIRST_PAUSE
-from connector.iceberg.metadata import stored_files
-from connector.iceberg.metadata.interruption import Interruption
+from connector.iceberg.metadata import table_directories
 from connector.model.table_identifier import TableIdentifier
 from support.bindings import PATH
 from support.rows.updated_rows import make_table, stage_updates, values_of
@@ -278,7 +278,7 @@ def test_tables_of_table_buckets_are_left_to_the_service(catalog: Catalog, monke
     maintained = BackgroundMaintenance(catalog, lambda _, count: noted.append(count))
     land(catalog, maintained, 1)
     assert noted == [1]
-    monkeypatch.setattr(stored_files, "BUCKET_SUFFIX", "")
+    monkeypatch.setattr(table_directories, "BUCKET_SUFFIX", "")
     land(catalog, maintained, 2)
     assert noted == [1]
 

@@ -17,6 +17,7 @@ from pyiceberg.catalog import Catalog
 from connector.encoding.live_rows import deleted_rows
 from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction, FailedGroup, FileGroup
 from connector.host.errors import RetryableError, UserError
+from connector.host.interruption import InterruptedMaintenanceError, Interruption
 from connector.host.logs import FIELDS
 from connector.iceberg.commits import compaction_commit
 from connector.iceberg.maintenance import compact_table as compact_table_module
@@ -25,7 +26,6 @@ from connector.iceberg.maintenance.background_compaction import RUN
 from connector.iceberg.maintenance.compact_table import CompactionBudget, TableCompactor
 from connector.iceberg.maintenance.compaction_thresholds import check_compaction
 from connector.iceberg.maintenance.failure_pauses import FIRST_PAUSE, LONGEST_PAUSE
-from connector.iceberg.metadata.interruption import InterruptedMaintenanceError, Interruption
 from support.bindings import PATH
 from support.rows.updated_rows import BY_PART, land, values_of
 from support.snapshots import check_text

@@ -11,15 +11,15 @@ from pyiceberg.table.statistics import PartitionStatisticsFile, StatisticsFile
 from pyiceberg.table.update import AddSnapshotUpdate, AssertTableUUID, SetPartitionStatisticsUpdate
 
 from connector.config.catalog import RestCatalog
+from connector.host.interruption import InterruptedMaintenanceError, Interruption
 from connector.host.logs import FIELDS
 from connector.iceberg.catalogs.rest import open_rest
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots, plan_expiry
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
-from connector.iceberg.metadata.interruption import InterruptedMaintenanceError, Interruption
+from connector.iceberg.metadata.old_metadata import DELETE_OLD_METADATA
 from connector.iceberg.metadata.retention import GC_ENABLED
-from connector.iceberg.metadata.stored_files import DELETE_OLD_METADATA
 from connector.model.state import WriterId
 from support.bindings import PATH
 from support.jars import jars

@@ -16,9 +16,9 @@ from pyiceberg.exceptions import (
 )
 
 from connector.host.errors import CommitUnknownError, ConnectorError, RetryableError, SignInError, UserError
+from connector.host.interruption import NEVER
 from connector.iceberg.commits import retry_commits
 from connector.iceberg.maintenance.expire_snapshots import ExpiredSnapshots, expire_all_snapshots
-from connector.iceberg.metadata.interruption import NEVER
 from support.bindings import PATH
 from support.rows.staged_files import land
 from support.snapshots import check_text

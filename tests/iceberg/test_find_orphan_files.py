@@ -28,8 +28,9 @@ from connector.iceberg.maintenance.dropped_tables import DroppedTables
 from connector.iceberg.maintenance.find_orphan_files import OrphanOptions, find_orphan_files
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from connector.iceberg.metadata.retention import GC_ENABLED
-from connector.iceberg.metadata.stored_files import StoredFile, delete_all, find_directories
+from connector.iceberg.metadata.table_directories import find_directories
 from connector.model.table_identifier import OWNER_PROPERTY, Generation, Owner, TableIdentifier
+from connector.storage.stored_files import StoredFile, delete_all
 from support.bindings import PATH
 from support.rows.staged_files import land, leave_behind, place_of, stage, write_file
 from support.rows.staged_rows import WRITER

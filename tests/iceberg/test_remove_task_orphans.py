@@ -15,17 +15,17 @@ from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.table import Table
 
 from connector.host.errors import FencedError
+from connector.host.interruption import InterruptedMaintenanceError, Interruption
 from connector.host.logs import FIELDS
 from connector.iceberg.commits import commit, fence
 from connector.iceberg.commits.fence import file_prefix
 from connector.iceberg.commits.file_names import FileOrigin
 from connector.iceberg.commits.reset import Decision, perform_reset, plan_reset
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
-from connector.iceberg.metadata.interruption import InterruptedMaintenanceError, Interruption
-from connector.iceberg.metadata.stored_files import files_under
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import OWNER_PROPERTY
 from connector.storage.file_io import files_of
+from connector.storage.stored_files import files_under
 from support.bindings import PATH
 from support.rows.staged_files import land, leave_behind, stage, write_file
 from support.rows.staged_rows import WRITER

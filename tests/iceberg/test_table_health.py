@@ -14,7 +14,7 @@ from connector.host.errors import UserError
 from connector.iceberg.maintenance.rewrite_manifests import rewrite_manifests
 from connector.iceberg.maintenance.table_health import TableHealth, read_health
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestCache
-from connector.iceberg.metadata.stored_files import BUCKET_SUFFIX
+from connector.iceberg.metadata.table_directories import BUCKET_SUFFIX
 from connector.model.table_identifier import Owner
 from support.bindings import PATH
 from support.engines.foreign_deletes import delete_equal, delete_position

@@ -11,6 +11,7 @@ from typing import Any, Final
 from pyiceberg.exceptions import NoSuchTableError, RESTError
 
 from connector.host.errors import ConnectorError
+from connector.host.interruption import InterruptedMaintenanceError, Interruption
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.commits import commit
 from connector.iceberg.commits.outcomes import Outcome
@@ -20,9 +21,7 @@ from connector.iceberg.maintenance.compaction_plan import plan_compaction
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.rearrangement_plan import plan_rearrangement
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
-from connector.iceberg.metadata.interruption import InterruptedMaintenanceError, Interruption
 from connector.iceberg.metadata.listed_files import ManifestCache
-from connector.iceberg.metadata.stored_files import delete_all
 from connector.iceberg.table_view import SessionViews, TableViews
 from connector.model.binding import Policy, UpdateMode
 from connector.model.invalid_values import OnInvalid
@@ -32,6 +31,7 @@ from connector.session import recovery, transactions
 from connector.session.backlog import Limit
 from connector.session.committer import Committer
 from connector.spark.jobs.write_job import WriteJob
+from connector.storage.stored_files import delete_all
 from protocol.request import Open, StartCommit
 from simulation.actors import Actor
 from simulation.catalog import SimulatedCatalog

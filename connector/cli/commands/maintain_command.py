@@ -37,7 +37,7 @@ from connector.iceberg.maintenance.compaction_plan import plan_compaction
 from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.maintenance.perform_actions import Budget, Maintainer, OrphanChoice, TableInTurn
 from connector.iceberg.maintenance.rearrangement_plan import plan_rearrangement
-from connector.iceberg.metadata.stored_files import is_in_table_bucket
+from connector.iceberg.metadata.table_directories import is_in_table_bucket
 from connector.iceberg.metadata.table_properties import name_table_in_errors
 from connector.model.table_identifier import Owner, TableIdentifier
 from connector.storage import storage_errors

@@ -20,7 +20,7 @@ from connector.iceberg.maintenance.compaction_plan import CompactionPlan
 from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.maintenance.find_orphan_files import OrphanFiles
 from connector.iceberg.maintenance.rewrite_manifests import ManifestPlan
-from connector.iceberg.metadata.stored_files import StoredFile
+from connector.storage.stored_files import StoredFile
 
 LISTED: Final = 10  # files that a dry run names for each action; JSON has all
 MANAGED: Final = "Amazon S3 Tables maintains this table itself"

@@ -37,11 +37,11 @@ from connector.iceberg.metadata.manifest_rewriting import find_small, remove_fil
 from connector.iceberg.metadata.manifests import manifests_of
 from connector.iceberg.metadata.partitions import PartitionReader
 from connector.iceberg.metadata.snapshot_manifests import make_added_entry
-from connector.iceberg.metadata.stored_files import delete_all
 from connector.iceberg.metadata.table_properties import check_properties, name_table_in_errors
 from connector.iceberg.metadata.table_updates import new_snapshot, require_unchanged
 from connector.model.table_identifier import GENERATION_PROPERTY, TableIdentifier
 from connector.storage import storage_errors
+from connector.storage.stored_files import delete_all
 
 MAX_AGE: Final = 3_600_000  # milliseconds
 SUMMARY_COMPACTION: Final = "flow.compaction"  # the number of groups

@@ -14,11 +14,11 @@ from pyiceberg.table import Table
 
 from connector.host.errors import UserError
 from connector.host.signals import map_in_threads
-from connector.iceberg.metadata.stored_files import files_under
 from connector.model.state import FileList, StagedCommit
 from connector.model.table_identifier import TableIdentifier
 from connector.storage import storage_errors
 from connector.storage.file_io import files_of
+from connector.storage.stored_files import files_under
 
 CHECKS_AT_ONCE: Final = 16  # of each table; each waits for its store most of the time
 NAMED: Final = 3  # files in an error

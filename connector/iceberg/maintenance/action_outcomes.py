@@ -9,8 +9,8 @@ from connector.iceberg.maintenance.compaction_plan import CompactionPlan
 from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.maintenance.find_orphan_files import OrphanFiles
 from connector.iceberg.maintenance.rewrite_manifests import ManifestPlan
-from connector.iceberg.metadata.stored_files import StoredFile
 from connector.model.table_identifier import TableIdentifier
+from connector.storage.stored_files import StoredFile
 
 
 @dataclass(frozen=True)

@@ -17,21 +17,18 @@ from pyiceberg.table.metadata import TableMetadata
 
 from connector.host import facts
 from connector.host.facts import EXPIRE_SNAPSHOTS, REMOVE_ORPHAN_FILES, MaintenanceRun
+from connector.host.interruption import InterruptedMaintenanceError, Interruption
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits.commit import TableLocks
 from connector.iceberg.commits.outcomes import TableCommit
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
-from connector.iceberg.metadata.interruption import InterruptedMaintenanceError, Interruption
+from connector.iceberg.metadata.old_metadata import find_dropped_metadata, must_delete_old_metadata
 from connector.iceberg.metadata.retention import find_due
-from connector.iceberg.metadata.stored_files import (
-    delete_all,
-    find_dropped_metadata,
-    is_in_table_bucket,
-    must_delete_old_metadata,
-)
+from connector.iceberg.metadata.table_directories import is_in_table_bucket
 from connector.model.state import StagedCommit
 from connector.model.table_identifier import TableIdentifier
+from connector.storage.stored_files import delete_all
 
 log = logging.getLogger(__name__)
 

@@ -16,13 +16,13 @@ from typing import Final, TypeAlias
 
 from connector.host import facts
 from connector.host.facts import COMPACT_DATA_FILES, CompactionDebt, MaintainedFiles, MaintenanceRun
+from connector.host.interruption import InterruptedMaintenanceError, Interruption
 from connector.host.logs import format_bytes
 from connector.iceberg.commits.outcomes import TableCommit
 from connector.iceberg.maintenance.compact_table import CompactionBudget
 from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.maintenance.compaction_thresholds import is_compaction_enabled
 from connector.iceberg.maintenance.failure_pauses import FIRST_PAUSE, double_pause
-from connector.iceberg.metadata.interruption import InterruptedMaintenanceError, Interruption
 from connector.model.table_identifier import TableIdentifier
 
 log = logging.getLogger(__name__)

@@ -20,6 +20,7 @@ from connector.encoding.live_rows.target_columns import TargetColumn
 from connector.encoding.parquet.file_options import TARGET_SIZE, Destination
 from connector.encoding.rewriting.file_groups import Compact, CompactedGroup, Compaction, FailedGroup, FileGroup
 from connector.host.errors import ConnectorError
+from connector.host.interruption import NEVER, Interruption
 from connector.iceberg.catalogs.table_optimizers import is_compacted_by_service
 from connector.iceberg.commits.commit import TableLocks
 from connector.iceberg.commits.commit_errors import list_retried_errors
@@ -31,7 +32,6 @@ from connector.iceberg.maintenance.compaction_plan import CompactionPlan, GroupP
 from connector.iceberg.maintenance.compaction_result import CompactionResult, PerformedGroups, log_groups
 from connector.iceberg.maintenance.compaction_thresholds import CompactionThresholds
 from connector.iceberg.maintenance.failure_pauses import FailurePauses
-from connector.iceberg.metadata.interruption import NEVER, Interruption
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestCache
 from connector.iceberg.metadata.table_arrangement import find_arrangement_of_all
 from connector.model.binding import Arrangement

@@ -28,7 +28,7 @@ from connector.iceberg.maintenance.delete_ratio import find_heavy
 from connector.iceberg.metadata.listed_files import EqualityDeletes, ListedFile, PositionDeletes
 from connector.iceberg.metadata.partitions import Partition, find_spec, read_identity_values
 from connector.iceberg.metadata.row_lineage import can_keep_lineage
-from connector.iceberg.metadata.stored_files import is_in_table_bucket
+from connector.iceberg.metadata.table_directories import is_in_table_bucket
 from connector.iceberg.metadata.table_properties import awaits_backfill, name_table_in_errors
 from connector.model.binding import Arrangement
 

@@ -21,8 +21,9 @@ from pyiceberg.typedef import Identifier
 
 from connector.host.signals import map_in_threads
 from connector.iceberg.commits.file_names import CompactionOrigin, FileOrigin
-from connector.iceberg.metadata.stored_files import NO_UUID, StoredFile, read_metadata_uuid
+from connector.iceberg.metadata.old_metadata import NO_UUID, read_metadata_uuid
 from connector.model.table_identifier import Generation
+from connector.storage.stored_files import StoredFile
 
 METADATA_SUFFIXES: Final = (".metadata.json", ".metadata.json.gz", "version-hint.text")
 

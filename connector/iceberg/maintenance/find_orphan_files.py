@@ -21,6 +21,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from connector.host.errors import UserError
+from connector.host.interruption import NEVER, Interruption
 from connector.iceberg.commits import passed_values
 from connector.iceberg.maintenance.dropped_tables import (
     METADATA_SUFFIXES,
@@ -30,18 +31,13 @@ from connector.iceberg.maintenance.dropped_tables import (
     read_table_uuid,
 )
 from connector.iceberg.maintenance.void_files import VoidFiles
-from connector.iceberg.metadata.interruption import NEVER, Interruption
+from connector.iceberg.metadata.old_metadata import find_stale_metadata, must_delete_old_metadata
 from connector.iceberg.metadata.references import find_unreferenced
 from connector.iceberg.metadata.retention import GC_ENABLED
-from connector.iceberg.metadata.stored_files import (
-    StoredFile,
-    find_directories,
-    find_stale_metadata,
-    list_stored_files,
-    must_delete_old_metadata,
-)
+from connector.iceberg.metadata.table_directories import find_directories
 from connector.iceberg.metadata.table_properties import read_switch
 from connector.model.table_identifier import Owner, TableIdentifier
+from connector.storage.stored_files import StoredFile, list_stored_files
 
 
 @dataclass(frozen=True)

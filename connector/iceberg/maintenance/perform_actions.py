@@ -14,6 +14,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 
+from connector.host.interruption import NEVER, InterruptedMaintenanceError, Interruption
 from connector.iceberg.maintenance.action_outcomes import ActionOutcome, ExpiryOutcome, Managed, Unfinished
 from connector.iceberg.maintenance.actions import OLDER_THAN, Action
 from connector.iceberg.maintenance.compact_table import CompactionBudget, TableCompactor, take_groups
@@ -28,9 +29,8 @@ from connector.iceberg.maintenance.expire_snapshots import (
 )
 from connector.iceberg.maintenance.find_orphan_files import OrphanOptions, find_orphan_files
 from connector.iceberg.maintenance.rewrite_manifests import plan_manifests, rewrite_manifests
-from connector.iceberg.metadata.interruption import NEVER, InterruptedMaintenanceError, Interruption
-from connector.iceberg.metadata.stored_files import StoredFile, delete_all, measure_files
 from connector.model.table_identifier import Owner, TableIdentifier
+from connector.storage.stored_files import StoredFile, delete_all, measure_files
 
 log = logging.getLogger(__name__)
 

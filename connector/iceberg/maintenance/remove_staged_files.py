@@ -10,11 +10,12 @@ from pyiceberg.table import Table
 
 from connector.iceberg.loading import load_table
 from connector.iceberg.metadata.references import find_unreferenced
-from connector.iceberg.metadata.stored_files import delete_all, is_in_table_bucket
+from connector.iceberg.metadata.table_directories import is_in_table_bucket
 from connector.iceberg.metadata.table_properties import find_generation
 from connector.model.state import StagedCommit
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_io import files_of
+from connector.storage.stored_files import delete_all
 
 log = logging.getLogger(__name__)
 

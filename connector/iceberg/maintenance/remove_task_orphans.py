@@ -18,16 +18,17 @@ from pyiceberg.table import Table
 
 from connector.host import facts
 from connector.host.facts import REMOVE_ORPHAN_FILES, MaintainedFiles
+from connector.host.interruption import NEVER, Interruption
 from connector.host.logs import Event, fields
 from connector.iceberg.catalogs.table_optimizers import warn_of_deleted_orphans
 from connector.iceberg.commits import fence, passed_values
 from connector.iceberg.commits.file_names import CompactionOrigin, FileOrigin
 from connector.iceberg.maintenance.void_files import VoidFiles
-from connector.iceberg.metadata.interruption import NEVER, Interruption
 from connector.iceberg.metadata.references import find_unreferenced
-from connector.iceberg.metadata.stored_files import delete_all, files_under, find_file_directories
+from connector.iceberg.metadata.table_directories import find_file_directories
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
+from connector.storage.stored_files import delete_all, files_under
 
 log = logging.getLogger(__name__)
 

@@ -16,11 +16,11 @@ from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.utils.bin_packing import PackingIterator
 
+from connector.host.interruption import NEVER, Interruption
 from connector.iceberg.commits.file_names import find_file_prefix
 from connector.iceberg.commits.retry_commits import ActionText, retry_commit
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.commits.summaries import SUMMARY_MATERIALIZATION
-from connector.iceberg.metadata.interruption import NEVER, Interruption
 from connector.iceberg.metadata.manifest_rewriting import ManifestMerger, Thresholds, kind_of, lists_files, size_of
 from connector.iceberg.metadata.manifests import manifests_of
 from connector.iceberg.metadata.table_properties import name_table_in_errors

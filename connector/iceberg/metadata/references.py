@@ -14,7 +14,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
 
 from connector.encoding.search import located_rows
-from connector.iceberg.metadata.interruption import NEVER, Interruption
+from connector.host.interruption import NEVER, Interruption
 from connector.iceberg.metadata.manifests import manifests_of, read_all_entries, read_entries
 
 

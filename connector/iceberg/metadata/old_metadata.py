@@ -1,0 +1,96 @@
+"""Finds metadata files that a table no longer needs.
+
+In catalogs that only keep the address of the newest metadata file, clients delete the old ones. Catalogs with a server
+of their own do so themselves. PyIceberg deletes them only after its own commits.
+"""
+
+import gzip
+import json
+import logging
+import zlib
+from collections.abc import Iterator, Set
+from functools import cache
+from posixpath import basename
+from typing import Final
+from uuid import UUID
+
+from pyiceberg.catalog import TABLE_METADATA_FILE_NAME_REGEX, MetastoreCatalog
+from pyiceberg.io import FileIO
+from pyiceberg.table import Table
+from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.utils.properties import property_as_bool
+
+from connector.model.table_identifier import TableIdentifier
+from connector.storage.stored_files import files_under
+
+log = logging.getLogger(__name__)
+
+DELETE_OLD_METADATA: Final = "write.metadata.delete-after-commit.enabled"
+NO_UUID: Final = "none"  # instead of the UUID that a metadata file should name
+_GZIP: Final = b"\x1f\x8b"
+
+
+def must_delete_old_metadata(table: Table) -> bool:
+    """Whether the table asks for the deletion of old metadata files, and its catalog leaves that to clients."""
+    if not isinstance(table.catalog, MetastoreCatalog):
+        return False
+    try:
+        return property_as_bool(table.properties, DELETE_OLD_METADATA, False)
+    except ValueError:
+        _warn_of_property(TableIdentifier.of(table), table.properties[DELETE_OLD_METADATA])
+        return False
+
+
+@cache
+def _warn_of_property(table: str, value: str) -> None:
+    log.warning(
+        "table %s: its property %s is %r, and must be true or false. Old metadata files stay.",
+        table,
+        DELETE_OLD_METADATA,
+        value,
+    )
+
+
+def find_dropped_metadata(named_before: Set[str], after: TableMetadata) -> Set[str]:
+    """Return the metadata files that a table's log named before a commit, and no longer names after it."""
+    return named_before - {entry.metadata_file for entry in after.metadata_log}
+
+
+def find_stale_metadata(table: Table) -> Iterator[str]:
+    """Find the metadata files that killed processes and refused commits have left.
+
+    Their version is lower than all versions that the table names. A commit that is still under way writes a higher
+    version, or it began with old metadata and will be refused.
+    """
+    named = [table.metadata_location, *(entry.metadata_file for entry in table.metadata.metadata_log)]
+    oldest = min(map(_version, named))
+    provider = load_location_provider(table.location(), table.properties)
+    for location in files_under(table.io, provider.metadata_path):
+        if 0 <= _version(location) < oldest and _belongs_to(table, location):
+            yield location
+
+
+def _belongs_to(table: Table, location: str) -> bool:
+    """A renamed table keeps its directory, and a new table of the old name may share it."""
+    return read_metadata_uuid(table.io, location) == str(table.metadata.table_uuid)
+
+
+def read_metadata_uuid(io: FileIO, location: str) -> str | None:
+    """Return the UUID of the table of a metadata file, of any version: NO_UUID if it names none, None if the file is
+    gone or cut short."""
+    try:
+        with io.new_input(location).open() as file:
+            content = file.read()
+        metadata = json.loads(gzip.decompress(content) if content.startswith(_GZIP) else content)
+    except (FileNotFoundError, ValueError, EOFError, zlib.error, gzip.BadGzipFile):
+        return None
+    try:
+        return str(UUID(metadata["table-uuid"]))
+    except (KeyError, TypeError, ValueError, AttributeError):  # version 1 needs none
+        return NO_UUID
+
+
+def _version(location: str) -> int:
+    match = TABLE_METADATA_FILE_NAME_REGEX.fullmatch(basename(location))
+    return int(match[1]) if match else -1

@@ -1,0 +1,49 @@
+"""The directories of a table's files, and whether they are in a table bucket."""
+
+from collections.abc import Set
+from typing import Final
+from urllib.parse import urlsplit
+
+from pyiceberg.io import FileIO
+from pyiceberg.table import Table
+from pyiceberg.table.locations import load_location_provider
+
+from connector.storage.file_access import S3_SCHEMES
+from connector.storage.file_io import open_file_io
+
+BUCKET_SUFFIX: Final = "--table-s3"  # only table buckets have such names
+
+
+def find_directories(table: Table) -> list[str]:
+    """Return the directory of the table, and those of its files, none of which is within another one."""
+    provider = load_location_provider(table.location(), table.properties)
+    return _find_outermost(table.io, {table.location(), provider.data_path, provider.metadata_path})
+
+
+def find_file_directories(table: Table) -> list[str]:
+    """Return the directories of the table's files, none of which is within another one."""
+    provider = load_location_provider(table.location(), table.properties)
+    return _find_outermost(table.io, {provider.data_path, provider.metadata_path})
+
+
+def _find_outermost(io: FileIO, directories: Set[str]) -> list[str]:
+    """Return the directories, in whatever spelling, without those that are within another one."""
+    by_spelling: dict[str, str] = {}
+    for directory in sorted(directories):
+        by_spelling.setdefault(_spell(io, directory), directory.rstrip("/"))
+    return [
+        directory
+        for spelling, directory in by_spelling.items()
+        if not any(spelling.startswith(other) for other in by_spelling if other != spelling)
+    ]
+
+
+def _spell(io: FileIO, directory: str) -> str:
+    """Return one spelling of a directory, with a slash at its end. Buckets and local directories have several."""
+    scheme, netloc, path = open_file_io(io.properties).arrow.parse_location(directory, io.properties)
+    return f"{'s3' if scheme in S3_SCHEMES else scheme}://{netloc} {path.rstrip('/')}/"
+
+
+def is_in_table_bucket(location: str) -> bool:
+    """Whether Amazon S3 Tables maintains the files at this location itself."""
+    return urlsplit(location).netloc.endswith(BUCKET_SUFFIX)
