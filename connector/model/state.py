@@ -13,7 +13,6 @@ it does not know. To add a field to an entry, change VERSION, and add the field 
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
 from functools import partial
 from typing import Annotated, Any, Final, TypeAlias
 
@@ -36,7 +35,6 @@ Name: TypeAlias = Annotated[str, Meta(min_length=1)]
 Int: TypeAlias = Annotated[int, Meta(ge=0, le=2**31 - 1)]  # Iceberg's int
 _Long: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]  # Iceberg's long
 
-_EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - its texts end with Z
 _read_long: Final = partial(int.from_bytes, byteorder="little", signed=True)
 
 
@@ -209,26 +207,6 @@ class FinishedCommit:
     writer: WriterId
     table_uuid: str
     value: str  # the table's property had this fence value, or a later one
-
-
-PublishedTimes: TypeAlias = tuple[str, str]  # the smallest and the largest, in ISO 8601
-
-
-def find_published(files: Iterable[tuple[StagedCommit, DataFile]]) -> PublishedTimes | None:
-    """Return the publication times of the rows. None if they are not known of all rows."""
-    first: list[int] = []
-    last: list[int] = []
-    for commit, file in files:
-        found = None if commit.published_column_id is None else file.find_range(commit.published_column_id)
-        if found is None:
-            return None
-        first.append(found[0])
-        last.append(found[1])
-    return (_format_time(min(first)), _format_time(max(last))) if first else None
-
-
-def _format_time(microseconds: int) -> str:
-    return f"{(_EPOCH + timedelta(microseconds=microseconds)).isoformat(timespec='microseconds')}Z"
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot, Summary, update_snaps
 from connector.host.signals import map_in_threads
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.delete_files import DeleteChanges, DeleteFiles
-from connector.iceberg.commits.summaries import add_totals, count_live, summarize_append
+from connector.iceberg.commits.summaries import PublishedTimes, add_totals, count_live, find_published, summarize_append
 from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION
 from connector.iceberg.metadata.listed_files import ManifestCache
 from connector.iceberg.metadata.manifest_rewriting import ManifestMerger, remove_files
@@ -28,7 +28,7 @@ from connector.iceberg.metadata.manifests import (
 from connector.iceberg.metadata.snapshot_manifests import ManifestFactory, metadata_location
 from connector.iceberg.metadata.table_properties import find_generation
 from connector.iceberg.metadata.table_updates import find_next_row_id
-from connector.model.state import PublishedTimes, StagedCommit, WriterId, find_published
+from connector.model.state import StagedCommit, WriterId
 from connector.storage.file_io import WrittenFile, files_of
 
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ The files and rows that a commit adds and removes are counted as Iceberg's Java 
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from datetime import datetime, timedelta
+from typing import Final, TypeAlias
 
 from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestFile
 from pyiceberg.table import Table
@@ -23,7 +24,9 @@ from pyiceberg.table.snapshots import (
 from connector.encoding.live_rows.deletion_vectors import WrittenVector
 from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.snapshot_manifests import WrittenDeletes
-from connector.model.state import DataFile, PublishedTimes, StagedCommit, WriterId
+from connector.model.state import DataFile, StagedCommit, WriterId
+
+PublishedTimes: TypeAlias = tuple[str, str]  # the smallest and the largest, in ISO 8601
 
 SUMMARY_MATERIALIZATION: Final = "flow.materialization"
 SUMMARY_STATE_KEY: Final = "flow.state-key"
@@ -48,6 +51,7 @@ _REMOVED: Final = {
     ),
 }
 _REMOVED_VECTORS: Final = ("removed-delete-files", "removed-dvs"), "removed-position-deletes"
+_EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - its texts end with Z
 
 
 def read_summary(snapshot: Snapshot | None) -> dict[str, str]:
@@ -68,6 +72,23 @@ def summarize_writer(writer: WriterId) -> dict[str, str]:
         SUMMARY_STATE_KEY: writer.state_key,
         SUMMARY_KEY_RANGE: writer.key_range,
     }
+
+
+def find_published(files: Iterable[tuple[StagedCommit, DataFile]]) -> PublishedTimes | None:
+    """Return the publication times of the rows. None if they are not known of all rows."""
+    first: list[int] = []
+    last: list[int] = []
+    for commit, file in files:
+        found = None if commit.published_column_id is None else file.find_range(commit.published_column_id)
+        if found is None:
+            return None
+        first.append(found[0])
+        last.append(found[1])
+    return (_format_time(min(first)), _format_time(max(last))) if first else None
+
+
+def _format_time(microseconds: int) -> str:
+    return f"{(_EPOCH + timedelta(microseconds=microseconds)).isoformat(timespec='microseconds')}Z"
 
 
 def summarize_append(staged: Sequence[StagedCommit], published: PublishedTimes | None) -> dict[str, str]:
