@@ -28,6 +28,7 @@ from connector.encoding.live_rows.lineage_columns import NO_ROW_ID, ROW_ID_FIELD
 from connector.encoding.search.last_changes import find_last_changes
 from connector.encoding.search.located_rows import write_located
 from connector.encoding.search.rows_of_keys import RowsOfKeys, choose_newest
+from connector.encoding.search.searched_keys import KEYS_AT_ONCE
 from connector.encoding.values.arrays import Mask
 from connector.host import facts
 from connector.host.facts import AnsweredLoads
@@ -58,7 +59,6 @@ FindView: TypeAlias = Callable[[], TableView]
 GATHERED: Final = 8 << 20  # bytes of keys of all tables that are in memory while Loads come
 GATHERED_OF_TABLE: Final = 64 << 10  # for each of very many tables: less would be many small writes
 ROW_IDS: Final = "row ids of loaded keys"
-KEYS_AT_ONCE: Final = 1 << 17  # tables are searched by one job, unless they have more keys together
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,8 @@ from connector.encoding.values.arrays import Indices, Mask, join_arrays
 from connector.encoding.values.column_types import column_id
 from connector.model.binding import Updates
 
+# Several tables, or several commits to a table, are searched together, unless they have more keys together.
+KEYS_AT_ONCE: Final = 1 << 17
 _AT_ONCE: Final = 1 << 16  # keys, or rows: what is computed of them stays in the processor's cache
 _TRIED_AT_ONCE: Final = 1 << 12  # keys that are compared with bounds: the first ones tell, if keys are random
 _FILTER: Final = 3  # bits: the filter has so many more than a number of keys has, so it lets one row of eight pass

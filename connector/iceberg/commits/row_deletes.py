@@ -28,7 +28,7 @@ from pyiceberg.utils.bin_packing import PackingIterator
 from connector.encoding.live_rows.position_deletes import group_by_file, join_positions
 from connector.encoding.search.located_rows import LocatedRows, read_located
 from connector.encoding.search.row_search import SearchedFile, search
-from connector.encoding.search.searched_keys import Keys
+from connector.encoding.search.searched_keys import KEYS_AT_ONCE, Keys
 from connector.encoding.search.stored_rows import ReadKeys, read_stored_keys
 from connector.encoding.values.arrays import Positions, join_arrays
 from connector.host.errors import UserError
@@ -43,7 +43,6 @@ from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_io import files_of
 
-KEYS_AT_ONCE: Final = 1 << 17  # files are searched for the keys of several commits, unless these are more together
 _NONE: Final = -1  # lower than every sequence number
 
 
