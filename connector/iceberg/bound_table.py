@@ -29,7 +29,7 @@ from protocol.flow import Collection, FieldSelection, Materialization, Materiali
 class Quarantine:
     """The table of a binding's rejected rows, and how many rows may be rejected."""
 
-    table: int  # its place among the session's tables
+    table_index: int  # its place among the session's tables
     max_ratio: float  # of all rows
 
 

@@ -85,18 +85,16 @@ class TransactionJobs:
     ) -> Sequence[NewLayout]:
         return [partial(self._make_layout, file_prefixes, row_ids, index) for index in range(len(self._tables))]
 
-    def _make_layout(
-        self, file_prefixes: Sequence[str], row_ids: Mapping[int, TemporaryFile], index: int
-    ) -> TableLayout:
+    def _make_layout(self, prefixes: Sequence[str], row_ids: Mapping[int, TemporaryFile], index: int) -> TableLayout:
         """Return the layout of a table, with credentials that are valid now. That of a binding includes the layout of
         its rejected rows."""
         table = self._tables[index]
         layout = TableLayout(
             table.binding,
-            Destination(table.location, table.properties, file_prefixes[index]),
+            Destination(table.location, table.properties, prefixes[index]),
             self._access[index].current(),
             table.arrangement,
-            rejected=self._make_layout(file_prefixes, row_ids, table.quarantine.table) if table.quarantine else None,
+            rejected=self._make_layout(prefixes, row_ids, table.quarantine.table_index) if table.quarantine else None,
             row_ids=row_ids.get(index),
         )
         if layout.arrangement.is_plain:

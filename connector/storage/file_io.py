@@ -181,15 +181,15 @@ def delete_if_possible(io: FileIO, locations: Iterable[str]) -> None:
 
 
 def find_long_lists(files: Mapping[int, tuple[DataFile, ...]]) -> list[int]:
-    """Return the tables whose lists of files must be kept outside the state: because a list is long, or because it is
-    one of the longest of very many."""
-    sizes = {table: len(msgspec.json.encode(table_files)) for table, table_files in files.items()}
+    """Return the indexes of the tables whose lists of files must be kept outside the state: because a list is long, or
+    because it is one of the longest of very many."""
+    sizes = {index: len(msgspec.json.encode(table_files)) for index, table_files in files.items()}
     by_size = sorted(sizes, key=sizes.__getitem__)
-    totals = accumulate(sizes[table] for table in by_size)
+    totals = accumulate(sizes[index] for index in by_size)
     return [
-        table
-        for table, total in zip(by_size, totals, strict=True)
-        if sizes[table] > LONGEST_IN_STATE or total > LARGEST_IN_STATE
+        index
+        for index, total in zip(by_size, totals, strict=True)
+        if sizes[index] > LONGEST_IN_STATE or total > LARGEST_IN_STATE
     ]
 
 

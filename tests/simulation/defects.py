@@ -240,7 +240,7 @@ def rejected_rows_are_staged_on_what_their_binding_s_table_says(patch: pytest.Mo
 
 
 def _quarantine(table: BoundTable) -> int | None:
-    return table.quarantine.table if table.quarantine else None
+    return table.quarantine.table_index if table.quarantine else None
 
 
 DEFECTS: Final[Mapping[str, Plant]] = {

@@ -81,7 +81,7 @@ class Source:
         if self._is_chosen():
             rows.append((table.binding.path, table.table_uuid, self._name))
         if table.quarantine and self._is_chosen():
-            rejected = self._tables[table.quarantine.table]
+            rejected = self._tables[table.quarantine.table_index]
             rows.append((rejected.binding.path, rejected.table_uuid, f"{self._name}-{INVALID}"))
         for *_, row in rows:
             transaction.store(Store(index, 0, 1, (row.encode(),)))

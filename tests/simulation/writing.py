@@ -40,7 +40,8 @@ class SimulatedWriting(WriteJob):
         quarantine = self._tables[store.binding].quarantine
         for row in map(bytes, store.pieces):
             is_invalid = quarantine and row.endswith(INVALID.encode())
-            self._rows.setdefault(quarantine.table if quarantine and is_invalid else store.binding, []).append(row)
+            index = quarantine.table_index if quarantine and is_invalid else store.binding
+            self._rows.setdefault(index, []).append(row)
             self._treated[store.binding].add("value_0", Treatment.REJECTED, Treated(int(bool(is_invalid))))
 
     def _update(self, store: Store) -> None:

@@ -37,12 +37,12 @@ class TaskOutput:
 
     def add(self, other: "TaskOutput") -> None:
         """Add what was made of other blocks. Tables and bindings of which there is nothing are left out."""
-        for table, files in other.files.items():
+        for index, files in other.files.items():
             if files:
-                self.files[table] = self.files.get(table, ()) + files
-        for table, runs in other.runs.items():
+                self.files[index] = self.files.get(index, ()) + files
+        for index, runs in other.runs.items():
             if runs:
-                self.runs[table] = self.runs.get(table, ()) + runs
+                self.runs[index] = self.runs.get(index, ()) + runs
         for binding, treated in other.treated.items():
             if treated:
                 self.treated.setdefault(binding, Tally()).add_all(treated)

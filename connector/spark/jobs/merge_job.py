@@ -18,7 +18,7 @@ from connector.spark.tasks.write_task import explain_failure
 class MergeUnit:
     """What one call merges."""
 
-    table: int
+    table_index: int
     ranges: tuple[MergeRange, ...]
     run_files: tuple[TemporaryFile, ...]  # of the table
 
@@ -27,35 +27,35 @@ def merge_runs(
     jobs: Jobs, new_layouts: Sequence[NewLayout], runs: Mapping[int, Sequence[StoredRun]]
 ) -> dict[int, tuple[DataFile, ...]]:
     """Merge the runs of each table, and return their files. Raises what has stopped a merge."""
-    current = {table: new_layouts[table]() for table in runs}
+    current = {index: new_layouts[index]() for index in runs}
     units = [
-        unit for table, table_runs in runs.items() for unit in _plan(current[table], table, table_runs, jobs.cores)
+        unit for index, table_runs in runs.items() for unit in _plan(current[index], index, table_runs, jobs.cores)
     ]
     # Only the function goes to the tasks through a connection. Spark writes the units to a file on its way.
     merged = jobs.map(partial(_merge, current), units).result()
     files: dict[int, tuple[DataFile, ...]] = {}
     for unit, unit_files in zip(units, merged, strict=True):
-        files[unit.table] = files.get(unit.table, ()) + unit_files
+        files[unit.table_index] = files.get(unit.table_index, ()) + unit_files
     return files
 
 
 def remove_runs(new_layouts: Sequence[NewLayout], runs: Mapping[int, Sequence[StoredRun]]) -> None:
     """Remove the runs in the object store. Those on the disk go with the spool. If it fails, only warn: a later session
     removes them."""
-    for table, table_runs in runs.items():
+    for index, table_runs in runs.items():
         locations = [each.file.location for each in table_runs if isinstance(each.file, StoredObject)]
-        remove_objects(partial(open_io, new_layouts[table]), locations, "sorted runs")
+        remove_objects(partial(open_io, new_layouts[index]), locations, "sorted runs")
 
 
-def _plan(layout: TableLayout, table: int, runs: Sequence[StoredRun], tasks: int) -> Iterator[MergeUnit]:
+def _plan(layout: TableLayout, table_index: int, runs: Sequence[StoredRun], tasks: int) -> Iterator[MergeUnit]:
     ranges = plan_merge([each.run for each in runs], find_sort_columns(layout), tasks)
     files = tuple(each.file for each in runs)
     for group in group_ranges(ranges, tasks):
-        yield MergeUnit(table, group, files)
+        yield MergeUnit(table_index, group, files)
 
 
 def _merge(layouts: Mapping[int, TableLayout], unit: MergeUnit) -> tuple[DataFile, ...]:
     try:
-        return tuple(write_merged(layouts[unit.table], unit.ranges, unit.run_files))
+        return tuple(write_merged(layouts[unit.table_index], unit.ranges, unit.run_files))
     except OSError as error:
         raise explain_failure(error) from error

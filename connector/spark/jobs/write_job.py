@@ -89,13 +89,13 @@ class WriteJob:
 
     def _list_long(self, files: Mapping[int, tuple[DataFile, ...]]) -> dict[int, tuple[DataFile, ...] | FileList]:
         """Write the lists of files that are too long for the state."""
-        tables = find_long_lists(files)
+        indexes = find_long_lists(files)
 
-        def write(table: int) -> FileList:
+        def write(table_index: int) -> FileList:
             # A layout with fresh credentials is asked for only where something is written with them.
-            return self._new_layouts[table]().write_file_list(files[table])
+            return self._new_layouts[table_index]().write_file_list(files[table_index])
 
-        return {**files, **dict(zip(tables, map_in_threads(write, tables, "lists"), strict=True))}
+        return {**files, **dict(zip(indexes, map_in_threads(write, indexes, "lists"), strict=True))}
 
     def _wait_for_files(self) -> TaskOutput:
         self._ledger.complete()
@@ -112,7 +112,7 @@ class WriteJob:
 
         merged = merge_runs(self._jobs, self._new_layouts, counted.runs)
         return {
-            table: counted.files.get(table, ()) + merged.get(table, ()) for table in sorted({*counted.files, *merged})
+            index: counted.files.get(index, ()) + merged.get(index, ()) for index in sorted({*counted.files, *merged})
         }
 
     def _remove_objects(self) -> None:

@@ -198,7 +198,7 @@ class TableFiles:
         files = {self._layout.binding.index: tuple(self._rows.finish())}
         if self._rejected and self._layout.rejected:
             files[self._layout.rejected.binding.index] = tuple(self._rejected.finish())
-        return TaskOutput(files, {table: tuple(writer.runs) for table, writer in self._run_writers.items()})
+        return TaskOutput(files, {index: tuple(writer.runs) for index, writer in self._run_writers.items()})
 
     def abort(self) -> None:
         """Delete files and runs, as far as possible. Nothing refers to them."""
