@@ -2,9 +2,9 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final, TypeVar
 
 from connector.checks import spark_installation
@@ -35,6 +35,7 @@ from connector.spark.jvm.cluster import check_master
 
 PROBE_SIZE: Final = 1 << 20  # bytes: with less room, no transaction can be written
 GIGABYTE: Final = 1e9
+MARKS: Final = {"ok": "✓", "failed": "✗", "skipped": "-"}
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -47,6 +48,16 @@ class ParsedTask:
     task: Task
     endpoint: EndpointConfig
     resources: Sequence[ResourceConfig]
+
+
+@dataclass(frozen=True)
+class StepLine:
+    """What is printed about a step."""
+
+    name: str
+    outcome: str  # of MARKS
+    seconds: float
+    message: str
 
 
 def check(
@@ -62,19 +73,20 @@ def check(
     If it `may_write`, it also creates a probe table, and drops it.
     """
     done = []
-    for step in _run_steps(source, waiting, may_write=may_write):
-        done.append(step)
+    for line in _run_steps(source, waiting, may_write=may_write):
+        done.append(line)
         if not as_json:
-            say(_format_line(step))
-    failed = sum(step.error is not None for step in done)
+            say(_format(line))
+    failed = sum(line.outcome == "failed" for line in done)
     if as_json:
-        say(json.dumps({"ok": not failed, "steps": [_format_json(step) for step in done]}, indent=2))
+        steps = [{**asdict(line), "seconds": round(line.seconds, 3)} for line in done]
+        say(json.dumps({"ok": not failed, "steps": steps}, indent=2))
     else:
         say(f"{failed} of {len(done)} checks failed." if failed else "All checks passed.")
     return not failed
 
 
-def _run_steps(source: ConfigFile | FlowFile, waiting: WaitingLine, *, may_write: bool) -> Iterator[Step[Any]]:
+def _run_steps(source: ConfigFile | FlowFile, waiting: WaitingLine, *, may_write: bool) -> Iterator[StepLine]:
     def run(name: str, check: Callable[[], T]) -> Step[T]:
         return waiting.show(name, lambda: attempt(name, check))
 
@@ -82,29 +94,29 @@ def _run_steps(source: ConfigFile | FlowFile, waiting: WaitingLine, *, may_write
         return waiting.show(name, lambda: earlier.then(name, check))
 
     parsed = run("config", lambda: _parse(source))
-    yield parsed
+    yield _describe(parsed, lambda _: "is valid")
     opened = run_after(parsed, "catalog", lambda found: open_endpoint(found.endpoint))
-    yield opened
+    yield _describe(opened, _describe_catalog)
     with closing(opened.found.catalog) if opened.found else nullcontext():
         namespace = run_after(
             opened,
             "namespace",
             lambda found: look_up_namespace(found, found.config.own_namespace),
         )
-        yield namespace
-        yield run_after(namespace, "table", try_to_create)
+        yield _describe(namespace, _describe_namespace)
+        yield _describe(run_after(namespace, "table", try_to_create), lambda _: "could be created")
         storage = run_after(parsed, "storage", lambda found: try_storage(found.endpoint, opened.found))
-        yield storage
+        yield _describe(storage, lambda place: f"a file was written, read and deleted in {place}")
         if may_write:
-            yield run_after(namespace, "commits", _try_commits)
+            yield _describe(run_after(namespace, "commits", _try_commits), _describe_commits)
     if isinstance(source, FlowFile):
         needed: Step[Any] = opened if opened.found is None else storage
-        yield run_after(needed, "bindings", lambda _: _validate(parsed))
-    yield run("java", spark_installation.find_installation)
-    yield run_after(parsed, "spark", lambda found: check_master(found.endpoint.advanced.spark))
-    yield run("disk", _find_free_space)
-    if parsed.found and parsed.found.endpoint.advanced.metrics.are_on:
-        yield run_after(parsed, "metrics", lambda found: _try_metrics(found.endpoint.advanced.metrics))
+        yield _describe(run_after(needed, "bindings", lambda _: _validate(parsed)), _describe_bindings)
+    yield _describe(run("java", spark_installation.find_installation), _describe_java)
+    yield _describe(run_after(parsed, "spark", lambda found: check_master(found.endpoint.advanced.spark)), str)
+    yield _describe(run("disk", _find_free_space), str)
+    if parsed.found and (metrics := parsed.found.endpoint.advanced.metrics).are_on:
+        yield _describe(run("metrics", lambda: _try_metrics(metrics)), str)
 
 
 def _parse(source: ConfigFile | FlowFile) -> ParsedTask:
@@ -170,52 +182,24 @@ def _describe_java(found: SparkInstallation) -> str:
     return f"Java {found.java_version} ({found.java}) for PySpark {found.pyspark_version}"
 
 
-# Describes what a step found.
-FINDINGS: Final[Mapping[str, Callable[[Any], str]]] = {
-    "config": lambda _: "is valid",
-    "catalog": _describe_catalog,
-    "namespace": _describe_namespace,
-    "table": lambda _: "could be created",
-    "storage": lambda place: f"a file was written, read and deleted in {place}",
-    "commits": lambda count: f"{count} commits to a probe table that assert something false were refused",
-    "bindings": lambda tables: f"are valid: {', '.join(tables)}" if tables else "the task has none",
-    "java": _describe_java,
-    "spark": str,
-    "disk": str,
-    "metrics": str,
-}
-MARKS: Final = {"ok": "✓", "failed": "✗", "skipped": "-"}
+def _describe_commits(count: int) -> str:
+    return f"{count} commits to a probe table that assert something false were refused"
 
 
-def _name_outcome(step: Step[Any]) -> str:
-    match step.outcome:
-        case ConnectorError():
-            return "failed"
-        case Skipped():
-            return "skipped"
-        case _:
-            return "ok"
+def _describe_bindings(tables: Sequence[str]) -> str:
+    return f"are valid: {', '.join(tables)}" if tables else "the task has none"
 
 
-def _format_text(step: Step[Any]) -> str:
+def _describe(step: Step[T], describe_found: Callable[[T], str]) -> StepLine:
     match step.outcome:
         case ConnectorError() as error:
-            return str(error)
+            return StepLine(step.name, "failed", step.seconds, str(error))
         case Skipped(why):
-            return f"not checked: {why}"
+            return StepLine(step.name, "skipped", step.seconds, f"not checked: {why}")
         case found:
-            return FINDINGS[step.name](found)
+            return StepLine(step.name, "ok", step.seconds, describe_found(found))
 
 
-def _format_line(step: Step[Any]) -> str:
-    text = _format_text(step).replace("\n", f"\n{' ' * 12}")
-    return f"{MARKS[_name_outcome(step)]} {step.name:<9} {text} ({step.seconds:.2f} s)"
-
-
-def _format_json(step: Step[Any]) -> dict[str, Any]:
-    return {
-        "name": step.name,
-        "outcome": _name_outcome(step),
-        "seconds": round(step.seconds, 3),
-        "message": _format_text(step),
-    }
+def _format(line: StepLine) -> str:
+    text = line.message.replace("\n", f"\n{' ' * 12}")
+    return f"{MARKS[line.outcome]} {line.name:<9} {text} ({line.seconds:.2f} s)"
