@@ -77,8 +77,7 @@ class TransactionJobs:
         directory = self._engine.directories.files / f"spool-{next(self._numbers)}"
         spool = Spool(directory, limit=self._spool_limit)
         spark = self._engine.spark
-        tables = [table.binding.path for table in self._tables]
-        return WriteJob(spark, self._claims, spool, choose_transfer(spark, bound), tables, bound, rejected)
+        return WriteJob(spark, self._claims, spool, choose_transfer(spark, bound), bound, rejected)
 
     def _list_new_layouts(
         self, file_prefixes: Sequence[str], row_ids: Mapping[int, TemporaryFile]

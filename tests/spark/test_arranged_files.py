@@ -119,7 +119,6 @@ class Table:
                 claims,
                 Spool(self.directory / "spool", block_size=1),
                 self._transfer(layouts[:1]),
-                [self.binding.path, REJECTED.path],
                 layouts[:1],
                 layouts[1:],
             )

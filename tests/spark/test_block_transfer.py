@@ -105,7 +105,7 @@ def test_a_block_lies_among_its_tables_files_until_the_transaction_is_written(
         task.send(Wrote(TaskOutput({0: (A_FILE,)})))
         task.recv()
     claims.finish()
-    ledger.close("table {}".format)
+    ledger.close()
     assert stored(tmp_path) == [block]
     transfer.remove()
     assert stored(tmp_path) == []
@@ -127,7 +127,7 @@ def test_every_block_that_a_lost_task_had_claimed_is_claimed_again(
         other.send(Wrote(TaskOutput({0: (A_FILE,)})))
         other.recv()
     claims.finish()
-    assert ledger.close("table {}".format).files == {0: (A_FILE,)}
+    assert ledger.close().files == {0: (A_FILE,)}
 
 
 def test_a_task_that_is_lost_while_it_waits_gives_its_blocks_back(claims: ClaimServer, ledger: Ledger) -> None:
@@ -253,5 +253,5 @@ def test_a_block_that_nobody_has_written_in_the_end_is_an_error(claims: ClaimSer
     with claims.address.connect() as lost:
         claim(lost)
     claims.finish()
-    with pytest.raises(RetryableError, match=r"1 block\(s\) of rows of table 0 are in no data file"):
-        ledger.close("table {}".format)
+    with pytest.raises(RetryableError, match=r"1 block\(s\) of rows of binding\(s\) 0 are in no data file"):
+        ledger.close()

@@ -202,12 +202,12 @@ def test_files_count_with_the_blocks_that_they_hold(
     task.send(Next(0))
     assert task.recv() is None
     with pytest.raises(RetryableError, match="are in no data file"):
-        ledger.close("table {}".format)
+        ledger.close()
     task.send(Wrote(TaskOutput({0: (A_FILE,)})))
     task.recv()
     task.close()
     claims.finish()
-    assert ledger.close("table {}".format).files == {0: (A_FILE,)}
+    assert ledger.close().files == {0: (A_FILE,)}
 
 
 @contextmanager

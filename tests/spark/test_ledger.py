@@ -126,7 +126,7 @@ def test_of_a_lost_task_the_counted_runs_stay_and_its_other_blocks_are_encoded_a
     assert claim_one(ledger, task) == lost
     assert ledger.claim(task, None) is None
     ledger.count(task, TaskOutput(runs={0: (second,)}))
-    assert ledger.close(str).runs == {0: (first, second)}
+    assert ledger.close().runs == {0: (first, second)}
 
 
 def test_the_counted_runs_are_those_until_now(ledger: Ledger, task: TaskAccount) -> None:
@@ -149,7 +149,7 @@ def test_what_tasks_have_written_of_a_table_is_added_up(ledger: Ledger, task: Ta
             existing_keys={0: KeyDigest(1, number + 5)},
         )
         ledger.count(teller, output)
-    counted = ledger.close(str)
+    counted = ledger.close()
     assert counted.files == dict.fromkeys((0, 1), tuple(files))
     assert counted.existing_keys == {0: KeyDigest(3, 18)}
     assert [treated.count for _, _, treated in counted.treated[0]] == [6]
@@ -247,16 +247,16 @@ def test_a_block_that_may_still_grow_is_not_counted(ledger: Ledger) -> None:
 def test_rows_that_are_in_no_file_are_an_error(ledger: Ledger, task: TaskAccount) -> None:
     ledger.add(run(0, 1, b"a"))
     with pytest.raises(RetryableError) as error:
-        ledger.close(lambda _: "table shop.orders")
+        ledger.close()
     check_text("machine_errors", "rows that are in no file", str(error.value))
     ledger.complete()
     with pytest.raises(RetryableError, match="are in no data file"):
-        ledger.close("table {}".format)
+        ledger.close()
     claim_one(ledger, task)
     with pytest.raises(RetryableError, match="are in no data file"):
-        ledger.close("table {}".format)
+        ledger.close()
     encode(ledger, task)
     with pytest.raises(RetryableError, match="are in no data file"):
-        ledger.close("table {}".format)
+        ledger.close()
     ledger.count(task, TaskOutput())
-    ledger.close("table {}".format)
+    ledger.close()

@@ -68,7 +68,7 @@ def write_jobs(tmp_path: Path, run: RunTasks, expired: bool = False) -> Iterator
 
         def start() -> WriteJob:
             spool = Spool(Path(mkdtemp(dir=tmp_path)) / "spool", block_size=1)
-            return WriteJob(InThreads(tasks, run), claims, spool, transfer, [of.path], [new_layout])
+            return WriteJob(InThreads(tasks, run), claims, spool, transfer, [new_layout])
 
         yield start
 

@@ -81,7 +81,7 @@ class Job:
             claims.begin(self._ledger, self._new_layouts, OnThisMachine(lambda: RetryableError(WORKER_ENDED)))
             write_files(claims.address, [0])
             claims.finish()
-        counted = self._ledger.close("table {}".format)
+        counted = self._ledger.close()
         self.files, self.treated = counted.files, counted.treated
 
     @property

@@ -171,18 +171,16 @@ class Ledger:
         with self._changed:
             return {**self._counted.runs}
 
-    def close(self, name_table: Callable[[int], str]) -> TaskOutput:
-        """Return the counted files and runs when no task claims any more. Raises unless they hold every block.
-
-        `name_table` returns the name of a binding's table.
-        """
+    def close(self) -> TaskOutput:
+        """Return the counted files and runs when no task claims any more. Raises unless they hold every block."""
         self.check()
         if left := self._list_left():
-            tables = ", ".join(sorted({name_table(binding) for binding in left}))
+            bindings = ", ".join(map(str, sorted({*left})))
             raise RetryableError(
-                f"Internal error: the Spark job has ended, but {len(left)} block(s) of rows of {tables} are in no data "
-                "file. Nothing of this transaction has become visible. Start the task again: it writes these rows "
-                "anew. If the error comes back, report it with the log (LOG_LEVEL=debug logs what Spark says)."
+                f"Internal error: the Spark job has ended, but {len(left)} block(s) of rows of binding(s) {bindings} "
+                "are in no data file. Nothing of this transaction has become visible. Start the task again: it writes "
+                "these rows anew. If the error comes back, report it with the log (LOG_LEVEL=debug logs what Spark "
+                "says)."
             )
         return self._counted
 

@@ -13,7 +13,6 @@ from connector.host.errors import ConnectorError, UserError
 from connector.host.signals import map_in_threads
 from connector.model.invalid_values import Tally
 from connector.model.state import DataFile, FileList
-from connector.model.table_identifier import TableIdentifier
 from connector.spark.blocks.claims import ClaimServer
 from connector.spark.blocks.ledger import Ledger, TaskOutput
 from connector.spark.blocks.spool import Spool
@@ -50,17 +49,13 @@ class WriteJob:
         claims: ClaimServer,
         spool: Spool,
         transfer: BlockTransfer,
-        table_names: Sequence[TableIdentifier],
         new_layouts: Sequence[NewLayout],
         rejected: Sequence[NewLayout] = (),
     ) -> None:
-        """`table_names` are for errors, which must not wait for a layout: a catalog may be asked for its
-        credentials."""
         self._spool = spool
         self._ledger = Ledger(spool)
         self._claims = claims
         self._transfer = transfer
-        self._table_names = table_names
         self._new_layouts = (*new_layouts, *rejected)
         claims.begin(self._ledger, new_layouts, transfer)
         self._jobs = jobs
@@ -105,7 +100,7 @@ class WriteJob:
             except ConnectorError as error:
                 self._ledger.fail(error)
             self._claims.finish()
-        return self._ledger.close(self._name_table)  # raises the first cause; Spark knows only that a task failed
+        return self._ledger.close()  # raises the first cause; Spark knows only that a task failed
 
     def _merge(self, counted: TaskOutput) -> dict[int, tuple[DataFile, ...]]:
         from connector.spark.jobs.merge_job import merge_runs  # only for arranged tables
@@ -121,9 +116,6 @@ class WriteJob:
             from connector.spark.jobs.merge_job import remove_runs
 
             remove_runs(self._new_layouts, self._ledger.runs)
-
-    def _name_table(self, binding: int) -> str:
-        return f"table {self._table_names[binding]}"
 
     def _clear_away(self) -> None:
         """Remove blocks and runs in the object store after a failure. The failure ends the process, and the spool's
