@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, lru_cache
 from io import BytesIO
-from itertools import accumulate
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 from urllib.parse import urlsplit
@@ -30,9 +29,6 @@ if TYPE_CHECKING:
 # PyIceberg opens a FileIO whenever it loads a table or writes its files. To connect to a store again takes longer than
 # to write a small file. There are several FileIOs if the catalog vends credentials for each table.
 OPEN_FILE_IOS: Final = 32
-# The pending commits of all tables and shards must fit into one message of 64 MiB.
-LONGEST_IN_STATE: Final = 64 << 10  # bytes, of one table
-LARGEST_IN_STATE: Final = 8 << 20  # bytes, of all tables of a transaction
 # Larger objects are worth PyArrow's upload in parts. Uploads that are not finished may have as much in memory.
 LARGEST_HELD: Final = 4 << 20  # bytes
 LIST_SUFFIX: Final = "-files.json"
@@ -178,19 +174,6 @@ def delete_if_possible(io: FileIO, locations: Iterable[str]) -> None:
     for location in locations:
         with suppress(OSError):
             io.delete(location)
-
-
-def find_long_lists(files: Mapping[int, tuple[DataFile, ...]]) -> list[int]:
-    """Return the indexes of the tables whose lists of files must be kept outside the state: because a list is long, or
-    because it is one of the longest of very many."""
-    sizes = {index: len(msgspec.json.encode(table_files)) for index, table_files in files.items()}
-    by_size = sorted(sizes, key=sizes.__getitem__)
-    totals = accumulate(sizes[index] for index in by_size)
-    return [
-        index
-        for index, total in zip(by_size, totals, strict=True)
-        if sizes[index] > LONGEST_IN_STATE or total > LARGEST_IN_STATE
-    ]
 
 
 def write_list(io: FileIO, location: str, files: tuple[DataFile, ...]) -> FileList:

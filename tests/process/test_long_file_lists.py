@@ -5,7 +5,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from connector.storage.file_io import LONGEST_IN_STATE
+from connector.spark.jobs.write_job import LONGEST_IN_STATE
 from fixtures.collection import Collection, Field
 from support.engines.readers import ledger_ids, ledger_table
 from support.sessions.processes import wait_until

@@ -22,8 +22,7 @@ from connector.spark.blocks.claims import ClaimServer
 from connector.spark.blocks.spool import Spool
 from connector.spark.blocks.table_layout import TableLayout, open_io
 from connector.spark.blocks.temporary_files import ThroughTheStore
-from connector.spark.jobs.write_job import WriteJob, Written
-from connector.storage.file_io import LARGEST_IN_STATE, LONGEST_IN_STATE, find_long_lists
+from connector.spark.jobs.write_job import LARGEST_IN_STATE, LONGEST_IN_STATE, WriteJob, Written, find_long_lists
 from encoding.store_lines import binding, plain
 from protocol.request import Store
 from support.snapshots import check_text

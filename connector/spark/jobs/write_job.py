@@ -5,8 +5,11 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from connector.encoding.lines.key_digest import KeyDigest
 from connector.host.errors import ConnectorError, UserError
@@ -21,10 +24,12 @@ from connector.spark.blocks.temporary_files import BlockTransfer, OnThisMachine,
 from connector.spark.jvm.cluster import BIND_ADDRESS, DRIVER_HOST, find_driver_host, is_local, parse_claims_address
 from connector.spark.jvm.spark_session import Jobs, Spark
 from connector.spark.tasks.write_task import write_files
-from connector.storage.file_io import find_long_lists
 from protocol.protocol_error import ProtocolError
 from protocol.request import Store
 
+# The pending commits of all tables and shards must fit into one message of 64 MiB.
+LONGEST_IN_STATE: Final = 64 << 10  # bytes, of one table
+LARGEST_IN_STATE: Final = 8 << 20  # bytes, of all tables of a transaction
 LONGEST_REMOVAL: Final = 5.0  # seconds
 
 
@@ -128,6 +133,19 @@ class WriteJob:
     def _report_failure(self, job: "Future[list[None]]") -> None:
         if not job.cancelled() and (error := job.exception()):
             self._ledger.fail(error)
+
+
+def find_long_lists(files: Mapping[int, tuple[DataFile, ...]]) -> list[int]:
+    """Return the indexes of the tables whose lists of files must be kept outside the state: because a list is long, or
+    because it is one of the longest of very many."""
+    sizes = {index: len(msgspec.json.encode(table_files)) for index, table_files in files.items()}
+    by_size = sorted(sizes, key=sizes.__getitem__)
+    totals = accumulate(sizes[index] for index in by_size)
+    return [
+        index
+        for index, total in zip(by_size, totals, strict=True)
+        if sizes[index] > LONGEST_IN_STATE or total > LARGEST_IN_STATE
+    ]
 
 
 def choose_transfer(spark: Spark, new_layouts: Sequence[NewLayout]) -> BlockTransfer:
