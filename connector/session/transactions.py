@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 LONGEST_OFFSETS: Final = 1_000  # characters; each snapshot of a table keeps its own
 
 
-class JobStarter(Protocol):
+class SessionJobs(Protocol):
     """Starts the Spark jobs of each transaction. `file_prefixes` has the prefix of each table's files."""
 
     def start_loading(self, file_prefixes: Sequence[str]) -> "TransactionLoads":
@@ -47,7 +47,7 @@ class Session:
         tables: Sequence[BoundTable],
         recovered: Sequence[StagedCommit],
         committer: Committer,
-        jobs: JobStarter,
+        jobs: SessionJobs,
     ) -> None:
         self._tables = tables
         self._recovered = tuple(recovered)
@@ -151,7 +151,7 @@ class OpenTransaction:
     def __init__(
         self,
         progress: TransactionProgress,
-        jobs: JobStarter,
+        jobs: SessionJobs,
         file_prefixes: Sequence[str],
         stage: "Callable[[Written, Mapping[int, LoadedRows], request.StartCommit], StagedTransaction]",
     ) -> None:
