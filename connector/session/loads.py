@@ -18,7 +18,6 @@ from typing import Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 from pyiceberg.io import FileIO
-from pyiceberg.utils.bin_packing import PackingIterator
 
 from connector.encoding.lines.key_digest import KeyDigest, digest_keys_table, sum_digests
 from connector.encoding.lines.key_tables import KEY, take_keys
@@ -32,6 +31,7 @@ from connector.encoding.search.searched_keys import KEYS_AT_ONCE
 from connector.encoding.values.arrays import Mask
 from connector.host import facts
 from connector.host.facts import AnsweredLoads
+from connector.host.groups import divide
 from connector.host.signals import StartedCalls, map_in_threads
 from connector.host.tempdirs import translate_disk_errors
 from connector.iceberg.table_view import TableView
@@ -141,7 +141,7 @@ class TransactionLoads:
         line."""
         # One job searches the tables of some bindings.
         bindings = sorted(self._keys)
-        for indexes in PackingIterator(bindings, KEYS_AT_ONCE, lookback=1, weight_func=self._count_keys):
+        for indexes in divide(bindings, KEYS_AT_ONCE, self._count_keys):
             yield from self._answer(indexes)
 
     def check(self) -> None:

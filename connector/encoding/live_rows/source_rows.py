@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
-from pyiceberg.utils.bin_packing import PackingIterator
 
 from connector.encoding.live_rows.deletion_vectors import FileId
 from connector.encoding.parquet.damaged_files import explain_damage, quote_error, read_batches
 from connector.encoding.parquet.file_columns import open_data_file
 from connector.encoding.values.arrays import Mask, Positions
 from connector.host.errors import UnreadableFileError
+from connector.host.groups import divide
 
 _BATCH_SIZE: Final = 4 << 20  # bytes
 # Rows that are read at once. How large they are becomes known only then: in a large row group, large rows may stand
@@ -123,7 +123,7 @@ def _rows_at_once(group: pq.RowGroupMetaData) -> int:
 def _join(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the same rows in batches of a few megabytes, because each batch costs the same."""
     plain = map(_without_views, batches)
-    for joined in PackingIterator(plain, _BATCH_SIZE, lookback=1, weight_func=attrgetter("nbytes")):
+    for joined in divide(plain, _BATCH_SIZE, attrgetter("nbytes")):
         yield joined[0] if len(joined) == 1 else pa.concat_batches(joined)
 
 

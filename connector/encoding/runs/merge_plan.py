@@ -6,13 +6,13 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from pyiceberg.utils.bin_packing import PackingIterator
 
 from connector.encoding.runs.partition_values import PartitionKey
 from connector.encoding.runs.run_merging import MergeRange
 from connector.encoding.runs.sort_columns import SortColumns
 from connector.encoding.runs.sorted_runs import RunPart, SortedRun
 from connector.encoding.values.arrays import Indices
+from connector.host.groups import divide
 
 # A partition is only split between tasks if each of them gets so many bytes of Arrow data.
 LEAST_SPLIT: Final = 128 << 20
@@ -38,7 +38,7 @@ def plan_merge(
 def group_ranges(ranges: Sequence[MergeRange], tasks: int) -> Iterator[tuple[MergeRange, ...]]:
     """Split the ranges into groups of similar size, each for one call."""
     size = max(sum(merged.memory for merged in ranges) // (tasks * _UNITS_PER_TASK), _LEAST_UNIT)
-    return map(tuple, PackingIterator(ranges, size, lookback=1, weight_func=attrgetter("memory")))
+    return map(tuple, divide(ranges, size, attrgetter("memory")))
 
 
 class _Parts:

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-from pyiceberg.utils.bin_packing import PackingIterator
 
 from connector.encoding.parquet.encoded_row_groups import EncodedRowGroup, write_row_group
 from connector.encoding.parquet.file_options import FileOptions
@@ -20,6 +19,7 @@ from connector.encoding.runs.partition_values import PartitionKey, PartitionValu
 from connector.encoding.runs.sort_columns import SortColumns
 from connector.encoding.values.arrays import Indices
 from connector.encoding.values.gathered_rows import GatheredRows
+from connector.host.groups import divide
 from connector.model.binding import Arrangement, Column
 
 PART_SIZE: Final = 512 << 10  # bytes of Arrow data: a merge holds one part or more of each run
@@ -79,7 +79,7 @@ class RowArrangement:
             counts[partition] = 0
         first_rows = [self.sort_columns.of(batches[0].slice(0, 0))]
         pieces = _divide([*map(int, counts)], max(PART_SIZE // row_size, 1))
-        for packed in PackingIterator(pieces, _TAKEN_AT_ONCE // row_size, lookback=1, weight_func=attrgetter("rows")):
+        for packed in divide(pieces, _TAKEN_AT_ONCE // row_size, attrgetter("rows")):
             begin = packed[0].begin
             taken = rows.take(order[begin : packed[-1].end])
             for piece in packed:

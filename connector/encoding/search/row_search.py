@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.io import FileIO
 from pyiceberg.schema import make_compatible_name
-from pyiceberg.utils.bin_packing import PackingIterator
 
 from connector.encoding.live_rows.deleted_rows import find_deleted_rows
 from connector.encoding.live_rows.deletion_vectors import FileId
@@ -23,6 +22,7 @@ from connector.encoding.search.searched_keys import Bounds, Keys
 from connector.encoding.values.arrays import NO_ROWS, Indices, Mask, Numbers, Positions, join_arrays
 from connector.encoding.values.column_types import column_id
 from connector.host.errors import LostColumnError, UserError
+from connector.host.groups import divide
 from connector.storage.storage_errors import translate_errors
 
 _KEY_COLUMNS: Final = 32 << 20  # bytes of key columns that are opened at once
@@ -84,8 +84,7 @@ def _find(io: FileIO, file: SearchedFile, keys: Keys) -> Iterator[tuple["_FileSe
         in_range = range(columns.row_groups)[file.first_row_group :][: file.row_groups]
         groups = [group for group in in_range if _may_have_keys(columns, group, keys)]
         opened = _FileSearch(file, columns, keys)
-        size_of = partial(columns.size_of, keys.column_ids)
-        for packed in PackingIterator(groups, _KEY_COLUMNS, lookback=1, weight_func=size_of):
+        for packed in divide(groups, _KEY_COLUMNS, partial(columns.size_of, keys.column_ids)):
             found = opened.find(packed)
             if len(found.positions):
                 found = found.without(find_deleted_rows(io, file.path, file.position_deletes, file.pending_deletes))

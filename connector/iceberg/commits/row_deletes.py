@@ -23,7 +23,6 @@ from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import ancestors_of
 from pyiceberg.types import PrimitiveType
-from pyiceberg.utils.bin_packing import PackingIterator
 
 from connector.encoding.live_rows.position_deletes import group_by_file, join_positions
 from connector.encoding.search.located_rows import LocatedRows, read_located
@@ -32,6 +31,7 @@ from connector.encoding.search.searched_keys import KEYS_AT_ONCE, Keys
 from connector.encoding.search.stored_rows import ReadKeys, read_stored_keys
 from connector.encoding.values.arrays import Positions, join_arrays
 from connector.host.errors import UserError
+from connector.host.groups import divide
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.file_names import FileOrigin
 from connector.iceberg.commits.passed_values import is_reset_since
@@ -149,7 +149,7 @@ class RowDeletes:
         return [
             _SearchBatch(packed, files)
             for sharing, files in files_of.items()
-            for packed in PackingIterator(sharing, KEYS_AT_ONCE, lookback=1, weight_func=attrgetter("count"))
+            for packed in divide(sharing, KEYS_AT_ONCE, attrgetter("count"))
         ]
 
     def _search_batch(self, table: Table, batch: _SearchBatch) -> None:

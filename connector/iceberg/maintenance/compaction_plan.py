@@ -20,9 +20,9 @@ from typing import Final
 
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.table import Table
-from pyiceberg.utils.bin_packing import PackingIterator
 
 from connector.encoding.rewriting.file_groups import FileGroup
+from connector.host.groups import divide
 from connector.iceberg.maintenance.compaction_thresholds import CompactionThresholds
 from connector.iceberg.maintenance.delete_ratio import find_heavy
 from connector.iceberg.metadata.listed_files import EqualityDeletes, ListedFile, PositionDeletes
@@ -227,7 +227,7 @@ class _PartitionFiles:
 
     def _pack(self, files: Iterable[ListedFile]) -> Iterator[list[ListedFile]]:
         """Yield the files, in their order, in groups of at most the target size. A larger file is alone."""
-        return PackingIterator(files, self._thresholds.target_size, lookback=1, weight_func=attrgetter("size"))
+        return divide(files, self._thresholds.target_size, attrgetter("size"))
 
     def _sort_by_age(self, files: Iterable[ListedFile]) -> list[ListedFile]:
         return sorted(files, key=lambda file: self._ranks[file.path])

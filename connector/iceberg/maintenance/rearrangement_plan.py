@@ -11,9 +11,9 @@ from typing import Final
 from pyiceberg.table import Table
 from pyiceberg.transforms import VoidTransform
 from pyiceberg.types import PrimitiveType
-from pyiceberg.utils.bin_packing import PackingIterator
 
 from connector.host.errors import UserError
+from connector.host.groups import divide
 from connector.iceberg.maintenance.compaction_plan import (
     CompactionPlan,
     add_partition_values,
@@ -46,9 +46,7 @@ def plan_rearrangement(table: Table, listed: Sequence[ListedFile]) -> Compaction
     chosen = [
         together
         for files in group_by_partition(list_old_files(listed, arrangement)).values()
-        for together in PackingIterator(
-            sorted(files, key=attrgetter("sequence_number")), size, lookback=1, weight_func=attrgetter("size")
-        )
+        for together in divide(sorted(files, key=attrgetter("sequence_number")), size, attrgetter("size"))
     ]
     if not chosen:
         return plan_compaction(table, listed)

@@ -14,9 +14,9 @@ from typing import Final
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
-from pyiceberg.utils.bin_packing import PackingIterator
 
 from connector.host.interruption import NEVER, Interruption
+from connector.host.groups import divide
 from connector.iceberg.commits.file_names import find_file_prefix
 from connector.iceberg.commits.retry_commits import ActionText, retry_commit
 from connector.iceberg.commits.snapshot import SnapshotWriter
@@ -65,7 +65,7 @@ def plan_manifests(table: Table, max_bytes: float = math.inf) -> ManifestPlan:
     groups, left, has_more = list[Sequence[ManifestFile]](), max_bytes, False
     small = sorted((each for each in manifests if size_of(each) < target or not lists_files(each)), key=kind_of)
     for _, one_kind in groupby(small, key=kind_of):
-        for group in PackingIterator(one_kind, target, lookback=1, weight_func=size_of):
+        for group in divide(one_kind, target, size_of):
             if len(group) == 1 and lists_files(group[0]):
                 continue
             size = sum(map(size_of, group))

@@ -18,9 +18,9 @@ from typing import Final
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.table import Table
-from pyiceberg.utils.bin_packing import PackingIterator
 
 from connector.encoding.live_rows.deletion_vectors import FileId
+from connector.host.groups import divide
 from connector.host.signals import AT_ONCE, map_in_threads
 from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.manifests import copy_manifest, read_entries
@@ -147,7 +147,7 @@ def remove_files(
     written = [
         _write(factory, packed, gone, new)
         for one_kind in _group_by_kind(each for each in existing if each.manifest_path in changed)
-        for packed in PackingIterator(one_kind, Thresholds.size, lookback=1, weight_func=size_of)
+        for packed in divide(one_kind, Thresholds.size, size_of)
     ]
     written += [factory.write(spec_id, added=entries) for spec_id, entries in new.items()]
     return [each for each in existing if each.manifest_path not in changed and lists_files(each)], written

@@ -7,11 +7,10 @@ from operator import attrgetter
 from threading import Lock
 from typing import Final, TypeAlias
 
-from pyiceberg.utils.bin_packing import PackingIterator
-
 from connector.encoding.live_rows.source_rows import SourceFile
 from connector.encoding.rewriting.converted_files import Rewrite, Rewriting
 from connector.encoding.rewriting.rewritten_schemas import UnconvertibleError
+from connector.host.groups import divide
 from connector.host.late_start import start_when_needed
 from connector.host.refresh import Refreshed
 from connector.model.properties import Properties
@@ -42,7 +41,7 @@ def rewrite_jobs(settings: Mapping[str, str]) -> Iterator[Rewrite]:
             with turn:
                 return [
                     files
-                    for job in PackingIterator(sources, JOB_SIZE, lookback=1, weight_func=attrgetter("size"))
+                    for job in divide(sources, JOB_SIZE, attrgetter("size"))
                     for files in _check(spark().map(partial(_rewrite, rewriting, access.current().value), job).result())
                 ]
 

@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.io import FileIO
-from pyiceberg.utils.bin_packing import PackingIterator
 
 from connector.encoding.lines.key_tables import read_keys, write_keys
 from connector.encoding.live_rows.lineage_columns import NO_ROW_ID
@@ -21,6 +20,7 @@ from connector.encoding.search.row_search import FoundRows, SearchedFile, begin_
 from connector.encoding.search.rows_of_keys import RowsOfKeys
 from connector.encoding.search.searched_keys import Keys
 from connector.host.errors import RetryableError
+from connector.host.groups import divide
 from connector.host.signals import map_in_threads
 from connector.host.tempdirs import advise
 from connector.model.binding import Binding
@@ -85,7 +85,7 @@ def _search_files(
     several tables, and their documents are read one after the other. The index of a table's keys is dropped with its
     last file."""
     keys: dict[TemporaryFile, Keys] = {}
-    for packed in PackingIterator(files, SEARCHED_AT_ONCE, lookback=1, weight_func=attrgetter("size")):
+    for packed in divide(files, SEARCHED_AT_ONCE, attrgetter("size")):
         groups = {file.group.keys_file: file.group for file in packed}
         keys = {keys_file: keys[keys_file] for keys_file in groups if keys_file in keys}
         new = [keys_file for keys_file in groups if keys_file not in keys]
@@ -147,8 +147,7 @@ def fetch_rows(found: FoundInGroup, io: FileIO) -> RowsOfKeys:
 
 def divide_files(files: Sequence[SearchedFile]) -> Iterator[tuple[tuple[int, SearchedFile], ...]]:
     """Split the files into groups of similar size, each for one call."""
-    numbered = enumerate(files)
-    return map(tuple, PackingIterator(numbered, GROUP_SIZE, lookback=1, weight_func=lambda each: each[1].size))
+    return map(tuple, divide(enumerate(files), GROUP_SIZE, lambda each: each[1].size))
 
 
 def _describe(index: int, file: SearchedFile, rows: FoundRows) -> RowsOfKeys:
