@@ -105,7 +105,6 @@ def search_names(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(opening, "open_file_io", lambda _: Actor.present and Actor.present.store)
     patch.setattr(loads, "find_last_changes", find_last_changes)
     patch.setattr(loads, "shutil", SimpleNamespace(rmtree=lambda _directory, **_: None))
-    patch.setattr(search_job, "gc", SimpleNamespace(collect=lambda: None))
     # Another run of the same schedule has the same names, and must read the same objects.
     patch.setattr(*private_connector.READ_DELETED_POSITIONS, read_deleted_rows)
     patch.setattr(delete_files, "remember_deleted_rows", lambda *_: None)

@@ -1,6 +1,5 @@
 """Spark jobs that compact file groups: one short task for each group, in the lane of maintenance."""
 
-import gc
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
@@ -108,7 +107,6 @@ def _compact(
 
     began = time.process_time()
     lower_priority()
-    gc.collect()  # the daemon has turned the automatic collection off
     try:
         outcome: GroupOutcome = compact_group(open_file_io(file_properties), compaction, group)
     except ConnectorError as error:

@@ -1,6 +1,5 @@
 """The Spark job of Loads: tasks search files for keys, and write the documents as finished lines of the answer."""
 
-import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -59,7 +58,6 @@ FoundInGroup: TypeAlias = RowsOfKeys | TemporaryFile
 
 def search_groups(access: Mapping[int, Properties], groups: Iterable[Group]) -> Iterator[FoundInGroup]:
     """Search the groups. `access` has the storage settings of each table, by its binding's index."""
-    gc.collect()  # the daemon has turned the automatic collection off
     files = [_File(group, index, file) for group in groups for index, file in group.files]
     for group, found in groupby(_search_files(access, files), lambda each: each[0].group):
         yield _write_group(group, found, open_file_io(access[group.binding.index]))

@@ -236,12 +236,13 @@ def _perform(inputs: "RDD[S]", task: Callable[[Iterable[S]], Iterable[T]]) -> li
 
 def _perform_task(task: Callable[[Iterable[S]], Iterable[T]], part: Iterable[S]) -> Iterator[T]:
     with ending_if_it_hangs():
+        gc.collect()  # the daemon has turned the automatic collection off
         yield from task(part)
 
 
 def _call_each(call: Callable[[S], T], things: Iterable[S]) -> Iterator[T]:
     for thing in things:
-        gc.collect()  # the daemon has turned the automatic collection off
+        gc.collect()  # a task has several things
         yield call(thing)
 
 

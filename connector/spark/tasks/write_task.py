@@ -1,6 +1,5 @@
 """A task in a Python worker of Spark: claims blocks, decodes their lines, and writes data files."""
 
-import gc
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -60,7 +59,6 @@ def write_files(address: Address, partition: Iterable[int]) -> Iterable[None]:
     """
     for _ in partition:  # Spark replaces the worker of a task that leaves its input unread
         pass
-    gc.collect()  # the daemon has turned the automatic collection off
     # A failure is reported before the files are cleaned up: a store that has failed may not answer a deletion either.
     with address.connect() as driver, ExitStack() as unfinished, StartedCalls(LARGEST_HELD) as uploads:
         try:
