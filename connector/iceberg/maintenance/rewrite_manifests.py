@@ -8,7 +8,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
 from typing import Final
 
 from pyiceberg.catalog import Catalog
@@ -21,7 +20,13 @@ from connector.iceberg.commits.file_names import find_file_prefix
 from connector.iceberg.commits.retry_commits import ActionText, retry_commit
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.commits.summaries import SUMMARY_MATERIALIZATION
-from connector.iceberg.metadata.manifest_rewriting import ManifestMerger, Thresholds, kind_of, lists_files, size_of
+from connector.iceberg.metadata.manifest_rewriting import (
+    ManifestMerger,
+    Thresholds,
+    group_by_kind,
+    lists_files,
+    size_of,
+)
 from connector.iceberg.metadata.manifests import manifests_of
 from connector.iceberg.metadata.table_properties import name_table_in_errors
 from connector.iceberg.metadata.table_updates import new_snapshot, require_unchanged
@@ -63,8 +68,8 @@ def plan_manifests(table: Table, max_bytes: float = math.inf) -> ManifestPlan:
     with translate_errors(table.location()):
         manifests = manifests_of(table.io, table.current_snapshot())
     groups, left, has_more = list[Sequence[ManifestFile]](), max_bytes, False
-    small = sorted((each for each in manifests if size_of(each) < target or not lists_files(each)), key=kind_of)
-    for _, one_kind in groupby(small, key=kind_of):
+    small = (each for each in manifests if size_of(each) < target or not lists_files(each))
+    for one_kind in group_by_kind(small).values():
         for group in divide(one_kind, target, size_of):
             if len(group) == 1 and lists_files(group[0]):
                 continue

@@ -89,10 +89,9 @@ class ManifestMerger:
             thresholds = Thresholds.of(factory.table.properties)
             if thresholds is None:
                 return list(existing)
-            for kind in set(map(kind_of, added)):
-                added_of_kind = [manifest for manifest in added if kind_of(manifest) == kind]
-                candidates = [manifest for manifest in existing if kind_of(manifest) == kind]
-                chosen = find_mergeable(candidates, len(added_of_kind), thresholds)
+            candidates = group_by_kind(existing)
+            for kind, added_of_kind in group_by_kind(added).items():
+                chosen = find_mergeable(candidates.get(kind, ()), len(added_of_kind), thresholds)
                 if chosen:
                     kept = [manifest for manifest in existing if manifest not in chosen]
                     existing = [*self.write_merged(factory, chosen), *kept]
@@ -145,8 +144,8 @@ def remove_files(
     gone = {file.id for file in removed}
     changed = {*(file.manifest for file in removed), *(each.manifest_path for each in merged if lists_files(each))}
     written = [
-        _write(factory, packed, gone, new)
-        for one_kind in _group_by_kind(each for each in existing if each.manifest_path in changed)
+        _write_without(factory, packed, gone, new)
+        for one_kind in group_by_kind(each for each in existing if each.manifest_path in changed).values()
         for packed in divide(one_kind, Thresholds.size, size_of)
     ]
     written += [factory.write(spec_id, added=entries) for spec_id, entries in new.items()]
@@ -165,15 +164,15 @@ def find_small(table: Table, manifests: Iterable[ManifestFile]) -> list[Manifest
     if thresholds is None:
         return []
     eager = replace(thresholds, count=2, few=_FEW_FILES)
-    return [each for one_kind in _group_by_kind(manifests) for each in find_mergeable(one_kind, 0, eager)]
+    return [each for one_kind in group_by_kind(manifests).values() for each in find_mergeable(one_kind, 0, eager)]
 
 
-def _group_by_kind(manifests: Iterable[ManifestFile]) -> list[list[ManifestFile]]:
+def group_by_kind(manifests: Iterable[ManifestFile]) -> dict[tuple[int, ManifestContent], list[ManifestFile]]:
     """Return the manifests of each partition spec and content."""
     by_kind: dict[tuple[int, ManifestContent], list[ManifestFile]] = {}
     for manifest in manifests:
         by_kind.setdefault(kind_of(manifest), []).append(manifest)
-    return list(by_kind.values())
+    return by_kind
 
 
 def kind_of(manifest: ManifestFile) -> tuple[int, ManifestContent]:
@@ -191,14 +190,14 @@ def lists_files(manifest: ManifestFile) -> bool:
     return manifest.has_added_files() or manifest.has_existing_files()
 
 
-def _write(
+def _write_without(
     factory: ManifestFactory,
     manifests: Sequence[ManifestFile],
     gone: Collection[FileId],
     new: dict[int, list[ManifestEntry]],
 ) -> ManifestFile:
-    """Write the manifests as one. If they list data files, take the new files of their spec from `new`."""
+    """Write the manifests as one, without the files in `gone`. Data files of their spec are taken from `new`."""
     spec_id, content = manifests[0].partition_spec_id, manifests[0].content
     added = new.pop(spec_id, ()) if content is ManifestContent.DATA else ()
-    entries = chain.from_iterable(read_entries(factory.table.io, manifest) for manifest in manifests)
+    entries = _live_entries(factory.table.io, manifests)
     return factory.write(spec_id, content, existing=entries, gone=gone, added=added)
