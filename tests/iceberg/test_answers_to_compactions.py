@@ -27,6 +27,7 @@ from support.snapshots import check_text
 from support.tables.compacting import compact
 from support.tables.eager_compaction import files, make_eager, stored
 from support.tables.local_tables import record_property
+from support.tables.planted_faults import plant
 
 pytestmark = pytest.mark.long
 IN_AN_HOUR: Final = SimpleNamespace(time_ns=lambda: time.time_ns() + 3_601 * 10**9, monotonic=time.monotonic)
@@ -74,6 +75,16 @@ def test_a_lost_answer_does_not_lose_files(
     result = compact(catalog, PATH)
     assert (result.commits, result.dropped) == (1, 0)
     assert values_of(catalog) == dict.fromkeys(range(3), "a")
+    assert len(files(catalog)) == 1
+
+
+def test_an_answer_without_the_snapshot_is_no_commit(catalog: Catalog) -> None:
+    """A proxy may answer with the table as it was."""
+    for number in range(3):
+        land(catalog, {number: "a"})
+    old = catalog.load_table(PATH)
+    plant(catalog, [lambda _: SimpleNamespace(metadata=old.metadata)])
+    assert compact(catalog, PATH).commits == 1
     assert len(files(catalog)) == 1
 
 

@@ -1,5 +1,6 @@
 """Small manifests become one without a change of rows, beside other writers, and whatever the catalog answers."""
 
+from types import SimpleNamespace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -159,6 +160,16 @@ def test_an_answer_that_got_lost_is_looked_for_in_the_table(catalog: Catalog) ->
     plant(catalog, [lose_answer(ServiceUnavailableError("no answer"))])
     assert len(rewrite_manifests(catalog, PATH, OWNER).replaced) == 3
     assert len(table_of(catalog).snapshots()) == 4
+
+
+def test_an_answer_without_the_snapshot_is_no_commit(catalog: Catalog) -> None:
+    """A proxy may answer with the table as it was."""
+    for number in range(3):
+        land(catalog, number, path=PATH)
+    old = table_of(catalog)
+    plant(catalog, [lambda _: SimpleNamespace(metadata=old.metadata)])
+    rewrite_manifests(catalog, PATH, OWNER)
+    assert len(manifests(catalog)) == 1
 
 
 @pytest.mark.parametrize(

@@ -284,14 +284,15 @@ def commit_snapshot(
     catalog: Catalog,
     table: Table,
     snapshot: Snapshot,
-    properties: dict[str, str],
+    properties: dict[str, str] | None = None,
     others: Sequence[TableUpdate] = (),
 ) -> TableMetadata:
     """Add a snapshot to the main branch and set properties, in one commit, if the table is still as it was loaded.
 
     Returns the table's new metadata. Raises CommitStateUnknownException if it lacks the snapshot.
     """
-    updates = (*others, *new_snapshot(table, snapshot), SetPropertiesUpdate(updates=properties))
+    changed = (SetPropertiesUpdate(updates=properties),) if properties else ()
+    updates = (*others, *new_snapshot(table, snapshot), *changed)
     # The columns must be unchanged too: files that were staged before a column was converted have to be rewritten.
     after = catalog.commit_table(table, require_unchanged(table), updates).metadata
     if after.snapshot_by_id(snapshot.snapshot_id) is None:  # for example, an older answer that a proxy has kept

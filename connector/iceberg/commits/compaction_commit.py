@@ -24,7 +24,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from connector.encoding.rewriting.file_groups import CompactedGroup
 from connector.host.errors import ConnectorError, RetryableError
-from connector.iceberg.commits.commit import TableLocks
+from connector.iceberg.commits.commit import TableLocks, commit_snapshot
 from connector.iceberg.commits.commit_errors import is_final
 from connector.iceberg.commits.compaction_changes import CompactionChanges, DroppedGroup, decide_changes
 from connector.iceberg.commits.delete_files import DeleteFiles
@@ -38,7 +38,6 @@ from connector.iceberg.metadata.manifests import manifests_of
 from connector.iceberg.metadata.partitions import PartitionReader
 from connector.iceberg.metadata.snapshot_manifests import make_added_entry
 from connector.iceberg.metadata.table_properties import check_properties, name_table_in_errors
-from connector.iceberg.metadata.table_updates import new_snapshot, require_unchanged
 from connector.model.table_identifier import GENERATION_PROPERTY, TableIdentifier
 from connector.storage import storage_errors
 from connector.storage.stored_files import delete_all
@@ -164,7 +163,7 @@ class CompactionCommit:
             snapshot = self._write(table, changes, snapshots)
         self._check_age(table)
         self._sent[snapshot.snapshot_id] = changes
-        self._catalog.commit_table(table, require_unchanged(table), new_snapshot(table, snapshot))
+        commit_snapshot(self._catalog, table, snapshot)
         return changes
 
     def _find_landed(self, table: Table) -> CompactionChanges | None:

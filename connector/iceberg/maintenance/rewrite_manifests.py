@@ -16,6 +16,7 @@ from pyiceberg.table import Table
 
 from connector.host.interruption import NEVER, Interruption
 from connector.host.groups import divide
+from connector.iceberg.commits.commit import commit_snapshot
 from connector.iceberg.commits.file_names import find_file_prefix
 from connector.iceberg.commits.retry_commits import ActionText, retry_commit
 from connector.iceberg.commits.snapshot import SnapshotWriter
@@ -29,7 +30,6 @@ from connector.iceberg.metadata.manifest_rewriting import (
 )
 from connector.iceberg.metadata.manifests import manifests_of
 from connector.iceberg.metadata.table_properties import name_table_in_errors
-from connector.iceberg.metadata.table_updates import new_snapshot, require_unchanged
 from connector.model.table_identifier import Owner, TableIdentifier
 from connector.storage.storage_errors import translate_errors
 
@@ -144,4 +144,4 @@ class _ManifestRewrite:
             schema_id = table.metadata.current_schema_id
             snapshot = self._snapshots.replace(table, prefix, [*merged, *plan.kept], schema_id, summary)
         self._sent = snapshot.snapshot_id, plan
-        self._catalog.commit_table(table, require_unchanged(table), new_snapshot(table, snapshot))
+        commit_snapshot(self._catalog, table, snapshot)
