@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 import msgspec
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile, OutputStream
 
-from connector.host.errors import UserError
+from connector.host.errors import ConnectorError, UserError
 from connector.host.redaction import hide_obtained
-from connector.host.signals import StartedCalls
+from connector.host.signals import StartedCalls, map_in_threads
 from connector.model.properties import Properties
 from connector.model.state import DataFile, FileList
 from connector.storage.file_access import S3_SCHEMES, SECRET_PROPERTIES
@@ -171,9 +171,12 @@ class _HeldStream:
 
 def delete_if_possible(io: FileIO, locations: Iterable[str]) -> None:
     """Delete files to which nothing refers. Those that cannot be deleted stay, as orphan files."""
-    for location in locations:
-        with suppress(OSError):
+
+    def delete(location: str) -> None:
+        with suppress(ConnectorError, OSError):
             io.delete(location)
+
+    map_in_threads(delete, locations, "delete")
 
 
 def write_list(io: FileIO, location: str, files: tuple[DataFile, ...]) -> FileList:

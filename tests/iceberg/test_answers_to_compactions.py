@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from posixpath import basename
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -15,14 +16,16 @@ from pyiceberg.exceptions import (
     CommitStateUnknownException,
     ForbiddenError,
 )
+from pyiceberg.io import FileIO
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import AddSnapshotUpdate
 
 from connector.host.errors import CommitUnknownError, RetryableError, SignInError, UserError
+from connector.host.signals import AT_ONCE
 from connector.iceberg.commits import compaction_commit
 from connector.iceberg.commits.compaction_commit import SUMMARY_COMPACTION, CommittedCompaction, CompactionCommit
 from support.bindings import PATH
-from support.rows.updated_rows import land, values_of
+from support.rows.updated_rows import BY_PART, land, values_of
 from support.snapshots import check_text
 from support.tables.compacting import compact
 from support.tables.eager_compaction import files, make_eager, stored
@@ -188,3 +191,31 @@ def test_files_that_no_commit_has_named_are_deleted(catalog: Catalog) -> None:
     with pytest.raises(UserError, match="many"):
         compact(catalog, PATH, spoil)
     assert stored(catalog) == before
+
+
+def test_a_file_that_cannot_be_deleted_does_not_keep_the_others(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some are deleted at the same time. This one fails before the last ones begin."""
+    catalog.drop_table(PATH)
+    make_eager(catalog, BY_PART)
+    for first in (0, 100, 200, 300):
+        land(catalog, {first + number: chr(97 + number) for number in range(3 * AT_ONCE)})
+    before, refused = stored(catalog), list[str]()
+    kind = type(catalog.load_table(PATH).io)
+    delete = kind.delete
+
+    def delete_or_refuse(io: FileIO, location: str) -> None:
+        if not refused:
+            refused.append(basename(location))
+            raise OSError("the store does not answer")
+        time.sleep(0.05)
+        delete(io, location)
+
+    def spoil() -> None:
+        record_property(catalog.load_table(PATH), "write.metadata.previous-versions-max", "many")
+        monkeypatch.setattr(kind, "delete", delete_or_refuse)
+
+    with pytest.raises(UserError, match="many"):
+        compact(catalog, PATH, spoil)
+    assert stored(catalog) == {*before, *refused}

@@ -11,7 +11,6 @@ by the date of the newest snapshot, so wrong clocks of machines cannot make them
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -41,6 +40,7 @@ from connector.iceberg.metadata.table_properties import check_properties, name_t
 from connector.model.table_identifier import GENERATION_PROPERTY, TableIdentifier
 from connector.storage import storage_errors
 from connector.storage.stored_files import delete_all
+from connector.storage.file_io import delete_if_possible
 
 MAX_AGE: Final = 3_600_000  # milliseconds
 SUMMARY_COMPACTION: Final = "flow.compaction"  # the number of groups
@@ -193,8 +193,7 @@ class CompactionCommit:
         sent = {id(group) for changes in self._sent.values() for group in changes.groups}
         unused = [file.path for group in groups if id(group) not in sent for file in group.files]
         orders = [group.order for group in groups if group.order]
-        with suppress(ConnectorError, OSError):
-            delete_all(self._base.table.io, [*unused, *orders])
+        delete_if_possible(self._base.table.io, [*unused, *orders])
 
     def _describe(self, landed: CompactionChanges | None, attempts: int) -> CommittedCompaction:
         if landed is None:
