@@ -3,7 +3,7 @@
 import itertools
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +15,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 from connector.encoding.live_rows import deleted_rows
-from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction, FailedGroup, FileGroup
+from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction, FailedGroup, FileGroup, GroupOutcome
 from connector.host.errors import RetryableError, UserError
 from connector.host.interruption import InterruptedMaintenanceError, Interruption
 from connector.host.logs import FIELDS
@@ -67,7 +67,7 @@ def test_a_session_s_run_ends_although_new_files_keep_coming(catalog: Catalog) -
         for number in itertools.islice(numbers, 6):
             land(catalog, {number: "a"})
 
-    def compact_beside_commits(*arguments: Any) -> Iterator[CompactedGroup | FailedGroup]:
+    def compact_beside_commits(*arguments: Any) -> Generator[GroupOutcome, None, None]:
         assert next(numbers) < 30, "the run goes on"
         yield from list(compact_here(*arguments))
         land_more()
@@ -84,7 +84,7 @@ def test_the_processor_time_of_a_compaction_counts_groups_that_were_given_up(cat
     for number in range(4):
         land(catalog, {number: "a", number + 10: "b"})
 
-    def compact_late(*arguments: Any) -> Iterator[CompactedGroup | FailedGroup]:
+    def compact_late(*arguments: Any) -> Generator[GroupOutcome, None, None]:
         compacted = [*compact_here(*arguments)]
         catalog.load_table(PATH).delete("part = 'a'")
         for outcome in compacted:
@@ -99,7 +99,7 @@ def test_the_processor_time_of_a_compaction_counts_groups_that_have_failed(catal
     for number in range(4):
         land(catalog, {number: "a"})
 
-    def fail(_: Compaction, groups: Iterable[FileGroup], __: Any) -> Iterator[CompactedGroup | FailedGroup]:
+    def fail(_: Compaction, groups: Iterable[FileGroup], __: Any) -> Generator[GroupOutcome, None, None]:
         return (FailedGroup(group, RetryableError("the storage does not answer"), 2.5) for group in groups)
 
     assert TableCompactor(catalog, fail).compact(PATH).processor_seconds == 2.5
@@ -111,7 +111,9 @@ def test_a_group_that_fails_leaves_the_others(catalog: Catalog, caplog: pytest.L
     for number in range(4):
         land(catalog, {number: "a", number + 10: "b"})
 
-    def fail_first(compaction: Compaction, groups: Iterable[FileGroup], access: Any) -> Iterator[Any]:
+    def fail_first(
+        compaction: Compaction, groups: Iterable[FileGroup], access: Any
+    ) -> Generator[GroupOutcome, None, None]:
         first, *others = groups
         yield FailedGroup(first, RetryableError("the storage does not answer"))
         yield from compact_here(compaction, others, access)
@@ -133,7 +135,9 @@ class SomeFail:
         self.failing = set(partitions)
         self.begun: list[str] = []
 
-    def __call__(self, compaction: Compaction, groups: Iterable[FileGroup], access: Any) -> Iterator[Any]:
+    def __call__(
+        self, compaction: Compaction, groups: Iterable[FileGroup], access: Any
+    ) -> Generator[GroupOutcome, None, None]:
         for group in groups:
             [(_, partition)] = group.partition_values
             self.begun.append(partition)

@@ -1,7 +1,7 @@
 """A compaction gives groups up whose files are deleted meanwhile, because their snapshots expire within seconds."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 from connector.encoding.live_rows import deleted_rows
-from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction, FailedGroup, FileGroup
+from connector.encoding.rewriting.file_groups import Compaction, FailedGroup, FileGroup, GroupOutcome
 from connector.host.errors import RetryableError
 from connector.host.refresh import Refreshed
 from connector.iceberg.maintenance.compact_table import TableCompactor
@@ -61,7 +61,7 @@ def compact(
 
     def perform(
         compaction: Compaction, groups: Iterable[FileGroup], access: Refreshed[Properties]
-    ) -> Iterator[CompactedGroup | FailedGroup]:
+    ) -> Generator[GroupOutcome, None, None]:
         if pending:
             pending.pop(0)()
         for group in groups:

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from functools import partial
 from itertools import chain, repeat
 from pathlib import Path
@@ -13,7 +13,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestEntry, ManifestFile
 
-from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction, FailedGroup, FileGroup
+from connector.encoding.rewriting.file_groups import Compaction, FileGroup, GroupOutcome
 from connector.host.errors import UserError
 from connector.host.refresh import Refreshed
 from connector.iceberg.commits.commit import commit_all_or_raise
@@ -66,7 +66,7 @@ def perform(
 
     def compact(
         compaction: Compaction, groups: Iterable[FileGroup], access: Refreshed[Properties]
-    ) -> Iterator[CompactedGroup | FailedGroup]:
+    ) -> Generator[GroupOutcome, None, None]:
         yield from list(compact_here(compaction, groups, access))
         meanwhile()
 

@@ -1,6 +1,6 @@
 """Compaction without Spark and without Parquet: the shipped plan and commit, in files that hold rows' names."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -38,7 +38,7 @@ class _Row(NamedTuple):
 
 def compact(
     wait_for_commit: Callable[[Actor], None], compaction: Compaction, groups: Iterable[FileGroup], _: Any
-) -> Iterator[CompactedGroup]:
+) -> Generator[CompactedGroup, None, None]:
     """Stands for Spark's tasks. A group makes one file or two, or one for each partition that its rows move to.
     `wait_for_commit` waits until somebody has committed."""
     actor = Actor.present

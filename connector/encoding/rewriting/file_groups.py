@@ -1,6 +1,6 @@
 """File groups: what compaction hands to the tasks that rewrite them, and what the tasks give back."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -73,7 +73,9 @@ class FailedGroup:
         return {each.path for each in self.group.sources if self.error.path in (each.path, *each.position_deletes)}
 
 
+GroupOutcome: TypeAlias = CompactedGroup | FailedGroup
+
 # Performs groups. Takes one when it can begin it. Yields an outcome for each, in any order.
 Compact: TypeAlias = Callable[
-    [Compaction, Iterable[FileGroup], Refreshed[Properties]], Iterator[CompactedGroup | FailedGroup]
+    [Compaction, Iterable[FileGroup], Refreshed[Properties]], Generator[GroupOutcome, None, None]
 ]

@@ -7,8 +7,8 @@ little work is lost if the process ends, and no new file gets too old to be comm
 import logging
 import math
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeAlias
@@ -100,13 +100,7 @@ class TableCompactor:
             table = self._catalog.load_table(path)
             plan = self.plan(table)
             result = replace(result, debt=plan.size, seconds=time.monotonic() - began)
-            possible = [
-                each for each in plan.groups if tried.isdisjoint(_paths(each)) and self._pauses.are_over(_paths(each))
-            ]
-            left = budget.size - result.begun_bytes
-            groups = take_groups(possible, min(left, COMMIT_SIZE)) or take_groups(possible, left)[:1]
-            if not groups and not tried:
-                groups = possible[: budget.least_groups]
+            groups = self._choose_groups(plan, tried, budget, result.begun_bytes)
             seconds = budget.seconds - result.seconds
             if not groups or seconds <= 0 or result.commits >= budget.commits:
                 break
@@ -133,6 +127,17 @@ class TableCompactor:
         check_table_properties(table)
         listed = [file for file in self._list_files(table) if file.path not in self._unreadable]
         return self._plan(table, listed)
+
+    def _choose_groups(
+        self, plan: CompactionPlan, tried: Set[str], budget: CompactionBudget, begun_bytes: int
+    ) -> Sequence[GroupPlan]:
+        """Return the groups of the next commit. Those of files that were tried are left out."""
+        possible = [
+            each for each in plan.groups if tried.isdisjoint(_paths(each)) and self._pauses.are_over(_paths(each))
+        ]
+        left = budget.size - begun_bytes
+        groups = take_groups(possible, min(left, COMMIT_SIZE)) or take_groups(possible, left)[:1]
+        return groups if groups or tried else possible[: budget.least_groups]
 
     def _tell_of_service(self, table: Table) -> None:
         if table.name() not in self._told:
@@ -163,14 +168,14 @@ class TableCompactor:
 
         path = TableIdentifier.of(table)
         access = keep_access_fresh(path, access_to(table), partial(self._catalog.load_table, path))
-        outcomes = self._compact(compaction, begin(), access)
-        try:
+        with closing(self._compact(compaction, begin(), access)) as outcomes:
             for outcome in outcomes:
                 interruption.check()
-                (compacted if isinstance(outcome, CompactedGroup) else failed).append(outcome)  # type: ignore[arg-type]
-        finally:
-            if isinstance(outcomes, Generator):
-                outcomes.close()
+                match outcome:
+                    case CompactedGroup():
+                        compacted.append(outcome)
+                    case FailedGroup():
+                        failed.append(outcome)
         try:
             committed = commit.commit(compacted) if compacted else CommittedCompaction()
         except ConnectorError:

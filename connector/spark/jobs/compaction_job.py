@@ -1,15 +1,15 @@
 """Spark jobs that compact file groups: one short task for each group, in the lane of maintenance."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeVar
 
-from connector.encoding.rewriting.file_groups import Compact, CompactedGroup, Compaction, FailedGroup, FileGroup
+from connector.encoding.rewriting.file_groups import Compact, Compaction, FailedGroup, FileGroup, GroupOutcome
 from connector.host.errors import BrokenTaskError, ConnectorError, RetryableError
 from connector.host.machine import lower_priority
 from connector.host.refresh import Refreshed
@@ -19,8 +19,6 @@ from connector.spark.jvm.spark_session import start_spark
 from connector.storage.file_io import open_file_io
 
 T = TypeVar("T")
-
-GroupOutcome: TypeAlias = CompactedGroup | FailedGroup
 
 
 class MaintenanceJobs(Protocol):
@@ -42,7 +40,7 @@ def compact_in(jobs: MaintenanceJobs) -> Compact:
 
     def compact(
         compaction: Compaction, groups: Iterable[FileGroup], access: Refreshed[Properties]
-    ) -> Iterator[GroupOutcome]:
+    ) -> Generator[GroupOutcome, None, None]:
         try:
             most = jobs.maintenance_tasks
         except (ConnectorError, CancelledError) as error:

@@ -1,12 +1,12 @@
 """Compaction without Spark: groups are rewritten in this process, and something may happen meanwhile."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from typing import Final
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO, load_file_io
 
-from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction, FailedGroup, FileGroup
+from connector.encoding.rewriting.file_groups import Compaction, FailedGroup, FileGroup, GroupOutcome
 from connector.encoding.rewriting.group_compaction import compact_group
 from connector.host.errors import ConnectorError
 from connector.host.refresh import Refreshed
@@ -27,13 +27,13 @@ EAGER: Final = {
 
 def compact_here(
     compaction: Compaction, groups: Iterable[FileGroup], access: Refreshed[Properties]
-) -> Iterator[CompactedGroup | FailedGroup]:
+) -> Generator[GroupOutcome, None, None]:
     """What Spark's tasks do."""
     io = load_file_io(dict(access.current().value), compaction.destination.location)
     return (_compact_one(io, compaction, group) for group in groups)
 
 
-def _compact_one(io: FileIO, compaction: Compaction, group: FileGroup) -> CompactedGroup | FailedGroup:
+def _compact_one(io: FileIO, compaction: Compaction, group: FileGroup) -> GroupOutcome:
     try:
         return compact_group(io, compaction, group)
     except ConnectorError as error:
@@ -47,7 +47,7 @@ def compact(
 
     def compact_then(
         compaction: Compaction, groups: Iterable[FileGroup], access: Refreshed[Properties]
-    ) -> Iterator[CompactedGroup | FailedGroup]:
+    ) -> Generator[GroupOutcome, None, None]:
         yield from list(compact_here(compaction, groups, access))
         for happen in meanwhile:
             happen()
