@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.table.refs import MAIN_BRANCH
 
 from connector.encoding.live_rows import deleted_rows
 from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction, FailedGroup, FileGroup, GroupOutcome
@@ -26,7 +27,9 @@ from connector.iceberg.maintenance.background_compaction import RUN
 from connector.iceberg.maintenance.compact_table import CompactionBudget, TableCompactor
 from connector.iceberg.maintenance.compaction_thresholds import check_compaction
 from connector.iceberg.maintenance.failure_pauses import FIRST_PAUSE, LONGEST_PAUSE
+from connector.iceberg.maintenance.failure_pauses import FIRST_PAUSE, LONGEST_PAUSE, FailurePauses
 from support.bindings import PATH
+from support.engines.snapshot_refs import point
 from support.rows.updated_rows import BY_PART, land, values_of
 from support.snapshots import check_text
 from support.tables.compacting import compact, compact_here
@@ -170,6 +173,25 @@ def test_groups_that_keep_failing_keep_no_other_from_being_compacted(
     assert (compactor.compact(PATH, budget).groups, compactor.plan(catalog.load_table(PATH)).size) == (3, 0)
 
 
+def test_a_file_that_has_not_failed_for_long_has_the_first_pause_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a long session would remember all files that have ever failed."""
+    now, pauses = [0.0], FailurePauses()
+    monkeypatch.setattr(failure_pauses, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def fail_after(seconds: float) -> float:
+        """Return how long the pause of the file is."""
+        now[0] += seconds
+        pauses.begin(["a"])
+        began = now[0]
+        while not pauses.are_over(["a"]):
+            now[0] += FIRST_PAUSE
+        return now[0] - began
+
+    assert fail_after(0) == FIRST_PAUSE
+    assert fail_after(LONGEST_PAUSE) == 2 * FIRST_PAUSE
+    assert fail_after(LONGEST_PAUSE + 1) == FIRST_PAUSE
+
+
 def test_groups_that_were_not_committed_let_others_go_first(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     """For example, because the tasks took more than an hour."""
     some = SomeFail(catalog, "ab")
@@ -222,6 +244,29 @@ def test_a_file_that_cannot_be_read_is_left_out_and_its_neighbours_are_compacted
         land(catalog, {number: "a"})
     result = compactor.compact(PATH)
     assert (result.commits, result.failed, len(files(catalog))) == (1, 0, 2)
+
+
+def test_an_unreadable_file_is_forgotten_when_the_table_no_longer_has_it(catalog: Catalog) -> None:
+    """A long session would remember all of them. If another engine brings it back, it is tried once more."""
+    land(catalog, {0: "a"})
+    land(catalog, {1: "a"})
+    before, readable = files(catalog), current_id(catalog)
+    land(catalog, {2: "a"})
+    [damaged] = {*files(catalog)}.difference(before)
+    with_damaged = current_id(catalog)
+    Path(damaged.removeprefix("file://")).write_bytes(b"")
+    compactor = TableCompactor(catalog, compact_here)
+    assert [compactor.compact(PATH).failed for _ in range(2)] == [1, 0]
+    point(catalog, PATH, MAIN_BRANCH, readable)
+    assert compactor.compact(PATH).failed == 0
+    point(catalog, PATH, MAIN_BRANCH, with_damaged)
+    assert [compactor.compact(PATH).failed for _ in range(2)] == [1, 0]
+
+
+def current_id(catalog: Catalog) -> int:
+    snapshot = catalog.load_table(PATH).current_snapshot()
+    assert snapshot
+    return snapshot.snapshot_id
 
 
 def test_a_file_whose_deleted_rows_are_unknown_is_left_out(catalog: Catalog) -> None:

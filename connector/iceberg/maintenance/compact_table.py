@@ -7,6 +7,7 @@ little work is lost if the process ends, and no new file gets too old to be comm
 import logging
 import math
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
@@ -79,7 +80,8 @@ class TableCompactor:
         self._locks = locks or TableLocks()
         self._plan = plan
         self._told: set[tuple[str, ...]] = set()  # tables that the catalog's service compacts
-        self._unreadable: set[str] = set()  # data files. Files do not change, so they are left out from then on
+        # Data files of each table. Files do not change, so they are left out from then on.
+        self._unreadable = defaultdict[TableIdentifier, set[str]](set)
         self._pauses = FailurePauses()  # of groups that fail, or all runs would take these
 
     def compact(
@@ -107,7 +109,7 @@ class TableCompactor:
             done = self._perform(table, plan.arrangement, groups, min(seconds, COMMIT_SECONDS), interruption)
             result = replace(result + done.result, debt=plan.size - done.dropped_size)
             unreadable = {path for each in done.failed for path in each.unreadable}
-            self._unreadable |= unreadable
+            self._unreadable[TableIdentifier.of(table)] |= unreadable
             for each in done.failed:
                 if not each.unreadable:
                     self._pauses.begin(source.path for source in each.group.sources)
@@ -125,8 +127,9 @@ class TableCompactor:
             self._tell_of_service(table)
             return CompactionPlan(is_managed=True)
         check_table_properties(table)
-        listed = [file for file in self._list_files(table) if file.path not in self._unreadable]
-        return self._plan(table, listed)
+        listed, path = self._list_files(table), TableIdentifier.of(table)
+        self._unreadable[path] &= {file.path for file in listed}  # the others are not needed any more
+        return self._plan(table, [file for file in listed if file.path not in self._unreadable[path]])
 
     def _choose_groups(
         self, plan: CompactionPlan, tried: Set[str], budget: CompactionBudget, begun_bytes: int
