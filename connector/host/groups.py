@@ -1,9 +1,18 @@
-"""Groups of things."""
+"""Divides things into groups: by their keys, or consecutive ones up to a limit."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 T = TypeVar("T")
+K = TypeVar("K")
+
+
+def group_by(items: Iterable[T], key_of: Callable[[T], K]) -> dict[K, list[T]]:
+    """Return the items of each key. Keys and items are in the order in which they come."""
+    groups: dict[K, list[T]] = {}
+    for item in items:
+        groups.setdefault(key_of(item), []).append(item)
+    return groups
 
 
 def divide(items: Iterable[T], limit: int, size_of: Callable[[T], int]) -> Iterator[list[T]]:

@@ -1,11 +1,13 @@
 """This process and its descendants: Spark's JVM, and its Python workers. Only Linux says something of them."""
 
 import os
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Final
+
+from connector.host.groups import group_by
 
 PROCESSES: Final = Path("/proc")
 CONNECTOR: Final = "connector"
@@ -63,11 +65,9 @@ def _read_processes(processes: Path) -> dict[int, _Process]:
 
 
 def _find_descendants(processes: Mapping[int, _Process], root: int) -> Iterator[_Process]:
-    children: defaultdict[int, list[_Process]] = defaultdict(list)
-    for process in processes.values():
-        children[process.parent].append(process)
-    left = [*children[root]]
+    children = group_by(processes.values(), attrgetter("parent"))
+    left = [*children.get(root, ())]
     while left:
         process = left.pop()
         yield process
-        left += children[process.number]
+        left += children.get(process.number, ())

@@ -6,17 +6,18 @@ add rows in the wrong order, and would delete entries that another image can rea
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Final, TypeVar
 
 import msgspec
 
 from connector.host.errors import UserError
+from connector.host.groups import group_by
 from connector.model.state import (
     FENCE_VALUE,
     KEY_RANGE,
     UUID,
     VERSION,
-    ChainId,
     Entry,
     EntryBase,
     FinishedCommit,
@@ -70,10 +71,7 @@ def read_state(materialization: str, state: Json) -> list[StagedCommit]:
     """
     staged = list(_read_staged(materialization, state))
     read_finished(materialization, state)  # all of the state is checked before any of it is used
-    pending: dict[ChainId, list[StagedCommit]] = {}
-    for commit in staged:
-        pending.setdefault(commit.chain_id, []).append(commit)
-    for commits in pending.values():
+    for commits in group_by(staged, attrgetter("chain_id")).values():
         _check_order(commits)
     return staged
 

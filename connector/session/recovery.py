@@ -5,9 +5,11 @@ The order matters: a session may build on a fence value only if no earlier commi
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from connector.host.errors import MissingTableError, RetryableError, UserError
+from connector.host.groups import group_by
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits import lost_commits
 from connector.iceberg.commits.renamed_tables import WrittenTable, find_renamed_tables
@@ -73,9 +75,7 @@ def check_finished(
     Without this check, the session would continue on the older value, and its maintenance would delete the data files
     of these commits as orphan files.
     """
-    by_table: dict[str, list[FinishedCommit]] = {}
-    for commit in lost_commits.select_finished(finished, staged):
-        by_table.setdefault(commit.table_uuid, []).append(commit)
+    by_table = group_by(lost_commits.select_finished(finished, staged), attrgetter("table_uuid"))
     # Commits to generations that no table of the session has had.
     generations = frozenset[str]().union(*(table.generations for table in tables))
     unknown = {commit.writer.state_key for commit in finished if commit.table_uuid not in generations}

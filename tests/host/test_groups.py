@@ -1,10 +1,10 @@
-"""Things are divided into groups up to a limit."""
+"""Things are divided into groups up to a limit, or by their keys."""
 
 from collections.abc import Sequence
 
 import pytest
 
-from connector.host.groups import divide
+from connector.host.groups import divide, group_by
 
 
 @pytest.mark.parametrize(
@@ -19,3 +19,7 @@ from connector.host.groups import divide
 )
 def test_things_are_divided_into_groups_up_to_the_limit(sizes: Sequence[int], groups: Sequence[Sequence[int]]) -> None:
     assert [*divide(sizes, 3, lambda size: size)] == groups
+
+
+def test_things_are_grouped_by_their_keys_in_the_order_in_which_they_come() -> None:
+    assert [*group_by(["b1", "a1", "b2"], lambda text: text[0]).items()] == [("b", ["b1", "b2"]), ("a", ["a1"])]

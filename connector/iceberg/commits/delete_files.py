@@ -19,6 +19,7 @@ from connector.encoding.live_rows.deletion_vectors import WrittenVector, write_d
 from connector.encoding.live_rows.position_deletes import write_position_deletes
 from connector.encoding.parquet.file_options import Destination
 from connector.encoding.values.arrays import Positions
+from connector.host.groups import group_by
 from connector.host.signals import map_in_threads
 from connector.iceberg.commits.delete_merging import MERGED_FILES, DeleteMerger, has_deletion_vectors
 from connector.iceberg.commits.summaries import summarize_changes
@@ -153,10 +154,7 @@ def _divide_vectors(
     DuckDB 1.5.5 drops all vectors of a Puffin file when it deletes a row of one of their data files. It also takes one
     vector for another if two manifests name one Puffin file, and each spec has its own manifest.
     """
-    by_spec: dict[int, list[str]] = {}
-    for path in sorted(paths):
-        by_spec.setdefault(partitions[path].spec_id, []).append(path)
-    for spec_paths in by_spec.values():
+    for spec_paths in group_by(sorted(paths), lambda path: partitions[path].spec_id).values():
         size = 1 if len(paths) <= MOST_VECTOR_FILES else len(spec_paths)
         yield from (spec_paths[begin : begin + size] for begin in range(0, len(spec_paths), size))
 
@@ -169,10 +167,7 @@ def _divide_positions(
     is_small = len(paths) <= FILE_SCOPED_UP_TO
     merged_count = sum(partitions[path] in merged for path in paths)
     shared = MERGED_FILES if merged_count <= MERGED_FILES * MOST_MERGED else len(paths)
-    by_partition: dict[Partition, list[str]] = {}
-    for path in sorted(paths):
-        by_partition.setdefault(partitions[path], []).append(path)
-    for partition, partition_paths in by_partition.items():
+    for partition, partition_paths in group_by(sorted(paths), partitions.__getitem__).items():
         size = 1 if is_small else shared if partition in merged else len(partition_paths)
         yield from (partition_paths[begin : begin + size] for begin in range(0, len(partition_paths), size))
 

@@ -22,11 +22,11 @@ from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.table import Table
 
 from connector.encoding.rewriting.file_groups import FileGroup
-from connector.host.groups import divide
+from connector.host.groups import divide, group_by
 from connector.iceberg.maintenance.compaction_thresholds import CompactionThresholds
 from connector.iceberg.maintenance.delete_ratio import find_heavy
 from connector.iceberg.metadata.listed_files import EqualityDeletes, ListedFile, PositionDeletes
-from connector.iceberg.metadata.partitions import Partition, find_spec, read_identity_values
+from connector.iceberg.metadata.partitions import find_spec, read_identity_values
 from connector.iceberg.metadata.row_lineage import can_keep_lineage
 from connector.iceberg.metadata.table_directories import is_in_table_bucket
 from connector.iceberg.metadata.table_properties import awaits_backfill, name_table_in_errors
@@ -124,12 +124,10 @@ def add_partition_values(
 def plan_groups(listed: Sequence[ListedFile], thresholds: CompactionThresholds) -> list[GroupPlan]:
     """Return the groups of a table with these live files, those with the best gain first."""
     deletes = PositionDeletes(listed)
-    partition_scoped: dict[Partition, list[ListedFile]] = {}
-    for delete in deletes.partition_scoped:
-        partition_scoped.setdefault(delete.partition, []).append(delete)
+    partition_scoped = group_by(deletes.partition_scoped, attrgetter("partition"))
     old = _find_old(listed, thresholds)
     chosen: list[list[ListedFile]] = []
-    for partition, files in group_by_partition(list_candidates(listed)).items():
+    for partition, files in group_by(list_candidates(listed), attrgetter("partition")).items():
         named_by = partition_scoped.get(partition, ())
         heavy = find_heavy(files, deletes.file_scoped, named_by, old, thresholds.delete_ratio)
         chosen += _PartitionFiles(files, heavy, old, thresholds).divide()
@@ -175,14 +173,6 @@ def list_candidates(listed: Iterable[ListedFile]) -> Iterator[ListedFile]:
         is_parquet = file.content is DataFileContent.DATA and file.format is FileFormat.PARQUET
         if is_parquet and file.partition not in others and not by_value.may_apply_to(file):
             yield file
-
-
-def group_by_partition(files: Iterable[ListedFile]) -> dict[Partition, list[ListedFile]]:
-    """Return the files of each partition, in their order."""
-    by_partition: dict[Partition, list[ListedFile]] = {}
-    for file in files:
-        by_partition.setdefault(file.partition, []).append(file)
-    return by_partition
 
 
 class _PartitionFiles:

@@ -13,11 +13,10 @@ from pyiceberg.transforms import VoidTransform
 from pyiceberg.types import PrimitiveType
 
 from connector.host.errors import UserError
-from connector.host.groups import divide
+from connector.host.groups import divide, group_by
 from connector.iceberg.maintenance.compaction_plan import (
     CompactionPlan,
     add_partition_values,
-    group_by_partition,
     has_compactable_rows,
     list_candidates,
     make_groups,
@@ -45,7 +44,7 @@ def plan_rearrangement(table: Table, listed: Sequence[ListedFile]) -> Compaction
     size = _LARGER * read_thresholds(table).target_size
     chosen = [
         together
-        for files in group_by_partition(list_old_files(listed, arrangement)).values()
+        for files in group_by(list_old_files(listed, arrangement), attrgetter("partition")).values()
         for together in divide(sorted(files, key=attrgetter("sequence_number")), size, attrgetter("size"))
     ]
     if not chosen:

@@ -21,6 +21,7 @@ from pyiceberg.table.snapshots import Snapshot
 from connector.encoding.live_rows.deletion_vectors import DeletionVector, FileId
 from connector.encoding.live_rows.position_deletes import PATH_ID
 from connector.encoding.live_rows.source_rows import RowLineage, SourceFile
+from connector.host.groups import group_by
 from connector.host.signals import map_in_threads
 from connector.iceberg.metadata.manifests import find_vector, manifests_of, read_entries
 from connector.iceberg.metadata.partitions import Partition
@@ -156,13 +157,13 @@ class PositionDeletes:
 
         A large table has many of both, so they are not all compared with each other.
         """
-        by_partition: dict[Partition, list[ListedFile]] = {}
-        found: dict[str, list[ListedFile]] = {}
-        for file in sorted(files, key=lambda file: file.path):
-            by_partition.setdefault(file.partition, []).append(file)
-            found[file.path] = self._find_vectors(file) or [
-                each for each in self.file_scoped.get(file.path, ()) if each.applies_to(file)
-            ]
+        files = sorted(files, key=attrgetter("path"))
+        by_partition = group_by(files, attrgetter("partition"))
+        found = {
+            file.path: self._find_vectors(file)
+            or [each for each in self.file_scoped.get(file.path, ()) if each.applies_to(file)]
+            for file in files
+        }
         paths = {partition: [file.path.encode() for file in data] for partition, data in by_partition.items()}
         for delete in self.partition_scoped:
             begin, end = find_range(paths.get(delete.partition, ()), delete)
