@@ -1,6 +1,6 @@
 """Apply: plans what has to change in every table, then does it. It can be repeated after a crash at any point."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -17,7 +17,7 @@ from connector.iceberg.alteration import Alterer
 from connector.iceberg.catalog_entries import find_all
 from connector.iceberg.catalogs.opening import open_catalog, table_location, translate_errors
 from connector.iceberg.commits.commit import commit_all_or_raise
-from connector.iceberg.commits.snapshot import SnapshotWriter
+from connector.iceberg.commits.snapshot import SnapshotWriters
 from connector.iceberg.maintenance.remove_staged_files import remove_staged_files_after
 from connector.iceberg.perform_changes import create_namespace, evolve
 from connector.model.state import encode_removed
@@ -64,7 +64,7 @@ def _sort_actions(performed: Iterable[str], expected: Sequence[str]) -> list[str
 def _perform(endpoint: OpenedEndpoint, rewrite: Rewrite, plan: Plan) -> list[str]:
     """Perform one table's plan. Return the actions that were done, a line each."""
     config, catalog = endpoint.config, endpoint.catalog
-    commit_all_or_raise(catalog, plan.finished, _choose_writer(config, plan))
+    commit_all_or_raise(catalog, plan.finished, _choose_writers(config, plan))
     performed = list(plan.state_actions())
     if plan.changes:
         path, alter = plan.target.path, Alterer(plan.target.owner, rewrite).alter
@@ -77,13 +77,13 @@ def _perform(endpoint: OpenedEndpoint, rewrite: Rewrite, plan: Plan) -> list[str
     return performed
 
 
-def _choose_writer(config: EndpointConfig, plan: Plan) -> Callable[[], SnapshotWriter]:
+def _choose_writers(config: EndpointConfig, plan: Plan) -> SnapshotWriters:
     """Return what writes the snapshots of pending commits. The next session tells the webhook of them."""
     if config.notify is None:
-        return SnapshotWriter
+        return SnapshotWriters()
     from connector.notifications.notified_snapshots import mark_commit
 
-    return partial(SnapshotWriter, mark=partial(mark_commit, plan.target.owner.materialization))
+    return SnapshotWriters(mark=partial(mark_commit, plan.target.owner.materialization))
 
 
 def _plan_again(plan: Plan, found: CatalogEntry) -> list[TableChange]:

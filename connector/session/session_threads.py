@@ -2,15 +2,15 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from connector.config.endpoint_config import EndpointConfig
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.catalogs.opening import OpenedCatalog
-from connector.iceberg.commits.commit import TableLocks, try_commits
-from connector.iceberg.commits.snapshot import SnapshotWriter
+from connector.iceberg.commits.commit import try_commits
+from connector.iceberg.commits.snapshot import SnapshotWriters
 from connector.iceberg.loading import load_table
 from connector.iceberg.maintenance.background import BackgroundMaintenance, run_maintenance
 from connector.iceberg.maintenance.background_compaction import run_compaction
@@ -54,21 +54,20 @@ def run_threads(
     catalog: OpenedCatalog, materialization: str, key_range: str, config: EndpointConfig, engine: Engine
 ) -> Iterator[SessionThreads]:
     """Run the threads until the session ends. The engine may still be starting."""
-    manifests, locks = ManifestCache(), TableLocks()
-    new_writer = partial(SnapshotWriter, manifests)
-    compactor = TableCompactor(catalog, compact_in(engine.spark), new_writer, locks)
+    writers = SnapshotWriters()
+    compactor = TableCompactor(catalog, compact_in(engine.spark), writers)
     with ExitStack() as threads:
         compaction = threads.enter_context(run_compaction(compactor.compact, key_range))
-        maintenance = threads.enter_context(run_maintenance(catalog, compaction.note_commit, locks))
+        maintenance = threads.enter_context(run_maintenance(catalog, compaction.note_commit, writers.locks))
         notifier = threads.enter_context(_run_notifier(partial(load_table, catalog), materialization, config))
-        marked = partial(new_writer, mark=notifier.mark) if notifier else new_writer
+        marking = replace(writers, mark=notifier.mark) if notifier else writers
         committer = Committer(
-            partial(try_commits, catalog, new_writer=marked, locks=locks),
+            partial(try_commits, catalog, writers=marking),
             Limit(config.advanced.max_waiting_commits, config.advanced.max_waiting_bytes),
             maintenance.after_commit,
             notifier.note_committed if notifier else None,
         )
-        yield SessionThreads(committer, manifests, maintenance, notifier)
+        yield SessionThreads(committer, writers.manifests, maintenance, notifier)
 
 
 def _run_notifier(

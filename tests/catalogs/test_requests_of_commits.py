@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -14,8 +13,7 @@ from connector.config.settings import parse
 from connector.iceberg.catalogs.opening import open_catalog
 from connector.iceberg.commits import commit
 from connector.iceberg.commits.outcomes import Committed
-from connector.iceberg.commits.snapshot import SnapshotWriter
-from connector.iceberg.metadata.listed_files import ManifestCache
+from connector.iceberg.commits.snapshot import SnapshotWriters
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE
@@ -72,12 +70,12 @@ def wait_for_others(number: int) -> Callable[[Request], Fault]:
 def test_a_session_reads_the_manifest_list_that_it_finds_and_none_of_its_own(
     catalog: Catalog, store: FaultProxy, rest_proxy: FaultProxy
 ) -> None:
-    new_writer = partial(SnapshotWriter, ManifestCache())
+    writers = SnapshotWriters()
     for number, expected in enumerate(([("GET", "manifest list")], [], []), start=1):
         staged = stage(catalog, PATH, WRITER, number)
         store.seen.clear()
         rest_proxy.seen.clear()
-        commit.try_commits(catalog, [staged], new_writer=new_writer)
+        commit.try_commits(catalog, [staged], writers=writers)
         *read, _, _ = kinds = [kind(request) for request in store.seen]
         assert read == expected
         assert {*kinds[len(read) :]} == {("PUT", "manifest"), ("PUT", "manifest list")}
@@ -95,14 +93,14 @@ def test_a_manifest_and_its_list_are_sent_at_the_same_time(catalog: Catalog, sto
 def test_an_update_sends_its_delete_file_with_the_manifests_and_reads_nothing_that_its_process_has_written(
     catalog: Catalog, store: FaultProxy
 ) -> None:
-    new_writer = partial(SnapshotWriter, ManifestCache())
+    writers = SnapshotWriters()
     make_table(catalog)
     for values in (dict.fromkeys(range(10), "a"), {1: "b", 20: "b"}):
-        commit.try_commits(catalog, [stage_updates(catalog, values)], new_writer=new_writer)
+        commit.try_commits(catalog, [stage_updates(catalog, values)], writers=writers)
     staged = stage_updates(catalog, {2: "c"})
     store.seen.clear()
     store.choose = wait_for_others(5)
-    [committed] = commit.try_commits(catalog, [staged], new_writer=new_writer)
+    [committed] = commit.try_commits(catalog, [staged], writers=writers)
     assert isinstance(committed, Committed)
     assert Counter(map(kind, store.seen)) == {
         ("PUT", "delete file"): 1,

@@ -131,7 +131,7 @@ def test_a_table_grows_no_more_once_its_first_snapshots_have_expired(
 
 def test_an_expiry_makes_no_commit_of_its_session_fail(catalog: Catalog) -> None:
     """It holds the lock that the session's commits wait for."""
-    locks, held = commit.TableLocks(), []
+    locks, held = snapshot.TableLocks(), []
     maintenance = BackgroundMaintenance(catalog, locks=locks)
     for number in range(2):
         land(maintenance, catalog, number)

@@ -17,7 +17,9 @@ from connector.host.errors import RetryableError
 from connector.host.facts import CompactionDebt
 from connector.host.interruption import Interruption
 from connector.iceberg.commits.commit import TableLocks, try_commits
+from connector.iceberg.commits.commit import try_commits
 from connector.iceberg.commits.outcomes import Committed, TableCommit
+from connector.iceberg.commits.snapshot import SnapshotWriters
 from connector.iceberg.maintenance import background_compaction
 from connector.iceberg.maintenance.background import BackgroundMaintenance
 from connector.iceberg.maintenance.background_compaction import (
@@ -298,15 +300,15 @@ def test_commits_that_come_while_maintenance_is_busy_are_noted_together(catalog:
 
 
 def test_a_commit_waits_for_the_lock_of_its_table(catalog: Catalog) -> None:
-    locks = TableLocks()
+    writers = SnapshotWriters()
     staged = stage_updates(catalog, {1: "a"})
     done: list[Any] = []
-    thread = threading.Thread(target=lambda: done.append(try_commits(catalog, [staged], locks=locks)))
-    with locks.of(OTHER):
-        assert isinstance(try_commits(catalog, [], locks=locks), list)
-    with locks.of(PATH):
+    thread = threading.Thread(target=lambda: done.append(try_commits(catalog, [staged], writers=writers)))
+    with writers.locks.of(OTHER):
+        assert isinstance(try_commits(catalog, [], writers=writers), list)
+    with writers.locks.of(PATH):
         thread.start()
-        assert wait_until(lambda: locks.of(PATH).locked())
+        assert wait_until(lambda: writers.locks.of(PATH).locked())
         assert not done
     thread.join(60)
     assert values_of(catalog) == {1: "a"}

@@ -12,7 +12,7 @@ from pyiceberg.catalog import Catalog
 
 from connector.iceberg.commits import commit
 from connector.iceberg.commits.outcomes import Committed, Failed, Outcome
-from connector.iceberg.commits.snapshot import SnapshotWriter
+from connector.iceberg.commits.snapshot import SnapshotWriters
 from connector.iceberg.metadata import snapshot_manifests
 from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestCache
@@ -41,8 +41,8 @@ class Session:
 
     def land(self, *ids: int) -> Outcome:
         staged = stage(self.catalog, PATH, WRITER, *ids)
-        new_writer = partial(SnapshotWriter, self.manifests)
-        [outcome] = commit.try_commits(self.catalog, [staged], [staged.chain_id], new_writer)
+        writers = SnapshotWriters(self.manifests)
+        [outcome] = commit.try_commits(self.catalog, [staged], [staged.chain_id], writers)
         return outcome
 
     def list_files(self) -> list[ListedFile]:

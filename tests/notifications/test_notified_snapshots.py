@@ -12,7 +12,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table.metadata import TableMetadata
 
 from connector.iceberg.commits.commit import commit_all_or_raise
-from connector.iceberg.commits.snapshot import SnapshotWriter
+from connector.iceberg.commits.snapshot import SnapshotWriters
 from connector.model.state import StagedCommit, WriterId, encode_added
 from connector.model.table_identifier import TableIdentifier
 from connector.notifications.notified_snapshots import find_mark, find_newer, mark_commit
@@ -53,8 +53,8 @@ def commit(catalog: Catalog, id_: int, writer: WriterId = LEFT, notified: int | 
     """A commit of a process that has told the snapshots up to `notified`; None: notifications are off."""
     staged = replace(stage(catalog, PATH, writer, id_), is_recovered=True)
     mark = partial(mark_commit, writer.materialization, notified=notified or 0)
-    new_writer = SnapshotWriter if notified is None else partial(SnapshotWriter, mark=mark)
-    commit_all_or_raise(catalog, [staged], new_writer)
+    writers = SnapshotWriters() if notified is None else SnapshotWriters(mark=mark)
+    commit_all_or_raise(catalog, [staged], writers)
     return staged
 
 

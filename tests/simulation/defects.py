@@ -13,6 +13,7 @@ from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetProp
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits import fence, passed_values
 from connector.iceberg.commits.outcomes import Outcome
+from connector.iceberg.commits.snapshot import SnapshotWriters
 from connector.iceberg.maintenance import remove_task_orphans
 from connector.iceberg.metadata import references
 from connector.iceberg.metadata.manifest_rewriting import ManifestMerger
@@ -48,11 +49,15 @@ def an_old_state_key_is_a_stranger(patch: pytest.MonkeyPatch) -> None:
 
 def a_session_does_not_wait_for_what_was_staged_before(patch: pytest.MonkeyPatch) -> None:
     def attempt_table(
-        catalog: Any, staged: Sequence[StagedCommit], without_retry: Any, new_writer: Any, retry_until: float
+        catalog: Any,
+        staged: Sequence[StagedCommit],
+        without_retry: Any,
+        writers: SnapshotWriters,
+        retry_until: float,
     ) -> list[Outcome]:
         return [
             private_connector.PendingCommits(
-                catalog, chain, new_writer(), chain[0].chain_id in without_retry, retry_until
+                catalog, chain, writers.new(), chain[0].chain_id in without_retry, retry_until
             ).try_to_commit()
             for chain in fence.group_by_writer(staged)
         ]

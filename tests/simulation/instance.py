@@ -1,6 +1,6 @@
 """One process of the connector: the shipped session over a simulated catalog, with writers that need no Spark."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,7 +15,7 @@ from connector.host.interruption import InterruptedMaintenanceError, Interruptio
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.commits import commit
 from connector.iceberg.commits.outcomes import Outcome
-from connector.iceberg.commits.snapshot import SnapshotWriter
+from connector.iceberg.commits.snapshot import SnapshotWriters
 from connector.iceberg.maintenance.compact_table import TableCompactor
 from connector.iceberg.maintenance.compaction_plan import plan_compaction
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
@@ -85,7 +85,7 @@ class Instance:
         self._staged = recovery.select_overlapping_commits(read_state(TASK, self.message.state), key_range)
         actor.store = self.network.store_of(actor)
         manifests = ManifestCache()
-        attempt = partial(self._attempt, partial(SnapshotWriter, manifests))
+        attempt = partial(self._attempt, manifests)
         committer = Committer(attempt, LIMIT, lambda commit: self._used.update(commit.located))
         recovered = recovery.recover(self._staged, committer, partial(self._bind, catalog))
         recovery.check_names(recovered.tables)
@@ -98,7 +98,7 @@ class Instance:
         if actor.stage.chance(self.network.weather.retrying):
             actor.stage.enter(Actor(actor.stage, f"{actor.name} retries", partial(self._retry, actor, committer)))
         if actor.stage.chance(self.network.weather.compacting):
-            self._start_compaction(actor, partial(SnapshotWriter, manifests))
+            self._start_compaction(actor, manifests)
         if actor.stage.chance(self.network.weather.collecting):
             actor.stage.enter(Actor(actor.stage, f"{actor.name} orphans", partial(self._collect, actor)))
             actor.stage.enter(Actor(actor.stage, f"{actor.name} expiry", partial(self._expire, actor)))
@@ -108,7 +108,7 @@ class Instance:
 
     def _attempt(
         self,
-        new_writer: Callable[[], SnapshotWriter],
+        manifests: ManifestCache,
         staged: Sequence[StagedCommit],
         *,
         without_retry: Collection[ChainId],
@@ -116,7 +116,8 @@ class Instance:
         """Transactions and retries commit in threads of their own."""
         assert Actor.present
         catalog = SimulatedCatalog(Actor.present, self.network, self.author)
-        return commit.try_commits(catalog, staged, without_retry, new_writer)
+        # No lock keeps them from meeting the conflicts of other processes.
+        return commit.try_commits(catalog, staged, without_retry, SnapshotWriters(manifests))
 
     def _retry(self, owner: Actor, committer: Committer, actor: Actor) -> None:
         """The thread that retries what waits, when it is due. A slow one lingers after its process."""
@@ -166,23 +167,23 @@ class Instance:
         finally:
             self.network.deleting -= 1
 
-    def _start_compaction(self, owner: Actor, new_writer: Callable[[], SnapshotWriter]) -> None:
+    def _start_compaction(self, owner: Actor, manifests: ManifestCache) -> None:
         """The thread that compacts the session's tables. It may end at any time, and it may linger after its
         process."""
         stage = owner.stage
         compacting = Actor(
-            stage, f"{owner.name} compacts", partial(self._compact, owner, new_writer), clock_skew=owner.clock_skew
+            stage, f"{owner.name} compacts", partial(self._compact, owner, manifests), clock_skew=owner.clock_skew
         )
         stage.enter(compacting)
         if stage.chance(0.3):
             stage.enter(Actor(stage, f"{owner.name} ends", end_after(stage.random.uniform(0, 30), compacting)))
 
-    def _compact(self, owner: Actor, new_writer: Callable[[], SnapshotWriter], actor: Actor) -> None:
+    def _compact(self, owner: Actor, manifests: ManifestCache, actor: Actor) -> None:
         catalog = SimulatedCatalog(actor, self.network, self.author)
         actor.store = self.network.store_of(actor)
         write = partial(compact, partial(self._wait_for_commit, owner))
         plans = (plan_compaction, plan_rearrangement)
-        compactors = [TableCompactor(catalog, write, new_writer, plan=plan) for plan in plans]
+        compactors = [TableCompactor(catalog, write, SnapshotWriters(manifests), plan=plan) for plan in plans]
         for compactor in islice(cycle(compactors), COMPACTIONS):
             self._wait_for_commit(owner, actor)
             for table in self._tables:

@@ -5,9 +5,8 @@ not fit: a retry repeats property updates over another process's commit, and aft
 commits that succeeded.
 """
 
-import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
@@ -37,7 +36,7 @@ from connector.iceberg.commits.outcomes import (
     warn_superseded,
 )
 from connector.iceberg.commits.retry_commits import RETRY_FOR, retry
-from connector.iceberg.commits.snapshot import SnapshotWriter
+from connector.iceberg.commits.snapshot import SnapshotWriter, SnapshotWriters
 from connector.iceberg.commits.staged_files import check_staged_files
 from connector.iceberg.metadata.table_properties import (
     check_properties,
@@ -48,7 +47,7 @@ from connector.iceberg.metadata.table_properties import (
 )
 from connector.iceberg.metadata.table_updates import new_snapshot, require_unchanged
 from connector.model.state import ChainId, StagedCommit
-from connector.model.table_identifier import Generation, TableIdentifier
+from connector.model.table_identifier import Generation
 from connector.storage import storage_errors
 
 if TYPE_CHECKING:
@@ -56,23 +55,11 @@ if TYPE_CHECKING:
     from connector.iceberg.commits.row_deletes import RowDeletes
 
 
-class TableLocks:
-    """A lock for each table. The threads of a session hold it while they commit, so that no commit makes another one
-    fail."""
-
-    def __init__(self) -> None:
-        self._locks: dict[TableIdentifier, threading.Lock] = {}
-
-    def of(self, path: TableIdentifier) -> threading.Lock:
-        """Return the lock of a table."""
-        return self._locks.setdefault(path, threading.Lock())
-
-
 def commit_all_or_raise(
-    catalog: Catalog, staged: Sequence[StagedCommit], new_writer: Callable[[], SnapshotWriter] = SnapshotWriter
+    catalog: Catalog, staged: Sequence[StagedCommit], writers: SnapshotWriters | None = None
 ) -> list[Committed]:
     """Try all commits like `try_commits`. If any table failed, raise the first error after all have been tried."""
-    outcomes = try_commits(catalog, staged, new_writer=new_writer)
+    outcomes = try_commits(catalog, staged, writers=writers)
     for outcome in outcomes:
         if isinstance(outcome, Failed):
             raise outcome.error
@@ -83,8 +70,7 @@ def try_commits(
     catalog: Catalog,
     staged: Sequence[StagedCommit],
     without_retry: Collection[ChainId] = (),
-    new_writer: Callable[[], SnapshotWriter] = SnapshotWriter,
-    locks: TableLocks | None = None,
+    writers: SnapshotWriters | None = None,
 ) -> list[Outcome]:
     """Commit what each table does not have yet of its staged commits. To repeat it changes nothing.
 
@@ -95,10 +81,11 @@ def try_commits(
     retry_until = time.monotonic() + RETRY_FOR
     by_table = groupby(sorted(staged, key=lambda commit: commit.table_id), key=lambda commit: commit.table_id)
     tables = [list(commits) for _, commits in by_table]
+    shared = writers or SnapshotWriters()
 
     def try_table(commits: Sequence[StagedCommit]) -> list[Outcome]:
-        with (locks or TableLocks()).of(commits[0].path):
-            return _try_table(catalog, commits, without_retry, new_writer, retry_until)
+        with shared.locks.of(commits[0].path):
+            return _try_table(catalog, commits, without_retry, shared, retry_until)
 
     return [outcome for outcomes in map_in_threads(try_table, tables, "commit") for outcome in outcomes]
 
@@ -107,7 +94,7 @@ def _try_table(
     catalog: Catalog,
     staged: Sequence[StagedCommit],
     without_retry: Collection[ChainId],
-    new_writer: Callable[[], SnapshotWriter],
+    writers: SnapshotWriters,
     retry_until: float,
 ) -> list[Outcome]:
     outcomes: list[Outcome] = []
@@ -118,7 +105,7 @@ def _try_table(
                 outcomes.append(Failed(tuple(pending), error))
             case _:
                 has_failed = pending[0].chain_id in without_retry
-                commits = _PendingCommits(catalog, pending, new_writer(), has_failed, retry_until)
+                commits = _PendingCommits(catalog, pending, writers.new(), has_failed, retry_until)
                 outcomes.append(commits.try_to_commit())
     return outcomes
 

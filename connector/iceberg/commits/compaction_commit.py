@@ -10,7 +10,7 @@ by the date of the newest snapshot, so wrong clocks of machines cannot make them
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -23,13 +23,13 @@ from pyiceberg.table.snapshots import Snapshot
 
 from connector.encoding.rewriting.file_groups import CompactedGroup
 from connector.host.errors import ConnectorError, RetryableError
-from connector.iceberg.commits.commit import TableLocks, commit_snapshot
+from connector.iceberg.commits.commit import commit_snapshot
 from connector.iceberg.commits.commit_errors import is_final
 from connector.iceberg.commits.compaction_changes import CompactionChanges, DroppedGroup, decide_changes
 from connector.iceberg.commits.delete_files import DeleteFiles
 from connector.iceberg.commits.file_names import CompactionOrigin
 from connector.iceberg.commits.retry_commits import RETRY_FOR, FailureTexts, explain_failure, is_unanswered, retry
-from connector.iceberg.commits.snapshot import SnapshotWriter
+from connector.iceberg.commits.snapshot import SnapshotWriter, SnapshotWriters
 from connector.iceberg.commits.summaries import summarize_rewrite
 from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.manifest_rewriting import find_small, remove_files
@@ -98,15 +98,13 @@ class _TooOldError(RetryableError):
 
 
 class CompactionCommit:
-    """Commits the groups of one compaction. `locks` keep the commits of this process from making each other fail."""
+    """Commits the groups of one compaction. The locks of `writers` keep the commits of this process from making each
+    other fail."""
 
-    def __init__(
-        self, catalog: Catalog, base: CompactionBase, new_writer: Callable[[], SnapshotWriter], locks: TableLocks
-    ) -> None:
+    def __init__(self, catalog: Catalog, base: CompactionBase, writers: SnapshotWriters) -> None:
         self._catalog = catalog
         self._base = base
-        self._new_writer = new_writer
-        self._lock = locks.of(base.path)
+        self._writers = writers
         self._began = time.monotonic()
         self._deletes = DeleteFiles()
         self._dropped: list[DroppedGroup] = []
@@ -127,7 +125,7 @@ class CompactionCommit:
     def _attempt(self, groups: Sequence[CompactedGroup], number: int) -> CommittedCompaction:
         landed: CompactionChanges | None = None
         try:
-            with self._lock:
+            with self._writers.locks.of(self._base.path):
                 landed = self._try(groups)
         except NoSuchTableError:
             self._dropped = [DroppedGroup(group, "the table is gone") for group in groups]
@@ -153,7 +151,7 @@ class CompactionCommit:
         self._check_age(table)
         with name_table_in_errors(table):
             check_properties(table.properties)
-        snapshots = self._new_writer()
+        snapshots = self._writers.new()
         with storage_errors.translate_errors(table.location()):
             spec = None if self._base.spec_id is None else PartitionReader(table, self._base.spec_id)
             changes = decide_changes(table.io, snapshots.cache.list_files(table), groups, self._base.rows, spec)

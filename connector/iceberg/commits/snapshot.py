@@ -1,9 +1,10 @@
 """Writes our snapshots: manifests, manifest list, summary."""
 
+import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,8 @@ from connector.iceberg.metadata.snapshot_manifests import ManifestFactory, metad
 from connector.iceberg.metadata.table_properties import find_generation
 from connector.iceberg.metadata.table_updates import find_next_row_id
 from connector.model.state import StagedCommit, WriterId
+from connector.model.state import PublishedTimes, StagedCommit, WriterId, find_published
+from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_io import WrittenFile, files_of
 
 if TYPE_CHECKING:
@@ -210,6 +213,31 @@ class SnapshotWriter:
             **summarize_append(staged, published),
             **self._mark(table),
         }
+
+
+class TableLocks:
+    """A lock for each table. The threads of a session hold it while they commit, so that no commit makes another one
+    fail."""
+
+    def __init__(self) -> None:
+        self._locks: dict[TableIdentifier, threading.Lock] = {}
+
+    def of(self, path: TableIdentifier) -> threading.Lock:
+        """Return the lock of a table."""
+        return self._locks.setdefault(path, threading.Lock())
+
+
+@dataclass(frozen=True)
+class SnapshotWriters:
+    """Makes the writers of a session's snapshots. They share what was read of manifests, and the locks."""
+
+    manifests: ManifestCache = field(default_factory=ManifestCache)
+    locks: TableLocks = field(default_factory=TableLocks)
+    mark: Callable[[Table], Mapping[str, str]] = lambda _: {}
+
+    def new(self) -> SnapshotWriter:
+        """Return the writer of one snapshot."""
+        return SnapshotWriter(self.manifests, self.mark)
 
 
 def _choose_sequence_numbers(table: Table, staged: Sequence[StagedCommit]) -> dict[str, int]:

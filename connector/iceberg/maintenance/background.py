@@ -19,8 +19,8 @@ from connector.host import facts
 from connector.host.facts import EXPIRE_SNAPSHOTS, REMOVE_ORPHAN_FILES, MaintenanceRun
 from connector.host.interruption import InterruptedMaintenanceError, Interruption
 from connector.iceberg.bound_table import BoundTable
-from connector.iceberg.commits.commit import TableLocks
 from connector.iceberg.commits.outcomes import TableCommit
+from connector.iceberg.commits.snapshot import TableLocks
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from connector.iceberg.metadata.old_metadata import find_dropped_metadata, must_delete_old_metadata

@@ -23,17 +23,17 @@ from connector.encoding.rewriting.file_groups import Compact, CompactedGroup, Co
 from connector.host.errors import ConnectorError
 from connector.host.interruption import NEVER, Interruption
 from connector.iceberg.catalogs.table_optimizers import is_compacted_by_service
-from connector.iceberg.commits.commit import TableLocks
 from connector.iceberg.commits.commit_errors import list_retried_errors
 from connector.iceberg.commits.compaction_commit import CommittedCompaction, CompactionBase, CompactionCommit
 from connector.iceberg.commits.file_names import CompactionOrigin
-from connector.iceberg.commits.snapshot import SnapshotWriter
+from connector.iceberg.commits.snapshot import SnapshotWriters
 from connector.iceberg.loading import check_table_properties
 from connector.iceberg.maintenance.compaction_plan import CompactionPlan, GroupPlan, is_compacted_here, plan_compaction
 from connector.iceberg.maintenance.compaction_result import CompactionResult, PerformedGroups, log_groups
 from connector.iceberg.maintenance.compaction_thresholds import CompactionThresholds
 from connector.iceberg.maintenance.failure_pauses import FailurePauses
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestCache
+from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.table_arrangement import find_arrangement_of_all
 from connector.model.binding import Arrangement
 from connector.model.properties import Properties
@@ -64,20 +64,18 @@ PlanTable: TypeAlias = Callable[[Table, Sequence[ListedFile]], CompactionPlan]
 
 
 class TableCompactor:
-    """Compacts tables. In a session, it shares the writers of snapshots and the locks with the transactions."""
+    """Compacts tables. In a session, it shares the writers of snapshots with the transactions."""
 
     def __init__(
         self,
         catalog: Catalog,
         compact: Compact,
-        new_writer: Callable[[], SnapshotWriter] | None = None,
-        locks: TableLocks | None = None,
+        writers: SnapshotWriters | None = None,
         plan: PlanTable = plan_compaction,
     ) -> None:
         self._catalog = catalog
         self._compact = compact
-        self._new_writer = new_writer or partial(SnapshotWriter, ManifestCache())
-        self._locks = locks or TableLocks()
+        self._writers = writers or SnapshotWriters()
         self._plan = plan
         self._told: set[tuple[str, ...]] = set()  # tables that the catalog's service compacts
         # Data files of each table. Files do not change, so they are left out from then on.
@@ -157,7 +155,7 @@ class TableCompactor:
     ) -> PerformedGroups:
         began = time.monotonic()
         base, compaction = _describe(table, arrangement, groups)
-        commit = CompactionCommit(self._catalog, base, self._new_writer, self._locks)
+        commit = CompactionCommit(self._catalog, base, self._writers)
         compacted: list[CompactedGroup] = []
         failed: list[FailedGroup] = []
         begun: list[GroupPlan] = []
@@ -201,7 +199,7 @@ class TableCompactor:
 
     def _list_files(self, table: Table) -> list[ListedFile]:
         with translate_errors(table.location()):
-            return self._new_writer().cache.list_files(table)
+            return self._writers.manifests.list_files(table)
 
 
 def _describe(table: Table, new: Arrangement | None, groups: Sequence[GroupPlan]) -> tuple[CompactionBase, Compaction]:

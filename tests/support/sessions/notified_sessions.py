@@ -11,7 +11,7 @@ from pyiceberg.catalog import Catalog
 from connector.config.endpoint_config import Notification
 from connector.config.secret import Secret
 from connector.iceberg.commits.commit import try_commits
-from connector.iceberg.commits.snapshot import SnapshotWriter
+from connector.iceberg.commits.snapshot import SnapshotWriters
 from connector.iceberg.loading import load_table
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
@@ -35,7 +35,7 @@ class Shard:
         self._catalog = catalog
         self._writer = writer
         self.notifier = notifier
-        attempt = partial(try_commits, catalog, new_writer=partial(SnapshotWriter, mark=notifier.mark))
+        attempt = partial(try_commits, catalog, writers=SnapshotWriters(mark=notifier.mark))
         self._committer = Committer(attempt, Limit(100, 1 << 30), note_committed=notifier.note_committed)
 
     def commit(self, number: int, path: TableIdentifier = ORDERS) -> int:

@@ -1,7 +1,6 @@
 """A table with updates and partitions that is compacted between its transactions, in any catalog."""
 
 from collections.abc import Callable, Iterable
-from itertools import count
 from typing import Any, Final
 
 from pyiceberg.catalog import Catalog
@@ -9,7 +8,6 @@ from pyiceberg.manifest import DataFileContent
 from pyiceberg.schema import Schema
 
 from connector.iceberg.commits.commit import commit_all_or_raise
-from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.maintenance.compact_table import TableCompactor
 from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.metadata.listed_files import ManifestCache
@@ -17,6 +15,7 @@ from connector.model.table_identifier import TableIdentifier
 from support.rows.updated_rows import BY_PART, DOCUMENT, PART, stage_updates, values_of
 from support.tables.altered_tables import ID
 from support.tables.compacting import EAGER, compact, compact_here
+from support.tables.planted_faults import do_first, plant
 
 # Values by id: in partition "a" those below 10, in "b" the others.
 FIRST: Final = dict.fromkeys(range(9), "a1") | dict.fromkeys(range(10, 19), "b1")
@@ -60,14 +59,8 @@ def check_compactions(
 
 def compact_after(catalog: Catalog, path: TableIdentifier, commit: Callable[[], None]) -> CompactionResult:
     """Compact. When it has loaded the table for its commit, another commit is faster."""
-    writers = count(1)
-
-    def new_writer() -> SnapshotWriter:
-        if next(writers) == 2:  # the first one is the plan's
-            commit()
-        return SnapshotWriter()
-
-    return TableCompactor(catalog, compact_here, new_writer).compact(path)
+    plant(catalog, [do_first(commit)])
+    return TableCompactor(catalog, compact_here).compact(path)
 
 
 def without(values: dict[int, Any], *removed: int) -> dict[int, Any]:
