@@ -20,7 +20,7 @@ from connector.config.endpoint_config import Notification
 from connector.host import facts
 from connector.host.facts import Delivery, WaitingNotifications
 from connector.host.logs import Event, fields
-from connector.iceberg.commits.outcomes import AlreadyCommitted, Committed
+from connector.iceberg.commits.outcomes import AlreadyCommitted, Committed, Outcome
 from connector.model.table_identifier import TableIdentifier
 from connector.notifications.cloud_event import CloudEvent
 from connector.notifications.notified_snapshots import mark_commit
@@ -61,13 +61,13 @@ class Notifier:
             queue = self._queues.get(table.metadata.table_uuid)
             return mark_commit(self._materialization, table, queue.notified if queue else 0)
 
-    def note_committed(self, committed: Committed | AlreadyCommitted) -> None:
+    def note_outcome(self, outcome: Outcome) -> None:
         """Queue the messages about a commit, and about earlier ones of its table that were not told yet."""
-        path = committed.staged[0].path
-        if isinstance(committed, Committed):
-            self._add(path, committed.commit.after)
-        else:
-            self.read_later([path])
+        match outcome:
+            case Committed(staged, commit=commit):
+                self._add(staged[0].path, commit.after)
+            case AlreadyCommitted(staged):
+                self.read_later([staged[0].path])
 
     def read_later(self, paths: Sequence[TableIdentifier]) -> None:
         """Let the thread look at these tables for snapshots that were not told yet."""

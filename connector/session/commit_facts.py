@@ -31,13 +31,8 @@ def report_recovered(staged: Sequence[StagedCommit]) -> None:
         facts.report(StagedRows(str(commit.path), commit.next, commit.rows, commit.size, is_recovered=True))
 
 
-def report_outcomes(outcomes: Sequence[Outcome]) -> None:
-    """Report how the attempts of several tables have ended, and what the summaries of their snapshots say."""
-    for outcome in outcomes:
-        _report_outcome(outcome)
-
-
-def _report_outcome(outcome: Outcome) -> None:
+def report_outcome(outcome: Outcome) -> None:
+    """Report how the attempt of a table has ended, and what the summary of its snapshot says."""
     table = str(outcome.staged[0].path)
     if isinstance(outcome, Failed):
         facts.report(FailedCommit(table, _find_reason(outcome.error)))

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final, Protocol
 
-from connector.host import facts
 from connector.host.errors import ConnectorError, FencedError, LostColumnError, RetryableError
 from connector.host.logs import Event, fields, name_some
 from connector.host.signals import Stopped
@@ -17,12 +16,10 @@ from connector.iceberg.commits.outcomes import (
     Failed,
     Outcome,
     Superseded,
-    TableCommit,
     warn_superseded,
 )
 from connector.model.state import ChainId, StagedCommit, TableId
 from connector.session.backlog import Backlog, Limit, WaitingTable
-from connector.session.commit_facts import report_outcomes
 
 log = logging.getLogger(__name__)
 
@@ -39,20 +36,17 @@ class Attempt(Protocol):
 class Committer:
     """Commits for one session, from any number of threads. Two attempts never work on the same table.
 
-    Commits that fail stay in the connector state, and are retried. `after_commit` is called for each that succeeds,
-    `note_committed` also for those that the table had already.
+    Commits that fail stay in the connector state, and are retried. `listeners` are told of each outcome.
     """
 
     def __init__(
         self,
         attempt: Attempt,
         limit: Limit,
-        after_commit: Callable[[TableCommit], object] = lambda _: None,
-        note_committed: Callable[[Committed | AlreadyCommitted], object] | None = None,
+        listeners: Sequence[Callable[[Outcome], object]] = (),
     ) -> None:
         self._attempt = attempt
-        self._after_commit = after_commit
-        self._note_committed = note_committed
+        self._listeners = listeners
         self._backlog = Backlog(limit)
         self._retried: list[StagedCommit] = []  # committed by `retry`; the next `commit` returns them
         self._has_ended = False
@@ -79,7 +73,7 @@ class Committer:
             given_up = [Superseded(tuple(self._backlog.drop(chain_id))) for chain_id in chain_ids]
         for superseded in given_up:
             warn_superseded(superseded)
-        _report(given_up)
+            self._tell(superseded)
 
     def retry(self) -> None:
         """Try the pending commits that are due. The next `commit` returns those that succeed.
@@ -156,18 +150,18 @@ class Committer:
             due, failing = self._backlog.take(time.monotonic()), self._backlog.failing
         log.debug("committing %d staged transaction(s) of all tables", len(due))
         outcomes = self._attempt(due, without_retry=failing)
-        _report(outcomes)
         with self._changed:
             committed, fatal = self._record(outcomes)
             self._changed.notify_all()
         for outcome in outcomes:
-            if self._note_committed and isinstance(outcome, Committed | AlreadyCommitted):
-                self._note_committed(outcome)
-            if isinstance(outcome, Committed):
-                self._after_commit(outcome.commit)
+            self._tell(outcome)
         if fatal:
             raise fatal
         return committed
+
+    def _tell(self, outcome: Outcome) -> None:
+        for listener in self._listeners:
+            listener(outcome)
 
     def _record(self, outcomes: Iterable[Outcome]) -> tuple[list[StagedCommit], FencedError | LostColumnError | None]:
         """Return the commits that succeeded or are void, and the error after which no later attempt can succeed."""
@@ -264,12 +258,6 @@ def _log_running(refusing: Sequence[str]) -> None:
         else "running: all committed transactions are in their tables",
         extra=fields(Event.RUNNING, refusing=len(refusing)),
     )
-
-
-def _report(outcomes: Sequence[Outcome]) -> None:
-    """Tell the metrics how commits have ended, if there are metrics: this reads the summaries of snapshots."""
-    if facts.report is not facts.drop:
-        report_outcomes(outcomes)
 
 
 def _log_waiting(waiting: WaitingTable) -> None:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from connector.config.endpoint_config import EndpointConfig
+from connector.host import facts
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.catalogs.opening import OpenedCatalog
 from connector.iceberg.commits.commit import try_commits
@@ -18,7 +19,7 @@ from connector.iceberg.maintenance.compact_table import TableCompactor
 from connector.iceberg.metadata.listed_files import ManifestCache
 from connector.model.state import StagedCommit
 from connector.session.backlog import Limit
-from connector.session.commit_facts import report_recovered
+from connector.session.commit_facts import report_outcome, report_recovered
 from connector.session.committer import Committer
 from connector.session.recovery import Recovered, recover
 from connector.spark.engine import Engine
@@ -61,11 +62,12 @@ def run_threads(
         maintenance = threads.enter_context(run_maintenance(catalog, compaction.note_commit, writers.locks))
         notifier = threads.enter_context(_run_notifier(partial(load_table, catalog), materialization, config))
         marking = replace(writers, mark=notifier.mark) if notifier else writers
+        reports = [report_outcome] if facts.report is not facts.drop else []  # they read the summaries of snapshots
+        messages = [notifier.note_outcome] if notifier else []
         committer = Committer(
             partial(try_commits, catalog, writers=marking),
             Limit(config.advanced.max_waiting_commits, config.advanced.max_waiting_bytes),
-            maintenance.after_commit,
-            notifier.note_committed if notifier else None,
+            [*reports, *messages, maintenance.note_outcome],
         )
         yield SessionThreads(committer, writers.manifests, maintenance, notifier)
 

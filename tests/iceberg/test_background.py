@@ -57,7 +57,7 @@ def metadata_files(catalog: Catalog) -> list[Path]:
 def land(maintenance: BackgroundMaintenance, catalog: Catalog, *ids: int) -> Committed:
     [outcome] = commit.try_commits(catalog, [stage(catalog, PATH, WRITER, *ids)])
     assert isinstance(outcome, Committed)
-    maintenance.after_commit(outcome.commit)
+    maintenance.note_outcome(outcome)
     return outcome
 
 
@@ -359,7 +359,7 @@ def test_located_rows_are_deleted_after_their_commit(tmp_path: Path, max_age: st
     assert isinstance(outcome, Committed)
     assert len(list(tmp_path.rglob("*-located.parquet"))) == 1
     maintenance = BackgroundMaintenance(catalog)
-    maintenance.after_commit(outcome.commit)
+    maintenance.note_outcome(outcome)
     do_all(maintenance)
     assert not list(tmp_path.rglob("*-located.parquet"))
     assert values_of(catalog) == {1: "b", 2: "a"}

@@ -245,7 +245,7 @@ def maintained(catalog: Catalog) -> Iterator[BackgroundMaintenance]:
 def land(catalog: Catalog, maintained: BackgroundMaintenance, *ids: int) -> None:
     [outcome] = try_commits(catalog, [stage_updates(catalog, dict.fromkeys(ids, "a"))])
     assert isinstance(outcome, Committed)
-    maintained.after_commit(outcome.commit)
+    maintained.note_outcome(outcome)
     maintained.finish()
     maintained.run()
 
@@ -293,7 +293,7 @@ def test_commits_that_come_while_maintenance_is_busy_are_noted_together(catalog:
     for number in range(3):
         [outcome] = try_commits(catalog, [stage_updates(catalog, {number: "a"})])
         assert isinstance(outcome, Committed)
-        maintained.after_commit(outcome.commit)
+        maintained.note_outcome(outcome)
     maintained.finish()
     maintained.run()
     assert noted == [(catalog.load_table(PATH).metadata.current_snapshot_id, 3)]

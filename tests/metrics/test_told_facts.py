@@ -38,7 +38,7 @@ from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.metadata.retention import MAX_AGE
 from connector.model.state import WriterId
 from connector.notifications import notifier
-from connector.session.commit_facts import report_outcomes
+from connector.session.commit_facts import report_outcome
 from connector.spark.blocks.ledger import Ledger
 from connector.spark.blocks.spool import Spool
 from protocol.request import Store
@@ -116,8 +116,7 @@ def test_maintenance_is_told_with_its_files(told: list[Fact], tmp_path: Path) ->
     with run_maintenance(catalog) as maintenance:
         for number in range(2):
             [landed] = commit.try_commits(catalog, [stage(catalog, path, WRITER, number)])
-            assert isinstance(landed, Committed)
-            maintenance.after_commit(landed.commit)
+            maintenance.note_outcome(landed)
         assert wait_until(lambda: facts.EXPIRE_SNAPSHOTS in {run.action for run in runs_of(told)})
     assert {(run.table, run.has_failed) for run in runs_of(told)} == {("shop.orders", False)}
     [files] = [fact for fact in told if isinstance(fact, MaintainedFiles)]
@@ -141,7 +140,7 @@ def test_odd_numbers_of_another_engine_stop_no_report(told: list[Fact], tmp_path
     ours = made.after.snapshots[-1]
     later = ours.model_copy(update={"snapshot_id": 7, "summary": Summary(Operation.APPEND, **odd)})
     after = made.after.model_copy(update={"snapshots": [ours, later], "current_snapshot_id": 7})
-    report_outcomes([replace(landed, commit=replace(made, after=after))])
+    report_outcome(replace(landed, commit=replace(made, after=after)))
     [committed] = [fact for fact in told if isinstance(fact, CommittedRows)]
     assert (committed.rows, committed.files, committed.delete_files, committed.delete_size) == (2, 1, 0, 0)
     [state] = [fact for fact in told if isinstance(fact, TableState)]
@@ -154,7 +153,7 @@ def test_the_numbers_of_a_later_commit_are_not_those_of_ours(told: list[Fact], t
     of_another = Summary(Operation.APPEND, **{"added-delete-files": "5", "added-files-size": "1000000"})
     later = ours.model_copy(update={"snapshot_id": 7, "summary": of_another})
     after = made.after.model_copy(update={"snapshots": [ours, later], "current_snapshot_id": 7})
-    report_outcomes([replace(landed, commit=replace(made, after=after))])
+    report_outcome(replace(landed, commit=replace(made, after=after)))
     [committed] = [fact for fact in told if isinstance(fact, CommittedRows)]
     assert (committed.delete_files, committed.delete_size) == (0, 0)
 
@@ -168,7 +167,7 @@ def test_files_that_became_smaller_for_their_commit_are_no_delete_files_of_less_
     assert ours.summary
     smaller = Summary(Operation.APPEND, **{**ours.summary.additional_properties, "added-files-size": "1"})
     after = made.after.model_copy(update={"snapshots": [ours.model_copy(update={"summary": smaller})]})
-    report_outcomes([replace(landed, commit=replace(made, after=after))])
+    report_outcome(replace(landed, commit=replace(made, after=after)))
     [committed] = [fact for fact in told if isinstance(fact, CommittedRows)]
     assert (committed.rows, committed.delete_size) == (2, 0)
 
@@ -180,7 +179,8 @@ def test_what_an_earlier_process_has_added_is_not_told_again(told: list[Fact], t
     first = stage_updates(catalog, {2: "b", 3: "c"})
     second = stage_updates(catalog, {1: "d"}, after=[first])
     commit.commit_all_or_raise(catalog, [first])
-    report_outcomes(commit.try_commits(catalog, [replace(each, is_recovered=True) for each in (first, second)]))
+    [landed] = commit.try_commits(catalog, [replace(each, is_recovered=True) for each in (first, second)])
+    report_outcome(landed)
     [committed] = [fact for fact in told if isinstance(fact, CommittedRows)]
     [delete_file] = catalog.load_table(PATH).inspect.delete_files()["file_size_in_bytes"].to_pylist()
     assert (committed.rows, committed.files, committed.size) == (1, 1, second.size)

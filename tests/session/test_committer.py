@@ -23,11 +23,12 @@ from connector.host.errors import ConnectorError, FencedError, LostColumnError, 
 from connector.host.logs import FIELDS
 from connector.host.signals import Stopped
 from connector.iceberg.commits.commit import try_commits
-from connector.iceberg.commits.outcomes import AlreadyCommitted, Committed, Failed, TableCommit
+from connector.iceberg.commits.outcomes import AlreadyCommitted, Committed, Failed, Outcome, TableCommit
 from connector.model.state import ChainId, DataFile, StagedCommit, WriterId, encode_added
 from connector.model.table_identifier import TableIdentifier
 from connector.session import backlog
 from connector.session.backlog import Backlog, Limit
+from connector.session.commit_facts import report_outcome
 from connector.session.committer import Committer, run_retries
 from support.bindings import PATH
 from support.rows.staged_files import stage, stage_chain
@@ -118,18 +119,19 @@ def test_what_waits_is_retried_between_transactions_and_reported_with_the_next(t
     assert committer.commit([]) == []
 
 
-def test_each_commit_that_a_table_takes_is_handed_on_but_not_what_it_had_already(catalog: Catalog) -> None:
+def test_each_outcome_is_told_also_of_a_commit_that_the_table_had_already(catalog: Catalog) -> None:
     table = foreign_table(catalog, PATH)
-    made: list[TableCommit] = []
-    noted: list[Committed | AlreadyCommitted] = []
-    committer = Committer(partial(try_commits, catalog), GENEROUS, made.append, noted.append)
+    told: list[Outcome] = []
+    committer = Committer(partial(try_commits, catalog), GENEROUS, [told.append])
     first = stage(catalog, PATH, WRITER, 1)
     for _ in range(2):
         assert committer.commit([first]) == [first]
-    [commit] = made
+    committed, already = told
+    assert isinstance(committed, Committed)
+    commit = committed.commit
     before = table.metadata.current_snapshot_id, catalog.load_table(PATH).metadata.current_snapshot_id
     assert (commit.before.metadata.current_snapshot_id, commit.after.current_snapshot_id) == before
-    assert [(type(each), each.staged) for each in noted] == [(Committed, (first,)), (AlreadyCommitted, (first,))]
+    assert (committed.staged, already) == ((first,), AlreadyCommitted((first,)))
 
 
 def test_a_commit_whose_answer_was_lost_is_handed_on_and_told_to_the_metrics(
@@ -141,14 +143,13 @@ def test_a_commit_whose_answer_was_lost_is_handed_on_and_told_to_the_metrics(
     foreign_table(catalog, PATH)
     staged = stage(catalog, PATH, WRITER, 1, 2)
     plant(catalog, [refuse(CommitStateUnknownException("500")), lose_answer(CommitStateUnknownException("500"))])
-    made: list[TableCommit] = []
-    noted: list[Committed | AlreadyCommitted] = []
-    Committer(partial(try_commits, catalog), GENEROUS, made.append, noted.append).commit([staged])
-    [taken], [committed] = made, noted
+    outcomes: list[Outcome] = []
+    Committer(partial(try_commits, catalog), GENEROUS, [outcomes.append, report_outcome]).commit([staged])
+    [committed] = outcomes
     assert isinstance(committed, Committed)
-    assert (committed.commit, committed.attempts) == (taken, 2)
-    assert taken.before.metadata.current_snapshot() is None
-    assert taken.after == catalog.load_table(PATH).metadata
+    assert committed.attempts == 2
+    assert committed.commit.before.metadata.current_snapshot() is None
+    assert committed.commit.after == catalog.load_table(PATH).metadata
     assert [fact.rows for fact in told if isinstance(fact, facts.CommittedRows)] == [2]
 
 
@@ -156,7 +157,8 @@ def test_how_commits_end_is_told_to_the_metrics(catalog: Catalog, monkeypatch: p
     told: list[facts.Fact] = []
     monkeypatch.setattr(facts, "report", told.append)
     foreign_table(catalog, PATH)
-    Committer(partial(try_commits, catalog), GENEROUS).commit([stage(catalog, PATH, WRITER, 1, 2)])
+    committer = Committer(partial(try_commits, catalog), GENEROUS, [report_outcome])
+    committer.commit([stage(catalog, PATH, WRITER, 1, 2)])
     assert [(fact.table, fact.rows) for fact in told if isinstance(fact, facts.CommittedRows)] == [("shop.orders", 2)]
 
 
@@ -181,7 +183,7 @@ def test_rows_whose_commit_got_no_answer_are_told_with_the_next_commit(
     foreign_table(catalog, PATH)
     first, second = stage_chain(catalog, PATH, WRITER)
     plant(catalog, [lose_answer(CommitStateUnknownException("500"))])
-    committer = Committer(partial(try_commits, catalog), GENEROUS)
+    committer = Committer(partial(try_commits, catalog), GENEROUS, [report_outcome])
     assert committer.commit([first]) == []
     assert committer.commit([second]) == [first, second]
     assert [fact.rows for fact in told if isinstance(fact, facts.CommittedRows)] == [3]

@@ -14,7 +14,7 @@ from connector.host.errors import ConnectorError
 from connector.host.interruption import InterruptedMaintenanceError, Interruption
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.commits import commit
-from connector.iceberg.commits.outcomes import Outcome
+from connector.iceberg.commits.outcomes import Committed, Outcome
 from connector.iceberg.commits.snapshot import SnapshotWriters
 from connector.iceberg.maintenance.compact_table import TableCompactor
 from connector.iceberg.maintenance.compaction_plan import plan_compaction
@@ -86,7 +86,7 @@ class Instance:
         actor.store = self.network.store_of(actor)
         manifests = ManifestCache()
         attempt = partial(self._attempt, manifests)
-        committer = Committer(attempt, LIMIT, lambda commit: self._used.update(commit.located))
+        committer = Committer(attempt, LIMIT, [self._note_used])
         recovered = recovery.recover(self._staged, committer, partial(self._bind, catalog))
         recovery.check_names(recovered.tables)
         recovery.check_finished(recovered.tables, read_finished(TASK, self.message.state), self._staged)
@@ -118,6 +118,10 @@ class Instance:
         catalog = SimulatedCatalog(Actor.present, self.network, self.author)
         # No lock keeps them from meeting the conflicts of other processes.
         return commit.try_commits(catalog, staged, without_retry, SnapshotWriters(manifests))
+
+    def _note_used(self, outcome: Outcome) -> None:
+        if isinstance(outcome, Committed):
+            self._used.update(outcome.commit.located)
 
     def _retry(self, owner: Actor, committer: Committer, actor: Actor) -> None:
         """The thread that retries what waits, when it is due. A slow one lingers after its process."""

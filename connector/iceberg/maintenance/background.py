@@ -19,7 +19,7 @@ from connector.host import facts
 from connector.host.facts import EXPIRE_SNAPSHOTS, REMOVE_ORPHAN_FILES, MaintenanceRun
 from connector.host.interruption import InterruptedMaintenanceError, Interruption
 from connector.iceberg.bound_table import BoundTable
-from connector.iceberg.commits.outcomes import TableCommit
+from connector.iceberg.commits.outcomes import Committed, Outcome, TableCommit
 from connector.iceberg.commits.snapshot import TableLocks
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
@@ -89,12 +89,15 @@ class BackgroundMaintenance:
         self._expiry_pauses: dict[TableIdentifier, float] = {}  # the ends of the last ones
         self._failed: deque[tuple[float, _Task]] = deque()  # with the time at which each is repeated
 
-    def after_commit(self, commit: TableCommit) -> None:
+    def note_outcome(self, outcome: Outcome) -> None:
         """Queue what is due after a commit: to delete located rows and old metadata files, and to expire snapshots.
 
         An error is only logged as a warning, because the commit itself has succeeded. The maintenance thread finds out
         what is due, so no commit waits for that.
         """
+        if not isinstance(outcome, Committed):
+            return
+        commit = outcome.commit
         uuid = commit.after.table_uuid
         named = frozenset(entry.metadata_file for entry in commit.before.metadata.metadata_log)
         with self._noting:

@@ -36,7 +36,7 @@ class Shard:
         self._writer = writer
         self.notifier = notifier
         attempt = partial(try_commits, catalog, writers=SnapshotWriters(mark=notifier.mark))
-        self._committer = Committer(attempt, Limit(100, 1 << 30), note_committed=notifier.note_committed)
+        self._committer = Committer(attempt, Limit(100, 1 << 30), [notifier.note_outcome])
 
     def commit(self, number: int, path: TableIdentifier = ORDERS) -> int:
         """Commit one row; returns the snapshot's id."""
