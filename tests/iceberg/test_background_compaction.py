@@ -16,7 +16,6 @@ from connector.host import facts
 from connector.host.errors import RetryableError
 from connector.host.facts import CompactionDebt
 from connector.host.interruption import Interruption
-from connector.iceberg.commits.commit import TableLocks, try_commits
 from connector.iceberg.commits.commit import try_commits
 from connector.iceberg.commits.outcomes import Committed, TableCommit
 from connector.iceberg.commits.snapshot import SnapshotWriters

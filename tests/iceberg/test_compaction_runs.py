@@ -26,7 +26,6 @@ from connector.iceberg.maintenance import failure_pauses
 from connector.iceberg.maintenance.background_compaction import RUN
 from connector.iceberg.maintenance.compact_table import CompactionBudget, TableCompactor
 from connector.iceberg.maintenance.compaction_thresholds import check_compaction
-from connector.iceberg.maintenance.failure_pauses import FIRST_PAUSE, LONGEST_PAUSE
 from connector.iceberg.maintenance.failure_pauses import FIRST_PAUSE, LONGEST_PAUSE, FailurePauses
 from support.bindings import PATH
 from support.engines.snapshot_refs import point

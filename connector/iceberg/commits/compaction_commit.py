@@ -39,7 +39,6 @@ from connector.iceberg.metadata.snapshot_manifests import make_added_entry
 from connector.iceberg.metadata.table_properties import check_properties, name_table_in_errors
 from connector.model.table_identifier import GENERATION_PROPERTY, TableIdentifier
 from connector.storage import storage_errors
-from connector.storage.stored_files import delete_all
 from connector.storage.file_io import delete_if_possible
 
 MAX_AGE: Final = 3_600_000  # milliseconds

@@ -30,7 +30,6 @@ from connector.iceberg.metadata.snapshot_manifests import ManifestFactory, metad
 from connector.iceberg.metadata.table_properties import find_generation
 from connector.iceberg.metadata.table_updates import find_next_row_id
 from connector.model.state import StagedCommit, WriterId
-from connector.model.state import PublishedTimes, StagedCommit, WriterId, find_published
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_io import WrittenFile, files_of
 

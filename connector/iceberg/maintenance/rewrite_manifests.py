@@ -14,8 +14,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 
-from connector.host.interruption import NEVER, Interruption
 from connector.host.groups import divide
+from connector.host.interruption import NEVER, Interruption
 from connector.iceberg.commits.commit import commit_snapshot
 from connector.iceberg.commits.file_names import find_file_prefix
 from connector.iceberg.commits.retry_commits import ActionText, retry_commit
