@@ -1,6 +1,8 @@
 """The rows that a search has found: small on their way, and of each key one is the newest."""
 
+from collections.abc import Callable, Iterable, Mapping
 from itertools import chain, compress
+from typing import Any
 
 import numpy as np
 import pytest
@@ -41,6 +43,27 @@ def test_the_newest_row_of_a_key_is_that_of_the_last_commit_and_there_the_last_o
     assert [*map(len, masks)] == [*map(len, parts)]
     chosen = compress(together, chain.from_iterable(masks))
     assert sorted(chosen) == sorted(row for row in expected if row)
+
+
+class CountedKeys(np.ndarray[Any, Any]):
+    """The keys of rows. They count the numbers that NumPy makes of them."""
+
+    made = 0
+
+    def __array_function__(
+        self, function: Callable[..., Any], types: Iterable[type], given: Iterable[Any], options: Mapping[str, Any]
+    ) -> Any:
+        result = super().__array_function__(function, types, given, options)
+        CountedKeys.made += np.size(result)
+        return result
+
+
+def test_the_work_is_not_that_of_all_keys_for_each_part() -> None:
+    parts = [rows_of([(0, key, 0, -1)]) for key in range(1000)]
+    counted = [RowsOfKeys(part.files, part.keys.view(CountedKeys), part.positions, part.row_ids) for part in parts]
+    masks = choose_newest(counted, len(parts), find_changes)
+    assert all(mask.tolist() == [True] for mask in masks)
+    assert len(parts) <= CountedKeys.made < 10 * len(parts)
 
 
 @pytest.mark.parametrize(("number", "size"), [(200, 1), (60_000, 2), (2**31, 4), (2**40, 8)])

@@ -68,9 +68,7 @@ def choose_newest(parts: Sequence[RowsOfKeys], keys: int, find_changes: Callable
 
     A key has several rows if another writer has added some, or if the table had them before its binding updated rows.
     """
-    counts = np.zeros(keys, np.int32)
-    for part in parts:
-        counts += np.bincount(part.keys, minlength=keys).astype(np.int32)
+    counts = np.bincount(np.concatenate([part.keys for part in parts]), minlength=keys)
     doubtful = [counts[part.keys] > 1 for part in parts]
     newest = [~mask for mask in doubtful]
     if any(mask.any() for mask in doubtful):
