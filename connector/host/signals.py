@@ -196,7 +196,7 @@ def map_in_threads(call: Callable[[T], R], things: Iterable[T], name: str, at_on
 
 def call_within(seconds: float, call: Callable[[], R]) -> R:
     """Return what a call returns, or raise TimeoutError after so many seconds. The call goes on in its thread then,
-    and does not keep the process from ending."""
+    and does not keep the process from ending. For `ending_if_it_hangs`, the caller does not hang meanwhile."""
     from concurrent.futures import Future
 
     called: Future[R] = Future()
@@ -207,8 +207,11 @@ def call_within(seconds: float, call: Callable[[], R]) -> R:
         except BaseException as error:  # noqa: BLE001 - the caller gets it
             called.set_exception(error)
 
-    threading.Thread(target=run, name="limited", daemon=True).start()
-    return called.result(seconds)
+    thread = threading.Thread(target=run, name="limited", daemon=True)
+    thread.start()
+    for _ in range(int(seconds / LOOK_PAUSE)):
+        thread.join(LOOK_PAUSE)  # each wait takes a little time of the processor
+    return called.result(seconds % LOOK_PAUSE)
 
 
 class StartedCalls:

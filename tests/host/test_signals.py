@@ -86,6 +86,10 @@ with signals.ending_if_it_hangs():
 with signals.ending_if_it_hangs(), signals.waiting():
     never.acquire(timeout=1)
 """,
+    "waits for a call with a limit of its own": """
+with signals.ending_if_it_hangs():
+    signals.call_within(30, lambda: never.acquire(timeout=1))
+""",
     "has done its work": """
 with signals.ending_if_it_hangs(): pass
 never.acquire(timeout=1)
