@@ -152,13 +152,14 @@ class SessionViews:
 
 
 def _check_keys(table: Table, keys: Sequence[Column]) -> None:
-    """Raise LostColumnError if the table has a key column no more: files that were rewritten lack its values.
+    """Raise LostColumnError unless the table has the key columns, with their types.
 
-    Another engine has dropped it, or apply has converted it: then a new session finds the keys in the new column.
+    Files that were rewritten lack the values of a column that another engine has dropped, or that apply has converted:
+    then a new session finds the keys in the new column. A wider column may have values that this session cannot hold.
     """
-    now, name = {column.field_id for column in table.schema().fields}, TableIdentifier.of(table)
+    now, name = {column.field_id: column.field_type for column in table.schema().fields}, TableIdentifier.of(table)
     for column in keys:
-        if column.id in now:
+        if now.get(column.id) == column.type:
             continue
         if find_newest_column(table, column.id) in now:
             raise LostColumnError(

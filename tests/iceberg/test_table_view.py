@@ -15,7 +15,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import BadRequestError, ForbiddenError, UnauthorizedError
 from pyiceberg.manifest import FileFormat, ManifestEntry, ManifestFile
 from pyiceberg.table import Table
-from pyiceberg.types import LongType, StringType
+from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
 from connector.encoding.lines.key_tables import keys_of_texts
 from connector.encoding.parquet.file_options import Destination
@@ -299,6 +299,18 @@ def test_a_key_column_that_is_converted_in_the_session_is_named(catalog: Catalog
     with pytest.raises(LostColumnError) as error:
         session.find(key)
     check_text("update_errors", "a key column is converted in the session", str(error.value))
+
+
+def test_a_key_column_that_another_engine_widens_in_the_session_is_named(catalog: Catalog) -> None:
+    """The keys of the session are no values of the wider column, which may have greater ones."""
+    filled_table(catalog, NestedField(1, "id", IntegerType(), required=True), rows=[[{"id": 1}]])
+    session, key = Session(catalog), Column("id", "id", 1, IntegerType(), required=True)
+    assert session.find(key) == 1
+    with catalog.load_table(PATH).update_schema() as update:
+        update.update_column("id", LongType())
+    with pytest.raises(LostColumnError) as error:
+        session.find(key)
+    check_text("update_errors", "a key column gets another type in the session", str(error.value))
 
 
 def test_a_table_that_is_gone_is_named(catalog: Catalog) -> None:
