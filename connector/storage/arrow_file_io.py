@@ -1,4 +1,4 @@
-"""PyIceberg's FileIO, which uses PyArrow, with changes for three stores."""
+"""PyIceberg's FileIO, which uses PyArrow, with changes for four stores."""
 
 import os
 from collections.abc import Callable
@@ -36,6 +36,8 @@ LONGEST_CALL: Final = 600.0
 LEAST_SPEED: Final = 1 << 16
 # With one of these variables, Google's client ignores the address that it is given.
 EMULATORS: Final = ("CLOUD_STORAGE_EMULATOR_ENDPOINT", "CLOUD_STORAGE_TESTBENCH_ENDPOINT")
+JAVA_OPTIONS: Final = "LIBHDFS_OPTS"  # of the JVM that Hadoop's client starts in this process
+NO_SIGNALS: Final = "-Xrs"
 
 R = TypeVar("R")
 
@@ -46,7 +48,8 @@ class ArrowFileIO(PyArrowFileIO):
     S3: a small file takes one request, not the three of a multipart upload, a failed request is repeated often, also if
     it reads few bytes, one that is too slow is given up, and the environment's proxy and certificates are used. Google:
     a failed request is not repeated for 15 minutes, and the machine's own credentials are never used. Azure: the
-    account's host is not taken for a part of the container's name, and a machine's workload identity can sign in.
+    account's host is not taken for a part of the container's name, and a machine's workload identity can sign in. HDFS:
+    signals end this process, not Java.
     """
 
     @staticmethod
@@ -83,6 +86,13 @@ class ArrowFileIO(PyArrowFileIO):
             "tls_ca_file_path": find_certificates(),
         }
         return S3FileSystem(**{**options, **own})
+
+    def _initialize_hdfs_fs(self, scheme: str, netloc: str | None) -> FileSystem:
+        # Otherwise Java takes over SIGTERM, SIGINT and SIGHUP, and ends this process without our end.
+        options = os.environ.get(JAVA_OPTIONS, "").split()
+        if NO_SIGNALS not in options:
+            os.environ[JAVA_OPTIONS] = " ".join([NO_SIGNALS, *options])
+        return super()._initialize_hdfs_fs(scheme, netloc)
 
     def _initialize_azure_fs(self) -> FileSystem:
         if token := self.properties.get(ADLS_SAS_TOKEN):

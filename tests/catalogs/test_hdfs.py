@@ -3,6 +3,7 @@ it."""
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -13,7 +14,7 @@ from typing import Any, Final, TypeAlias
 import pytest
 
 from fixtures.collection import NAMESPACE
-from support.servers.hdfs import Hdfs, hdfs
+from support.servers.hdfs import Hdfs, client_environment, hdfs
 from support.servers.postgres import Postgres
 from support.sessions.runtime import LEDGER, Runtime
 from support.snapshots import check_text
@@ -30,6 +31,30 @@ from pyiceberg.catalog.sql import SqlCatalog
 table = SqlCatalog("iceberg", uri=sys.argv[1]).load_table(tuple(sys.argv[2:]))
 print(json.dumps([table.location(), sorted(table.scan().to_arrow()["id"].to_pylist())]))
 """
+
+# Hadoop's client without a server: its file system is that of the machine.
+ENDING: Final = """
+import os, signal, sys, time
+from connector.host import signals
+from connector.storage.file_io import open_file_io
+
+signals.install()
+try:
+    open_file_io({"hdfs.host": "default"}).arrow.fs_by_scheme("hdfs", None)
+    os.kill(os.getpid(), int(sys.argv[1]))
+    time.sleep(60)
+except signals.Stopped as stopped:
+    print(os.environ["LIBHDFS_OPTS"])
+    sys.exit(stopped.exit_status)
+"""
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGHUP, 129), (signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_java_does_not_take_over_the_signals_that_end_a_process(number: int, status: int) -> None:
+    command = [sys.executable, "-c", ENDING, str(int(number))]
+    environment = os.environ | client_environment()
+    ended = subprocess.run(command, env=environment, timeout=60, capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout) == (status, f"-Xrs {environment['LIBHDFS_OPTS']}\n"), ended.stderr
 
 
 @pytest.fixture(scope="module")

@@ -69,6 +69,7 @@ PARTS: Final = {
     "pyiceberg.io.pyarrow.PyArrowFileIO._initialize_azure_fs": "2ca7f829909f",
     "pyiceberg.io.pyarrow.PyArrowFileIO._initialize_fs": "a6d467f7f9fc",
     "pyiceberg.io.pyarrow.PyArrowFileIO._initialize_gcs_fs": "663819d5fbb3",
+    "pyiceberg.io.pyarrow.PyArrowFileIO._initialize_hdfs_fs": "20b1f069281d",
     "pyiceberg.io.pyarrow.PyArrowFileIO._initialize_s3_fs": "ec698b7cc9e6",
     "pyiceberg.io.pyarrow.PyArrowFileIO.new_input": "e45423b9fb22",
     "pyiceberg.io.pyarrow.PyArrowFileIO.new_output": "e07f9cab7c9f",

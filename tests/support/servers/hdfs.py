@@ -32,17 +32,23 @@ class Hdfs:
     environment: Mapping[str, str]
 
 
-def native_client() -> Path:
-    """The directory of libhdfs.so; without it, the test is left out."""
+def client_environment() -> Mapping[str, str]:
+    """The environment in which PyArrow finds Hadoop's native client; without it, the test is left out."""
     directory = REPOSITORY / ".cache" / "libhdfs"
     if not (directory / "libhdfs.so").exists():
         leave_out("needs libhdfs: install gcc and a JDK, and run scripts/setup --all-tests")
-    return directory
+    clients = [*JARS.glob("hadoop-client-*.jar"), *JARS.glob("*slf4j*.jar"), *JARS.glob("log4j-*.jar")]
+    return {
+        "ARROW_LIBHDFS_DIR": str(directory),
+        "CLASSPATH": ":".join(map(str, clients)),
+        "JAVA_HOME": str(find_java().resolve().parents[1]),
+        "LIBHDFS_OPTS": "-Xmx128m -XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    }
 
 
 @contextmanager
 def hdfs(directory: Path) -> Iterator[Hdfs]:
-    native, classes = native_client(), f"{directory}:{jars('hdfs')}/*:{JARS}/*"
+    environment, classes = client_environment(), f"{directory}:{jars('hdfs')}/*:{JARS}/*"
     name_node, name_node_pages, data_node_pages = (free_address() for _ in range(3))
     settings = {
         "fs.defaultFS": f"hdfs://{name_node}",
@@ -66,13 +72,6 @@ def hdfs(directory: Path) -> Iterator[Hdfs]:
         running(blocks, USER, f"http://{data_node_pages}", directory / "blocks.log"),
     ):
         assert wait_until(lambda: _live_data_nodes(name_node_pages) == 1)
-        clients = [*JARS.glob("hadoop-client-*.jar"), *JARS.glob("*slf4j*.jar"), *JARS.glob("log4j-*.jar")]
-        environment = {
-            "ARROW_LIBHDFS_DIR": str(native),
-            "CLASSPATH": ":".join(map(str, clients)),
-            "JAVA_HOME": str(find_java().resolve().parents[1]),
-            "LIBHDFS_OPTS": "-Xmx128m -XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-        }
         yield Hdfs(f"hdfs://{name_node}", environment)
 
 
