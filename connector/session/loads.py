@@ -36,9 +36,10 @@ from connector.host.signals import StartedCalls, map_in_threads
 from connector.host.tempdirs import translate_disk_errors
 from connector.iceberg.table_view import TableView
 from connector.model.binding import Binding
+from connector.model.properties import Properties
 from connector.model.state import LocatedRowsFile
 from connector.spark.blocks.stored_keys import GatheredKeys, store_keys
-from connector.spark.blocks.table_layout import NewLayout, TableLayout
+from connector.spark.blocks.table_layout import NewLayout, TableLayout, open_io
 from connector.spark.blocks.temporary_files import LocalFile, StoredObject, TemporaryFile, warn_if_left
 from connector.spark.jobs.search_job import (
     RESULTS,
@@ -47,7 +48,7 @@ from connector.spark.jobs.search_job import (
     fetch_rows,
     read_documents,
     read_lines,
-    search_groups,
+    search_in_jobs,
 )
 from connector.spark.jvm.spark_session import Spark
 from connector.storage.file_io import LARGEST_HELD, write_later
@@ -75,7 +76,6 @@ class TableSearch:
     """The search of one table: the keys of all its Loads, and the files that may have them."""
 
     table: SearchedTable
-    layout: TableLayout
     view: TableView
     keys: pa.Table
     keys_file: TemporaryFile
@@ -183,7 +183,7 @@ class TransactionLoads:
         results = [result for result in self._search([*filter(None, prepared)]) if any(map(len, result.newest))]
         for result in results:
             for group, newest_mask in zip(result.search.groups, result.newest, strict=True):
-                yield from _read_answers(group.documents, newest_mask, result.search.layout.io)
+                yield from _read_answers(group.documents, newest_mask, open_io(result.search.table.new_layout))
         located = map_in_threads(self._locate, results, "loads")
         self.found.update(zip((result.search.index for result in results), located, strict=True))
         for index, keys in gathered.items():
@@ -204,29 +204,30 @@ class TransactionLoads:
             Group(table.binding, keys_file, files, self._new_file(layout, ".loaded"), self._new_file(layout, ".rows"))
             for files in divide_files(view.files)
         )
-        return TableSearch(table, layout, view, keys.store(keys_file, layout), keys_file, groups)
+        return TableSearch(table, view, keys.store(keys_file, layout), keys_file, groups)
 
     def _search(self, searches: Sequence[TableSearch]) -> Iterator[FoundInTable]:
-        """Search the tables by one Spark job."""
+        """Search the tables by one Spark job, or by several if they are large."""
         groups = [group for search in searches for group in search.groups]
         if not groups:
             return
-        access = {search.index: search.layout.access.value for search in searches}
-        # Only the function goes to the tasks through a connection. Spark writes the groups to a file on its way.
         try:
-            found = iter(self._spark.map_shares(partial(search_groups, access), groups).result())
+            found = iter(search_in_jobs(self._spark, groups, self._find_access))
         finally:
             for search in searches:
-                search.keys_file.remove(search.layout.io, RESULTS)
+                search.keys_file.remove(open_io(search.table.new_layout), RESULTS)
         for search in searches:
-            io = search.layout.io
+            io = open_io(search.table.new_layout)
             rows = [fetch_rows(returned, io) for returned in islice(found, len(search.groups))]
             newest = choose_newest(rows, len(search.keys), partial(find_last_changes, io, search.view.files))
             yield FoundInTable(search, rows, newest)
 
+    def _find_access(self, index: int) -> Properties:
+        return self._tables[index].new_layout().access.value
+
     def _locate(self, found: FoundInTable) -> LoadedRows:
         """Begin to stage all found rows, and describe the newest ones of the keys, which the runtime has got."""
-        layout, keys = found.search.layout, found.search.keys
+        layout, keys = found.search.table.new_layout(), found.search.keys
         updates = layout.binding.updates
         assert updates, "only bindings that update rows are searched"
         location = layout.new_located_location()

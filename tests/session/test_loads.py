@@ -5,6 +5,7 @@ import os
 import pickle
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from errno import ENOSPC
 from pathlib import Path
 from threading import Event, Timer
@@ -37,6 +38,7 @@ from connector.session.progress import TransactionProgress
 from connector.session.transactions import OpenTransaction
 from connector.spark.blocks.table_layout import TableLayout
 from connector.spark.jobs.write_job import Written
+from connector.spark.jobs import search_job
 from connector.storage import file_io
 from encoding import searched_tables
 from encoding.searched_tables import IO
@@ -277,6 +279,32 @@ def test_no_secret_is_among_the_things_that_spark_writes_to_a_file(tmp_path: Pat
     assert b"two" in line
     assert spark.jobs
     assert b"hunter2" not in pickle.dumps(spark.jobs)
+
+
+def test_each_job_of_a_long_search_gets_credentials_that_are_valid_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search_job, "GROUPS_AT_ONCE", 2)
+    searched = searched_tables.SearchedTable(tmp_path, [StringType()])
+    paths = [searched.write([f'["{number}"]']) for number in range(5)]
+    view = TableView(None, tuple(SearchedFile(path, search_job.GROUP_SIZE) for path in paths))
+    given: list[str] = []
+
+    class Spark(RecordingSpark):
+        def map_shares(self, call: Any, things: Any) -> Any:
+            given.append(call.args[0][0]["renewed"])
+            return super().map_shares(call, things)
+
+    spark: Any = Spark()
+    table = searched_table(0, tmp_path, searched, view)
+
+    def new_layout() -> TableLayout:
+        return replace(table.new_layout(), access=Lease(Properties({"renewed": str(len(spark.jobs))}), None))
+
+    asked = TransactionLoads(spark, tmp_path / "loads", {0: replace(table, new_layout=new_layout)}, bindings=1)
+    asked.add(load(*map(str, range(5))))
+    assert len(b"".join(asked.answer()).splitlines()) == 5
+    assert given == ["0", "1", "2"]
 
 
 @pytest.mark.parametrize(

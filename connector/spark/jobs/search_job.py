@@ -1,12 +1,14 @@
 """The Spark job of Loads: tasks search files for keys, and write the documents as finished lines of the answer."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+import gc
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +30,12 @@ from connector.spark.blocks.stored_keys import open_keys
 from connector.spark.blocks.temporary_files import TemporaryFile
 from connector.storage.file_io import open_file_io
 
+if TYPE_CHECKING:
+    from connector.spark.jvm.spark_session import Spark
+
 GROUP_SIZE: Final = 64 << 20  # bytes of the files of a group
+# Credentials may expire before the last file of a large table is searched. Each job gets fresh ones.
+GROUPS_AT_ONCE: Final = 256  # of 32 to 64 MB each
 SEARCHED_AT_ONCE: Final = 2 << 20  # bytes of small files, which are in memory
 FILES_AT_ONCE: Final = 16  # each waits for the store most of the time
 COPIED_AT_ONCE: Final = 1 << 20  # bytes
@@ -54,6 +61,20 @@ class Group:
 # What a task returns for one group: the rows of keys in its files, in the order of their lines; or the file that has
 # these rows, if they are many, because the JVM would keep the memory for them.
 FoundInGroup: TypeAlias = RowsOfKeys | TemporaryFile
+
+
+def search_in_jobs(
+    spark: "Spark", groups: Sequence[Group], find_access: Callable[[int], Properties]
+) -> list[FoundInGroup]:
+    """Search the groups by one Spark job, or by several if they are many. `find_access` returns the storage settings of
+    a table that are valid now, by its binding's index."""
+    found: list[FoundInGroup] = []
+    for begin in range(0, len(groups), GROUPS_AT_ONCE):
+        job = groups[begin : begin + GROUPS_AT_ONCE]
+        access = {index: find_access(index) for index in {group.binding.index for group in job}}
+        # Only the function goes to the tasks through a connection. Spark writes the groups to a file on its way.
+        found += spark.map_shares(partial(search_groups, access), job).result()
+    return found
 
 
 def search_groups(access: Mapping[int, Properties], groups: Iterable[Group]) -> Iterator[FoundInGroup]:
