@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
@@ -16,12 +16,11 @@ from connector.host.signals import map_in_threads
 from connector.iceberg.catalogs.opening import translate_errors
 from connector.iceberg.catalogs.registered_tables import FixedColumns
 from connector.iceberg.loading import check_table_properties, load_table
+from connector.iceberg.metadata.references import is_in_nessie
 from connector.iceberg.metadata.row_lineage import can_keep_lineage
 from connector.iceberg.metadata.table_arrangement import check_partition_spec, read_arrangement
 from connector.iceberg.metadata.table_properties import find_generation, restrict_to_generation
 from connector.model.table_identifier import Generation, Owner, TableIdentifier
-
-_IS_NESSIE: Final = "nessie.is-nessie-catalog"  # in what the server answers to a request for its config
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -121,7 +120,7 @@ def describe_found(
 def needs_snapshot(table: Table) -> bool:
     """Whether the table has no snapshot, and its catalog does not check commits that assert this. Then a first commit
     could replace that of another process. With an empty snapshot, each commit has a snapshot to assert."""
-    return table.current_snapshot() is None and table.catalog.properties.get(_IS_NESSIE) == "true"
+    return table.current_snapshot() is None and is_in_nessie(table)
 
 
 def _find_unconvertible(table: Table, failed: Collection[int]) -> frozenset[int]:

@@ -31,6 +31,7 @@ from connector.iceberg.maintenance.compact_table import TableCompactor
 from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.maintenance.compaction_thresholds import MIN_INPUT_FILES
 from connector.iceberg.metadata.retention import MAX_AGE
+from connector.iceberg.metadata.retention import GC_ENABLED, MAX_AGE
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import OWNER_PROPERTY, Owner, TableIdentifier
 from connector.storage.stored_files import list_stored_files
@@ -196,6 +197,20 @@ def test_a_person_reads_of_other_files(lake: Lake) -> None:
         "             1 file (SIZE) deleted, that the connector does not know",
     ]
     assert ids_of(lake.catalog, ORDERS) == [2]
+
+
+@pytest.mark.usefixtures("left")
+def test_a_person_reads_that_all_files_must_stay(lake: Lake) -> None:
+    with lake.table.transaction() as transaction:
+        transaction.set_properties({GC_ENABLED: "false"})
+    before = files_of(lake)
+    orphans = find(lake.maintain("all"), "orphans")
+    assert (orphans["isFinished"], orphans["mustStay"], orphans["files"]) == (True, True, 0)
+    assert before.keys() <= files_of(lake).keys()
+    assert read(lake.describe("orphans")) == [
+        "  orphans    no file is deleted: something outside may need it, because gc.enabled is false or the catalog is "
+        "Nessie"
+    ]
 
 
 def test_a_person_reads_what_a_compaction_did() -> None:

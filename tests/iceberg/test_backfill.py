@@ -28,6 +28,7 @@ from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.remove_staged_files import remove_staged_files_after
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from connector.iceberg.metadata.listed_files import ManifestCache
+from connector.iceberg.metadata.retention import GC_ENABLED
 from connector.iceberg.metadata.table_properties import find_generation, restrict_to_generation
 from connector.iceberg.perform_changes import evolve
 from connector.iceberg.table_view import TableViews
@@ -535,5 +536,18 @@ def test_staged_files_that_were_committed_during_the_backfill_are_not_deleted(ca
     with remove_staged_files_after(catalog, PATH, [late, given_up]):
         land(catalog, replace(late, is_recovered=True))
         backfill(catalog)
-    there = [Path(path.removeprefix("file://")).exists() for each in (late, given_up) for path in each.locations]
-    assert there == [True, False]
+    assert are_there(late, given_up) == [True, False]
+
+
+def test_staged_files_stay_if_the_table_forbids_garbage_collection(catalog: Catalog) -> None:
+    """They may have been committed, and something outside may refer to them."""
+    with catalog.load_table(PATH).transaction() as transaction:
+        transaction.set_properties({GC_ENABLED: "false"})
+    given_up = staged(catalog, *ROWS, writer=writer(0))
+    with remove_staged_files_after(catalog, PATH, [given_up]):
+        backfill(catalog)
+    assert are_there(given_up) == [True]
+
+
+def are_there(*commits: StagedCommit) -> list[bool]:
+    return [Path(path.removeprefix("file://")).exists() for each in commits for path in each.locations]

@@ -139,6 +139,18 @@ def test_a_table_that_forbids_it_keeps_everything(catalog: Catalog) -> None:
     assert len(table_of(catalog).snapshots()) == 5
 
 
+def test_files_of_nessie_stay_for_its_branches_and_tags(catalog: Catalog) -> None:
+    """Newer versions show earlier snapshots of the same branch."""
+    catalog.properties["nessie.is-nessie-catalog"] = "true"
+    for number in range(5):
+        land(catalog, number)
+    before = left(catalog)
+    assert not plan_expiry(table_of(catalog)).locations
+    assert expire_snapshots(catalog, PATH) == 0
+    assert len(table_of(catalog).snapshots()) == 1
+    assert left(catalog) == before
+
+
 @pytest.mark.parametrize("kind", ["tag", "branch"])
 def test_what_a_tag_or_a_branch_can_reach_is_kept(catalog: Catalog, kind: str) -> None:
     """Manifests that were folded since, and files that another engine has rewritten."""

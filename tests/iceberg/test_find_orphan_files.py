@@ -194,7 +194,9 @@ def test_metadata_that_lost_a_race_is_void_once_the_table_names_newer_ones_only(
     assert ids_of(catalog, PATH) == [1, 2, 3, 4]
 
 
-def test_a_table_that_forbids_garbage_collection_keeps_its_unknown_files(catalog: Catalog) -> None:
+def test_a_table_that_forbids_garbage_collection_keeps_its_files(catalog: Catalog) -> None:
+    leave_behind(table_of(catalog), WRITER)
+    land(catalog, 1)
     with table_of(catalog).transaction() as transaction:
         transaction.set_properties({GC_ENABLED: "false"})
     for options in (UNKNOWN, OrphanOptions(LATER, DroppedTables(catalog))):
@@ -202,13 +204,15 @@ def test_a_table_that_forbids_garbage_collection_keeps_its_unknown_files(catalog
             find_orphan_files(catalog, catalog.load_table(PATH), options)
         check_text("maintenance_errors", "orphans: a table that forbids garbage collection", str(error.value))
     assert remove(catalog) == set()
+    assert find_orphan_files(catalog, table_of(catalog), OURS).must_stay
 
 
-def test_unknown_files_stay_if_garbage_collection_is_neither_allowed_nor_forbidden(catalog: Catalog) -> None:
+def test_files_stay_if_garbage_collection_is_neither_allowed_nor_forbidden(catalog: Catalog) -> None:
     with table_of(catalog).transaction() as transaction:
         transaction.set_properties({GC_ENABLED: "maybe"})
-    with pytest.raises(ValueError, match=r"^gc\.enabled is 'maybe'; it must be true or false$"):
-        find_orphan_files(catalog, catalog.load_table(PATH), UNKNOWN)
+    for options in OURS, UNKNOWN:
+        with pytest.raises(ValueError, match=r"^gc\.enabled is 'maybe'; it must be true or false$"):
+            find_orphan_files(catalog, catalog.load_table(PATH), options)
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from connector.iceberg.commits.fence import file_prefix
 from connector.iceberg.commits.file_names import FileOrigin
 from connector.iceberg.commits.reset import Decision, perform_reset, plan_reset
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
+from connector.iceberg.metadata.retention import GC_ENABLED
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import OWNER_PROPERTY
 from connector.storage.file_io import files_of
@@ -74,6 +75,24 @@ def test_what_a_killed_process_left_is_deleted_once_its_writer_has_moved_on(
     assert not exists(table_of(catalog), left_later)
     assert ids_of(catalog, PATH) == [1, 2]
     assert getattr(caplog.records[-1], FIELDS) == {"event": "collected", "table": "shop.orders", "files": 1}
+
+
+def test_a_table_that_forbids_garbage_collection_keeps_its_orphans(catalog: Catalog) -> None:
+    left = leave_behind(table_of(catalog), WHOLE)
+    land(catalog, 1)
+    set_property(catalog, GC_ENABLED, "false")
+    assert collect_as(catalog, WHOLE) == 0
+    set_property(catalog, GC_ENABLED, "maybe")
+    with pytest.raises(ValueError, match=r"^gc\.enabled is 'maybe'; it must be true or false$"):
+        collect_as(catalog, WHOLE)
+    assert exists(table_of(catalog), left)
+    set_property(catalog, GC_ENABLED, "true")
+    assert collect_as(catalog, WHOLE) == 1
+
+
+def set_property(catalog: Catalog, name: str, value: str) -> None:
+    with table_of(catalog).transaction() as transaction:
+        transaction.set_properties({name: value})
 
 
 def test_a_directory_within_another_one_is_listed_once(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:

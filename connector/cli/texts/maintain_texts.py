@@ -112,6 +112,9 @@ def _describe_compaction(result: CompactionResult) -> Iterator[str]:
 
 
 def _describe_orphans(found: OrphanFiles, would: str) -> Iterator[str]:
+    if found.must_stay:
+        yield "no file is deleted: something outside may need it, because gc.enabled is false or the catalog is Nessie"
+        return
     yield f"{_describe_files(found.void)} {would}deleted, of transactions that can no longer be committed"
     if found.dropped:
         yield f"{_describe_files(found.dropped)} {would}deleted, of dropped tables"
@@ -155,7 +158,8 @@ def _encode_outcome(action: Action, outcome: ActionOutcome) -> dict[str, Any]:
             kinds = {"void": outcome.void, "dropped": outcome.dropped, "unknown": outcome.unknown}
             others = [{"uuid": uuid, **_encode_size(files)} for uuid, files in outcome.others.items()]
             sizes = {name: _encode_size(files) for name, files in kinds.items()}
-            return encoded | sizes | {"otherTables": others, **_encode_deleted(outcome.deletable)}
+            kept = {"otherTables": others, "mustStay": outcome.must_stay}
+            return encoded | sizes | kept | _encode_deleted(outcome.deletable)
         case ManifestPlan():
             replaced, groups = len(outcome.replaced), len(outcome.groups)
             return encoded | {"replaced": replaced, "written": groups, "bytes": outcome.size}

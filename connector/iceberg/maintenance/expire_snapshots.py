@@ -30,6 +30,7 @@ from connector.iceberg.commits.retry_commits import ActionText, explain_failure,
 from connector.iceberg.commits.snapshot import TableLocks
 from connector.iceberg.metadata.old_metadata import find_stale_metadata, must_delete_old_metadata
 from connector.iceberg.metadata.references import find_unreachable
+from connector.iceberg.metadata.references import find_unreachable, may_delete_files
 from connector.iceberg.metadata.retention import find_due, find_expired
 from connector.iceberg.metadata.table_properties import name_table_in_errors
 from connector.iceberg.metadata.table_updates import require_uuid
@@ -197,7 +198,9 @@ def _now() -> int:
 
 
 def _find_files(before: TableMetadata, after: Table, interruption: Interruption) -> Sequence[str]:
-    """Return the files to which only the removed snapshots referred, and old metadata files."""
+    """Return the files to which only the removed snapshots referred, and old metadata files; none if they must stay."""
+    if not may_delete_files(after):
+        return ()
     locations = find_unreachable(before, after, interruption)
     if must_delete_old_metadata(after):
         locations += find_stale_metadata(after)

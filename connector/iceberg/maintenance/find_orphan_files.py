@@ -32,7 +32,7 @@ from connector.iceberg.maintenance.dropped_tables import (
 )
 from connector.iceberg.maintenance.void_files import VoidFiles
 from connector.iceberg.metadata.old_metadata import find_stale_metadata, must_delete_old_metadata
-from connector.iceberg.metadata.references import find_unreferenced
+from connector.iceberg.metadata.references import find_unreferenced, is_in_nessie, may_delete_files
 from connector.iceberg.metadata.retention import GC_ENABLED
 from connector.iceberg.metadata.table_directories import find_directories
 from connector.iceberg.metadata.table_properties import read_switch
@@ -63,6 +63,7 @@ class OrphanFiles:
     dropped: Sequence[StoredFile]
     unknown: Sequence[StoredFile]
     others: Mapping[str, Sequence[StoredFile]]  # of tables that may exist, by UUID: then no file is unknown
+    must_stay: bool = False  # no file was looked for, because something outside may refer to the table's files
 
     @property
     def deletable(self) -> list[StoredFile]:
@@ -75,14 +76,14 @@ def find_orphan_files(
 ) -> OrphanFiles:
     """Find the orphan files of one table, which is loaded again. InterruptedMaintenanceError if interrupted.
 
-    UserError if the options look for files that the table's property gc.enabled keeps, ValueError if it is invalid.
+    If all files must stay, UserError if the options ask for more than void ones. ValueError if the table's property
+    gc.enabled is invalid.
     """
     path = TableIdentifier.of(first)
-    if options.is_wide and not read_switch(first.properties, GC_ENABLED, True):
-        raise UserError(
-            f"table {path}: its property {GC_ENABLED} is false, so files of dropped tables and unknown files must "
-            "stay. Leave --dropped-tables and --older-than out, or change the property."
-        )
+    if not may_delete_files(first):
+        if options.is_wide:
+            raise _explain_kept_files(first)
+        return OrphanFiles(first, (), (), (), {}, must_stay=True)
     listed = [file for directory in find_directories(first) for file in list_stored_files(first.io, directory)]
     table = catalog.load_table(path)
     orphans = _remove_referenced(table, listed, interruption)
@@ -93,6 +94,18 @@ def find_orphan_files(
     dropped = [file for uuid in uuids for file in others.pop(uuid)]
     unknown = [file for file in rest if _is_unknown(file, options)] if not others else []
     return OrphanFiles(table, _sort(void), _sort(dropped), _sort(unknown), others)
+
+
+def _explain_kept_files(table: Table) -> UserError:
+    kept = "so files of dropped tables and unknown files must stay. Leave --dropped-tables and --older-than out"
+    if is_in_nessie(table):
+        return UserError(
+            f"table {TableIdentifier.of(table)}: other branches, tags and earlier commits of Nessie may need its "
+            f"files, {kept}, and use Nessie's own GC tool."
+        )
+    return UserError(
+        f"table {TableIdentifier.of(table)}: its property {GC_ENABLED} is false, {kept}, or change the property."
+    )
 
 
 def _find_void(table: Table, orphans: Sequence[StoredFile]) -> set[StoredFile]:

@@ -11,6 +11,7 @@ from pyiceberg.table import Table
 from connector.iceberg.loading import load_table
 from connector.iceberg.metadata.references import find_unreferenced
 from connector.iceberg.metadata.table_directories import is_in_table_bucket
+from connector.iceberg.metadata.references import find_unreferenced, may_delete_files
 from connector.iceberg.metadata.table_properties import find_generation
 from connector.model.state import StagedCommit
 from connector.model.table_identifier import TableIdentifier
@@ -43,13 +44,15 @@ def remove_staged_files_after(
 
 
 def _find_unreferenced(table: Table, dropped: Sequence[StagedCommit]) -> list[str]:
-    """Return the locations of staged files that no snapshot of the table refers to."""
+    """Return the locations of staged files that may be deleted, because no snapshot of the table refers to them."""
     if is_in_table_bucket(table.location()):
         return []
     here = [
         commit for commit in dropped if commit.table_uuid == find_generation(table, commit.writer.materialization).uuid
     ]
     with _warn_of_failures(TableIdentifier.of(table)):
+        if not may_delete_files(table):
+            return []
         locations = {
             basename(location): location
             for commit in here

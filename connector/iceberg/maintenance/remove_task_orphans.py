@@ -6,6 +6,7 @@ process that deletes files may itself have been replaced. The argument still hol
 values only grow.
 
 Files of dropped tables, for example after a backfill, are not deleted: other tables or programs may refer to them.
+Neither is any file of a table to whose files something outside may refer: see `may_delete_files`.
 """
 
 import logging
@@ -26,6 +27,7 @@ from connector.iceberg.commits.file_names import CompactionOrigin, FileOrigin
 from connector.iceberg.maintenance.void_files import VoidFiles
 from connector.iceberg.metadata.references import find_unreferenced
 from connector.iceberg.metadata.table_directories import find_file_directories
+from connector.iceberg.metadata.references import find_unreferenced, may_delete_files
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.stored_files import delete_all, files_under
@@ -40,12 +42,18 @@ def remove_task_orphans(
     staged: Collection[StagedCommit],
     interruption: Interruption = NEVER,
 ) -> int:
-    """Delete the orphan files of one table, and return their number. `writer` is the one that the session acts as."""
-    listed = _list_files(catalog.load_table(path))
+    """Delete the orphan files of one table, and return their number. `writer` is the one that the session acts as.
+
+    ValueError if the table's property gc.enabled is invalid.
+    """
+    first = catalog.load_table(path)
+    warn_of_deleted_orphans(first)
+    if not may_delete_files(first):
+        return 0
+    listed = _list_files(first)
     # Load the table after the files were listed. Only a reset by an operator moves a fence back. Files that were staged
     # after a reset must not be compared with the value before it.
     table = catalog.load_table(path)
-    warn_of_deleted_orphans(table)
     void = VoidFiles(table, writer.materialization, passed_values.is_passed)
     in_state = {FileOrigin.of(basename(location)) for commit in staged for location in commit.locations}
     names = [name for name in listed if void.has(name) and _may_delete(FileOrigin.of(name), writer, in_state)]

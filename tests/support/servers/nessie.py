@@ -1,9 +1,11 @@
 """Nessie as a REST catalog: a real server in a process of its own, with its branches in memory and its tables in S3."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
+from urllib.request import Request, urlopen
 
 from support.jars import jars
 from support.servers.java_25 import java_25
@@ -41,3 +43,13 @@ def nessie_server(directory: Path, s3: S3Server) -> Iterator[RestCatalogOnS3]:
     uri = f"http://{address}{PATH}"
     with running(command, {}, f"{uri}/v1/config", directory / "server.log"):
         yield RestCatalogOnS3(uri, s3, bucket)
+
+
+def create_tag(server: RestCatalogOnS3, name: str) -> None:
+    """Create a tag of all tables as they are now. At the server's address with its name, the catalog has these."""
+    trees = f"{server.uri.removesuffix(PATH)}/api/v2/trees"
+    with urlopen(f"{trees}/main") as answer:
+        branch = json.dumps(json.load(answer)["reference"])
+    headers = {"Content-Type": "application/json"}
+    with urlopen(Request(f"{trees}?name={name}&type=TAG", branch.encode(), headers)):
+        pass
