@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -11,6 +12,8 @@ from pyiceberg.catalog import Catalog
 from connector.config.settings import parse
 from connector.host.errors import UserError
 from connector.iceberg.catalogs.opening import open_catalog
+from connector.iceberg.commits.commit import commit_all_or_raise
+from connector.iceberg.commits.reset import Decision, plan_reset
 from connector.iceberg.maintenance.dropped_tables import DroppedTables
 from connector.iceberg.maintenance.find_orphan_files import OrphanOptions, find_orphan_files
 from connector.iceberg.maintenance.remove_staged_files import remove_staged_files_after
@@ -22,7 +25,7 @@ from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
 from fixtures.collection import NAMESPACE
 from protocol.flow import WHOLE_RANGE
-from support.rows.staged_files import land, leave_behind
+from support.rows.staged_files import land, leave_behind, stage
 from support.servers.endpoint_configs import on_s3, rest
 from support.servers.nessie import create_tag, nessie_server
 from support.servers.rest_catalog import RestCatalogOnS3
@@ -119,3 +122,16 @@ def test_a_backfill_deletes_no_file_of_a_tag(server: RestCatalogOnS3, catalog: C
     with remove_staged_files_after(catalog, path, [landed]):
         pass
     assert ids_at(server, tag, path) == [1]
+
+
+def test_rows_that_may_be_in_the_table_are_not_added_again(catalog: Catalog, path: TableIdentifier) -> None:
+    """Their files were replaced, and only an earlier commit of Nessie knows them."""
+    landed = stage(catalog, path, WRITER, 1)
+    commit_all_or_raise(catalog, [landed])
+    rewrite_by_another_engine(catalog, path)
+    land(catalog, 2, path=path, writer=WRITER)
+    with pytest.raises(UserError) as error:
+        plan_reset(catalog.load_table(path), [replace(landed, is_recovered=True)], Decision.ADD)
+    check_text("commit_errors", "fence reset: rows that may be in a table of Nessie", str(error.value))
+    [said, _] = plan_reset(catalog.load_table(path), [landed], Decision.SKIP).consequences
+    assert said.startswith("1 row(s) of 1 staged transaction(s) may be in the table or not")

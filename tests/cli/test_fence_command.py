@@ -213,6 +213,17 @@ def test_rows_that_are_in_the_table_are_not_added_again(fenced: Fenced) -> None:
     check_text("commit_errors", "rows that are in the table", str(error.value))
 
 
+def test_rows_that_may_be_in_a_table_of_nessie_are_not_added(fenced: Fenced) -> None:
+    """It does not show the snapshots that would tell."""
+    table = fenced.catalog.load_table(PATH)
+    table.catalog.properties["nessie.is-nessie-catalog"] = "true"
+    with pytest.raises(UserError) as error:
+        plan_reset(table, [fenced.lost], Decision.ADD)
+    check_text("commit_errors", "fence reset: rows that may be in a table of Nessie", str(error.value))
+    skipped = plan_reset(table, [fenced.lost], Decision.SKIP).consequences[0]
+    assert skipped.startswith("1 row(s) of 1 staged transaction(s) may be in the table or not: Nessie does not show")
+
+
 def test_rows_that_are_in_the_table_are_known_after_another_engine_has_rewritten_them(fenced: Fenced) -> None:
     table = fenced.catalog.load_table(PATH)
     table.overwrite(table.scan().to_arrow())

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from posixpath import basename
+from typing import Final
 
 from pyiceberg.table import Table
 
@@ -23,12 +24,16 @@ from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.commits.staged_files import MissingFile, find_missing_files
 from connector.iceberg.commits.summaries import summarize_writer
 from connector.iceberg.commits.writers import RESET_PREFIX
-from connector.iceberg.metadata.references import find_unreferenced
+from connector.iceberg.metadata.references import find_unreferenced, is_in_nessie
 from connector.iceberg.metadata.table_properties import check_properties, name_table_in_errors
 from connector.model.state import FileList, StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from connector.storage import storage_errors
 from connector.storage.file_io import files_of
+
+# Why a commit may be in the table or not.
+_NO_FILES: Final = "the list of their files is gone, or they have no files because they only delete rows"
+_NO_HISTORY: Final = "Nessie does not show the snapshots that would tell, and their files may have been replaced since"
 
 
 class Decision(StrEnum):
@@ -55,6 +60,7 @@ def plan_reset(table: Table, pending: Sequence[StagedCommit], decision: Decision
     files_missing = find_missing_files(table, pending)
     added = _find_added(table, pending, files_missing)
     missing = [commit for commit in pending if commit not in added]
+    unknown = [each for each in _find_unknown(table, pending, files_missing) if each in missing]
     match decision:
         case Decision.ADD:
             if added:
@@ -67,11 +73,16 @@ def plan_reset(table: Table, pending: Sequence[StagedCommit], decision: Decision
                     f"the staged file {files_missing[0].location} has been deleted: it cannot be added. Use --staged "
                     f"{Decision.SKIP}."
                 )
+            if unknown and is_in_nessie(table):
+                raise UserError(
+                    f"{_count(unknown)} may be in the table already: {_NO_HISTORY}. Adding them could double them. Use "
+                    f"--staged {Decision.SKIP}, or backfill the binding."
+                )
             consequence = f"{_count(missing)} will be added when the task opens again.{_tell_cost_of_deleting(missing)}"
             value = pending[0].prev
         case Decision.SKIP:
-            unknown = [each for each in _find_unknown(table, pending, files_missing) if each in missing]
-            consequence = " ".join(_tell_cost_of_skipping(missing, unknown))
+            reason = _NO_HISTORY if is_in_nessie(table) else _NO_FILES
+            consequence = " ".join(_tell_cost_of_skipping(missing, unknown, reason))
             value = pending[-1].next
     return Reset(
         pending[0].writer,
@@ -134,17 +145,16 @@ def perform_reset(table: Table, reset: Reset, reason: str) -> None:
         ) from error
 
 
-def _tell_cost_of_skipping(missing: Sequence[StagedCommit], unknown: Sequence[StagedCommit]) -> Iterator[str]:
+def _tell_cost_of_skipping(
+    missing: Sequence[StagedCommit], unknown: Sequence[StagedCommit], reason: str
+) -> Iterator[str]:
     if absent := [commit for commit in missing if commit not in unknown]:
         yield (
             f"{_count(absent)} are in no snapshot that the table still has, and will never be added. Unless another "
             "engine has rewritten them, they are lost until the source is read again."
         )
     if unknown:
-        yield (
-            f"{_count(unknown)} may be in the table or not: the list of their files is gone, or they have no files "
-            "because they only delete rows. If they are not, they will never be added."
-        )
+        yield f"{_count(unknown)} may be in the table or not: {reason}. If they are not, they will never be added."
     if not missing:
         yield "All staged rows are in the table already: none is lost."
 
@@ -161,7 +171,8 @@ def _tell_cost_of_deleting(staged: Sequence[StagedCommit]) -> str:
 def _find_unknown(
     table: Table, pending: Sequence[StagedCommit], files_missing: Sequence[MissingFile]
 ) -> list[StagedCommit]:
-    """Return the commits of which neither the fence nor the names of their files say if they were committed."""
+    """Return the commits of which neither the fence nor the names of their files say if they were committed. In Nessie,
+    only files that are in the table now say it."""
     try:
         fence.remaining_commits(pending, table.properties)
     except FencedError:
@@ -169,7 +180,9 @@ def _find_unknown(
         return [
             commit
             for commit in pending
-            if not commit.file_count or (isinstance(commit.files, FileList) and commit.files.location in gone)
+            if is_in_nessie(table)
+            or not commit.file_count
+            or (isinstance(commit.files, FileList) and commit.files.location in gone)
         ]
     return []  # none was committed: the fence says so
 
