@@ -19,7 +19,7 @@ from connector.iceberg.metadata.table_properties import find_generation, restric
 from connector.model.binding import Arrangement, Binding, Column, KeyPart, Policy, UpdateMode, Updates, is_written
 from connector.model.invalid_values import OnInvalid, name_rejected_table
 from connector.model.properties import Properties
-from connector.model.state import StagedCommit, TableId, WriterId
+from connector.model.state import ChainId, StagedCommit, TableId, WriterId
 from connector.model.table_identifier import Generation, Owner, TableIdentifier
 from connector.storage.file_access import FileAccess, access_to
 from protocol.flow import Collection, FieldSelection, Materialization, MaterializationBinding, find_collection
@@ -55,6 +55,11 @@ class BoundTable:
     def table_id(self) -> TableId:
         """The table by path and UUID, as staged commits name it."""
         return self.binding.path, self.table_uuid
+
+    @property
+    def chain_id(self) -> ChainId:
+        """The chain that the session's commits to the table belong to."""
+        return self.table_id, self.writer
 
     @property
     def may_have_other_rows(self) -> bool:

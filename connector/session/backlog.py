@@ -8,7 +8,7 @@ no other attempt takes commits of the same tables.
 """
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -134,27 +134,33 @@ class Backlog:
         chain.due = now + chain.pause * random.uniform(0.5, 1)
         chain.pause = min(2 * chain.pause, LONGEST_PAUSE)
 
-    def check_limit(self) -> None:
-        """Raise UserError if a chain that fails has grown beyond the limit, or all that fail together."""
-        self._check_state()
-        for chain in self._chains.values():
+    def check_limit(self, bound: Collection[ChainId]) -> None:
+        """Raise UserError if one of these chains fails and is longer than the limit, or if it fails and the chains of
+        all failing tables are together.
+
+        The session adds nothing to other chains. If only they fail, it may go on.
+        """
+        failing = [chain for chain_id, chain in self._chains.items() if chain.error and chain_id in bound]
+        if failing:
+            self._check_state(failing[0].error)
+        for chain in failing:
             commits, size = len(chain.commits), sum(commit.size for commit in chain.commits)
-            if chain.error and (commits > self._limit.commits or size > self._limit.size):
+            if commits > self._limit.commits or size > self._limit.size:
                 raise UserError(
                     f"{chain.error} By now {commits} transactions ({format_bytes(size)}) wait for this table, more "
                     "than advanced.max_waiting_commits or advanced.max_waiting_bytes allow. They stay in the task's "
                     "state and are committed when the table accepts commits again."
                 ) from chain.error
 
-    def _check_state(self) -> None:
+    def _check_state(self, cause: ConnectorError | None) -> None:
         failing = [chain for chain in self._chains.values() if chain.error]
         size = sum(chain.measure_state() for chain in failing)
         if size > self._limit.state:
             raise UserError(
-                f"{failing[0].error} By now {sum(len(chain.commits) for chain in failing)} commits wait for "
+                f"{cause} By now {sum(len(chain.commits) for chain in failing)} commits wait for "
                 f"{len(failing)} table(s) and take {format_bytes(size)} of the task's state, which would soon be too "
                 "large for a message of the runtime. They are committed when the tables accept commits again."
-            ) from failing[0].error
+            ) from cause
 
     def list_waiting(self) -> list[WaitingTable]:
         """Return a summary of each chain."""

@@ -55,17 +55,21 @@ class Committer:
     def commit(self, staged: Sequence[StagedCommit]) -> list[StagedCommit]:
         """Try these commits, and pending ones that are due. Returns all that were committed since the last call.
 
-        Raises FencedError if another process has taken over, LostColumnError if a column of the rows no longer exists,
-        and UserError if too much is pending for one table.
+        Raises FencedError if another process has taken over, and LostColumnError if a column of the rows no longer
+        exists.
         """
         with self._changed:
             self._backlog.add(staged)
         committed = self._commit_due()
         with self._changed:
-            self._backlog.check_limit()
             retried, self._retried = self._retried, []
         self.log_waiting()
         return [*retried, *committed]
+
+    def check_limit(self, bound: Collection[ChainId]) -> None:
+        """Raise UserError if too much is pending to add more to one of these chains, those of the bound tables."""
+        with self._changed:
+            self._backlog.check_limit(bound)
 
     def supersede(self, chain_ids: Iterable[ChainId]) -> None:
         """Give up the pending commits of chains that a backfill has made void."""

@@ -37,7 +37,8 @@ def select_overlapping_commits(staged: Iterable[StagedCommit], key_range: str) -
 def recover(
     staged: Sequence[StagedCommit], committer: "Committer", bind: Callable[[], Sequence[BoundTable]]
 ) -> Recovered:
-    """Commit `staged`, then bind the tables. Raises UserError if a bound table can never accept its pending commits.
+    """Commit `staged`, then bind the tables. Raises UserError if a bound table can never accept its pending commits, or
+    has too many of them.
 
     Raises RetryableError if commits of another writer must come first, and are still pending.
     """
@@ -57,6 +58,9 @@ def recover(
     _check_recovered(state_keys | uuids, staged, committer)
     for table in tables:
         _check_predecessors(table, committer)
+    # Only now: what waits for a table without a binding, or from before a backfill, stops no other table. If a task
+    # with too much for a bound table could open, each restart would add a transaction.
+    committer.check_limit({table.chain_id for table in tables})
     return Recovered((*commits, *superseded), tables)
 
 

@@ -50,6 +50,7 @@ class Session:
         jobs: SessionJobs,
     ) -> None:
         self._tables = tables
+        self._chain_ids = frozenset(table.chain_id for table in tables)
         self._recovered = tuple(recovered)
         self._committer = committer
         self._jobs = jobs
@@ -73,8 +74,12 @@ class Session:
         return OpenTransaction(progress, self._jobs, self._file_prefixes(), self._stage)
 
     def acknowledge(self, staged: StagedTransaction) -> ReportedCommits:
-        """Commit a transaction of this session. The first call also reports the commits of the recovery."""
+        """Commit a transaction of this session. The first call also reports the commits of the recovery.
+
+        Raises UserError if too much is pending for a table.
+        """
         reported = ReportedCommits((*self._recovered, *self._committer.commit(staged.commits)))
+        self._committer.check_limit(self._chain_ids)
         self._recovered = ()
         if staged.commits:
             self._committer.log_running()

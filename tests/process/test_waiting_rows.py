@@ -3,15 +3,17 @@ session passes over them in silence."""
 
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from fixtures.conversation import CONFIG
 from support.engines.readers import ledger_ids, ledger_table, readers_catalog
 from support.sessions.processes import wait_until
-from support.sessions.runtime import Runtime, Session
+from support.sessions.runtime import LEDGER, Runtime, Session
 from support.snapshots import check_text
-from support.tables.local_tables import refusing_commits
+from support.tables.local_tables import NO_COMMIT_CAN_FOLLOW, refusing_commits
 
 pytestmark = pytest.mark.spark
 
@@ -65,6 +67,29 @@ def test_the_end_of_the_input_with_rows_that_wait_is_an_error_that_names_them(
         assert ledger_ids(tmp_path) == [1, 2]
         assert successor.finish().status == 0
     assert entries(runtime) == 0
+
+
+def test_a_task_that_has_stopped_goes_on_without_the_binding_of_the_table(tmp_path: Path) -> None:
+    others = replace(LEDGER, table="others")
+    runtime = Runtime(tmp_path, [LEDGER, others], {**CONFIG, "advanced": {"max_waiting_commits": 1}})
+    with runtime.open(publish=True) as session:
+        session.transaction({"id": 1})
+        catalog = readers_catalog(tmp_path / "warehouse")
+        with catalog.load_table("shop.ledger").transaction() as other_engine:
+            other_engine.set_properties(NO_COMMIT_CAN_FOLLOW)
+        session.transaction({"id": 2})
+        session.flush()
+        session.store({"id": 3})
+        session.start_commit()
+        session.send_acknowledge()
+        outcome = session.connector.wait()
+    assert outcome.status == 1
+    assert "By now 2 transactions" in outcome.last_log_line
+    runtime.change([others])
+    with runtime.open(publish=True) as session:
+        session.transaction({"id": 4})
+    assert catalog.load_table("shop.others").scan().to_arrow()["id"].to_pylist() == [4]
+    assert entries(runtime) == 2
 
 
 def test_a_signal_with_rows_that_wait_is_followed_by_a_record_that_names_them(session: Session, tmp_path: Path) -> None:

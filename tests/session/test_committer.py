@@ -50,6 +50,9 @@ def staged(table: str, next: str, prev: str = "", size: int = 1000, key_range: s
     return StagedCommit(writer, prev, next, TableIdentifier("shop", table), "a-uuid", 0, 0, files)
 
 
+BOUND = frozenset(staged(table, "").chain_id for table in ("good", "bad", "worse"))
+
+
 @dataclass
 class Tables:
     """Tables that take commits, or fail with these errors."""
@@ -488,10 +491,13 @@ def test_more_than_the_limit_is_an_error_that_says_what_waits(tables: Tables, li
     committer = Committer(tables.attempt, limit)
     committer.commit([staged("bad", "b1")])
     committer.commit([staged("bad", "b2", prev="b1")])
+    committer.check_limit(BOUND)
+    committer.commit([staged("good", "g1"), staged("bad", "b3", prev="b2")])
     with pytest.raises(UserError) as error:
-        committer.commit([staged("good", "g1"), staged("bad", "b3", prev="b2")])
+        committer.check_limit(BOUND)
     check_text("commit_errors", "more than may wait", str(error.value))
     assert "g1" in tables.taken
+    committer.check_limit(BOUND - {staged("bad", "").chain_id})  # nothing adds to it
 
 
 def test_a_state_that_no_message_could_hold_is_an_error(tables: Tables) -> None:
@@ -501,10 +507,25 @@ def test_a_state_that_no_message_could_hold_is_an_error(tables: Tables) -> None:
     for number in range(2):
         committer.commit([staged("bad", f"b{number}"), staged("good", f"g{number}")])
         committer.commit([staged("worse", f"w{number}")])
+    committer.check_limit(BOUND)
+    committer.commit([staged("bad", "b2", prev="b1"), staged("good", "g2")])
     with pytest.raises(UserError) as error:
-        committer.commit([staged("bad", "b2", prev="b1"), staged("good", "g2")])
+        committer.check_limit(BOUND)
     check_text("commit_errors", "more than the state may hold", str(error.value))
     assert "g2" in tables.taken
+
+
+@pytest.mark.parametrize("error", [None, RetryableError("table shop.worse: no.")])
+def test_a_state_that_is_too_large_is_an_error_once_a_bound_table_would_add_to_it(error: ConnectorError | None) -> None:
+    tables = Tables({"bad": RetryableError("table shop.bad: no.")} | ({"worse": error} if error else {}))
+    committer = Committer(tables.attempt, Limit(commits=100, size=1 << 40, state=1))
+    committer.commit([staged("bad", "b1"), staged("worse", "w1")])
+    bound = BOUND - {staged("bad", "").chain_id}
+    if error is None:
+        committer.check_limit(bound)
+    else:
+        with pytest.raises(UserError, match=r"^table shop\.worse: no\. By now 2 commits wait for 2 table\(s\)"):
+            committer.check_limit(bound)
 
 
 def test_a_process_that_was_replaced_stops_after_the_others_were_tried() -> None:

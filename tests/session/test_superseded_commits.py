@@ -21,10 +21,11 @@ from connector.session.committer import Committer
 from connector.session.recovery import Recovered, recover
 from connector.storage.file_io import files_of
 from support.bindings import PATH
-from support.rows.staged_rows import WRITER, staged
+from support.rows.staged_rows import WRITER, chain_of, staged
 from support.tables.local_tables import foreign_table, record_property
 
 BACKFILLED: Final = replace(WRITER, state_key="shop%2Forders.v1")
+LIMIT: Final = Limit(commits=10, size=1 << 20)
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def catalog(catalog: Catalog) -> Catalog:
 @pytest.fixture
 def committer(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> Committer:
     monkeypatch.setattr(commit, "RETRY_FOR", 0.0)
-    return Committer(partial(commit.try_commits, catalog), Limit(10, 1000))
+    return Committer(partial(commit.try_commits, catalog), LIMIT)
 
 
 def replace_table(catalog: Catalog, owner: WriterId) -> StagedCommit:
@@ -79,6 +80,12 @@ def test_rows_of_before_a_backfill_are_given_up(
     assert recover_as(BACKFILLED, waiting, catalog, committer).commits == (waiting,)
     committer.finish(0.0)  # the end of the input is no error
     assert "1 rows that were staged before its backfill are not added" in caplog.text
+
+
+def test_more_rows_than_may_wait_are_given_up_too(catalog: Catalog, committer: Committer) -> None:
+    """Otherwise the backfill would not help a task that has stopped at the limit, although its error advises it."""
+    waiting = chain_of(replace_table(catalog, BACKFILLED), LIMIT.commits + 1)
+    assert recover(waiting, committer, lambda: [bind(BACKFILLED, catalog)]).commits == (*waiting,)
 
 
 def test_rows_stay_staged_while_another_table_than_that_of_the_backfill_has_the_name(

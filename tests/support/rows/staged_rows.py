@@ -4,6 +4,7 @@ Their files are of the table's current partition spec and sort order, but rows a
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -59,6 +60,14 @@ def staged(
         sort_order_id=table.sort_order().order_id,
         known=writer_fence.known,
     )
+
+
+def chain_of(first: StagedCommit, length: int) -> list[StagedCommit]:
+    """So many transactions, each with the files of the first one: enough for a table that refuses them."""
+    chain = [first]
+    while len(chain) < length:
+        chain.append(replace(first, prev=chain[-1].next, next=new_value(chain[-1].next)))
+    return chain
 
 
 def _make_new_files(table: Table, prefix: str) -> NewFiles:
