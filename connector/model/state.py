@@ -21,7 +21,7 @@ from msgspec import Meta
 
 from connector.model.binding import Updates
 from connector.model.table_identifier import TableIdentifier
-from protocol.flow import Json
+from protocol.flow import KEY_END, Json
 
 VERSION: Final = 6
 
@@ -131,6 +131,12 @@ class WriterId:
         begin, end = key_range.split("-")
         own_begin, own_end = self.key_range.split("-")
         return begin <= own_end and own_begin <= end
+
+
+def measure_share(key_range: str) -> float:
+    """Return the part of all keys that a key range has. A shard may have the same part of what all shards share."""
+    begin, end = (int(number, 16) for number in key_range.split("-"))
+    return (end - begin + 1) / (KEY_END + 1)
 
 
 TableId: TypeAlias = tuple[TableIdentifier, str]  # with its UUID: a later table of the same name has another UUID

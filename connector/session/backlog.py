@@ -16,11 +16,14 @@ import msgspec
 
 from connector.host.errors import ConnectorError, UserError
 from connector.host.logs import format_bytes
-from connector.model.state import ChainId, StagedCommit, TableId, encode_added
+from connector.model.state import ChainId, StagedCommit, TableId, encode_added, measure_share
 
 FIRST_PAUSE: Final = 5.0  # seconds, doubled with every attempt up to LONGEST_PAUSE
 LONGEST_PAUSE: Final = 300.0
-LARGEST_STATE: Final = 32 << 20  # bytes: half of the longest message. Other shards may have the other half.
+# Half of the longest message of the runtime. The other half is for the task's specification, and for what shards stage
+# before they notice that they are beyond the limit.
+LARGEST_STATE: Final = 32 << 20  # bytes, of all shards
+SMALLEST_STATE: Final = 256 << 10  # bytes: enough for a transaction of many tables, in a shard with few keys
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,12 @@ class Limit:
 
     commits: int  # for one table
     size: int  # bytes of data files, for one table
-    state: int = LARGEST_STATE  # bytes in the connector state, for all tables together
+    state: int = LARGEST_STATE  # bytes in the connector state, for all tables of the session together
+
+
+def find_state_limit(key_range: str) -> int:
+    """Return the bytes of the connector state that the pending commits of a shard may take."""
+    return max(SMALLEST_STATE, int(LARGEST_STATE * measure_share(key_range)))
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from connector.iceberg.maintenance.background_compaction import run_compaction
 from connector.iceberg.maintenance.compact_table import TableCompactor
 from connector.iceberg.metadata.listed_files import ManifestCache
 from connector.model.state import StagedCommit
-from connector.session.backlog import Limit
+from connector.session.backlog import Limit, find_state_limit
 from connector.session.commit_facts import report_outcome, report_recovered
 from connector.session.committer import Committer
 from connector.session.recovery import Recovered, recover
@@ -66,7 +66,7 @@ def run_threads(
         messages = [notifier.note_outcome] if notifier else []
         committer = Committer(
             partial(try_commits, catalog, writers=marking),
-            Limit(config.advanced.max_waiting_commits, config.advanced.max_waiting_bytes),
+            Limit(config.advanced.max_waiting_commits, config.advanced.max_waiting_bytes, find_state_limit(key_range)),
             [*reports, *messages, maintenance.note_outcome],
         )
         yield SessionThreads(committer, writers.manifests, maintenance, notifier)

@@ -13,12 +13,13 @@ from connector.encoding.parquet.file_options import Destination
 from connector.host.refresh import Refreshed
 from connector.iceberg.bound_table import BoundTable
 from connector.model.properties import Properties
+from connector.model.state import measure_share
 from connector.spark.blocks.claims import ClaimServer
 from connector.spark.blocks.spool import Spool
 from connector.spark.blocks.table_layout import NewLayout, TableLayout
 from connector.spark.blocks.temporary_files import TemporaryFile
 from connector.spark.engine import Engine
-from connector.spark.jobs.write_job import WriteJob, choose_transfer
+from connector.spark.jobs.write_job import JobTables, WriteJob, choose_transfer
 
 if TYPE_CHECKING:
     from connector.iceberg.table_view import SessionViews
@@ -47,6 +48,7 @@ class TransactionJobs:
         self._spool_limit = engine.spool_limit if are_plain else engine.disk_limit // 2
         self._claims = claims
         self._tables = tables
+        self._share = measure_share(tables[0].writer.key_range) if tables else 1.0
         self._access = access
         self._bindings = bindings
         self._open_views = open_views
@@ -77,7 +79,8 @@ class TransactionJobs:
         directory = self._engine.directories.files / f"spool-{next(self._numbers)}"
         spool = Spool(directory, limit=self._spool_limit)
         spark = self._engine.spark
-        return WriteJob(spark, self._claims, spool, choose_transfer(spark, bound), bound, rejected)
+        tables = JobTables(bound, rejected, self._share)
+        return WriteJob(spark, self._claims, spool, choose_transfer(spark, bound), tables)
 
     def _list_new_layouts(
         self, file_prefixes: Sequence[str], row_ids: Mapping[int, TemporaryFile]

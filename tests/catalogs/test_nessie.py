@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import pytest
+from connector.iceberg.metadata.stored_files import files_under
 from pyiceberg.catalog import Catalog
 
 from connector.config.settings import parse
@@ -19,7 +20,6 @@ from connector.iceberg.maintenance.find_orphan_files import OrphanOptions, find_
 from connector.iceberg.maintenance.remove_staged_files import remove_staged_files_after
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from connector.iceberg.metadata.retention import GC_ENABLED
-from connector.iceberg.metadata.stored_files import files_under
 from connector.iceberg.perform_changes import add_first_snapshot
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier

@@ -30,7 +30,6 @@ from connector.iceberg.maintenance.actions import Action
 from connector.iceberg.maintenance.compact_table import TableCompactor
 from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.maintenance.compaction_thresholds import MIN_INPUT_FILES
-from connector.iceberg.metadata.retention import MAX_AGE
 from connector.iceberg.metadata.retention import GC_ENABLED, MAX_AGE
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import OWNER_PROPERTY, Owner, TableIdentifier

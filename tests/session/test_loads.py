@@ -37,8 +37,8 @@ from connector.session.loads import LoadedRows, SearchedTable, TransactionLoads,
 from connector.session.progress import TransactionProgress
 from connector.session.transactions import OpenTransaction
 from connector.spark.blocks.table_layout import TableLayout
-from connector.spark.jobs.write_job import Written
 from connector.spark.jobs import search_job
+from connector.spark.jobs.write_job import Written
 from connector.storage import file_io
 from encoding import searched_tables
 from encoding.searched_tables import IO

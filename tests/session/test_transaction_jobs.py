@@ -64,3 +64,11 @@ def test_a_spool_leaves_half_of_the_disk_to_the_sorted_runs_of_all_tasks(
         assert layout.run_limit == run
     claims.ledger.complete()
     assert facts.SpoolSize(LINES.size, spool) in told
+
+
+def test_a_task_without_bindings_starts_its_job_too(tmp_path: Path) -> None:
+    spark = SimpleNamespace(is_local=True, explain_lost_task=None, run=lambda _: Future[None]())
+    engine: Any = SimpleNamespace(spark=spark, directories=SimpleNamespace(files=tmp_path), spool_limit=1, disk_limit=2)
+    claims: Any = Claims()
+    TransactionJobs(engine, claims, [], [], 0, lambda: pytest.fail("no key is loaded")).start_writing([], {})
+    assert claims.layouts == []

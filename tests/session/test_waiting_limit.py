@@ -1,22 +1,26 @@
 """The limit of what may wait for a table stops a session that would add to it, and no other session."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
 
+from connector.config.endpoint_config import EndpointConfig
 from connector.host.errors import UserError
 from connector.iceberg.bound_table import bind_all
 from connector.iceberg.commits import commit
 from connector.model.binding import Policy
-from connector.model.state import StagedCommit, StagedTransaction, WriterId
+from connector.model.state import DataFile, StagedCommit, StagedTransaction, WriterId
 from connector.model.table_identifier import TableIdentifier
 from connector.session.backlog import Limit
 from connector.session.committer import Committer
 from connector.session.recovery import recover
+from connector.session.session_threads import run_threads
 from connector.session.transactions import Session
 from protocol.flow import WHOLE_RANGE, FieldSelection, Materialization, MaterializationBinding
 from support.bindings import MATERIALIZATION
@@ -80,3 +84,23 @@ def test_a_transaction_that_exceeds_the_limit_stops_its_session(catalog: Catalog
     with pytest.raises(UserError, match="By now 101 transactions"):
         session.acknowledge(StagedTransaction((last, stage_one(catalog, ITEMS))))
     assert ids_of(catalog, ITEMS) == [1]
+
+
+@pytest.mark.parametrize(
+    ("key_range", "most"),
+    [(WHOLE_RANGE.key_range, 32 << 20), ("80000000-bfffffff", 8 << 20), ("fff00000-ffffffff", 256 << 10)],
+)
+def test_a_shard_may_take_its_part_of_the_state(catalog: Catalog, key_range: str, most: int) -> None:
+    """The runtime sends what all shards have staged in one message."""
+    first, second = (
+        replace(staged, files=(DataFile("x" * size, 1, 1, (4,), ()),))
+        for staged, size in zip(chain_of(stage_one(catalog, ORDERS), 2), (most - 2000, 2000), strict=True)
+    )
+    catalog.rename_table(ORDERS, ("shop", "away"))
+    engine: Any = SimpleNamespace(spark=UNUSED)
+    with run_threads(catalog, MATERIALIZATION, key_range, EndpointConfig(namespace="shop"), engine) as threads:
+        threads.committer.commit([first])
+        threads.committer.check_limit({first.chain_id})
+        threads.committer.commit([second])
+        with pytest.raises(UserError, match="of the task's state"):
+            threads.committer.check_limit({first.chain_id})

@@ -44,7 +44,7 @@ from connector.spark.blocks.temporary_files import (
 )
 from connector.spark.jobs import merge_job
 from connector.spark.jobs.merge_job import MergeUnit
-from connector.spark.jobs.write_job import WriteJob
+from connector.spark.jobs.write_job import JobTables, WriteJob
 from connector.spark.jvm.jvm_ends import WORKER_ENDED
 from connector.spark.tasks import merged_files
 from connector.storage import file_io
@@ -119,8 +119,7 @@ class Table:
                 claims,
                 Spool(self.directory / "spool", block_size=1),
                 self._transfer(layouts[:1]),
-                layouts[:1],
-                layouts[1:],
+                JobTables(layouts[:1], layouts[1:]),
             )
 
     def layout(self) -> TableLayout:

@@ -22,7 +22,7 @@ from connector.spark.blocks.claims import ClaimServer
 from connector.spark.blocks.spool import Spool
 from connector.spark.blocks.table_layout import TableLayout, open_io
 from connector.spark.blocks.temporary_files import ThroughTheStore
-from connector.spark.jobs.write_job import LARGEST_IN_STATE, LONGEST_IN_STATE, WriteJob, Written, find_long_lists
+from connector.spark.jobs.write_job import LONGEST_IN_STATE, JobTables, WriteJob, Written, find_long_lists
 from encoding.store_lines import binding, plain
 from protocol.request import Store
 from support.snapshots import check_text
@@ -67,7 +67,7 @@ def write_jobs(tmp_path: Path, run: RunTasks, expired: bool = False) -> Iterator
 
         def start() -> WriteJob:
             spool = Spool(Path(mkdtemp(dir=tmp_path)) / "spool", block_size=1)
-            return WriteJob(InThreads(tasks, run), claims, spool, transfer, [new_layout])
+            return WriteJob(InThreads(tasks, run), claims, spool, transfer, JobTables([new_layout]))
 
         yield start
 
@@ -143,14 +143,15 @@ def describe_file(columns: int) -> DataFile:
     return DataFile("s3://lake/shop/orders/data/a-name.parquet", 1000, 1000, (4,), tuple(statistics))
 
 
-def test_the_lists_of_very_many_files_are_outside_of_the_state() -> None:
+@pytest.mark.parametrize(("share", "largest"), [(1.0, 8 << 20), (0.25, 2 << 20), (2**-32, LONGEST_IN_STATE)])
+def test_the_lists_of_very_many_files_are_outside_of_the_state(share: float, largest: int) -> None:
     """The state of all shards must fit into one message. No list of a single table is long here."""
     files = {table: (describe_file(columns=100 + table % 300),) for table in range(2000)}
     sizes = {table: len(msgspec.json.encode(of_table)) for table, of_table in files.items()}
     assert max(sizes.values()) < LONGEST_IN_STATE
-    outside = find_long_lists(files)
+    outside = find_long_lists(files, share)
     inside = files.keys() - {*outside}
-    assert 0.9 * LARGEST_IN_STATE < sum(sizes[table] for table in inside) <= LARGEST_IN_STATE < sum(sizes.values()) / 4
+    assert 0.9 * largest < sum(sizes[table] for table in inside) <= largest < sum(sizes.values()) / 4
     assert max(sizes[table] for table in inside) <= min(sizes[table] for table in outside)
 
 

@@ -35,7 +35,6 @@ from connector.iceberg.metadata.old_metadata import find_stale_metadata, must_de
 from connector.iceberg.metadata.references import find_unreferenced, is_in_nessie, may_delete_files
 from connector.iceberg.metadata.retention import GC_ENABLED
 from connector.iceberg.metadata.table_directories import find_directories
-from connector.iceberg.metadata.table_properties import read_switch
 from connector.model.table_identifier import Owner, TableIdentifier
 from connector.storage.stored_files import StoredFile, list_stored_files
 

@@ -1,7 +1,5 @@
 """The Spark job of Loads: tasks search files for keys, and write the documents as finished lines of the answer."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass

@@ -29,7 +29,7 @@ from protocol.request import Store
 
 # The pending commits of all tables and shards must fit into one message of 64 MiB.
 LONGEST_IN_STATE: Final = 64 << 10  # bytes, of one table
-LARGEST_IN_STATE: Final = 8 << 20  # bytes, of all tables of a transaction
+LARGEST_IN_STATE: Final = 8 << 20  # bytes, of a transaction of all shards
 LONGEST_REMOVAL: Final = 5.0  # seconds
 
 
@@ -42,27 +42,28 @@ class Written:
     existing_keys: Mapping[int, KeyDigest] = field(default_factory=dict)  # of Stores whose rows exist, by binding
 
 
-class WriteJob:
-    """A job of long-lived tasks that claim spooled blocks while more of them come.
+@dataclass(frozen=True)
+class JobTables:
+    """The tables that a job writes. They are counted as the bindings' tables first, then those of rejected rows."""
 
-    Tables are counted as the bindings' tables first, then the tables of rejected rows.
-    """
+    new_layouts: Sequence[NewLayout]  # of the bindings' tables
+    rejected: Sequence[NewLayout] = ()
+    share: float = 1.0  # the part of all keys that the session has
+
+
+class WriteJob:
+    """A job of long-lived tasks that claim spooled blocks while more of them come."""
 
     def __init__(
-        self,
-        jobs: Jobs,
-        claims: ClaimServer,
-        spool: Spool,
-        transfer: BlockTransfer,
-        new_layouts: Sequence[NewLayout],
-        rejected: Sequence[NewLayout] = (),
+        self, jobs: Jobs, claims: ClaimServer, spool: Spool, transfer: BlockTransfer, tables: JobTables
     ) -> None:
         self._spool = spool
         self._ledger = Ledger(spool)
         self._claims = claims
         self._transfer = transfer
-        self._new_layouts = (*new_layouts, *rejected)
-        claims.begin(self._ledger, new_layouts, transfer)
+        self._share = tables.share
+        self._new_layouts = (*tables.new_layouts, *tables.rejected)
+        claims.begin(self._ledger, tables.new_layouts, transfer)
         self._jobs = jobs
         self._job = jobs.run(partial(write_files, claims.address))
         self._job.add_done_callback(self._report_failure)
@@ -89,7 +90,7 @@ class WriteJob:
 
     def _list_long(self, files: Mapping[int, tuple[DataFile, ...]]) -> dict[int, tuple[DataFile, ...] | FileList]:
         """Write the lists of files that are too long for the state."""
-        indexes = find_long_lists(files)
+        indexes = find_long_lists(files, self._share)
 
         def write(table_index: int) -> FileList:
             # A layout with fresh credentials is asked for only where something is written with them.
@@ -135,16 +136,17 @@ class WriteJob:
             self._ledger.fail(error)
 
 
-def find_long_lists(files: Mapping[int, tuple[DataFile, ...]]) -> list[int]:
+def find_long_lists(files: Mapping[int, tuple[DataFile, ...]], share: float = 1.0) -> list[int]:
     """Return the indexes of the tables whose lists of files must be kept outside the state: because a list is long, or
-    because it is one of the longest of very many."""
+    because it is one of the longest of very many. `share` is the part of all keys that the shard has."""
+    largest = max(LONGEST_IN_STATE, LARGEST_IN_STATE * share)
     sizes = {index: len(msgspec.json.encode(table_files)) for index, table_files in files.items()}
     by_size = sorted(sizes, key=sizes.__getitem__)
     totals = accumulate(sizes[index] for index in by_size)
     return [
         index
         for index, total in zip(by_size, totals, strict=True)
-        if sizes[index] > LONGEST_IN_STATE or total > LARGEST_IN_STATE
+        if sizes[index] > LONGEST_IN_STATE or total > largest
     ]
 
 
