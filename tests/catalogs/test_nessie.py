@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import pytest
-from connector.iceberg.metadata.stored_files import files_under
 from pyiceberg.catalog import Catalog
 
 from connector.config.settings import parse
@@ -23,6 +22,7 @@ from connector.iceberg.metadata.retention import GC_ENABLED
 from connector.iceberg.perform_changes import add_first_snapshot
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
+from connector.storage.stored_files import files_under
 from fixtures.collection import NAMESPACE
 from protocol.flow import WHOLE_RANGE
 from support.rows.staged_files import land, leave_behind, stage
