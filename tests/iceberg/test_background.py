@@ -219,6 +219,26 @@ def test_a_session_does_what_earlier_ones_have_left_undone(
     assert len(table_of(catalog).snapshots()) == 1
 
 
+def test_what_follows_a_commit_is_done_before_what_earlier_sessions_have_left(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In many tables with a long history, that may take hours, and no table would be compacted before."""
+    actions = list[str]()
+
+    def note(fact: facts.Fact) -> None:
+        if isinstance(fact, facts.MaintenanceRun):
+            actions.append(fact.action)
+
+    monkeypatch.setattr(facts, "report", note)
+    maintenance = BackgroundMaintenance(catalog, lambda *_: actions.append(facts.COMPACT_DATA_FILES))
+    maintenance.finish_earlier_work(bound(catalog), [])
+    land(maintenance, catalog, 1)
+    land(maintenance, catalog, 2)
+    do_all(maintenance)
+    after_commit = [facts.COMPACT_DATA_FILES, facts.EXPIRE_SNAPSHOTS]
+    assert actions == [*after_commit, facts.REMOVE_ORPHAN_FILES, facts.EXPIRE_SNAPSHOTS]
+
+
 def test_a_failure_is_a_warning_and_keeps_nothing_else_from_being_done(
     catalog: Catalog,
     in_background: BackgroundMaintenance,

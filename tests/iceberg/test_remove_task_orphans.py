@@ -3,9 +3,10 @@
 import json
 import logging
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyiceberg.catalog import Catalog
@@ -23,11 +24,14 @@ from connector.iceberg.commits.file_names import FileOrigin
 from connector.iceberg.commits.reset import Decision, perform_reset, plan_reset
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from connector.iceberg.metadata.retention import GC_ENABLED
+from connector.iceberg.metadata import references
+from connector.iceberg.metadata.manifests import manifests_of, read_entries
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import OWNER_PROPERTY
 from connector.storage.file_io import files_of
 from connector.storage.stored_files import files_under
 from support.bindings import PATH
+from support.plans import meeting
 from support.rows.staged_files import land, leave_behind, stage, write_file
 from support.rows.staged_rows import WRITER
 from support.servers.s3_server import S3Server
@@ -112,6 +116,28 @@ def test_a_directory_within_another_one_is_listed_once(catalog: Catalog, monkeyp
     assert collect_as(catalog, WHOLE) == 1
     assert listed.count(left) == 1
     assert len(listed) == len(set(listed))
+
+
+def test_snapshots_and_manifests_are_read_several_at_a_time(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There may be thousands of them, and a store needs a while for each."""
+    first = land(catalog, 1)
+    land(catalog, 2, prev=first.next)
+
+    def read_together(read: Callable[..., Any]) -> Callable[..., Any]:
+        together = meeting(2)
+
+        def wait_for_the_other(*arguments: Any) -> Any:
+            together.wait()
+            return read(*arguments)
+
+        return wait_for_the_other
+
+    for read in manifests_of, read_entries:
+        monkeypatch.setattr(references, read.__name__, read_together(read))
+    left = leave_behind(table_of(catalog), WHOLE)
+    assert collect_as(catalog, WHOLE) == 1
+    assert not exists(table_of(catalog), left)
+    assert ids_of(catalog, PATH) == [1, 2]
 
 
 def test_files_of_others_take_no_memory(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:

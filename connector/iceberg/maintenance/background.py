@@ -1,4 +1,8 @@
-"""Maintains tables in the background of a session. A later session does what this one did not finish."""
+"""Maintains tables in the background of a session. A later session does what this one did not finish.
+
+What follows a commit is done first, and takes little time. What earlier sessions have left may take hours if there are
+many tables.
+"""
 
 import logging
 import threading
@@ -8,7 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from queue import Empty, SimpleQueue
+from itertools import count
+from queue import Empty, PriorityQueue
 from typing import Final, TypeAlias
 from uuid import UUID
 
@@ -33,6 +38,11 @@ from connector.storage.stored_files import delete_all
 log = logging.getLogger(__name__)
 
 PAUSE: Final = 3600.0  # seconds after a failure, before orphans are removed or a table's snapshots expire again
+
+# When a task is performed. Those of one priority are performed in their order.
+_AFTER_COMMIT: Final = 0
+_EARLIER_WORK: Final = 1
+_END: Final = 2
 
 NoteCommit: TypeAlias = Callable[[TableCommit, int], object]
 
@@ -82,7 +92,8 @@ class BackgroundMaintenance:
         self._catalog = catalog
         self._locks = locks or TableLocks()
         self._note_commit = note_commit
-        self._tasks: SimpleQueue[_Task | None] = SimpleQueue()
+        self._tasks = PriorityQueue[tuple[int, int, _Task | None]]()  # by priority, and in their order
+        self._numbers = count()
         self._recent: dict[UUID, _Recent] = {}  # by table; a table with an entry has a task in the queue
         self._noting = threading.Lock()
         self._ended = threading.Event()
@@ -105,13 +116,14 @@ class BackgroundMaintenance:
             recent = _Recent(commit, 1, named, commit.located)
             self._recent[uuid] = recent.after(earlier) if earlier else recent
         if earlier is None:
-            self._tasks.put(
+            self._put(
+                _AFTER_COMMIT,
                 _Task(
                     TableIdentifier.of(commit.before),
                     "old metadata files and snapshots were not removed",
                     partial(self._maintain, uuid),
                     "",
-                )
+                ),
             )
 
     def _maintain(self, uuid: UUID, interruption: Interruption) -> None:
@@ -154,16 +166,17 @@ class BackgroundMaintenance:
             if is_in_table_bucket(table.location):
                 continue
             path = table.binding.path
-            self._tasks.put(
+            self._put(
+                _EARLIER_WORK,
                 _Task(
                     path,
                     "orphan files of earlier sessions were not deleted",
                     partial(remove_task_orphans, self._catalog, path, table.writer, staged),
                     REMOVE_ORPHAN_FILES,
                     is_repeated=True,
-                )
+                ),
             )
-            self._tasks.put(self._expiry(path))
+            self._put(_EARLIER_WORK, self._expiry(path))
 
     def _expiry(self, path: TableIdentifier) -> _Task:
         return _Task(path, "old snapshots were not expired", partial(self._expire, path), EXPIRE_SNAPSHOTS)
@@ -182,13 +195,16 @@ class BackgroundMaintenance:
             while (task := self._take()) and not self._ended.is_set():
                 self._perform(task)
 
+    def _put(self, priority: int, task: _Task | None) -> None:
+        self._tasks.put((priority, next(self._numbers), task))
+
     def _take(self) -> _Task | None:
         """Wait for the next task. Failed ones come again when nothing else is to do."""
         if not self._failed:
-            return self._tasks.get()
+            return self._tasks.get()[-1]
         due, failed = self._failed[0]
         try:
-            return self._tasks.get(timeout=max(0.0, due - time.monotonic()))
+            return self._tasks.get(timeout=max(0.0, due - time.monotonic()))[-1]
         except Empty:
             self._failed.popleft()
             return failed
@@ -209,7 +225,7 @@ class BackgroundMaintenance:
 
     def finish(self) -> None:
         """Let `run` return after the queued tasks."""
-        self._tasks.put(None)
+        self._put(_END, None)
 
     def end(self) -> None:
         """Let `run` return as soon as its current task checks for an interruption."""

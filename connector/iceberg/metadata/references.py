@@ -1,10 +1,12 @@
 """Finds the files to which a table's snapshots refer, and those to which only expired snapshots referred.
 
-Manifests are read only as far as the answer needs them.
+Manifests are read only as far as the answer needs them, a few at the same time: a long history has thousands.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
+from itertools import chain
 from posixpath import basename
 from typing import Final
 
@@ -15,10 +17,17 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
 
 from connector.encoding.search import located_rows
+from connector.host.groups import divide
 from connector.host.interruption import NEVER, Interruption
+from connector.host.signals import map_in_threads
 from connector.iceberg.metadata.manifests import manifests_of, read_all_entries, read_entries
 from connector.iceberg.metadata.retention import GC_ENABLED
 from connector.iceberg.metadata.table_properties import read_switch
+
+# What is read at the same time: small files, each of which waits for the store most of the time. With more of them, or
+# larger ones, a session's other threads would wait for the interpreter.
+_FILES: Final = 4
+_SIZE: Final = 1 << 20  # bytes of manifests
 
 _IS_NESSIE: Final = "nessie.is-nessie-catalog"  # in what the server answers to a request for its config
 
@@ -70,23 +79,34 @@ def _find_unreferenced(
     table: Table, names: frozenset[str], interruption: Interruption, is_data: Callable[[str], bool]
 ) -> set[str]:
     rest = set(names).difference(basename(snapshot.manifest_list) for snapshot in table.metadata.snapshots)
-    manifests = _manifests(table, interruption)
-    while rest and (manifest := next(manifests, None)):
-        rest.discard(basename(manifest.manifest_path))
+    parts = divide(_manifests(table, interruption), _SIZE, _weigh)
+
+    def find(manifest: ManifestFile) -> set[str]:
+        return rest.intersection(basename(entry.data_file.file_path) for entry in read_entries(table.io, manifest))
+
+    while rest and (part := next(parts, None)):
+        interruption.check()
+        rest.difference_update(basename(manifest.manifest_path) for manifest in part)
         if any(map(is_data, rest)):
-            rest.difference_update(basename(entry.data_file.file_path) for entry in read_entries(table.io, manifest))
+            rest.difference_update(*map_in_threads(find, part, "references"))
     return rest
 
 
 def _manifests(table: Table, interruption: Interruption) -> Iterator[ManifestFile]:
-    """Read each manifest once; those of the newest snapshot first, since it refers to most of the wanted files."""
+    """Yield each manifest once; those of the newest snapshot first, since it refers to most of the wanted files."""
     read = set()
-    for snapshot in sorted(table.metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0, reverse=True):
-        for manifest in manifests_of(table.io, snapshot):
-            interruption.check()
+    snapshots = sorted(table.metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0, reverse=True)
+    for first in range(0, len(snapshots), _FILES):
+        interruption.check()
+        part = snapshots[first : first + _FILES]
+        for manifest in chain.from_iterable(map_in_threads(partial(manifests_of, table.io), part, "references")):
             if manifest.manifest_path not in read:
                 read.add(manifest.manifest_path)
                 yield manifest
+
+
+def _weigh(manifest: ManifestFile) -> int:
+    return max(int(manifest.manifest_length), _SIZE // _FILES)
 
 
 def _snapshot_ids(table: Table) -> set[int]:
