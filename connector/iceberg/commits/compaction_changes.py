@@ -9,6 +9,7 @@ is dropped.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -22,6 +23,7 @@ from connector.encoding.rewriting.file_groups import CompactedGroup
 from connector.encoding.rewriting.moved_rows import MovedRows, find_moved
 from connector.encoding.values.arrays import Positions
 from connector.host.errors import RetryableError
+from connector.host.signals import map_in_threads
 from connector.iceberg.metadata.listed_files import EqualityDeletes, ListedFile, PositionDeletes, find_range
 from connector.iceberg.metadata.partitions import Partition, PartitionReader
 from connector.model.state import DataFile
@@ -173,12 +175,14 @@ class _Table:
         for path, files in self._deletes.file_scoped.items():
             if path not in remaining:
                 yield from files
-        partition_scoped = sorted(self._list_naming(gone), key=lambda delete: (delete.size, delete.path))
-        for delete in partition_scoped[:_MOST_READ]:
-            named = list_data_files(self._io, delete.path)
+
+        def is_idle(delete: ListedFile) -> bool:
             # It deletes nothing of a file with a vector: that has its rows.
-            if all(path not in remaining or self._deletes.has_vector(remaining[path]) for path in named):
-                yield delete
+            named = list_data_files(self._io, delete.path)
+            return all(path not in remaining or self._deletes.has_vector(remaining[path]) for path in named)
+
+        naming = sorted(self._list_naming(gone), key=lambda delete: (delete.size, delete.path))[:_MOST_READ]
+        yield from compress(naming, map_in_threads(is_idle, naming, "deletes"))
 
     def _list_naming(self, gone: set[str]) -> Iterator[ListedFile]:
         """Yield the partition-scoped Parquet files that may name files that are gone."""

@@ -124,11 +124,18 @@ class CompactionCommit:
     def _attempt(self, groups: Sequence[CompactedGroup], number: int) -> CommittedCompaction:
         landed: CompactionChanges | None = None
         try:
+            self._read_ahead(groups)
             with self._writers.locks.of(self._base.path):
                 landed = self._try(groups)
         except NoSuchTableError:
             self._dropped = [DroppedGroup(group, "the table is gone") for group in groups]
         return self._describe(landed, number)
+
+    def _read_ahead(self, groups: Sequence[CompactedGroup]) -> None:
+        """Decide while nobody waits for the lock: delete files never change, so those that are read stay in memory."""
+        table = self._catalog.load_table(self._base.path)
+        if not self._find_landed(table) and not self._base.no_longer_fits(table):
+            self._decide(table, self._writers.new(), groups)
 
     def _judge(self, error: Exception, _: int, is_last: bool) -> ConnectorError | None:
         """Return the error of the commit, unless another attempt may succeed."""
@@ -151,17 +158,21 @@ class CompactionCommit:
         with name_table_in_errors(table):
             check_properties(table.properties)
         snapshots = self._writers.new()
+        changes = self._decide(table, snapshots, groups)
+        self._dropped = list(changes.dropped)
+        if not changes.groups:
+            return None
         with storage_errors.translate_errors(table.location()):
-            spec = None if self._base.spec_id is None else PartitionReader(table, self._base.spec_id)
-            changes = decide_changes(table.io, snapshots.cache.list_files(table), groups, self._base.rows, spec)
-            self._dropped = list(changes.dropped)
-            if not changes.groups:
-                return None
             snapshot = self._write(table, changes, snapshots)
         self._check_age(table)
         self._sent[snapshot.snapshot_id] = changes
         commit_snapshot(self._catalog, table, snapshot)
         return changes
+
+    def _decide(self, table: Table, snapshots: SnapshotWriter, groups: Sequence[CompactedGroup]) -> CompactionChanges:
+        with storage_errors.translate_errors(table.location()):
+            spec = None if self._base.spec_id is None else PartitionReader(table, self._base.spec_id)
+            return decide_changes(table.io, snapshots.cache.list_files(table), groups, self._base.rows, spec)
 
     def _find_landed(self, table: Table) -> CompactionChanges | None:
         """Return the changes of a commit that an earlier attempt has sent, if the table has it."""
