@@ -1,6 +1,6 @@
 """A compaction holds the lock of its table for its commit, and not while it reads delete files: transactions wait."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from typing import Any, Final
 
 import pytest
@@ -11,8 +11,8 @@ from connector.encoding.live_rows import deleted_rows
 from connector.encoding.live_rows.position_deletes import read_position_deletes
 from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction, FailedGroup, FileGroup
 from connector.host.refresh import Refreshed
-from connector.iceberg.commits.commit import TableLocks
 from connector.iceberg.commits.delete_files import FILE_SCOPED_UP_TO
+from connector.iceberg.commits.snapshot import SnapshotWriters, TableLocks
 from connector.iceberg.maintenance.background_compaction import RUN
 from connector.iceberg.maintenance.compact_table import TableCompactor
 from connector.iceberg.maintenance.compaction_result import CompactionResult
@@ -50,14 +50,14 @@ def compact(
 
     def perform(
         compaction: Compaction, groups: Iterable[FileGroup], access: Refreshed[Properties]
-    ) -> Iterator[CompactedGroup | FailedGroup]:
+    ) -> Generator[CompactedGroup | FailedGroup, None, None]:
         yield from list(compact_here(compaction, groups, access))
         meanwhile()
         for cache in deleted_rows._read, deleted_rows._written:
             cache.clear()  # another process has read and written them
         monkeypatch.setattr(deleted_rows, "read_position_deletes", read_with(read_position_deletes))
 
-    return TableCompactor(catalog, perform, locks=locks).compact(PATH, RUN)
+    return TableCompactor(catalog, perform, SnapshotWriters(locks=locks)).compact(PATH, RUN)
 
 
 @pytest.mark.parametrize("removed", [[], [*range(100, 100 + COMMITS)]], ids=["no new deletes", "new deletes"])

@@ -1,5 +1,6 @@
 """A table that is rearranged has the same rows, each in a file of the table's partition spec and sort order."""
 
+from collections.abc import Generator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,18 +19,23 @@ from pyiceberg.types import NestedField, StringType, StructType
 
 from connector.encoding.parquet.file_options import TARGET_SIZE
 from connector.encoding.rewriting import arranged_compaction, group_compaction
+from connector.encoding.rewriting.file_groups import CompactedGroup, FailedGroup
 from connector.encoding.runs import run_merging
 from connector.host.errors import UserError
+from connector.iceberg.commits.commit import commit_all_or_raise
+from connector.iceberg.maintenance import compact_table, rearrangement_plan
+from connector.iceberg.maintenance.compact_table import TableCompactor
 from connector.iceberg.maintenance.compaction_plan import plan_compaction
 from connector.iceberg.maintenance.compaction_thresholds import MAX_FILE_SIZE
 from connector.iceberg.maintenance.rearrangement_plan import plan_rearrangement
 from connector.iceberg.maintenance.table_health import FileCount, read_health
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestCache
+from connector.model.state import StagedCommit
 from connector.model.table_identifier import Generation
 from support.bindings import PATH
 from support.engines.delete_partitions import find_misplaced
 from support.rows.staged_rows import WRITER
-from support.rows.updated_rows import BY_PART, DOCUMENT, PART, land, make_table, row, values_of
+from support.rows.updated_rows import BY_PART, DOCUMENT, PART, land, make_table, row, stage_updates, values_of
 from support.snapshots import check_text
 from support.tables import compacting
 from support.tables.altered_tables import ID, append, filled_table
@@ -245,6 +251,51 @@ def test_the_spec_may_change_again_meanwhile(catalog: Catalog) -> None:
     rearrange(catalog, PATH)
     assert {file.partition.spec_id for file in data_files(catalog)} == {2}
     check(catalog, FIRST)
+
+
+def test_it_ends_although_a_session_goes_on_with_the_old_spec(catalog: Catalog) -> None:
+    """A session keeps the spec that it began with, also if another engine changes it."""
+    later: list[StagedCommit] = []
+    for number in range(100, 108):
+        later.append(stage_updates(catalog, {number: "a2"}, after=later))
+    partition_by_part(catalog)
+
+    def compact_beside_the_session(*arguments: Any) -> Generator[CompactedGroup | FailedGroup, None, None]:
+        yield from list(compacting.compact_here(*arguments))
+        assert later, "it goes on"
+        commit_all_or_raise(catalog, [later.pop(0)])
+
+    compactor = TableCompactor(catalog, compact_beside_the_session, plan=plan_rearrangement)
+    assert compactor.compact(PATH).commits == 1
+    assert {file.partition.spec_id for file in data_files(catalog)} == {0, 1}
+    check(catalog, {**FIRST, 100: "a2"})
+    assert compactor.compact(PATH).files_before == 1, "another call takes it"
+    check(catalog, {**FIRST, 100: "a2", 101: "a2"})
+
+
+def test_files_that_came_before_it_are_taken_together_with_later_ones(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One commit does not take all of them, and their groups change meanwhile."""
+    monkeypatch.setattr(rearrangement_plan, "_LARGER", 1)
+    monkeypatch.setattr(compact_table, "COMMIT_SECONDS", 0.0)
+    for number in range(20, 24):
+        land(catalog, {number: "a1"})
+    old = data_files(catalog)
+    with catalog.load_table(PATH).transaction() as transaction:
+        transaction.set_properties({TARGET_SIZE: str(2 * old[0].size), MAX_FILE_SIZE: "1000000000"})
+    later: list[StagedCommit] = []
+    for number in range(100, 140):
+        later.append(stage_updates(catalog, {number: "a2"}, after=later))
+    partition_by_part(catalog)
+
+    def compact_beside_the_session(*arguments: Any) -> Generator[CompactedGroup | FailedGroup, None, None]:
+        yield from list(compacting.compact_here(*arguments))
+        assert later, "it goes on"
+        commit_all_or_raise(catalog, [later.pop(0)])
+
+    TableCompactor(catalog, compact_beside_the_session, plan=plan_rearrangement).compact(PATH)
+    assert {file.path for file in old}.isdisjoint(file.path for file in data_files(catalog))
 
 
 def test_if_another_engine_removes_the_spec_the_files_stay(catalog: Catalog) -> None:

@@ -23,9 +23,9 @@ from connector.iceberg.commits.fence import file_prefix
 from connector.iceberg.commits.file_names import FileOrigin
 from connector.iceberg.commits.reset import Decision, perform_reset, plan_reset
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
-from connector.iceberg.metadata.retention import GC_ENABLED
 from connector.iceberg.metadata import references
 from connector.iceberg.metadata.manifests import manifests_of, read_entries
+from connector.iceberg.metadata.retention import GC_ENABLED
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import OWNER_PROPERTY
 from connector.storage.file_io import files_of

@@ -95,11 +95,17 @@ class TableCompactor:
         began = time.monotonic()
         result = CompactionResult()
         tried = set[str]()
+        first: set[str] | None = None  # files of the first plan
         while True:
             table = self._catalog.load_table(path)
             plan = self.plan(table)
+            if first is None:
+                first = {path for each in plan.groups for path in _paths(each)}
             result = replace(result, debt=plan.size, seconds=time.monotonic() - began)
-            groups = self._choose_groups(plan, tried, budget, result.begun_bytes)
+            planned: Sequence[GroupPlan] = plan.groups
+            if plan.arrangement:  # a session may go on with an older one, so more and more files would be rewritten
+                planned = [each for each in planned if not first.isdisjoint(_paths(each))]
+            groups = self._choose_groups(planned, tried, budget, result.begun_bytes)
             seconds = budget.seconds - result.seconds
             if not groups or seconds <= 0 or result.commits >= budget.commits:
                 break
@@ -129,12 +135,10 @@ class TableCompactor:
         return self._plan(table, [file for file in listed if file.path not in self._unreadable[path]])
 
     def _choose_groups(
-        self, plan: CompactionPlan, tried: Set[str], budget: CompactionBudget, begun_bytes: int
+        self, planned: Sequence[GroupPlan], tried: Set[str], budget: CompactionBudget, begun_bytes: int
     ) -> Sequence[GroupPlan]:
         """Return the groups of the next commit. Those of files that were tried are left out."""
-        possible = [
-            each for each in plan.groups if tried.isdisjoint(_paths(each)) and self._pauses.are_over(_paths(each))
-        ]
+        possible = [each for each in planned if tried.isdisjoint(_paths(each)) and self._pauses.are_over(_paths(each))]
         left = budget.size - begun_bytes
         groups = take_groups(possible, min(left, COMMIT_SIZE)) or take_groups(possible, left)[:1]
         return groups if groups or tried else possible[: budget.least_groups]
