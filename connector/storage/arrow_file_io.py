@@ -1,14 +1,17 @@
-"""PyIceberg's FileIO, which uses PyArrow, with changes for four stores."""
+"""PyIceberg's FileIO, which uses PyArrow, with changes for four stores and for local disks."""
 
+import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from io import SEEK_CUR, SEEK_SET, RawIOBase
+from itertools import takewhile
+from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
-from pyarrow import NativeFile
+from pyarrow import NativeFile, OSFile
 from pyarrow.fs import AwsStandardS3RetryStrategy, FileSystem, GcsFileSystem, S3FileSystem
 from pyiceberg.io import (
     ADLS_SAS_TOKEN,
@@ -19,7 +22,7 @@ from pyiceberg.io import (
     InputStream,
     OutputStream,
 )
-from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
+from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO, PyArrowLocalFileSystem
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
 from connector.host.signals import call_within
@@ -49,7 +52,7 @@ class ArrowFileIO(PyArrowFileIO):
     it reads few bytes, one that is too slow is given up, and the environment's proxy and certificates are used. Google:
     a failed request is not repeated for 15 minutes, and the machine's own credentials are never used. Azure: the
     account's host is not taken for a part of the container's name, and a machine's workload identity can sign in. HDFS:
-    signals end this process, not Java.
+    signals end this process, not Java. A local disk: a file is durable when it is closed.
     """
 
     @staticmethod
@@ -116,6 +119,53 @@ class ArrowFileIO(PyArrowFileIO):
             address = urlsplit(endpoint)
             options |= {"scheme": address.scheme, "endpoint_override": address.netloc}
         return GcsFileSystem(**options)
+
+    def _initialize_local_fs(self) -> FileSystem:
+        return _LocalDisk()
+
+
+class _LocalDisk(PyArrowLocalFileSystem):
+    """A local disk. PyArrow leaves it to the system when a file is written to it: some seconds later."""
+
+    def open_output_stream(self, path: str, *_: Any, **__: Any) -> NativeFile:
+        """Return a stream that writes a file. It is durable when it is closed."""
+        directory = Path(path).parent
+        new = takewhile(lambda each: not each.exists(), (directory, *directory.parents))
+        directories = [directory, *(each.parent for each in new)]
+        self.create_dir(str(directory))
+        stream = _LocalStream(path, "w")
+        stream.directories = directories
+        return stream
+
+
+class _LocalStream(OSFile):  # type: ignore[misc]  # PyArrow has no types
+    """Writes a file on a local disk."""
+
+    directories: Sequence[Path]  # those that have got an entry for it: its own, and those of new directories
+
+    def close(self) -> None:
+        """Complete the file. It is durable when this returns."""
+        if self.closed:
+            return
+        try:
+            os.fsync(self.fileno())
+        finally:
+            super().close()
+        for directory in self.directories:
+            _sync_directory(directory)
+
+
+def _sync_directory(directory: Path) -> None:
+    """Make the entries of a directory durable. Some disks on a network know no such call, and it must be readable."""
+    try:
+        descriptor = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EBADF, errno.EINVAL):
+            raise
 
 
 class _S3File(PyArrowFile):

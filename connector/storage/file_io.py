@@ -32,7 +32,6 @@ OPEN_FILE_IOS: Final = 32
 # Larger objects are worth PyArrow's upload in parts. Uploads that are not finished may have as much in memory.
 LARGEST_HELD: Final = 4 << 20  # bytes
 LIST_SUFFIX: Final = "-files.json"
-LOCAL_SCHEMES: Final = frozenset({"", "file"})
 
 WriteFile: TypeAlias = Callable[[FileIO, str, bytes], object]  # writes a small file: its location and its content
 
@@ -107,15 +106,8 @@ def _find_objects(io: FileIO, location: str) -> "S3Objects | None":
 
 def create_file(io: FileIO, location: str, write_file: WriteFile = write_small_file) -> Any:
     """Return a stream that writes a file with a new name. When it is closed, the file is whole. It is also durable, but
-    for a small file in a store: `write_file` gets that, and may write it later."""
-    if urlsplit(location).scheme in LOCAL_SCHEMES:
-        return io.new_output(location).create(overwrite=True)
+    for a small file: `write_file` gets that, and may write it later."""
     return _HeldStream(io, location, write_file)
-
-
-def abort_file(stream: Any) -> None:
-    """Stop writing a file of `create_file`. What may be left of it is to be deleted."""
-    (stream.abort if isinstance(stream, _HeldStream) else stream.close)()
 
 
 def write_later(calls: StartedCalls, io: FileIO, location: str, content: bytes) -> None:
@@ -163,7 +155,7 @@ class _HeldStream:
             self._stream.close()
 
     def abort(self) -> None:
-        """Write no more of the file."""
+        """Stop writing the file. What may be left of it is to be deleted."""
         self.closed = True
         if self._stream is not None:
             self._stream.close()

@@ -205,7 +205,10 @@ def test_an_abort_leaves_nothing_behind(new_writer: NewWriter, tmp_path: Path, w
     assert not list(tmp_path.rglob("*.parquet"))
 
 
-def test_an_abort_in_the_middle_of_a_file_leaves_nothing_behind(new_writer: NewWriter, tmp_path: Path) -> None:
+def test_an_abort_in_the_middle_of_a_file_leaves_nothing_behind(
+    new_writer: NewWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_io, "LARGEST_HELD", 100)
     of = binding(StringType())
     writer = new_writer(of)
     writer.write(batch(of, *(plain(n, f"{n:010}" * 100) for n in range(60_000))))
@@ -221,7 +224,6 @@ def test_a_file_that_its_store_refuses_when_it_grows_can_be_aborted(
     def refuse(_: FileIO, location: str) -> OutputFile:
         raise RetryableError(f"{location}: the store refuses this")
 
-    monkeypatch.setattr(file_io, "LOCAL_SCHEMES", ())
     monkeypatch.setattr(file_io, "LARGEST_HELD", 100)
     monkeypatch.setattr(PyArrowFileIO, "new_output", refuse)
     of = binding(StringType())

@@ -15,7 +15,6 @@ from pyiceberg.types import LongType, StringType
 from connector.encoding.search.located_rows import read_located, write_located
 from connector.host.errors import RetryableError, UserError
 from connector.model.binding import KeyPart, Updates
-from connector.storage import file_io
 from support.snapshots import check_text
 
 UPDATES = Updates((KeyPart(4, "/a~1b", default={"x": [1]}), KeyPart(1, "/n", is_exact=False)), 9, hard_delete=True)
@@ -34,7 +33,7 @@ def test_rows_and_the_way_to_find_them_are_read_back(tmp_path: Path, path_type: 
     assert read.updates == UPDATES
 
 
-def test_rows_that_cannot_all_be_described_are_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_cannot_all_be_described_are_not_written(tmp_path: Path) -> None:
     """The object would be whole, but without some rows."""
 
     def describe() -> Iterator[pa.Table]:
@@ -42,7 +41,6 @@ def test_rows_that_cannot_all_be_described_are_not_written(tmp_path: Path, monke
         raise RetryableError("the disk with the keys is gone")
 
     written = list[str]()
-    monkeypatch.setattr(file_io, "LOCAL_SCHEMES", ())
     with pytest.raises(RetryableError, match="the disk with the keys is gone"):
         write_located(IO, f"file://{tmp_path}/located", describe(), UPDATES, lambda _, path, __: written.append(path))
     assert not written
@@ -81,10 +79,7 @@ def test_a_dropped_key_column_is_a_key_error(tmp_path: Path) -> None:
         read_located(IO, f"file://{tmp_path}/located").keys({4: StringType()})
 
 
-def test_a_small_object_that_this_process_has_written_is_not_read_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(file_io, "LOCAL_SCHEMES", ())
+def test_a_small_object_that_this_process_has_written_is_not_read_again(tmp_path: Path) -> None:
     small, large = f"file://{tmp_path}/small", f"file://{tmp_path}/large"
     write_located(IO, small, [ROWS], UPDATES)
     keys = [json.dumps([secrets.token_hex(), number]) for number in range(2000)]
@@ -102,8 +97,8 @@ def test_a_small_object_that_this_process_has_written_is_not_read_again(
 def test_a_damaged_object_is_an_error_that_says_what_to_do(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "located"
     if damage == "cut off":
-        write_located(IO, f"file://{path}", [ROWS], UPDATES)
-        path.write_bytes(path.read_bytes()[:-100])
+        write_located(IO, f"file://{tmp_path}/whole", [ROWS], UPDATES)
+        path.write_bytes((tmp_path / "whole").read_bytes()[:-100])
     else:
         pq.write_table(ROWS, path)
 

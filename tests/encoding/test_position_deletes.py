@@ -291,7 +291,6 @@ def test_a_file_that_the_store_refuses_when_it_grows_is_not_written_in_part(
         raise RetryableError(f"{location}: the store refuses this")
 
     monkeypatch.setattr(PyArrowFileIO, "new_output", refuse)
-    monkeypatch.setattr(file_io, "LOCAL_SCHEMES", ())
     monkeypatch.setattr(file_io, "LARGEST_HELD", 100)
     written = list[str]()
     with pytest.raises(RetryableError, match="the store refuses this"):

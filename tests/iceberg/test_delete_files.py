@@ -14,7 +14,6 @@ from connector.iceberg.commits import delete_files, delete_merging
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
-from connector.storage import file_io
 from connector.storage.file_io import WrittenFile
 from support.bindings import PATH
 from support.engines.foreign_deletes import delete_equal, delete_position
@@ -156,7 +155,6 @@ def is_remembered(io: FileIO, path: str) -> bool:
 def test_a_delete_file_is_sent_with_its_manifest_also_by_a_later_attempt(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, version: int, kind: str
 ) -> None:
-    monkeypatch.setattr(file_io, "LOCAL_SCHEMES", ())
     if version == 3:
         upgrade_to_version_3(catalog, PATH)
     land(catalog, dict.fromkeys(range(10), "a"))
@@ -175,7 +173,6 @@ def test_a_delete_file_is_sent_with_its_manifest_also_by_a_later_attempt(
 
 
 def test_a_large_delete_file_is_not_kept_in_memory(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_io, "LOCAL_SCHEMES", ())
     monkeypatch.setattr(delete_files, "KEPT_BYTES", 1)
     land(catalog, dict.fromkeys(range(10), "a"))
     send, sent = WrittenFile.send, list[bool]()

@@ -168,7 +168,6 @@ def test_the_runtime_does_not_wait_for_located_rows_before_it_stores(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They must be durable when the transaction is staged."""
-    monkeypatch.setattr(file_io, "LOCAL_SCHEMES", ())
     may_write, written = Event(), list[str]()
 
     def write(_: FileIO, location: str, __: bytes) -> None:
@@ -188,7 +187,6 @@ def test_the_runtime_does_not_wait_for_located_rows_before_it_stores(
 def test_located_rows_that_cannot_be_written_fail_the_transaction(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_io, "LOCAL_SCHEMES", ())
 
     def fail(*_: object) -> None:
         raise OSError(ENOSPC, os.strerror(ENOSPC))
@@ -205,7 +203,6 @@ def test_located_rows_that_cannot_be_written_are_noticed_while_rows_are_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A transaction may be open for hours."""
-    monkeypatch.setattr(file_io, "LOCAL_SCHEMES", ())
     stored, fails = list[Store](), Event()
 
     def fail(*_: object) -> None:

@@ -189,7 +189,6 @@ def test_files_of_several_partitions_are_uploaded_at_the_same_time(
 ) -> None:
     """Spark's tasks divide the partitions among them."""
     table.cores = 1
-    monkeypatch.setattr(file_io, "LOCAL_SCHEMES", ())
     together, write, files = meeting(4), file_io.write_small_file, count(1)
 
     def wait_for_others(io: FileIO, location: str, content: bytes) -> None:
@@ -421,7 +420,6 @@ def test_a_merge_that_fails_leaves_no_files_and_in_the_store_no_runs(
 def test_no_file_is_uploaded_after_a_failed_merge_has_deleted_its_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_io, "LOCAL_SCHEMES", ())
     monkeypatch.setattr(merged_files, "ROW_GROUP_SIZE", 1)
     monkeypatch.setattr(data_files.FileWriter, "_end_if_full", data_files.FileWriter._end)
     begun, failed, write = Event(), Event(), file_io.write_small_file
@@ -467,7 +465,6 @@ def test_a_merge_ends_with_the_first_rows_after_an_upload_has_failed(
             read_later.append(name)
         return read(*arguments)
 
-    monkeypatch.setattr(file_io, "LOCAL_SCHEMES", ())
     monkeypatch.setattr(file_io, "write_small_file", no_space)
     monkeypatch.setattr(StartedCalls, "_call", note_failure)
     monkeypatch.setattr(data_files.FileWriter, "finish", finish_first)

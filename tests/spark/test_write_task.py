@@ -199,9 +199,7 @@ BINDINGS: Final = tuple(binding(LongType(), StringType(), index=index) for index
 
 
 @pytest.fixture
-def job_of_three_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
-    """Whose files are held until they are complete, as those on S3 are."""
-    monkeypatch.setattr(file_io, "LOCAL_SCHEMES", ())
+def job_of_three_tables(tmp_path: Path) -> Job:
     job = Job(tmp_path, *(layout(tmp_path / str(of.index), of) for of in BINDINGS))
     for of in BINDINGS:
         job.add(plain(of.index, of.index, "text", binding=of.index), binding=of.index)
@@ -349,7 +347,6 @@ def uploads_fail(monkeypatch: pytest.MonkeyPatch) -> Event:
         assert fail.wait(60)
         raise OSError(ENOSPC, os.strerror(ENOSPC))
 
-    monkeypatch.setattr(file_io, "LOCAL_SCHEMES", ())
     monkeypatch.setattr(file_io, "write_small_file", write)
     return fail
 

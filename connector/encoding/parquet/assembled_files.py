@@ -21,7 +21,6 @@ from connector.encoding.parquet.encoded_row_groups import EncodedRowGroup
 from connector.encoding.parquet.statistics import describe_file, find_nan, worth_a_dictionary
 from connector.encoding.parquet.thrift_structs import Struct, read_struct, write_struct
 from connector.model.state import DataFile
-from connector.storage.file_io import abort_file
 from connector.storage.storage_errors import translate_errors
 
 _MAGIC: Final = b"PAR1"
@@ -106,7 +105,7 @@ class AssembledFile:
 
     def abort(self) -> None:
         """End writing."""
-        abort_file(self._stream)
+        self._stream.abort()
 
     def _encode(self, rows: pa.Table, copied: Mapping[int, Any]) -> tuple[memoryview, Struct]:
         """Return the bytes and the metadata of a Parquet file with these rows."""

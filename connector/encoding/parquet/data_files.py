@@ -16,7 +16,7 @@ from connector.encoding.parquet.statistics import describe_file, find_nan, worth
 from connector.host.errors import ConnectorError
 from connector.model.binding import Column
 from connector.model.state import DataFile
-from connector.storage.file_io import WriteFile, abort_file, create_file, delete_if_possible, write_small_file
+from connector.storage.file_io import WriteFile, create_file, delete_if_possible, write_small_file
 from connector.storage.storage_errors import translate_errors
 
 # A row group is held in memory until it is written; larger ones compress no better.
@@ -196,7 +196,7 @@ def open_new_file(io: FileIO, location: str, write_file: WriteFile = write_small
         yield stream
     except BaseException:
         with suppress(*ABORT_ERRORS):
-            abort_file(stream)
+            stream.abort()
         raise
     stream.close()
 
@@ -265,7 +265,7 @@ class _OpenParquetFile:
         """End writing."""
         with translate_errors(self.location):
             self._writer.close()
-            abort_file(self._stream)
+            self._stream.abort()
 
 
 def _map_memory(size: int) -> memoryview:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 
 from connector.encoding.values.arrays import Positions
-from connector.storage.file_io import abort_file, create_file
+from connector.storage.file_io import create_file
 from connector.storage.storage_errors import translate_errors
 
 SUFFIX: Final = "-order.parquet"
@@ -68,7 +68,7 @@ class RowOrderWriter:
         """End writing. What may be left of the object is to be deleted."""
         with translate_errors(self.location):
             self._writer.close()
-            abort_file(self._stream)
+            self._stream.abort()
 
     def _write_row_group(self) -> None:
         if self._batches:
