@@ -3,6 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from io import BytesIO
 from threading import Lock
 from typing import Any, Final
 
@@ -53,18 +54,20 @@ class DataFileReader:
     @property
     def footer(self) -> pq.FileMetaData:
         """The footer of the file. A process remembers some of them. UnreadableFileError if the file is damaged."""
-        return _read_footer(self)
+        return pq.read_metadata(pa.BufferReader(_read_footer(self)))
 
     def close(self) -> None:
         """Close the file."""
         self._opened.close()
 
 
-@cached(LRUCache(_FOOTERS, getsizeof=lambda footer: footer.serialized_size), key=lambda file: file.path, lock=Lock())
-def _read_footer(file: DataFileReader) -> pq.FileMetaData:
-    stream = file.stream
+@cached(LRUCache(_FOOTERS, getsizeof=len), key=lambda file: file.path, lock=Lock())
+def _read_footer(file: DataFileReader) -> bytes:
+    """Return a Parquet file that has only the footer: it takes an eighth of the memory of a footer that is read."""
+    stream, footer = file.stream, BytesIO()
     with explain_damage(file.path):
-        return pq.read_metadata(stream)
+        pq.read_metadata(stream).write_metadata_file(footer)
+    return footer.getvalue()
 
 
 @contextmanager
