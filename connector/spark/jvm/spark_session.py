@@ -47,6 +47,8 @@ DEFAULT_SETTINGS: Final = {
     "spark.python.daemon.module": "connector.spark.tasks.daemon",
     # A task that has consumed blocks cannot run again: its failure fails the transaction, which is replayed.
     "spark.task.maxFailures": "1",
+    # PySpark writes a larger function to a file, which stays until the session ends, with the credentials in it.
+    "spark.broadcast.UDFCompressionThreshold": "1g",
 }
 HEAP: Final = "spark.driver.memory"
 DEFAULT_HEAP: Final = "512m"  # tasks return a few kilobytes each; Spark refuses less than 450 MiB

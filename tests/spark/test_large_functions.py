@@ -1,0 +1,45 @@
+"""A function that goes to tasks stays in memory, however large it is: it may have the credentials of many tables."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from support.repository import REPOSITORY
+
+SECRET: Final = b"the secret of a table"
+RUN: Final = f"""
+import os
+from functools import partial
+from pathlib import Path
+from connector.spark.jvm.spark_session import start_spark
+
+def return_thing(access, thing):
+    return thing
+
+with start_spark({{"spark.master": "local[1]"}}) as spark:
+    for _ in range(2):
+        access = os.urandom(2 << 20) + {SECRET!r}
+        print(spark.map(partial(return_thing, access), [1, 2, 3]).result())
+    files = [file for file in Path(os.environ["TMPDIR"]).rglob("*") if file.is_file()]
+    assert files, "those of Spark"
+    print([str(file) for file in files if {SECRET!r} in file.read_bytes()])
+"""
+
+
+@pytest.mark.spark
+def test_a_large_function_leaves_no_file_with_its_credentials(tmp_path: Path) -> None:
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    outcome = subprocess.run(
+        [sys.executable, "-c", RUN],
+        cwd=REPOSITORY,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert outcome.stdout.splitlines() == ["[1, 2, 3]", "[1, 2, 3]", "[]"], outcome.stderr
