@@ -111,6 +111,30 @@ def test_a_block_lies_among_its_tables_files_until_the_transaction_is_written(
     assert stored(tmp_path) == []
 
 
+def test_a_block_that_cannot_be_read_fails_the_transaction(claims: ClaimServer, ledger: Ledger, tmp_path: Path) -> None:
+    add(ledger, 1)
+    [block] = (tmp_path / "spool").iterdir()
+    block.unlink()
+    with claims.address.connect() as task:
+        task.send(Next(0))
+        with pytest.raises(EOFError):
+            task.recv()
+    with pytest.raises(RetryableError, match="rows cannot be read from"):
+        ledger.check()
+
+
+def test_a_block_of_which_the_spool_cannot_delete_its_file_is_claimed(
+    claims: ClaimServer, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    add(ledger, 1)
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with claims.address.connect() as task:
+        assert content(claim(task)) == plain(1, "1")
+
+
 def test_every_block_that_a_lost_task_had_claimed_is_claimed_again(
     claims: ClaimServer, ledger: Ledger, tmp_path: Path
 ) -> None:

@@ -107,6 +107,43 @@ def test_a_disk_that_takes_no_more_is_an_error_that_says_what_to_do(
     check_text("machine_errors", name, str(error.value), {str(tmp_path): "…"})
 
 
+@pytest.fixture
+def unclosable(spool: Spool) -> Spool:
+    """Some disks on a network refuse what was written only when the file is closed."""
+    spool.add(run(0, 1, b"a"))
+    os.close(spool._open[0].file.fileno())
+    return spool
+
+
+def test_a_disk_that_refuses_rows_when_their_block_is_closed_is_the_same_error(unclosable: Spool) -> None:
+    with pytest.raises(RetryableError, match="rows cannot be written to"):
+        unclosable.seal_all()
+
+
+def test_a_block_that_cannot_be_closed_is_removed(unclosable: Spool, tmp_path: Path) -> None:
+    unclosable.remove()
+    assert not (tmp_path / "spool").exists()
+
+
+def test_a_block_that_cannot_be_deleted_makes_room(spool: Spool) -> None:
+    """Its rows are in a data file, and the session removes the directory."""
+    [block] = spool.add(run(0, 1, b"x" * 200))
+    assert not spool.has_room
+    block.path.unlink()
+    block.path.mkdir()  # as little as a read-only disk lets the file be deleted
+    spool.free(block)
+    assert spool.has_room
+
+
+def test_a_block_that_cannot_be_read_is_an_error_that_says_what_to_do(spool: Spool, tmp_path: Path) -> None:
+    [block] = spool.add(run(0, 1, b"0123456789"))
+    assert [*block.read(4)] == [b"0123", b"4567", b"89\n"]
+    block.path.unlink()
+    with pytest.raises(RetryableError) as error:
+        next(block.read(4))
+    check_text("machine_errors", "a removed block", str(error.value), {str(tmp_path): "…"})
+
+
 def test_too_many_open_files_are_an_error_that_says_what_to_do(spool: Spool, tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))

@@ -8,7 +8,7 @@ import os
 import shutil
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count, islice
 from pathlib import Path
@@ -50,6 +50,18 @@ class Block:
             row -= lines.count
         raise IndexError(row)
 
+    def read(self, size: int) -> Iterator[bytes]:
+        """Yield the content, so many bytes at a time. Raises RetryableError if the disk cannot be read."""
+        try:
+            with self.path.open("rb") as file:
+                while piece := file.read(size):
+                    yield piece
+        except OSError as error:
+            raise RetryableError(
+                f"rows cannot be read from {self.path} ({error.strerror}), where they wait for their data file. "
+                f"Nothing of this transaction has become visible. {advise(error)}"
+            ) from error
+
 
 @dataclass
 class OpenBlock:
@@ -74,7 +86,7 @@ class OpenBlock:
             self.ranges.append(LineRange(store.first_line, store.count))
 
     def seal(self) -> Block:
-        """Close the file and return the block."""
+        """Close the file and return the block. Raises OSError if the disk is full: some say it only then."""
         self.file.close()
         return Block(self.binding, self.path, self.size, tuple(self.ranges))
 
@@ -128,12 +140,14 @@ class Spool:
             block = self._new_block(first.binding)
             for store in (first, *rest):
                 block.append(store)
+            sealed = block.seal()
         self._take(block.size)
-        return block.seal()
+        return sealed
 
     def free(self, block: Block) -> None:
-        """Delete a block's file, and make room."""
-        block.path.unlink(missing_ok=True)
+        """Delete a block's file, if that is possible, and make room."""
+        with suppress(OSError):
+            block.path.unlink()
         self._take(-block.size)
         self._report()
 
@@ -144,7 +158,8 @@ class Spool:
     def remove(self) -> None:
         """Remove the spool's directory and all files in it, as far as possible: the session removes the rest."""
         for block in self._open.values():
-            block.file.close()
+            with suppress(OSError):
+                block.file.close()
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def _take(self, size: int) -> None:
@@ -158,7 +173,8 @@ class Spool:
     def _seal(self, block: OpenBlock) -> Block:
         del self._open[block.binding]
         self._report()
-        return block.seal()
+        with self._on_disk():
+            return block.seal()
 
     def _report(self) -> None:
         """Report the size to the metrics, once for each block that is sealed or freed."""

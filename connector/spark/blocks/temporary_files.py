@@ -5,7 +5,6 @@ is killed, they are removed with those.
 """
 
 import logging
-import shutil
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -177,11 +176,13 @@ class ThroughTheStore:
             copy = self._copies.get(block)
         if copy is None:
             copy = StoredObject(new_location())
-            with block.path.open("rb") as spooled, copy.create(io) as stored:
-                shutil.copyfileobj(spooled, stored, COPIED_AT_ONCE)
+            with copy.create(io) as stored:
+                for piece in block.read(COPIED_AT_ONCE):
+                    stored.write(piece)
             with self._changing:
                 self._copies[block] = copy
-            block.path.unlink()
+            with suppress(OSError):
+                block.path.unlink()
         return copy
 
     def check_lost(self, blocks: Sequence[Block]) -> None:
