@@ -8,13 +8,11 @@ from uuid import uuid4
 
 from pyiceberg.catalog import WAREHOUSE_LOCATION
 from pyiceberg.catalog.sql import SqlCatalog
-from sqlalchemy import event
 from sqlalchemy.engine import URL
-from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import DatabaseError, OperationalError
 
 from connector.host.errors import ErrorTable, RetryableError, Translation, UserError, is_a, is_of_full_disk, translate
-from connector.iceberg.catalogs.sql import LocalTables, open_with_retries
+from connector.iceberg.catalogs.sql import LocalTables, open_with_retries, sync_fully
 
 CATALOG_NAME: Final = "local"
 CATALOG_FILE: Final = "catalog.db"
@@ -30,14 +28,8 @@ def open_local(warehouse: Path, file_addresses: dict[str, str]) -> SqlCatalog:
     warehouse.mkdir(parents=True, exist_ok=True)
     uri = URL.create("sqlite", database=str(warehouse / CATALOG_FILE), query={"timeout": str(BUSY_SECONDS)})
     catalog = open_with_retries(partial(_open, uri, warehouse, file_addresses))
-    event.listen(catalog.engine, "checkout", _sync_fully)
+    sync_fully(catalog)
     return catalog
-
-
-def _sync_fully(connection: DBAPIConnection, *_: object) -> None:
-    """Let SQLite also write the directory to the disk. A commit ends with the deletion of a file, which would undo the
-    commit if it came back after a loss of power."""
-    connection.execute("PRAGMA synchronous = EXTRA")
 
 
 def open_empty(warehouse: Path, file_addresses: dict[str, str]) -> SqlCatalog:

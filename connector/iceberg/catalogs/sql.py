@@ -16,8 +16,9 @@ from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Identifier
-from sqlalchemy import insert, select
+from sqlalchemy import event, insert, select
 from sqlalchemy.engine import URL, make_url
+from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import DBAPIError, IntegrityError, InternalError, OperationalError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
@@ -108,6 +109,16 @@ class LocalTables(SqlTables):
         address = urlsplit(location)
         content = Path(address.path if address.scheme else location).read_bytes()
         return FromInputFile.table_metadata(RememberedFile(location, [content]))
+
+
+def sync_fully(catalog: SqlCatalog) -> None:
+    """Let SQLite also write the directory to the disk. A commit ends with the deletion of a file, which would undo the
+    commit if it came back after a loss of power."""
+
+    def set_up(connection: DBAPIConnection, *_: object) -> None:
+        connection.execute("PRAGMA synchronous = EXTRA")
+
+    event.listen(catalog.engine, "checkout", set_up)
 
 
 class _TablesOnS3(TablesInStore, SqlTables):
