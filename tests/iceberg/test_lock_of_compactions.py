@@ -4,6 +4,7 @@ from collections.abc import Callable, Generator, Iterable
 from typing import Any, Final
 
 import pytest
+from cachetools import LRUCache
 from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO
 
@@ -53,7 +54,7 @@ def compact(
     ) -> Generator[CompactedGroup | FailedGroup, None, None]:
         yield from list(compact_here(compaction, groups, access))
         meanwhile()
-        for cache in deleted_rows._read, deleted_rows._written:
+        for cache in deleted_rows._read, deleted_rows._written, deleted_rows._named:
             cache.clear()  # another process has read and written them
         monkeypatch.setattr(deleted_rows, "read_position_deletes", read_with(read_position_deletes))
 
@@ -79,6 +80,24 @@ def test_delete_files_are_read_before_it_takes_the_lock(
     assert held
     assert not any(held)
     assert values_of(catalog) == expected
+
+
+def test_delete_files_too_large_to_be_remembered_are_read_once(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is remembered is of which data files they delete rows."""
+    monkeypatch.setattr(deleted_rows, "_read", LRUCache(0))
+    read_now: list[str] = []
+
+    def note(read: Read) -> Read:
+        def noted(io: FileIO, path: str) -> Any:
+            read_now.append(path)
+            return read(io, path)
+
+        return noted
+
+    assert compact(catalog, monkeypatch, TableLocks(), note).commits == 1
+    assert len(read_now) == len({*read_now}) == 2
 
 
 def test_delete_files_are_read_at_the_same_time(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:

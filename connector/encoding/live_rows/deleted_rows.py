@@ -15,6 +15,7 @@ from connector.encoding.values.arrays import NO_ROWS, Positions
 
 _READ: Final = 32 << 20  # bytes in each process
 _WRITTEN: Final = 4 << 20  # bytes: what the newest commits have written, which the next ones may replace
+_NAMED: Final = 8 << 20  # bytes: the data files of which the delete files delete rows
 _LITTLE: Final = 64 << 10  # bytes
 _PATH_SIZE: Final = 256  # bytes of memory that the path of a data file takes with its place, about
 
@@ -44,6 +45,7 @@ class _Reading:
 _written: Final = LRUCache[FileId, Mapping[str, Positions]](_WRITTEN, getsizeof=_size_of)
 _lock: Final = Lock()
 _read: Final = LRUCache[FileId, Mapping[str, Positions]](_READ, getsizeof=_size_of)
+_named: Final = LRUCache[str, Collection[str]](_NAMED, getsizeof=lambda named: _PATH_SIZE * (1 + len(named)))
 _being_read: Final[dict[FileId, _Reading]] = {}
 
 
@@ -76,8 +78,15 @@ def find_deleted_rows(
 
 
 def list_data_files(io: FileIO, delete_file: str) -> Collection[str]:
-    """Return the paths of the data files of which a position delete file deletes rows."""
-    return _deleted_by(io, delete_file).keys()
+    """Return the paths of the data files of which a position delete file deletes rows. They stay in memory longer than
+    the positions, of which there may be many more."""
+    with _lock:
+        if delete_file in _named:
+            return _named[delete_file]
+    named = frozenset(_deleted_by(io, delete_file))
+    with _lock, suppress(ValueError):
+        _named[delete_file] = named
+    return named
 
 
 def read_deleted_rows(io: FileIO, delete_file: FileId) -> Mapping[str, Positions]:

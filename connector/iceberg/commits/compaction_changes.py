@@ -10,6 +10,7 @@ is dropped.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
+from operator import attrgetter
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -23,6 +24,7 @@ from connector.encoding.rewriting.file_groups import CompactedGroup
 from connector.encoding.rewriting.moved_rows import MovedRows, find_moved
 from connector.encoding.values.arrays import Positions
 from connector.host.errors import RetryableError
+from connector.host.groups import divide
 from connector.host.signals import map_in_threads
 from connector.iceberg.metadata.listed_files import EqualityDeletes, ListedFile, PositionDeletes, find_range
 from connector.iceberg.metadata.partitions import Partition, PartitionReader
@@ -31,6 +33,7 @@ from connector.model.state import DataFile
 REPLACED: Final = "another writer has replaced or removed its files"
 _MOST_LOST: Final = 0.3  # of the rows of new files; a file of which more is deleted would be rewritten again soon
 _MOST_READ: Final = 256  # partition-scoped delete files that are read to find out if they still delete anything
+_READ_TOGETHER: Final = 2 << 20  # bytes of them that are read at the same time; a larger file is read alone
 
 # The delete files and the deletion vectors that apply to live sources, by their paths.
 _Applying: TypeAlias = Mapping[str, Sequence[ListedFile]]
@@ -182,7 +185,8 @@ class _Table:
             return all(path not in remaining or self._deletes.has_vector(remaining[path]) for path in named)
 
         naming = sorted(self._list_naming(gone), key=lambda delete: (delete.size, delete.path))[:_MOST_READ]
-        yield from compress(naming, map_in_threads(is_idle, naming, "deletes"))
+        for part in divide(naming, _READ_TOGETHER, attrgetter("size")):
+            yield from compress(part, map_in_threads(is_idle, part, "deletes"))
 
     def _list_naming(self, gone: set[str]) -> Iterator[ListedFile]:
         """Yield the partition-scoped Parquet files that may name files that are gone."""
