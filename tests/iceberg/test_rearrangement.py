@@ -273,6 +273,25 @@ def test_it_ends_although_a_session_goes_on_with_the_old_spec(catalog: Catalog) 
     check(catalog, {**FIRST, 100: "a2", 101: "a2"})
 
 
+def test_the_table_is_compacted_also_if_a_session_goes_on_with_the_old_spec(catalog: Catalog) -> None:
+    later: list[StagedCommit] = []
+    for number in range(100, 108):
+        later.append(stage_updates(catalog, {number: "b2"}, after=later))
+    partition_by_part(catalog)
+    for number in range(20, 24):
+        land(catalog, {number: "a1"}, writer=replace(WRITER, materialization="acme/other"))
+
+    def compact_beside_the_session(*arguments: Any) -> Generator[CompactedGroup | FailedGroup, None, None]:
+        yield from list(compacting.compact_here(*arguments))
+        assert later, "it goes on"
+        commit_all_or_raise(catalog, [later.pop(0)])
+
+    TableCompactor(catalog, compact_beside_the_session, plan=plan_rearrangement).compact(PATH)
+    new = [file for file in data_files(catalog) if file.partition.text == "['a']"]
+    assert len(new) == 1, "those of four transactions, and of the rearrangement"
+    check(catalog, values_of(catalog))
+
+
 def test_files_that_came_before_it_are_taken_together_with_later_ones(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -101,11 +101,11 @@ class TableCompactor:
             plan = self.plan(table)
             if first is None:
                 first = {path for each in plan.groups for path in _paths(each)}
-            result = replace(result, debt=plan.size, seconds=time.monotonic() - began)
-            planned: Sequence[GroupPlan] = plan.groups
             if plan.arrangement:  # a session may go on with an older one, so more and more files would be rewritten
-                planned = [each for each in planned if not first.isdisjoint(_paths(each))]
-            groups = self._choose_groups(planned, tried, budget, result.begun_bytes)
+                old = tuple(each for each in plan.groups if not first.isdisjoint(_paths(each)))
+                plan = replace(plan, groups=old) if old else self.plan(table, plan_compaction)
+            result = replace(result, debt=plan.size, seconds=time.monotonic() - began)
+            groups = self._choose_groups(plan, tried, budget, result.begun_bytes)
             seconds = budget.seconds - result.seconds
             if not groups or seconds <= 0 or result.commits >= budget.commits:
                 break
@@ -122,8 +122,9 @@ class TableCompactor:
                 break
         return result
 
-    def plan(self, table: Table) -> CompactionPlan:
-        """Return the groups of a table that can be compacted. UserError if a property of it is invalid."""
+    def plan(self, table: Table, plan: PlanTable | None = None) -> CompactionPlan:
+        """Return the groups of a table that can be compacted, planned by `plan` if it is given. UserError if a property
+        of the table is invalid."""
         if not is_compacted_here(table):  # then its files need not be listed
             return CompactionPlan()
         if is_compacted_by_service(table):
@@ -132,13 +133,15 @@ class TableCompactor:
         check_table_properties(table)
         listed, path = self._list_files(table), TableIdentifier.of(table)
         self._unreadable[path] &= {file.path for file in listed}  # the others are not needed any more
-        return self._plan(table, [file for file in listed if file.path not in self._unreadable[path]])
+        return (plan or self._plan)(table, [file for file in listed if file.path not in self._unreadable[path]])
 
     def _choose_groups(
-        self, planned: Sequence[GroupPlan], tried: Set[str], budget: CompactionBudget, begun_bytes: int
+        self, plan: CompactionPlan, tried: Set[str], budget: CompactionBudget, begun_bytes: int
     ) -> Sequence[GroupPlan]:
         """Return the groups of the next commit. Those of files that were tried are left out."""
-        possible = [each for each in planned if tried.isdisjoint(_paths(each)) and self._pauses.are_over(_paths(each))]
+        possible = [
+            each for each in plan.groups if tried.isdisjoint(_paths(each)) and self._pauses.are_over(_paths(each))
+        ]
         left = budget.size - begun_bytes
         groups = take_groups(possible, min(left, COMMIT_SIZE)) or take_groups(possible, left)[:1]
         return groups if groups or tried else possible[: budget.least_groups]
