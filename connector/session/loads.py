@@ -139,7 +139,7 @@ class TransactionLoads:
     def answer(self) -> Iterator[bytes]:
         """Yield the text of the answers: finished lines, one for each key that has a document. A part may end within a
         line."""
-        # One job searches the tables of some bindings.
+        # The tables of some bindings are searched together.
         bindings = sorted(self._keys)
         for indexes in divide(bindings, KEYS_AT_ONCE, self._count_keys):
             yield from self._answer(indexes)
@@ -215,7 +215,8 @@ class TransactionLoads:
             found = iter(search_in_jobs(self._spark, groups, self._find_access))
         finally:
             for search in searches:
-                search.keys_file.remove(open_io(search.table.new_layout), RESULTS)
+                with warn_if_left(RESULTS, search.table.binding.table):
+                    search.keys_file.remove(open_io(search.table.new_layout), RESULTS)
         for search in searches:
             io = open_io(search.table.new_layout)
             rows = [fetch_rows(returned, io) for returned in islice(found, len(search.groups))]

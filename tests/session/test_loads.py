@@ -281,7 +281,7 @@ def test_no_secret_is_among_the_things_that_spark_writes_to_a_file(tmp_path: Pat
 def test_each_job_of_a_long_search_gets_credentials_that_are_valid_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search_job, "GROUPS_AT_ONCE", 2)
+    monkeypatch.setattr(search_job, "LARGEST_JOB", 2 * search_job.GROUP_SIZE)
     searched = searched_tables.SearchedTable(tmp_path, [StringType()])
     paths = [searched.write([f'["{number}"]']) for number in range(5)]
     view = TableView(None, tuple(SearchedFile(path, search_job.GROUP_SIZE) for path in paths))

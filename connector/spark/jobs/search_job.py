@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 GROUP_SIZE: Final = 64 << 20  # bytes of the files of a group
 # Credentials may expire before the last file of a large table is searched. Each job gets fresh ones.
-GROUPS_AT_ONCE: Final = 256  # of 32 to 64 MB each
+LARGEST_JOB: Final = 16 << 30  # bytes of files
 SEARCHED_AT_ONCE: Final = 2 << 20  # bytes of small files, which are in memory
 FILES_AT_ONCE: Final = 16  # each waits for the store most of the time
 COPIED_AT_ONCE: Final = 1 << 20  # bytes
@@ -55,6 +55,11 @@ class Group:
     documents: TemporaryFile  # where the lines are written
     rows: TemporaryFile  # where the found rows are written, if they are many
 
+    @property
+    def size(self) -> int:
+        """Bytes of its files."""
+        return sum(file.size for _, file in self.files)
+
 
 # What a task returns for one group: the rows of keys in its files, in the order of their lines; or the file that has
 # these rows, if they are many, because the JVM would keep the memory for them.
@@ -64,11 +69,10 @@ FoundInGroup: TypeAlias = RowsOfKeys | TemporaryFile
 def search_in_jobs(
     spark: "Spark", groups: Sequence[Group], find_access: Callable[[int], Properties]
 ) -> list[FoundInGroup]:
-    """Search the groups by one Spark job, or by several if they are many. `find_access` returns the storage settings of
-    a table that are valid now, by its binding's index."""
+    """Search the groups by one Spark job, or by several if they are large. `find_access` returns the storage settings
+    of a table that are valid now, by its binding's index."""
     found: list[FoundInGroup] = []
-    for begin in range(0, len(groups), GROUPS_AT_ONCE):
-        job = groups[begin : begin + GROUPS_AT_ONCE]
+    for job in divide(groups, LARGEST_JOB, attrgetter("size")):
         access = {index: find_access(index) for index in {group.binding.index for group in job}}
         # Only the function goes to the tasks through a connection. Spark writes the groups to a file on its way.
         found += spark.map_shares(partial(search_groups, access), job).result()
