@@ -1,9 +1,11 @@
 """Files on a local disk: nothing names a file that a loss of power could leave empty, or without its directory."""
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from stat import S_ISDIR
 from typing import Final, TypeAlias
 
 import pytest
@@ -75,6 +77,23 @@ def test_all_files_of_a_committed_transaction_are_durable(catalog: Catalog, sync
     written = [*Path(table.location().removeprefix("file://")).rglob("*")]
     assert len([path for path in written if path.is_file()]) == 3 + 2 * 3, "metadata; files, manifests and their lists"
     assert [path for path in written if not is_durable(path, synced)] == []
+
+
+def test_the_local_catalog_works_where_a_directory_cannot_be_synced(tmp_path: Path, monkeypatch: PlannedPatch) -> None:
+    """Some disks on a network refuse it. SQLite would take its commits for failed then."""
+    sync = os.fsync
+
+    def sync_files_only(descriptor: int) -> None:
+        if S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", sync_files_only)
+    with open_catalog(local(tmp_path)) as catalog, catalog.engine.connect() as connection:  # type: ignore[attr-defined]
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2, "FULL, which is SQLite's default"
+        catalog.create_namespace("shop")
+        catalog.create_table(PATH, ID_ONLY)
+        land(catalog, 1)
 
 
 def test_a_commit_of_the_local_catalog_is_durable_once_it_is_answered(catalog: Catalog) -> None:

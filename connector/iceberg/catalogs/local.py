@@ -1,5 +1,6 @@
 """The Local catalog: an SQLite file in its warehouse directory. Several processes may use it at the same time."""
 
+import os
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -28,8 +29,22 @@ def open_local(warehouse: Path, file_addresses: dict[str, str]) -> SqlCatalog:
     warehouse.mkdir(parents=True, exist_ok=True)
     uri = URL.create("sqlite", database=str(warehouse / CATALOG_FILE), query={"timeout": str(BUSY_SECONDS)})
     catalog = open_with_retries(partial(_open, uri, warehouse, file_addresses))
-    sync_fully(catalog)
+    if _can_be_synced(warehouse):  # otherwise SQLite could not do it either, and each commit would be an error
+        sync_fully(catalog)
     return catalog
+
+
+def _can_be_synced(directory: Path) -> bool:
+    """Whether the system writes the entries of a directory to the disk: some disks of the network refuse it."""
+    try:
+        descriptor = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return False
+    return True
 
 
 def open_empty(warehouse: Path, file_addresses: dict[str, str]) -> SqlCatalog:
