@@ -154,11 +154,11 @@ class Committer:
             due, failing = self._backlog.take(time.monotonic()), self._backlog.failing
         log.debug("committing %d staged transaction(s) of all tables", len(due))
         outcomes = self._attempt(due, without_retry=failing)
+        for outcome in outcomes:  # before another thread may commit to the same tables, and tell of that first
+            self._tell(outcome)
         with self._changed:
             committed, fatal = self._record(outcomes)
             self._changed.notify_all()
-        for outcome in outcomes:
-            self._tell(outcome)
         if fatal:
             raise fatal
         return committed
