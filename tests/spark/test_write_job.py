@@ -102,7 +102,7 @@ def test_a_failed_transaction_leaves_nothing(writing: WriteJob, tmp_path: Path) 
     assert list((tmp_path / "table" / "data").iterdir()) == []
 
 
-def test_a_job_that_ends_without_a_task_is_told_with_the_table(tmp_path: Path) -> None:
+def test_a_job_that_ends_without_a_task_is_told_with_the_binding(tmp_path: Path) -> None:
     with (
         write_job(tmp_path, lambda tasks, _: tasks.submit(list), expired=True) as job,
         pytest.raises(RetryableError) as error,

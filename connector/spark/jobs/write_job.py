@@ -1,5 +1,6 @@
 """One transaction's Spark job: Store lines in, data files out, both at once."""
 
+import logging
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
@@ -26,6 +27,8 @@ from connector.spark.jvm.spark_session import Jobs, Spark
 from connector.spark.tasks.write_task import write_files
 from protocol.protocol_error import ProtocolError
 from protocol.request import Store
+
+log = logging.getLogger(__name__)
 
 # The pending commits of all tables and shards must fit into one message of 64 MiB.
 LONGEST_IN_STATE: Final = 64 << 10  # bytes, of one table
@@ -133,6 +136,7 @@ class WriteJob:
 
     def _report_failure(self, job: "Future[list[None]]") -> None:
         if not job.cancelled() and (error := job.exception()):
+            log.debug("the Spark job of a transaction has failed: %s", error)  # perhaps after its blocks were counted
             self._ledger.fail(error)
 
 
