@@ -73,7 +73,8 @@ class MissingTableError(UserError):
 
 
 class LostColumnError(UserError):
-    """A column that this session writes was dropped from its table: a new session writes the other columns."""
+    """A column that this session writes was dropped from its table, or got another type: a new session writes the
+    columns that the table has then."""
 
 
 class SignInError(UserError):

@@ -16,7 +16,7 @@ from connector.host.signals import map_in_threads
 from connector.iceberg.catalogs.opening import translate_errors
 from connector.iceberg.catalogs.registered_tables import FixedColumns
 from connector.iceberg.loading import check_table_properties, load_table
-from connector.iceberg.metadata.references import is_in_nessie
+from connector.iceberg.metadata.retention import is_in_nessie
 from connector.iceberg.metadata.row_lineage import can_keep_lineage
 from connector.iceberg.metadata.table_arrangement import check_partition_spec, read_arrangement
 from connector.iceberg.metadata.table_properties import find_generation, restrict_to_generation

@@ -76,7 +76,8 @@ def try_commits(
 
     Tables are committed side by side; the failure of one does not affect the others. Chains in `without_retry`, which
     have failed before, get a single attempt. The others are retried for RETRY_FOR, in which a conflict ends or a
-    catalog restarts. That time is for all tables together: a table whose turn comes later gets a single attempt, too.
+    catalog restarts. That time is for all tables together: each has what is left of it when its turn comes, counted
+    from the end of its first attempt.
     """
     retry_until = time.monotonic() + RETRY_FOR
     by_table = groupby(sorted(staged, key=lambda commit: commit.table_id), key=lambda commit: commit.table_id)

@@ -24,7 +24,8 @@ from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.commits.staged_files import MissingFile, find_missing_files
 from connector.iceberg.commits.summaries import summarize_writer
 from connector.iceberg.commits.writers import RESET_PREFIX
-from connector.iceberg.metadata.references import find_unreferenced, is_in_nessie
+from connector.iceberg.metadata.references import find_unreferenced
+from connector.iceberg.metadata.retention import is_in_nessie
 from connector.iceberg.metadata.table_properties import check_properties, name_table_in_errors
 from connector.model.state import FileList, StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-RETRY_FOR: Final = 30.0  # seconds after the first attempt; an acknowledgement waits as long, for all tables together
+RETRY_FOR: Final = 30.0  # seconds; for all tables of an acknowledgement together, see `try_commits`
 FIRST_PAUSE: Final = 0.1  # seconds, doubled up to LONGEST_PAUSE; each lasts a random part of it, at least half
 LONGEST_PAUSE: Final = 10.0
 

@@ -32,8 +32,8 @@ from connector.iceberg.maintenance.dropped_tables import (
 )
 from connector.iceberg.maintenance.void_files import VoidFiles
 from connector.iceberg.metadata.old_metadata import find_stale_metadata, must_delete_old_metadata
-from connector.iceberg.metadata.references import find_unreferenced, is_in_nessie, may_delete_files
-from connector.iceberg.metadata.retention import GC_ENABLED
+from connector.iceberg.metadata.references import find_unreferenced
+from connector.iceberg.metadata.retention import GC_ENABLED, is_in_nessie, may_delete_files
 from connector.iceberg.metadata.table_directories import find_directories
 from connector.model.table_identifier import Owner, TableIdentifier
 from connector.storage.stored_files import StoredFile, list_stored_files

@@ -25,7 +25,8 @@ from connector.iceberg.catalogs.table_optimizers import warn_of_deleted_orphans
 from connector.iceberg.commits import fence, passed_values
 from connector.iceberg.commits.file_names import CompactionOrigin, FileOrigin
 from connector.iceberg.maintenance.void_files import VoidFiles
-from connector.iceberg.metadata.references import find_unreferenced, may_delete_files
+from connector.iceberg.metadata.references import find_unreferenced
+from connector.iceberg.metadata.retention import may_delete_files
 from connector.iceberg.metadata.table_directories import find_file_directories
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier

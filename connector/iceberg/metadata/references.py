@@ -21,29 +21,11 @@ from connector.host.groups import divide
 from connector.host.interruption import NEVER, Interruption
 from connector.host.signals import map_in_threads
 from connector.iceberg.metadata.manifests import manifests_of, read_all_entries, read_entries
-from connector.iceberg.metadata.retention import GC_ENABLED
-from connector.iceberg.metadata.table_properties import read_switch
 
 # What is read at the same time: small files, each of which waits for the store most of the time. With more of them, or
 # larger ones, a session's other threads would wait for the interpreter.
 _FILES: Final = 4
 _SIZE: Final = 1 << 20  # bytes of manifests
-
-_IS_NESSIE: Final = "nessie.is-nessie-catalog"  # in what the server answers to a request for its config
-
-
-def is_in_nessie(table: Table) -> bool:
-    """Whether the table's catalog is Nessie. There, a table has none of the snapshots of other branches and tags."""
-    return table.catalog.properties.get(_IS_NESSIE) == "true"
-
-
-def may_delete_files(table: Table) -> bool:
-    """Whether files to which no snapshot of the table refers may be deleted. ValueError if the property is invalid.
-
-    If gc.enabled is false, something outside may refer to them. In Nessie it is false unless a user has changed it, but
-    then, too, other branches and tags refer to files that the table does not show.
-    """
-    return not is_in_nessie(table) and read_switch(table.properties, GC_ENABLED, True)
 
 
 def _is_listed(name: str) -> bool:

@@ -1,4 +1,5 @@
-"""Finds the snapshots that have expired by a table's properties: a pure function of its metadata and of the time.
+"""Finds the snapshots that have expired by a table's properties: a pure function of its metadata and of the time. Also
+says whether files to which none refers may be deleted.
 
 The properties are Iceberg's, and one for the largest number of snapshots. Their meaning differs from Iceberg's in two
 points, which help readers and other writers: the age of a snapshot counts from when it was replaced, and snapshots that
@@ -9,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
@@ -21,6 +23,7 @@ MAX_KEPT: Final = "flow.expire.max-snapshots-to-keep"
 GC_ENABLED: Final = "gc.enabled"
 _LEAST: Final = {MAX_AGE: 0, MIN_KEPT: 1, MAX_KEPT: 1}
 STAGED: Final = "wap.id"
+_IS_NESSIE: Final = "nessie.is-nessie-catalog"  # in what the server answers to a request for its config
 
 # To expire snapshots costs a commit, and the manifest list of every snapshot that stays is read. So it waits for a
 # batch. At a steady pace of commits, a fifth of the snapshots expire at once.
@@ -116,3 +119,17 @@ def _is_abandoned(snapshot: Snapshot, oldest: int) -> bool:
     """Whether a snapshot that is on no branch is old, and not staged for an audit."""
     is_staged = snapshot.summary is not None and STAGED in snapshot.summary.additional_properties
     return snapshot.timestamp_ms < oldest and not is_staged
+
+
+def is_in_nessie(table: Table) -> bool:
+    """Whether the table's catalog is Nessie. There, a table has none of the snapshots of other branches and tags."""
+    return table.catalog.properties.get(_IS_NESSIE) == "true"
+
+
+def may_delete_files(table: Table) -> bool:
+    """Whether files to which no snapshot of the table refers may be deleted. ValueError if the property is invalid.
+
+    If gc.enabled is false, something outside may refer to them. In Nessie it is false unless a user has changed it, but
+    then, too, other branches and tags refer to files that the table does not show.
+    """
+    return not is_in_nessie(table) and read_switch(table.properties, GC_ENABLED, True)
