@@ -16,7 +16,12 @@ from connector.evolution.existing_table import CatalogEntry, ExistingTable
 from connector.evolution.plan_changes import DEFAULT_PROPERTIES, refuse_backfill
 from connector.evolution.property_changes import find_changed, refuse_properties
 from connector.host.errors import UserError
-from connector.iceberg.commits.renamed_tables import WrittenTable, find_renamed_tables
+from connector.iceberg.commits.renamed_tables import (
+    CHOOSE_TABLE,
+    WrittenTable,
+    explain_other_owner,
+    find_renamed_tables,
+)
 from connector.iceberg.maintenance.compaction_thresholds import check_compaction
 from connector.iceberg.metadata.retention import check_expiry
 from connector.iceberg.metadata.table_properties import check_properties
@@ -100,7 +105,13 @@ class Proposal:
                 f"flag {RETAIN_EXISTING_DATA}, or choose another table name. If no rows of others are to stay, set "
                 f"`existing_table` to {ExistingTableMode.REFUSE} in the binding's config."
             )
-        if not self.last and not table.is_of(self.materialization) and not appends:
+        if appends:
+            return
+        if self.last and not self.replaces_table:
+            # Another program may have dropped or renamed the binding's table since.
+            if reason := explain_other_owner(_describe_writing(self.path, self, table)):
+                yield f"{reason} {CHOOSE_TABLE}"
+        elif not self.last and not table.is_of(self.materialization):
             owner = table.owner
             maker = f"materialization {owner.materialization} created it" if owner else "this task did not create it"
             yield (

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.resource_config import ResourceConfig
+from connector.config.values import ExistingTableMode
 from connector.host.errors import UserError
 from connector.host.garbage import pause_garbage_collection
 from connector.host.late_start import start_when_needed
@@ -70,7 +71,8 @@ def open_tables(
     with start_when_needed(partial(_run_threads, catalog, task.name, key_range, config, engine)) as start_threads:
         with translate_errors(config):
             recovered = start_threads().recover(staged, bind) if staged else Recovered((), bind())
-        check_names(recovered.tables)
+        appends = [each.existing_table is ExistingTableMode.APPEND for each in resource_configs]
+        check_names(recovered.tables, appends)
         check_finished(recovered.tables, read_finished(task.name, message.state), staged)
         yield OpenedTables(config, engine, catalog, staged, recovered, len(task.bindings), start_threads)
 

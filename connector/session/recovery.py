@@ -12,7 +12,12 @@ from connector.host.errors import MissingTableError, RetryableError, UserError
 from connector.host.groups import group_by
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits import lost_commits
-from connector.iceberg.commits.renamed_tables import WrittenTable, find_renamed_tables
+from connector.iceberg.commits.renamed_tables import (
+    CHOOSE_TABLE,
+    WrittenTable,
+    explain_other_owner,
+    find_renamed_tables,
+)
 from connector.model.state import FinishedCommit, StagedCommit
 from connector.model.table_identifier import TableIdentifier
 
@@ -64,11 +69,21 @@ def recover(
     return Recovered((*commits, *superseded), tables)
 
 
-def check_names(tables: Sequence[BoundTable]) -> None:
-    """Raise UserError if a table has the name of another table of the session."""
+def check_names(tables: Sequence[BoundTable], may_be_others: Sequence[bool]) -> None:
+    """Raise UserError if a table has the name of another table of the session, or belongs to another task.
+
+    `may_be_others` says for each binding whether it may have the table of another task. No table of rejected rows may.
+    """
     written = [WrittenTable(table.binding.path, table.writer, table.properties) for table in tables]
-    if renamed := [*find_renamed_tables(written)]:
-        raise UserError("\n".join(renamed))
+    wrong = [*find_renamed_tables(written)]
+    of_bindings, of_rejected_rows = written[: len(may_be_others)], written[len(may_be_others) :]
+    for table, may_be in zip(of_bindings, may_be_others, strict=True):
+        if not may_be and (reason := explain_other_owner(table)):
+            wrong.append(f"{reason} {CHOOSE_TABLE}")
+    for reason in filter(None, map(explain_other_owner, of_rejected_rows)):
+        wrong.append(f"{reason} Choose another table name for the binding whose rejected rows it would get.")
+    if wrong:
+        raise UserError("\n".join(wrong))
 
 
 def check_finished(

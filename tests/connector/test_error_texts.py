@@ -247,6 +247,10 @@ def in_mode(mode: str, new: MaterializationBinding) -> MaterializationBinding:
     return msgspec.structs.replace(new, resource_config={**new.resource_config, "schema_evolution": mode})
 
 
+def appending(new: MaterializationBinding) -> MaterializationBinding:
+    return msgspec.structs.replace(new, resource_config={**new.resource_config, "existing_table": "append"})
+
+
 def renaming(**names: str) -> MaterializationBinding:
     return selecting(ORDERS, *names, field_config={field: {"column": name} for field, name in names.items()})
 
@@ -352,7 +356,7 @@ NOT_APPLIED = {
         in_mode("add_columns", selecting(ORDERS, "qty")), table(column(2, "qty", StringType()))
     ),
     "somebody else's column": published(
-        selecting(ORDERS, "qty"),
+        appending(selecting(ORDERS, "qty")),
         table(column(2, "qty", StringType()), owner=Owner("acme/other", "x")),
         selecting(ORDERS),
     ),

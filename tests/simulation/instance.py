@@ -88,7 +88,7 @@ class Instance:
         attempt = partial(self._attempt, manifests)
         committer = Committer(attempt, LIMIT, [self._note_used])
         recovered = recovery.recover(self._staged, committer, partial(self._bind, catalog))
-        recovery.check_names(recovered.tables)
+        recovery.check_names(recovered.tables, [False] * len(self.message.materialization.bindings))
         recovery.check_finished(recovered.tables, read_finished(TASK, self.message.state), self._staged)
         self._tables = recovered.tables
         views = SessionViews(catalog, TableViews(manifests), committer.find_pending)

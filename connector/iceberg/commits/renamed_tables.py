@@ -1,18 +1,29 @@
-"""Finds tables of a task that have the name of another one: an engine has exchanged the names of two tables, or given
-the name of one to the other.
+"""Finds tables that have the name of a table of the task, and are not that table.
+
+An engine has exchanged the names of two tables of the task, or given the name of one to the other. Or an engine has
+dropped or renamed a table, and then another task has created one of its name.
 
 Rows of one binding would get into the table of the other, and with standard updates they would replace rows there. A
 backfill of one would replace the rows of the other. A table has the fence values of the bindings that have written it.
 So it is renamed if it has those of another binding of the task, and none of its own. A backfill that keeps the rows
 begins without a fence value. So its apply names the binding as the table's owner.
+
+A table of another task names that task as its owner. It counts as a table of this task, too, if this task has written
+it: with `existing_table`, a binding may have such a table.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from connector.iceberg.commits import fence
 from connector.model.state import WriterId
 from connector.model.table_identifier import Owner, TableIdentifier
+
+CHOOSE_TABLE: Final = (
+    "Choose another table name for the binding, or set `existing_table` to append in its config, which adds rows to "
+    "the table. Then publish the task again."
+)
 
 
 @dataclass(frozen=True)
@@ -41,6 +52,21 @@ def find_renamed_tables(tables: Sequence[WrittenTable]) -> Iterator[str]:
                 "another program has renamed tables. Nothing was added or changed. Give the tables their names back. "
                 "Then start or publish the task again."
             )
+
+
+def explain_other_owner(table: WrittenTable) -> str:
+    """Say which other task has created the table, unless this task has written it; "" otherwise."""
+    owner, ours = Owner.of(table.properties), table.writer.materialization
+    if owner is None or owner.materialization == ours:
+        return ""
+    if any(
+        writer.startswith(fence.materialization_hash(ours)) for writer in fence.find_writer_hashes(table.properties)
+    ):
+        return ""
+    return (
+        f"table {table.path} belongs to another task: materialization {owner.materialization} created it, and this "
+        "task has never written to it. The table was not changed."
+    )
 
 
 def _find_bindings(properties: Mapping[str, str]) -> set[str]:
