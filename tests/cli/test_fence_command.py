@@ -16,12 +16,19 @@ import pytest
 from pydantic import ValidationError
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import TableResponse
-from pyiceberg.exceptions import CommitStateUnknownException
+from pyiceberg.exceptions import BadRequestError, CommitStateUnknownException, ForbiddenError, UnauthorizedError
 
 from connector.cli.commands.fence_command import FenceArguments, reset, show
 from connector.cli.flow.flow_files import ConfigFile
 from connector.cli.texts.table_texts import NO_STATE
-from connector.host.errors import CommitUnknownError, FencedError, RetryableError, UserError
+from connector.host.errors import (
+    CommitUnknownError,
+    ConnectorError,
+    FencedError,
+    RetryableError,
+    SignInError,
+    UserError,
+)
 from connector.iceberg.commits import commit, fence
 from connector.iceberg.commits.reset import Decision, perform_reset, plan_reset
 from connector.iceberg.commits.writers import RESET_PREFIX
@@ -34,7 +41,7 @@ from support.rows import staged_files
 from support.rows.staged_files import stage
 from support.snapshots import check_text
 from support.tables.local_tables import foreign_table, ids_of, local_catalog
-from support.tables.planted_faults import lose_answer, plant
+from support.tables.planted_faults import lose_answer, plant, refuse
 
 pytestmark = pytest.mark.long
 
@@ -284,6 +291,28 @@ def test_a_reset_whose_answer_is_lost_is_looked_up(fenced: Fenced, answer: Excep
     told = re.sub(r"\(.*\)", "(ERROR: MESSAGE)", str(error.value), flags=re.DOTALL)
     check_text("commit_errors", "a reset whose answer is lost", told)
     assert recorded(fenced.catalog) == planned.value
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (ForbiddenError("ForbiddenException: may not change it"), UserError),
+        (BadRequestError("BadRequestException: no such property"), UserError),
+        (UnauthorizedError("NotAuthorizedException: the token is too old"), SignInError),
+    ],
+    ids=lambda value: value.__name__ if isinstance(value, type) else type(value).__name__,
+)
+def test_a_reset_that_the_catalog_refuses_is_not_called_unknown(
+    fenced: Fenced, answer: Exception, kind: type[ConnectorError]
+) -> None:
+    table = fenced.catalog.load_table(PATH)
+    planned = plan_reset(table, [fenced.lost], Decision.SKIP)
+    before = recorded(fenced.catalog)
+    plant(table.catalog, [refuse(answer)])
+    with pytest.raises(kind) as error:
+        perform_reset(table, planned, "restored a backup")
+    check_text("commit_errors", f"a reset that the catalog refuses: {type(answer).__name__}", str(error.value))
+    assert recorded(fenced.catalog) == before
 
 
 def test_the_fence_of_a_table_that_cannot_be_written_is_not_reset(fenced: Fenced) -> None:

@@ -17,7 +17,7 @@ from pyiceberg.table import Table
 from connector.host.errors import CommitUnknownError, FencedError, RetryableError, UserError
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.commit import commit_snapshot
-from connector.iceberg.commits.commit_errors import CONFLICTS, list_unknown_errors
+from connector.iceberg.commits.commit_errors import CONFLICTS, explain_refusal, is_final, list_unknown_errors
 from connector.iceberg.commits.lost_commits import LostCommits
 from connector.iceberg.commits.passed_values import reset_value
 from connector.iceberg.commits.snapshot import SnapshotWriter
@@ -116,7 +116,8 @@ def plan_reset_of_lost(lost: LostCommits, decision: Decision) -> Reset:
 def perform_reset(table: Table, reset: Reset, reason: str) -> None:
     """Set the fence to its new value and record the reason in the table, in one commit.
 
-    RetryableError if the table has changed since it was loaded; CommitUnknownError if the catalog does not answer.
+    RetryableError if the table has changed since it was loaded; CommitUnknownError if the catalog does not answer;
+    UserError or SignInError if it refuses the commit.
     """
     writer = reset.writer
     name = fence.property_name(writer)
@@ -140,6 +141,9 @@ def perform_reset(table: Table, reset: Reset, reason: str) -> None:
             "command."
         ) from error
     except list_unknown_errors() as error:
+        if is_final(error):
+            path = TableIdentifier.of(table)
+            raise explain_refusal(path, error, "the reset", "Nothing was reset.", " and repeat the command.") from error
         raise CommitUnknownError(
             f"table {TableIdentifier.of(table)}: the catalog's answer got lost ({type(error).__name__}: {error}). "
             "`fence show` says whether the fence was reset."
