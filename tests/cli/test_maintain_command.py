@@ -24,6 +24,7 @@ from connector.cli.flow.flow_files import ConfigFile
 from connector.cli.texts.maintain_texts import describe_maintenance, encode_maintenance
 from connector.cli.waiting import WaitingLine
 from connector.config.catalog import LOCAL
+from connector.host.errors import InvalidConfigError
 from connector.iceberg.commits import commit, fence
 from connector.iceberg.maintenance.action_outcomes import MaintainedTable, MaintainedTables
 from connector.iceberg.maintenance.actions import Action
@@ -405,6 +406,31 @@ def test_values_that_are_no_budget_and_no_age_are_refused(
         lake.maintain("all", *arguments)
     assert ended.value.code == 2
     assert problem in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("advanced", "problem"),
+    [
+        ("x", "/advanced: must be an object"),
+        ([], "/advanced: must be an object"),
+        ({"spark": "x"}, "/advanced/spark: must be an object"),
+        ({"spark": []}, "/advanced/spark: must be an object"),
+    ],
+    ids=str,
+)
+def test_settings_of_spark_hide_no_problem_of_the_config(lake: Lake, advanced: Json, problem: str) -> None:
+    with lake.config.open("a") as config:
+        config.write(f"advanced: {json.dumps(advanced)}\n")
+    with pytest.raises(InvalidConfigError) as error:
+        lake.maintain("compact", "--spark", "driver.memory=1g")
+    assert str(error.value) == problem
+
+
+@pytest.mark.parametrize("advanced", [None, {}, {"spark": None}], ids=str)
+def test_settings_of_spark_need_none_in_the_config(lake: Lake, advanced: Json) -> None:
+    with lake.config.open("a") as config:
+        config.write(f"advanced: {json.dumps(advanced)}\n")
+    assert lake.maintain("manifests", "--dry-run", "--spark", "driver.memory=1g")["errors"] == []
 
 
 @pytest.mark.parametrize("days", ["1", "36500"])

@@ -87,9 +87,8 @@ def _parse_setting(text: str) -> tuple[str, str]:
 def maintain_tables(arguments: MaintainArguments, waiting: WaitingLine) -> MaintainedTables:
     """Perform the actions on each table. Raises UserError if the catalog cannot be read."""
     task = arguments.source.read()
-    endpoint, resources = parse(
-        _set_spark(task.config, arguments.spark), [binding.resource for binding in task.bindings]
-    )
+    config = _add_settings(task.config, arguments.spark, "advanced", "spark")
+    endpoint, resources = parse(config, [binding.resource for binding in task.bindings])
     chosen = parse_tables(arguments.tables, endpoint)
     budget = Budget(arguments.max_seconds, arguments.max_bytes)
     with closing(open_existing_catalog(endpoint)) as catalog, _compact_by_spark(endpoint.advanced.spark) as compact:
@@ -115,12 +114,16 @@ def _start_compaction_jobs(settings: Mapping[str, str]) -> AbstractContextManage
     return compaction_jobs(settings)
 
 
-def _set_spark(config: Json, settings: Mapping[str, str]) -> Json:
-    """Return the config with other settings of Spark."""
+def _add_settings(config: Any, settings: Mapping[str, str], *path: str) -> Json:
+    """Return the config with these settings in the object at the path. Where it has no object, it stays as it is: the
+    parser names the problem."""
     if not settings or not isinstance(config, dict):
         return config
-    advanced: Any = config.get("advanced") or {}
-    return {**config, "advanced": {**advanced, "spark": {**(advanced.get("spark") or {}), **settings}}}
+    if not path:
+        return {**config, **settings}
+    name, *rest = path
+    member = config.get(name)
+    return {**config, name: _add_settings({} if member is None else member, settings, *rest)}
 
 
 class _Run:
