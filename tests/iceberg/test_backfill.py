@@ -539,6 +539,33 @@ def test_staged_files_that_were_committed_during_the_backfill_are_not_deleted(ca
     assert are_there(late, given_up) == [True, False]
 
 
+def drop(catalog: Catalog) -> None:
+    catalog.drop_table(PATH)
+
+
+def rename(catalog: Catalog) -> None:
+    catalog.rename_table(PATH, ("shop", "old_orders"))
+
+
+def replace_by_another(catalog: Catalog) -> None:
+    drop(catalog)
+    filled_table(catalog, ID, QTY)
+
+
+@pytest.mark.parametrize("leave", [drop, rename, replace_by_another])
+def test_staged_files_stay_if_their_table_leaves_its_name(catalog: Catalog, leave: Callable[[Catalog], None]) -> None:
+    """They may have been committed before that, and the table may have another name, or may be brought back."""
+    late = staged(catalog, *ROWS, writer=writer(0))
+    old = catalog.load_table(PATH)
+    with remove_staged_files_after(catalog, PATH, [late]):
+        land(catalog, late)
+        metadata = old.refresh().metadata_location
+        leave(catalog)
+    again = catalog.register_table(("shop", "again"), metadata)
+    assert again.scan().to_arrow().num_rows == 2 * len(ROWS) + 1
+    assert are_there(late) == [True]
+
+
 def test_staged_files_stay_if_the_table_forbids_garbage_collection(catalog: Catalog) -> None:
     """They may have been committed, and something outside may refer to them."""
     with catalog.load_table(PATH).transaction() as transaction:

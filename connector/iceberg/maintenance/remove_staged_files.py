@@ -27,7 +27,8 @@ def remove_staged_files_after(
 ) -> Iterator[None]:
     """Delete the files of dropped commits after the block has replaced the table or its rows.
 
-    Files that a snapshot refers to were committed. They stay with the other earlier files.
+    Files that a snapshot refers to were committed. They stay with the other earlier files. All files stay if the block
+    has dropped the table.
     """
     table = load_table(catalog, path) if dropped else None
     discarded = _find_unreferenced(table, dropped) if table else []
@@ -37,10 +38,10 @@ def remove_staged_files_after(
     # An earlier process may have committed the files in the meantime. It cannot do that any more.
     with _warn_of_failures(path):
         after = load_table(catalog, path)
+        # Only the same table tells. A former one may have another name now, or be brought back: its files stay.
         if after and after.metadata.table_uuid == table.metadata.table_uuid:
             kept = {basename(location): location for location in discarded}
-            discarded = [kept[name] for name in find_unreferenced(after, kept)]
-        delete_all(table.io, discarded)
+            delete_all(table.io, [kept[name] for name in find_unreferenced(after, kept)])
 
 
 def _find_unreferenced(table: Table, dropped: Sequence[StagedCommit]) -> list[str]:
