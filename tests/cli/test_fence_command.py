@@ -17,7 +17,9 @@ from pydantic import ValidationError
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import TableResponse
 from pyiceberg.exceptions import BadRequestError, CommitStateUnknownException, ForbiddenError, UnauthorizedError
+from sqlalchemy.exc import OperationalError
 
+from connector.cli.commands import fence_command
 from connector.cli.commands.fence_command import FenceArguments, reset, show
 from connector.cli.flow.flow_files import ConfigFile
 from connector.cli.texts.table_texts import NO_STATE
@@ -41,7 +43,7 @@ from support.rows import staged_files
 from support.rows.staged_files import stage
 from support.snapshots import check_text
 from support.tables.local_tables import foreign_table, ids_of, local_catalog
-from support.tables.planted_faults import lose_answer, plant, refuse
+from support.tables.planted_faults import lose_answer, no_fault, plant, refuse
 
 pytestmark = pytest.mark.long
 
@@ -229,6 +231,84 @@ def test_rows_that_may_be_in_a_table_of_nessie_are_not_added(fenced: Fenced) -> 
     check_text("commit_errors", "fence reset: rows that may be in a table of Nessie", str(error.value))
     skipped = plan_reset(table, [fenced.lost], Decision.SKIP).consequences[0]
     assert skipped.startswith("1 row(s) of 1 staged transaction(s) may be in the table or not: Nessie does not show")
+
+
+def list_of_oldest(catalog: Catalog) -> Path:
+    """The manifest list of the oldest snapshot: expiry has deleted it before an older copy of the table came back."""
+    return Path(catalog.load_table(PATH).snapshots()[0].manifest_list.removeprefix("file://"))
+
+
+@pytest.fixture(params=["gone", "damaged"])
+def partly_unreadable(request: pytest.FixtureRequest, fenced: Fenced) -> Fenced:
+    oldest = list_of_oldest(fenced.catalog)
+    oldest.unlink()
+    if request.param == "damaged":
+        oldest.write_bytes(b"not Avro")
+    return fenced
+
+
+def test_a_task_can_leave_rows_out_though_an_older_snapshot_cannot_be_read(partly_unreadable: Fenced) -> None:
+    said = confirmed(partly_unreadable.place(partly_unreadable.lost), Decision.SKIP)
+    assert said.startswith(
+        "1 row(s) of 1 staged transaction(s) may be in the table or not: not all of the table's snapshots"
+    )
+    recover(partly_unreadable.catalog, partly_unreadable.lost)
+    assert ids_of(partly_unreadable.catalog, PATH) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("name", ["lost", "landed"])
+def test_rows_that_may_be_in_a_snapshot_that_cannot_be_read_are_not_added(partly_unreadable: Fenced, name: str) -> None:
+    oldest, before = list_of_oldest(partly_unreadable.catalog), recorded(partly_unreadable.catalog)
+    with pytest.raises(UserError) as error:
+        confirmed(partly_unreadable.place(getattr(partly_unreadable, name)), Decision.ADD)
+    told = re.sub(r"\(\w+Error: .*?\)", "(ERROR: MESSAGE)", str(error.value))
+    assert str(oldest.name) in str(error.value)
+    check_text("commit_errors", "fence reset: a snapshot cannot be read", told)
+    assert recorded(partly_unreadable.catalog) == before
+
+
+def test_rows_that_the_fence_does_not_have_are_lost_though_an_older_snapshot_cannot_be_read(
+    partly_unreadable: Fenced,
+) -> None:
+    newest = stage(partly_unreadable.catalog, PATH, WHOLE, 4, prev=recorded(partly_unreadable.catalog))
+    [location] = newest.locations
+    Path(location.removeprefix("file://")).unlink()
+    said = confirmed(partly_unreadable.place(newest), Decision.SKIP, yes=False)
+    assert said.startswith("1 row(s) of 1 staged transaction(s) are in no snapshot that the table still has")
+
+
+def test_a_catalog_that_fails_while_a_reset_is_planned_is_named(
+    fenced: Fenced, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a list that is gone, the table is loaded again: its snapshot may have expired in that moment."""
+    list_of_oldest(fenced.catalog).unlink()
+    place = fenced.place(fenced.lost)
+    monkeypatch.setattr(fence_command, "open_existing_catalog", lambda _: fenced.catalog)
+    failed = OperationalError("SELECT", {}, Exception("disk I/O error"))
+    plant(fenced.catalog, [no_fault, refuse(failed)], "load_table")
+    with pytest.raises(ConnectorError, match="disk I/O error"):
+        confirmed(place, Decision.SKIP)
+
+
+def test_a_store_that_fails_while_a_reset_is_planned_is_named(fenced: Fenced) -> None:
+    oldest = list_of_oldest(fenced.catalog)
+    oldest.unlink()
+    oldest.mkdir()
+    with pytest.raises(RetryableError, match=re.escape(fenced.catalog.load_table(PATH).location())):
+        confirmed(fenced.place(fenced.lost), Decision.SKIP)
+
+
+def test_a_table_whose_newest_snapshot_is_damaged_is_not_reset(fenced: Fenced) -> None:
+    table = fenced.catalog.load_table(PATH)
+    newest = table.current_snapshot()
+    assert newest
+    Path(newest.manifest_list.removeprefix("file://")).write_bytes(b"not Avro")
+    before = recorded(fenced.catalog)
+    with pytest.raises(RetryableError) as error:
+        confirmed(fenced.place(fenced.lost), Decision.SKIP)
+    told = re.sub(r"\(.*\)", "(ERROR: MESSAGE)", str(error.value), flags=re.DOTALL)
+    check_text("commit_errors", "fence reset: the newest snapshot is damaged", told)
+    assert recorded(fenced.catalog) == before
 
 
 def test_rows_that_are_in_the_table_are_known_after_another_engine_has_rewritten_them(fenced: Fenced) -> None:

@@ -28,6 +28,7 @@ from connector.iceberg.commits.writers import RecordedWriter, list_recorded_writ
 from connector.iceberg.loading import load_table
 from connector.model.state import StagedCommit
 from connector.model.table_identifier import TableIdentifier
+from connector.storage import storage_errors
 
 
 @dataclass(frozen=True)
@@ -47,17 +48,17 @@ class FenceArguments:
         read = read_commits(self.state, self.materialization or task.name) if self.state else None
         table = _load(endpoint, path)
         if read is None:
-            return _TableWithState(table, None, ())
+            return _TableWithState(endpoint, table, None, ())
         staged, finished = read
-        return _TableWithState(
-            table, [commit for commit in staged if commit.path == path], find_lost(table, staged, finished)
-        )
+        here = [commit for commit in staged if commit.path == path]
+        return _TableWithState(endpoint, table, here, find_lost(table, staged, finished))
 
 
 @dataclass(frozen=True)
 class _TableWithState:
     """The table, and what the state says of it."""
 
+    endpoint: EndpointConfig
     table: Table
     staged: Sequence[StagedCommit] | None  # None without a state
     lost: Sequence[LostCommits]
@@ -90,7 +91,8 @@ def reset(
     The writer is given as its state key and its key range.
     """
     found = arguments.read()
-    planned = _plan_reset(arguments, found, writer, decision)
+    with translate_errors(found.endpoint), storage_errors.translate_errors(found.table.location()):
+        planned = _plan_reset(arguments, found, writer, decision)
     if is_confirmed:
         perform_reset(found.table, planned, reason)
     if as_json:

@@ -12,12 +12,20 @@ from enum import StrEnum
 from posixpath import basename
 from typing import Final
 
+from pyiceberg.exceptions import ValidationError as InvalidMetadataError
 from pyiceberg.table import Table
 
 from connector.host.errors import CommitUnknownError, FencedError, RetryableError, UserError
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.commit import commit_snapshot
-from connector.iceberg.commits.commit_errors import CONFLICTS, explain_refusal, is_final, list_unknown_errors
+from connector.iceberg.commits.commit_errors import (
+    CONFLICTS,
+    explain_broken_metadata,
+    explain_refusal,
+    is_final,
+    list_unknown_errors,
+    quote,
+)
 from connector.iceberg.commits.lost_commits import LostCommits
 from connector.iceberg.commits.passed_values import reset_value
 from connector.iceberg.commits.snapshot import SnapshotWriter
@@ -35,6 +43,7 @@ from connector.storage.file_io import files_of
 # Why a commit may be in the table or not.
 _NO_FILES: Final = "the list of their files is gone, or they have no files because they only delete rows"
 _NO_HISTORY: Final = "Nessie does not show the snapshots that would tell, and their files may have been replaced since"
+_UNREADABLE: Final = "not all of the table's snapshots can be read ({error})"
 
 
 class Decision(StrEnum):
@@ -59,9 +68,14 @@ def plan_reset(table: Table, pending: Sequence[StagedCommit], decision: Decision
     `pending` are all such commits of the writer, in order. UserError if the decision would damage the table.
     """
     files_missing = find_missing_files(table, pending)
-    added = _find_added(table, pending, files_missing)
+    hidden = _NO_HISTORY if is_in_nessie(table) else ""  # why the table's snapshots may not show a commit
+    try:
+        added = _find_added(table, pending, files_missing)
+    except (FileNotFoundError, InvalidMetadataError) as error:
+        # Of a table that was restored from an older copy, snapshots may have expired since that copy.
+        added, hidden = [], _UNREADABLE.format(error=f"{type(error).__name__}: {quote(error)}")
     missing = [commit for commit in pending if commit not in added]
-    unknown = [each for each in _find_unknown(table, pending, files_missing) if each in missing]
+    unknown = [each for each in _find_unknown(table, pending, files_missing, is_hidden=bool(hidden)) if each in missing]
     match decision:
         case Decision.ADD:
             if added:
@@ -74,16 +88,15 @@ def plan_reset(table: Table, pending: Sequence[StagedCommit], decision: Decision
                     f"the staged file {files_missing[0].location} has been deleted: it cannot be added. Use --staged "
                     f"{Decision.SKIP}."
                 )
-            if unknown and is_in_nessie(table):
+            if unknown and hidden:
                 raise UserError(
-                    f"{_count(unknown)} may be in the table already: {_NO_HISTORY}. Adding them could double them. Use "
+                    f"{_count(unknown)} may be in the table already: {hidden}. Adding them could double them. Use "
                     f"--staged {Decision.SKIP}, or backfill the binding."
                 )
             consequence = f"{_count(missing)} will be added when the task opens again.{_tell_cost_of_deleting(missing)}"
             value = pending[0].prev
         case Decision.SKIP:
-            reason = _NO_HISTORY if is_in_nessie(table) else _NO_FILES
-            consequence = " ".join(_tell_cost_of_skipping(missing, unknown, reason))
+            consequence = " ".join(_tell_cost_of_skipping(missing, unknown, hidden or _NO_FILES))
             value = pending[-1].next
     return Reset(
         pending[0].writer,
@@ -116,8 +129,8 @@ def plan_reset_of_lost(lost: LostCommits, decision: Decision) -> Reset:
 def perform_reset(table: Table, reset: Reset, reason: str) -> None:
     """Set the fence to its new value and record the reason in the table, in one commit.
 
-    RetryableError if the table has changed since it was loaded; CommitUnknownError if the catalog does not answer;
-    UserError or SignInError if it refuses the commit.
+    RetryableError if the table has changed since it was loaded, or cannot be read; CommitUnknownError if the catalog
+    does not answer; UserError or SignInError if it refuses the commit.
     """
     writer = reset.writer
     name = fence.property_name(writer)
@@ -130,9 +143,13 @@ def perform_reset(table: Table, reset: Reset, reason: str) -> None:
     properties = {name: reset.value, RESET_PREFIX + name.removeprefix(fence.PREFIX): json.dumps(note)}
     with name_table_in_errors(table):
         check_properties(table.properties)
-    with storage_errors.translate_errors(table.location()):
-        # Every change of a fence moves the main branch. So a commit that asserts main has read the current fence.
-        snapshot = SnapshotWriter().keep_files(table, writer, summarize_writer(writer) | {"flow.fence-reset": reason})
+    try:
+        with storage_errors.translate_errors(table.location()):
+            # Every change of a fence moves the main branch. So a commit that asserts main has read the current fence.
+            summary = summarize_writer(writer) | {"flow.fence-reset": reason}
+            snapshot = SnapshotWriter().keep_files(table, writer, summary)
+    except InvalidMetadataError as error:
+        raise explain_broken_metadata(TableIdentifier.of(table), error, "Nothing was reset") from error
     try:
         commit_snapshot(table.catalog, table, snapshot, properties)
     except CONFLICTS as error:
@@ -174,10 +191,10 @@ def _tell_cost_of_deleting(staged: Sequence[StagedCommit]) -> str:
 
 
 def _find_unknown(
-    table: Table, pending: Sequence[StagedCommit], files_missing: Sequence[MissingFile]
+    table: Table, pending: Sequence[StagedCommit], files_missing: Sequence[MissingFile], *, is_hidden: bool
 ) -> list[StagedCommit]:
-    """Return the commits of which neither the fence nor the names of their files say if they were committed. In Nessie,
-    only files that are in the table now say it."""
+    """Return the commits of which neither the fence nor the names of their files say if they were committed. If the
+    history is hidden, only files that are found in the table say it."""
     try:
         fence.remaining_commits(pending, table.properties)
     except FencedError:
@@ -185,7 +202,7 @@ def _find_unknown(
         return [
             commit
             for commit in pending
-            if is_in_nessie(table)
+            if is_hidden
             or not commit.file_count
             or (isinstance(commit.files, FileList) and commit.files.location in gone)
         ]
