@@ -81,7 +81,7 @@ def shows_while_storing() -> None:
     def store_and_show(self: Any, rows: Any) -> None:
         store(self, rows)
         self._stage(self._writing.finish(), {}, request.StartCommit({}))
-        self._writing = None
+        self._writing = self._jobs.start_writing(self._file_prefixes, {})
 
     swap(transactions.OpenTransaction, "store", store_and_show)
 

@@ -13,7 +13,7 @@ import pytest
 
 from fixtures.conversation import line
 from support.engines.readers import ledger_ids
-from support.sessions.connector_process import ConnectorProcess, launch_process
+from support.sessions.connector_process import ConnectorEndedError, ConnectorProcess, launch_process
 from support.sessions.processes import heeded_signals, marked, new_mark, wait_until
 from support.sessions.runtime import Runtime, Session
 
@@ -150,6 +150,13 @@ JVM_ENDED = "Spark's JVM has ended: it was killed (SIGKILL, exit status 137), pr
 WORKER_ENDED = "A Python worker of Spark has ended before its files were complete. It was probably killed "
 
 
+def commit_and_go_on(session: Session) -> None:
+    """A worker may have made its rows durable before it sees that the JVM has ended. Then the next one is told."""
+    session.start_commit()
+    session.acknowledge()
+    session.transaction({"id": 3})
+
+
 @pytest.mark.parametrize(
     ("victim", "said", "is_idle"),
     [
@@ -173,8 +180,9 @@ def test_a_killed_process_of_spark_is_told_as_that(
     # A worker that is killed before it has its task is replaced, and nothing fails.
     assert is_idle or wait_until(lambda: sockets_of_workers(mark) > before)
     kill(mark, victim)
-    session.connector.send(line("startCommit", {}))
-    outcome = session.connector.wait()
+    with pytest.raises(ConnectorEndedError) as ended:
+        commit_and_go_on(session)
+    outcome = ended.value.outcome
     assert outcome.status == 1
     assert f" error {said}" in outcome.last_log_line
     assert nothing_is_left(mark)

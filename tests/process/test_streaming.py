@@ -12,7 +12,12 @@ from support.sessions.runtime import Runtime
 pytestmark = pytest.mark.spark
 
 ROWS = 1500
-NOTE = Random(1).randbytes(50_000).hex()  # compressed it is still larger than what file systems hold back
+NOTES = Random(1)
+
+
+def new_note() -> str:
+    """A note of 100 kB, of which a file has half. So many of them are more than a writer holds back."""
+    return NOTES.randbytes(50_000).hex()
 
 
 def test_data_files_grow_before_the_last_store_is_read(tmp_path: Path) -> None:
@@ -25,9 +30,9 @@ def test_data_files_grow_before_the_last_store_is_read(tmp_path: Path) -> None:
     with runtime.open() as session:
         session.flush()
         for number in range(ROWS):
-            session.store({"id": number, "note": NOTE})
+            session.store({"id": number, "note": new_note()})
         assert wait_until(lambda: written() > 0)
-        session.store({"id": ROWS, "note": NOTE})
+        session.store({"id": ROWS, "note": new_note()})
         session.start_commit()
         session.acknowledge()
         assert session.finish().status == 0
