@@ -137,6 +137,17 @@ def test_each_outcome_is_told_also_of_a_commit_that_the_table_had_already(catalo
     assert (committed.staged, already) == ((first,), AlreadyCommitted((first,)))
 
 
+def test_an_outcome_is_told_before_another_thread_may_commit_to_the_table(tables: Tables) -> None:
+    """That thread's outcome would be told first. And the session could end before the last outcomes are told."""
+    commit = staged("good", "g1")
+    pending: list[list[StagedCommit]] = []
+    committer = Committer(
+        tables.attempt, GENEROUS, [lambda _: pending.append(committer.find_pending(commit.table_id, WHOLE))]
+    )
+    committer.commit([commit])
+    assert pending == [[commit]]
+
+
 def test_a_commit_whose_answer_was_lost_is_handed_on_and_told_to_the_metrics(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -284,7 +284,8 @@ def test_each_job_of_a_long_search_gets_credentials_that_are_valid_then(
     monkeypatch.setattr(search_job, "LARGEST_JOB", 2 * search_job.GROUP_SIZE)
     searched = searched_tables.SearchedTable(tmp_path, [StringType()])
     paths = [searched.write([f'["{number}"]']) for number in range(5)]
-    view = TableView(None, tuple(SearchedFile(path, search_job.GROUP_SIZE) for path in paths))
+    sizes = [size * search_job.GROUP_SIZE for size in (2, 2, 1, 1, 2)]
+    view = TableView(None, tuple(map(SearchedFile, paths, sizes)))
     given: list[str] = []
 
     class Spark(RecordingSpark):
@@ -301,7 +302,33 @@ def test_each_job_of_a_long_search_gets_credentials_that_are_valid_then(
     asked = TransactionLoads(spark, tmp_path / "loads", {0: replace(table, new_layout=new_layout)}, bindings=1)
     asked.add(load(*map(str, range(5))))
     assert len(b"".join(asked.answer()).splitlines()) == 5
-    assert given == ["0", "1", "2"]
+    assert given == ["0", "1", "2", "3"]
+
+
+def test_what_fails_after_a_search_has_failed_hides_no_error(tmp_path: Path) -> None:
+    """The keys cannot be removed without a new layout, whose credentials may be the catalog's to give."""
+    searched = searched_tables.SearchedTable(tmp_path, [StringType()])
+    view = TableView(None, (SearchedFile(searched.write(['["one"]']), 1),))
+    table = searched_table(0, tmp_path, searched, view)
+
+    class Spark(RecordingSpark):
+        has_failed = False
+
+        def map_shares(self, *_: Any) -> Any:
+            self.has_failed = True
+            raise RetryableError("a task was lost")
+
+    spark: Any = Spark()
+
+    def new_layout() -> TableLayout:
+        if spark.has_failed:
+            raise RetryableError("the catalog does not answer")
+        return table.new_layout()
+
+    asked = TransactionLoads(spark, tmp_path / "loads", {0: replace(table, new_layout=new_layout)}, bindings=1)
+    asked.add(load("one"))
+    with pytest.raises(RetryableError, match="a task was lost"):
+        list(asked.answer())
 
 
 @pytest.mark.parametrize(

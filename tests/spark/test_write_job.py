@@ -1,5 +1,6 @@
 """A transaction's rows on their way through the object store, with threads for tasks: nothing of them stays there."""
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -116,6 +117,15 @@ def test_a_transaction_without_rows_does_not_wait_for_its_job(tmp_path: Path) ->
     never: Future[list[Any]] = Future()
     with write_job(tmp_path, lambda *_: never) as job:
         assert job.finish() == Written()
+
+
+def test_a_job_that_fails_after_its_transaction_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Its tasks may be writing rows of the next one."""
+    running: Future[list[Any]] = Future()
+    with write_job(tmp_path, lambda *_: running) as job, caplog.at_level(logging.DEBUG):
+        assert job.finish() == Written()
+        running.set_exception(RetryableError("a worker was killed"))
+    assert "a worker was killed" in caplog.text
 
 
 def test_a_task_that_comes_late_writes_rows_of_the_next_transaction(tmp_path: Path) -> None:
