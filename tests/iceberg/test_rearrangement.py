@@ -19,7 +19,7 @@ from pyiceberg.types import NestedField, StringType, StructType
 
 from connector.encoding.parquet.file_options import TARGET_SIZE
 from connector.encoding.rewriting import arranged_compaction, group_compaction
-from connector.encoding.rewriting.file_groups import CompactedGroup, FailedGroup
+from connector.encoding.rewriting.file_groups import Compact, GroupOutcome
 from connector.encoding.runs import run_merging
 from connector.host.errors import UserError
 from connector.iceberg.commits.commit import commit_all_or_raise
@@ -253,19 +253,24 @@ def test_the_spec_may_change_again_meanwhile(catalog: Catalog) -> None:
     check(catalog, FIRST)
 
 
+def beside_a_session(catalog: Catalog, later: list[StagedCommit]) -> Compact:
+    """Compacts, and after each job a session commits the next of these transactions."""
+
+    def compact(*arguments: Any) -> Generator[GroupOutcome, None, None]:
+        yield from list(compacting.compact_here(*arguments))
+        assert later, "it goes on"
+        commit_all_or_raise(catalog, [later.pop(0)])
+
+    return compact
+
+
 def test_it_ends_although_a_session_goes_on_with_the_old_spec(catalog: Catalog) -> None:
     """A session keeps the spec that it began with, also if another engine changes it."""
     later: list[StagedCommit] = []
     for number in range(100, 108):
         later.append(stage_updates(catalog, {number: "a2"}, after=later))
     partition_by_part(catalog)
-
-    def compact_beside_the_session(*arguments: Any) -> Generator[CompactedGroup | FailedGroup, None, None]:
-        yield from list(compacting.compact_here(*arguments))
-        assert later, "it goes on"
-        commit_all_or_raise(catalog, [later.pop(0)])
-
-    compactor = TableCompactor(catalog, compact_beside_the_session, plan=plan_rearrangement)
+    compactor = TableCompactor(catalog, beside_a_session(catalog, later), plan=plan_rearrangement)
     assert compactor.compact(PATH).commits == 1
     assert {file.partition.spec_id for file in data_files(catalog)} == {0, 1}
     check(catalog, {**FIRST, 100: "a2"})
@@ -281,12 +286,7 @@ def test_the_table_is_compacted_also_if_a_session_goes_on_with_the_old_spec(cata
     for number in range(20, 24):
         land(catalog, {number: "a1"}, writer=replace(WRITER, materialization="acme/other"))
 
-    def compact_beside_the_session(*arguments: Any) -> Generator[CompactedGroup | FailedGroup, None, None]:
-        yield from list(compacting.compact_here(*arguments))
-        assert later, "it goes on"
-        commit_all_or_raise(catalog, [later.pop(0)])
-
-    TableCompactor(catalog, compact_beside_the_session, plan=plan_rearrangement).compact(PATH)
+    TableCompactor(catalog, beside_a_session(catalog, later), plan=plan_rearrangement).compact(PATH)
     new = [file for file in data_files(catalog) if file.partition.text == "['a']"]
     assert len(new) == 1, "those of four transactions, and of the rearrangement"
     check(catalog, values_of(catalog))
@@ -308,12 +308,7 @@ def test_files_that_came_before_it_are_taken_together_with_later_ones(
         later.append(stage_updates(catalog, {number: "a2"}, after=later))
     partition_by_part(catalog)
 
-    def compact_beside_the_session(*arguments: Any) -> Generator[CompactedGroup | FailedGroup, None, None]:
-        yield from list(compacting.compact_here(*arguments))
-        assert later, "it goes on"
-        commit_all_or_raise(catalog, [later.pop(0)])
-
-    TableCompactor(catalog, compact_beside_the_session, plan=plan_rearrangement).compact(PATH)
+    TableCompactor(catalog, beside_a_session(catalog, later), plan=plan_rearrangement).compact(PATH)
     assert {file.path for file in old}.isdisjoint(file.path for file in data_files(catalog))
 
 
