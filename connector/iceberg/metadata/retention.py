@@ -1,5 +1,6 @@
-"""Finds the snapshots that have expired by a table's properties: a pure function of its metadata and of the time. Also
-says whether files to which none refers may be deleted.
+"""What a table keeps: which of its snapshots have expired, and whether files to which none refers may be deleted.
+
+What a loaded table says is enough for both: no file is read, and no server is asked.
 
 The properties are Iceberg's, and one for the largest number of snapshots. Their meaning differs from Iceberg's in two
 points, which help readers and other writers: the age of a snapshot counts from when it was replaced, and snapshots that
