@@ -136,6 +136,7 @@ WITHOUT_CI: Final = frozenset(  # nor with a defect
         "compaction-killed",
         "compaction-meets-transactions",
         "crash-after-commit-in-version-3",
+        "crash-before-notification",  # tests/notifications plants its defects, and CI kills a process in tests/process
         "crash-at-flush",  # its defect is caught without a crash, and CI kills containers at each step in tests/image
         "crash-while-applying",  # CI kills an apply at each of its requests in tests/process
         "source-falls-quiet",  # tests/process/test_waiting_rows.py shows the same in one session

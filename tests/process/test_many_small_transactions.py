@@ -1,4 +1,4 @@
-"""After hundreds of small transactions, a table has as few files as after a few large ones: sessions maintain it."""
+"""After many small transactions, a table has as few files as after a few large ones: sessions maintain it."""
 
 import json
 from collections.abc import Mapping
@@ -20,8 +20,7 @@ from support.sessions.scraping import Scraped, read_file
 
 pytestmark = pytest.mark.spark
 
-ROUNDS: Final = 2
-TRANSACTIONS: Final = 50  # of a round
+TRANSACTIONS: Final = 50
 KEYS: Final = 400  # of the table with updates
 CHANGES: Final = 4  # rows of a transaction, in each table
 FILES: Final = 30  # data files, and delete files, that a compacted table may have
@@ -86,9 +85,8 @@ def test_maintenance_keeps_the_files_of_many_small_transactions_few(tmp_path: Pa
     )
     with runtime.open(publish=True) as session:
         users.transact(session, [[n] for n in range(KEYS)])
-        for _ in range(ROUNDS):
-            hold_round(session, users, entries)
-            wait_for_compaction(session, tmp_path)
+        hold_transactions(session, draw_transactions(users, entries))
+        wait_for_compaction(session, tmp_path)
         outcome = session.finish()
     assert outcome.status == 0
     with duckdb_connection(tmp_path / "extensions") as duckdb:
@@ -99,13 +97,13 @@ def test_maintenance_keeps_the_files_of_many_small_transactions_few(tmp_path: Pa
         check_work(name, outcome.log, read_file(metrics.read_text()))
 
 
-def hold_round(session: Session, users: UpdatingSource, entries: UpdatingSource) -> None:
+def draw_transactions(users: UpdatingSource, entries: UpdatingSource) -> list[Any]:
     """Each transaction updates some users, and appends as many entries."""
 
     def draw(source: UpdatingSource) -> Any:
         return source, [[n] for n in source.random.sample(range(KEYS), CHANGES)]
 
-    hold_transactions(session, [[draw(users), draw(entries)] for _ in range(TRANSACTIONS)])
+    return [[draw(users), draw(entries)] for _ in range(TRANSACTIONS)]
 
 
 def wait_for_compaction(session: Session, directory: Path) -> None:
@@ -131,10 +129,10 @@ def check_table(directory: Path, name: str) -> None:
 
 
 def check_work(name: str, log: str, metrics: Scraped) -> None:
-    """Compaction ran again and again, and did not rewrite the same rows too often."""
+    """Compaction ran, and did not rewrite the same rows too often."""
     compactions = [record for record in map(read_record, log.splitlines()) if is_compaction(record, name)]
     written = sum(metrics.value(f"{kind}_file_bytes_total", table=name) for kind in ("data", "delete"))
-    assert len(compactions) >= ROUNDS
+    assert compactions
     assert sum(record["newBytes"] for record in compactions) <= WRITTEN_AGAIN * written
 
 
