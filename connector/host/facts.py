@@ -7,18 +7,22 @@ that would have to read or to count for it first looks whether `report` is `drop
 from collections import deque
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Final, TypeAlias
+from typing import Final
 
 import msgspec
 
 
-class OpenedSession(msgspec.Struct, frozen=True):
+class Fact(msgspec.Struct, frozen=True):
+    """What happened, in numbers."""
+
+
+class OpenedSession(Fact, frozen=True):
     """A session has opened, with these tables. Their metrics begin with 0."""
 
     tables: tuple[str, ...]
 
 
-class ReceivedRows(msgspec.Struct, frozen=True):
+class ReceivedRows(Fact, frozen=True):
     """Rows of the open transaction have arrived. `since` is when its first row came, in seconds since the epoch."""
 
     table: str
@@ -27,7 +31,7 @@ class ReceivedRows(msgspec.Struct, frozen=True):
     since: float
 
 
-class AnsweredLoads(msgspec.Struct, frozen=True):
+class AnsweredLoads(Fact, frozen=True):
     """The runtime asked for the documents of keys, and got those that were found."""
 
     table: str
@@ -35,14 +39,14 @@ class AnsweredLoads(msgspec.Struct, frozen=True):
     found: int
 
 
-class LoadedTransaction(msgspec.Struct, frozen=True):
+class LoadedTransaction(Fact, frozen=True):
     """All Loads of a transaction are answered."""
 
     seconds: float  # since its first Load
     search_seconds: float  # since its flush
 
 
-class TreatedValues(msgspec.Struct, frozen=True):
+class TreatedValues(Fact, frozen=True):
     """Values that do not fit their column were clamped, or became null, or rows were rejected because of them."""
 
     table: str
@@ -50,7 +54,7 @@ class TreatedValues(msgspec.Struct, frozen=True):
     count: int
 
 
-class StagedRows(msgspec.Struct, frozen=True):
+class StagedRows(Fact, frozen=True):
     """A staged commit waits for its table. `commit_id` is its fence value."""
 
     table: str
@@ -60,14 +64,14 @@ class StagedRows(msgspec.Struct, frozen=True):
     is_recovered: bool = False  # an earlier session has staged it
 
 
-class EndedTransaction(msgspec.Struct, frozen=True):
+class EndedTransaction(Fact, frozen=True):
     """The open transaction has ended: all of its rows are staged, or were rejected."""
 
     rows: int
     seconds: float  # since its first row
 
 
-class CommittedRows(msgspec.Struct, frozen=True):
+class CommittedRows(Fact, frozen=True):
     """One commit has added the rows of staged commits to a table."""
 
     table: str
@@ -80,7 +84,7 @@ class CommittedRows(msgspec.Struct, frozen=True):
     seconds: float
 
 
-class EndedCommits(msgspec.Struct, frozen=True):
+class EndedCommits(Fact, frozen=True):
     """Staged commits wait no more: their table has them, or a backfill has made them void."""
 
     table: str
@@ -95,7 +99,7 @@ class AttemptFailure(StrEnum):
     REFUSED = "refused"
 
 
-class FailedAttempt(msgspec.Struct, frozen=True):
+class FailedAttempt(Fact, frozen=True):
     """An attempt to commit has failed."""
 
     table: str
@@ -110,14 +114,14 @@ class CommitFailure(StrEnum):
     OTHER = "other"
 
 
-class FailedCommit(msgspec.Struct, frozen=True):
+class FailedCommit(Fact, frozen=True):
     """All attempts of a commit have failed: its rows stay staged."""
 
     table: str
     reason: CommitFailure
 
 
-class TableState(msgspec.Struct, frozen=True):
+class TableState(Fact, frozen=True):
     """What a table consists of after a commit. Maintenance keeps these numbers small."""
 
     table: str
@@ -126,27 +130,27 @@ class TableState(msgspec.Struct, frozen=True):
     delete_files: int
 
 
-class HeldTransaction(msgspec.Struct, frozen=True):
+class HeldTransaction(Fact, frozen=True):
     """The acknowledgement of a transaction is held back. Until it is sent, no further row can arrive."""
 
     until: float  # when it will be sent at the latest, in seconds since the epoch
 
 
-class AcknowledgedTransaction(msgspec.Struct, frozen=True):
+class AcknowledgedTransaction(Fact, frozen=True):
     """A transaction was acknowledged, after it was held back for the upload interval."""
 
     held: float  # seconds
     has_rows: bool
 
 
-class SpoolSize(msgspec.Struct, frozen=True):
+class SpoolSize(Fact, frozen=True):
     """How much of the spool is used."""
 
     size: int  # bytes
     limit: int  # bytes
 
 
-class FullSpool(msgspec.Struct, frozen=True):
+class FullSpool(Fact, frozen=True):
     """The spool was full: stdin was not read for this time."""
 
     seconds: float
@@ -158,7 +162,7 @@ COMPACT_DATA_FILES: Final = "compact_data_files"
 REMOVE_ORPHAN_FILES: Final = "remove_orphan_files"
 
 
-class MaintenanceRun(msgspec.Struct, frozen=True):
+class MaintenanceRun(Fact, frozen=True):
     """A maintenance task of a table has ended."""
 
     table: str
@@ -167,7 +171,7 @@ class MaintenanceRun(msgspec.Struct, frozen=True):
     has_failed: bool
 
 
-class MaintainedFiles(msgspec.Struct, frozen=True):
+class MaintainedFiles(Fact, frozen=True):
     """Maintenance has deleted or rewritten files of a table."""
 
     table: str
@@ -176,7 +180,7 @@ class MaintainedFiles(msgspec.Struct, frozen=True):
     size: int = 0  # bytes; 0 if nobody knows them
 
 
-class CompactionDebt(msgspec.Struct, frozen=True):
+class CompactionDebt(Fact, frozen=True):
     """How much of a table is still to be compacted, after its files were looked at."""
 
     table: str
@@ -184,14 +188,14 @@ class CompactionDebt(msgspec.Struct, frozen=True):
     commits: int  # since its files were looked at before
 
 
-class Delivery(msgspec.Struct, frozen=True):
+class Delivery(Fact, frozen=True):
     """A message about a table was posted to the webhook."""
 
     table: str
     has_failed: bool
 
 
-class WaitingNotifications(msgspec.Struct, frozen=True):
+class WaitingNotifications(Fact, frozen=True):
     """How long messages about a table wait for the webhook. `since` is the time of the commit that the oldest one is
     about, in seconds since the epoch, or None if no message waits."""
 
@@ -199,36 +203,11 @@ class WaitingNotifications(msgspec.Struct, frozen=True):
     since: float | None
 
 
-class RefreshedCredentials(msgspec.Struct, frozen=True):
+class RefreshedCredentials(Fact, frozen=True):
     """Credentials were fetched, or the attempt has failed."""
 
     has_failed: bool
 
-
-Fact: TypeAlias = (
-    OpenedSession
-    | ReceivedRows
-    | AnsweredLoads
-    | LoadedTransaction
-    | TreatedValues
-    | StagedRows
-    | EndedTransaction
-    | CommittedRows
-    | EndedCommits
-    | FailedAttempt
-    | FailedCommit
-    | TableState
-    | HeldTransaction
-    | AcknowledgedTransaction
-    | SpoolSize
-    | FullSpool
-    | MaintenanceRun
-    | MaintainedFiles
-    | CompactionDebt
-    | Delivery
-    | WaitingNotifications
-    | RefreshedCredentials
-)
 
 drop: Final[Callable[[Fact], None]] = deque[Fact](maxlen=0).append
 # Tells the metrics what happened. A session that publishes metrics sets it.

@@ -48,7 +48,7 @@ def counted(tmp_path: Path) -> Counted:
 
 def test_every_fact_is_counted() -> None:
     counted = vars(FactCounter)["_count"].dispatcher.registry
-    assert set(counted) == {object, *Fact.__args__}
+    assert set(counted) == {object, *Fact.__subclasses__()}
 
 
 def test_what_waits_is_added_up_when_it_is_read_and_not_for_each_fact() -> None:
