@@ -36,45 +36,41 @@ class TypeChange(StrEnum):
 # A column keeps its unit: Iceberg cannot change it, and a setting that is turned on or off means new columns.
 _INSTANTS: Final = {TimestamptzType(), TimestamptzNanoType()}
 
+_NUMBERS: Final = (IntegerType, LongType, FloatType, DoubleType, DecimalType)
+# Numbers, as long as no digit is lost, and the text that the connector writes to a column of strings.
+_CONVERTED: Final[dict[type[PrimitiveType], tuple[type[PrimitiveType], ...]]] = {
+    LongType: (FloatType, DoubleType, DecimalType),
+    DoubleType: (IntegerType, LongType, DecimalType),
+    DecimalType: _NUMBERS,  # of another scale
+    StringType: (
+        *_NUMBERS,
+        BooleanType,
+        DateType,
+        TimeType,
+        TimestampType,
+        TimestamptzType,
+        UUIDType,
+        FixedType,
+        BinaryType,
+    ),
+}
+# By the rules for the values of documents, which drop digits that the new type does not hold.
+_CONVERTED_FROM_TEXT: Final = (
+    BooleanType,
+    LongType,
+    DoubleType,
+    DecimalType,
+    DateType,
+    TimestamptzType,
+    TimestamptzNanoType,
+    BinaryType,
+)
 # From the type that a column has to the one that is needed. Every other pair is SET_ASIDE.
 TYPE_CHANGES: Final[dict[tuple[type[IcebergType], type[PrimitiveType]], TypeChange]] = {
     (IntegerType, LongType): TypeChange.WIDEN,
     (FloatType, DoubleType): TypeChange.WIDEN,
-    # Numbers, as long as no digit is lost.
-    (IntegerType, DoubleType): TypeChange.CONVERT,
-    (LongType, DoubleType): TypeChange.CONVERT,
-    (FloatType, LongType): TypeChange.CONVERT,
-    (DoubleType, LongType): TypeChange.CONVERT,
-    (DecimalType, LongType): TypeChange.CONVERT,
-    (DecimalType, DoubleType): TypeChange.CONVERT,
-    (IntegerType, DecimalType): TypeChange.CONVERT,
-    (LongType, DecimalType): TypeChange.CONVERT,
-    (FloatType, DecimalType): TypeChange.CONVERT,
-    (DoubleType, DecimalType): TypeChange.CONVERT,
-    (DecimalType, DecimalType): TypeChange.CONVERT,  # to another scale
-    # Into the text that the connector writes to a column of strings.
-    (BooleanType, StringType): TypeChange.CONVERT,
-    (IntegerType, StringType): TypeChange.CONVERT,
-    (LongType, StringType): TypeChange.CONVERT,
-    (FloatType, StringType): TypeChange.CONVERT,
-    (DoubleType, StringType): TypeChange.CONVERT,
-    (DecimalType, StringType): TypeChange.CONVERT,
-    (DateType, StringType): TypeChange.CONVERT,
-    (TimeType, StringType): TypeChange.CONVERT,
-    (TimestampType, StringType): TypeChange.CONVERT,
-    (TimestamptzType, StringType): TypeChange.CONVERT,
-    (UUIDType, StringType): TypeChange.CONVERT,
-    (FixedType, StringType): TypeChange.CONVERT,
-    (BinaryType, StringType): TypeChange.CONVERT,
-    # From text, by the rules for the values of documents, which drop digits that the new type does not hold.
-    (StringType, BooleanType): TypeChange.CONVERT,
-    (StringType, LongType): TypeChange.CONVERT,
-    (StringType, DoubleType): TypeChange.CONVERT,
-    (StringType, DecimalType): TypeChange.CONVERT,
-    (StringType, DateType): TypeChange.CONVERT,
-    (StringType, TimestamptzType): TypeChange.CONVERT,
-    (StringType, TimestamptzNanoType): TypeChange.CONVERT,
-    (StringType, BinaryType): TypeChange.CONVERT,
+    **{(old, new): TypeChange.CONVERT for new, olds in _CONVERTED.items() for old in olds},
+    **{(StringType, new): TypeChange.CONVERT for new in _CONVERTED_FROM_TEXT},
 }
 
 

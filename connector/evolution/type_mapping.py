@@ -19,13 +19,10 @@ from protocol.flow import Exists, Inference, Projection
 
 # By string format: the types that a numeric string may have, and the type of its column.
 NUMERIC_STRINGS: Final[dict[str, tuple[frozenset[str], PrimitiveType]]] = {
-    "integer": (frozenset({"integer", "string"}), LongType()),
-    "int32": (frozenset({"integer", "string"}), LongType()),
-    "int64": (frozenset({"integer", "string"}), LongType()),
-    "uint32": (frozenset({"integer", "string"}), LongType()),
-    "uint64": (frozenset({"integer", "string"}), LongType()),
-    "sint32": (frozenset({"integer", "string"}), LongType()),
-    "sint64": (frozenset({"integer", "string"}), LongType()),
+    **dict.fromkeys(
+        ("integer", "int32", "int64", "uint32", "uint64", "sint32", "sint64"),
+        (frozenset({"integer", "string"}), LongType()),
+    ),
     "number": (frozenset({"number", "integer", "string"}), DoubleType()),
 }
 
