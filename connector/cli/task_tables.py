@@ -48,14 +48,9 @@ def describe_error(path: TableIdentifier, error: ConnectorError) -> str:
     return re.sub(f"^table {re.escape(str(path))}: ", "", str(error), flags=re.IGNORECASE)
 
 
-def read_staged(state: str, materialization: str) -> list[StagedCommit]:
-    """Read the staged commits of a task from a file. Raises UserError if the state cannot be read, and ArgumentError if
-    its task is not known."""
-    return read_commits(state, materialization)[0]
-
-
 def read_commits(state: str, materialization: str) -> tuple[list[StagedCommit], list[FinishedCommit]]:
-    """Read the staged and the finished commits of a task from a file, like `read_staged`."""
+    """Read the staged and the finished commits of a task from a file. Raises UserError if the state cannot be read, and
+    ArgumentError if its task is not known."""
     if not materialization:
         raise ArgumentError("--state needs --materialization: the state does not name its task.")
     kept = read_file(state)

@@ -10,7 +10,7 @@ import pytest
 from connector.checks import spark_installation
 from connector.cli.commands import plan_command
 from connector.cli.config_files import read_file
-from connector.cli.task_tables import parse_table, read_staged
+from connector.cli.task_tables import parse_table, read_commits
 from connector.config.endpoint_config import EndpointConfig
 from connector.host import logs
 from connector.host.cgroup import Cgroup
@@ -65,7 +65,7 @@ CASES: Final[Mapping[str, Case]] = {
     "a file that is not JSON": not_json,
     "no apply request to plan": lambda _: plan_command.plan_recorded([]),
     "a table without a namespace": lambda _: parse_table("orders", EndpointConfig(namespace="shop")),
-    "a state without a task": lambda _: read_staged("state.json", ""),
+    "a state without a task": lambda _: read_commits("state.json", ""),
     "a container with little memory": in_little_memory,
     "a master that is none": lambda _: check_master({"spark.master": "spark://host"}),
     "a master that Spark does not know": lambda _: check_master({"spark.master": "loca[2]"}),

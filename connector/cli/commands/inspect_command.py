@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pyiceberg.exceptions import ValidationError as InvalidMetadataError
 
 from connector.cli.flow.flow_files import ConfigFile, FlowFile
-from connector.cli.task_tables import describe_error, find_tables, parse_tables, read_staged
+from connector.cli.task_tables import describe_error, find_tables, parse_tables, read_commits
 from connector.cli.texts.health_texts import encode_health
 from connector.cli.texts.table_texts import describe_status, encode_status
 from connector.config.settings import parse
@@ -54,7 +54,7 @@ def inspect_tables(inspection: InspectArguments) -> InspectedTables:
     task = inspection.source.read()
     endpoint, resources = parse(task.config, [binding.resource for binding in task.bindings])
     name = inspection.materialization or task.name
-    staged = read_staged(inspection.state, name) if inspection.state else None
+    staged = read_commits(inspection.state, name)[0] if inspection.state else None
     chosen = parse_tables(inspection.tables, endpoint)
     with closing(open_existing_catalog(endpoint)) as catalog, translate_errors(endpoint):
         found = find_tables(catalog, endpoint, resources, chosen, name)
