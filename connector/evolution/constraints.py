@@ -156,11 +156,17 @@ def find_problems(candidate: Candidate) -> list[str]:
         for ptr in required
         if not any(field.has_name for field in fields if field.projection.ptr == ptr)
     ]
+    mistakes = [
+        f"field {field.projection.field!r} has a mistake in its field config: {field.config.mistake}"
+        for field in fields
+        if field.config.mistake
+    ]
     settings = [find_decimal_problem(field.projection, field.config, field.is_key) for field in fields]
     return (
         without_projection
         + nullable_keys
         + nameless
+        + mistakes
         + [*filter(None, settings)]
         + _find_clashes(candidate, required)
         + _find_table_problems(candidate, required)

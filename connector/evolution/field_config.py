@@ -1,8 +1,9 @@
 """A field's config, parsed once: the name and the type that the user wants for the field's column."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Final
 
 from pyiceberg.schema import Schema
@@ -22,16 +23,19 @@ COLUMN_SETTING: Final = "column"
 DECIMAL_SETTING: Final = "decimal"
 STRING_SETTINGS: Final = ("ignoreStringFormat", "castToString")
 MAX_PRECISION: Final = 38  # of Iceberg's decimals
+_SETTINGS: Final = {name.lower(): name for name in (COLUMN_SETTING, DECIMAL_SETTING, *STRING_SETTINGS)}
+_NEAR: Final = 0.8  # how much two names must have in common, from 0 to 1
 
 
 @dataclass(frozen=True)
 class FieldConfig:
-    """The settings of one field. A setting that this connector does not know changes nothing."""
+    """The settings of one field. One that this connector does not know may be for another one, and changes nothing."""
 
     column: str | None = None  # the name of the column; "" if the setting is not a text; None: the field's own name
     is_string: bool = False
     decimal: DecimalType | None = None
     has_malformed_decimal: bool = False
+    mistake: str = ""  # what is wrong with a setting that would change nothing as it is written
 
     def column_name(self, field: str, case: NameCase = NameCase.PRESERVE) -> str:
         """The name of the field's column; "" if the setting is not a name. The case does not change a name that the
@@ -53,6 +57,7 @@ def parse_field_config(config: Json) -> FieldConfig:
         is_string=any(config.get(setting) is True for setting in STRING_SETTINGS),
         decimal=type_,
         has_malformed_decimal=decimal is not None and type_ is None,
+        mistake=" ".join(_find_mistakes(config)),
     )
 
 
@@ -70,6 +75,16 @@ def name_columns(selection: FieldSelection) -> dict[str, str]:
     """The names of the columns, by selected field."""
     configs = parse_field_configs(selection.field_config)
     return {field: configs.get(field, NO_CONFIG).column_name(field) for field in list_selected_fields(selection)}
+
+
+def _find_mistakes(config: Json) -> Iterator[str]:
+    """Say which setting is probably misspelled, and which has not one of its values."""
+    for name, value in config.items():
+        plain = name.lower().replace("_", "").replace("-", "")
+        if name not in _SETTINGS.values() and (near := get_close_matches(plain, _SETTINGS, 1, _NEAR)):
+            yield f"{name!r} is not a setting of a field. Did you mean {_SETTINGS[near[0]]!r}?"
+        if name in STRING_SETTINGS and not isinstance(value, bool | None):
+            yield f"{name!r} must be true or false."
 
 
 def _parse_decimal(setting: Json) -> DecimalType | None:

@@ -92,6 +92,24 @@ def test_apply_refuses_what_validate_refuses(name: str) -> None:
         plan_columns(collection(ID, field), selection)
 
 
+MISTAKES = {
+    "another case": {"casttostring": True},
+    "underscores": {"ignore_string_format": True},
+    "a letter too few": {"colum": "price"},
+    "no boolean": {"castToString": "true"},
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_setting_that_would_change_nothing_as_it_is_written_is_a_problem(name: str) -> None:
+    [problem] = find_problems(candidate(projection("amount", "string"), MISTAKES[name]))
+    check_text("field_config", name, problem)
+
+
+def test_a_setting_of_another_connector_changes_nothing() -> None:
+    assert find_problems(candidate(projection("amount", "string"), {"keyword": True, "castToString": None})) == []
+
+
 @pytest.mark.parametrize("config", [{"decimal": None}, {"castToString": True, "decimal": None}, None, []])
 def test_a_setting_that_is_null_is_as_good_as_none(config: Json) -> None:
     assert find_problems(candidate(projection("amount", "string"), config)) == []
