@@ -118,6 +118,17 @@ def choose_file_credentials(config: EndpointConfig, aws: "FreshAwsCredentials | 
     return partial(read_file_credentials, aws)
 
 
+def has_bucket_keys(config: EndpointConfig) -> bool:
+    """Whether the config names a bucket of S3 and its region, and has an access key for it. The keys of a role do not
+    count: roles often have access to a catalog that vends other keys."""
+    match config.storage:
+        case S3Storage() as storage:
+            return isinstance(storage.credentials or config.credentials, AwsCredentials)
+        case None:
+            return bool(config.bucket and config.region) and isinstance(config.credentials, AwsCredentials)
+    return False
+
+
 def _azure_credentials(storage: AzureStorage, *, uses_machine_credentials: bool) -> dict[str, str]:
     if key := storage.account_key:
         return {ADLS_ACCOUNT_KEY: key.reveal()}

@@ -1,4 +1,4 @@
-"""A REST catalog that hands out keys for its tables' files: the config has none, and these live for seconds."""
+"""A REST catalog that hands out keys for its tables' files: if the config has none, these live for seconds."""
 
 import json
 import time
@@ -13,7 +13,7 @@ import pytest
 
 from fixtures.collection import NAMESPACE
 from support.servers.catalog_gateway import SCOPE, CatalogGateway, catalog_gateway
-from support.servers.endpoint_configs import rest
+from support.servers.endpoint_configs import on_s3, rest
 from support.servers.key_vendor import KeyVendor, key_vendor
 from support.servers.rest_catalog import RestCatalogOnS3
 from support.sessions.leftovers import Watch, exposed
@@ -73,6 +73,19 @@ def test_a_run_outlives_its_keys_again_and_again(
     assert ids(rest_on_s3, collection.table) == stored
     secrets = [gateway.secret, *gateway.tokens, *(keys.secret_access_key for keys in vendor.vended)]
     assert exposed([*running, *watch.left(), ("state", json.dumps(runtime.log).encode())], secrets) == []
+
+
+def test_a_task_with_keys_for_its_bucket_needs_no_others(
+    gateway: CatalogGateway, vendor: KeyVendor, rest_on_s3: RestCatalogOnS3, tmp_path: Path
+) -> None:
+    collection = replace(LEDGER, table="on_its_own_keys")
+    of_s3 = on_s3(rest_on_s3.s3, rest_on_s3.bucket, NAMESPACE, config(gateway)["catalog"])
+    with Runtime(tmp_path, [collection], of_s3).open(publish=True) as session:
+        session.transaction({"id": 0, "note": "here"})
+        outcome = session.finish()
+    assert outcome.status == 0, outcome.log
+    assert ids(rest_on_s3, collection.table) == [0]
+    assert vendor.vended == []
 
 
 def test_a_transaction_outlives_the_keys_that_its_first_file_was_opened_with(

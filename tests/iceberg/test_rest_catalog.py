@@ -1,16 +1,22 @@
 """A REST catalog: how it is signed in to and reached, and what its errors say."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 from pyiceberg.exceptions import CommitStateUnknownException, NoSuchTableError
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.table.metadata import new_table_metadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
 from connector.config.catalog import RestCatalog
+from connector.config.credentials import AwsIam
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.secret import Secret
+from connector.config.storage import S3Storage
 from connector.host.errors import RetryableError, UserError
 from connector.iceberg.catalogs import retry_after
 from connector.iceberg.catalogs.opening import open_catalog, table_location, translate_errors
@@ -18,7 +24,8 @@ from connector.iceberg.catalogs.rest import open_rest
 from connector.iceberg.catalogs.time_limits import TimeLimits
 from connector.model.properties import Properties
 from connector.model.table_identifier import TableIdentifier
-from iceberg.catalog_configs import IMPATIENT, SCHEMA, on_s3, rest
+from connector.storage.file_access import access_to
+from iceberg.catalog_configs import IMPATIENT, KEYS, SCHEMA, on_s3, rest
 from support.servers.certificate import new_certificate
 from support.servers.odd_servers import Dripping, answering, dripping, silent
 from support.servers.rest_catalog import RestCatalogServer
@@ -64,6 +71,43 @@ def test_a_rest_catalog_is_asked_to_vend_credentials_unless_a_property_says_othe
     with answering(200, json.dumps({"defaults": {}, "overrides": {}, "namespaces": []})) as server:
         open_rest(RestCatalog(server.uri, properties=Properties(properties)), {}).list_namespaces()
     assert server.headers[-1]["X-Iceberg-Access-Delegation"] == asked_for
+
+
+BUCKET_KEYS = {"bucket": "b", "region": "us-east-1", "credentials": KEYS}
+OF_A_ROLE = AwsIam("arn:aws:iam::123456789012:role/flow", "us-east-1", "keyid", Secret("planted"))
+DELEGATION = "X-Iceberg-Access-Delegation"
+ASKS = Properties({f"header.{DELEGATION.lower()}": "vended-credentials"})
+
+
+@pytest.mark.parametrize(
+    ("settings", "properties", "asked_for", "key"),
+    [
+        (BUCKET_KEYS, Properties(), None, "keyid"),
+        ({"storage": S3Storage("b", "us-east-1", credentials=KEYS)}, Properties(), None, "keyid"),
+        ({"storage": S3Storage("b", "us-east-1"), "credentials": KEYS}, Properties(), None, "keyid"),
+        (BUCKET_KEYS, Properties({f"header.{DELEGATION}": ""}), None, "keyid"),
+        (BUCKET_KEYS, ASKS, "vended-credentials", "vended"),
+        ({**BUCKET_KEYS, "bucket": ""}, Properties(), "vended-credentials", "vended"),
+        ({**BUCKET_KEYS, "region": ""}, Properties(), "vended-credentials", "vended"),
+        ({**BUCKET_KEYS, "credentials": OF_A_ROLE}, Properties(), "vended-credentials", "vended"),
+        ({**BUCKET_KEYS, "credentials": None}, Properties(), "vended-credentials", "vended"),
+    ],
+)
+def test_keys_of_a_bucket_that_the_config_names_are_used_and_no_others_are_asked_for_unless_a_header_does(
+    settings: Mapping[str, Any], properties: Properties, asked_for: str | None, key: str
+) -> None:
+    """The server vends in any case, as some do."""
+    metadata = new_table_metadata(SCHEMA, UNPARTITIONED_PARTITION_SPEC, UNSORTED_SORT_ORDER, "s3://b/t", {})
+    vended = {"s3.access-key-id": "vended", "s3.secret-access-key": "planted", "s3.session-token": "passing"}
+    table = {"metadata-location": "s3://b/t/1.json", "metadata": metadata.model_dump(mode="json"), "config": vended}
+    with answering(200, json.dumps({"defaults": {}, "overrides": {}, **table})) as server:
+        config = EndpointConfig(namespace="ns", catalog=rest(server.uri, properties=properties), **settings)
+        with open_catalog(config) as catalog:
+            found = access_to(catalog.load_table(("ns", "t")))
+    assert server.headers[-1].get(DELEGATION, server.headers[-1].get(DELEGATION.lower())) == asked_for
+    assert found.value["s3.access-key-id"] == key
+    assert found.value.get("s3.session-token") == {"keyid": "session", "vended": "passing"}[key]
+    assert (found.expires_at is None) == (key == "keyid")
 
 
 def test_a_credential_without_a_client_id_is_the_secret_and_goes_before_a_token() -> None:

@@ -50,7 +50,8 @@ def open_catalog(config: EndpointConfig) -> Catalog:
             case RestCatalog() as catalog:
                 from connector.iceberg.catalogs.rest import open_rest
 
-                return open_rest(catalog, addresses, credentials=credentials)
+                has_own_keys = file_stores.has_bucket_keys(config)
+                return open_rest(catalog, addresses, credentials=credentials, has_own_keys=has_own_keys)
             case S3TablesCatalog() as catalog:
                 from connector.iceberg.catalogs.signed_rest import open_s3_tables
 

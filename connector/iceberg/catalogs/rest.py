@@ -27,6 +27,7 @@ SIGN_INS: Final = frozenset({"token", "credential"})  # which a server may send,
 # since the table was loaded, which moves no branch that the commit asserts, or it has upgraded the table.
 _OVERTAKEN: Final = ("older than last sequence number", "first-row-id")
 _BECOME_READS: Final = frozenset({codes.moved_permanently, codes.found, codes.see_other})
+_DELEGATION: Final = "X-Iceberg-Access-Delegation"  # asks for credentials for a table's files
 
 
 class RestTables(RestCatalog):
@@ -35,16 +36,24 @@ class RestTables(RestCatalog):
     are reached."""
 
     def __init__(
-        self, sign_in: SignIn, credentials: FileCredentials, limits: TimeLimits, properties: Mapping[str, str]
+        self,
+        sign_in: SignIn,
+        credentials: FileCredentials,
+        limits: TimeLimits,
+        properties: Mapping[str, str],
+        has_own_keys: bool = False,
     ) -> None:
         self._sign_in = sign_in
         self._credentials = credentials
         self._limits = limits
+        self._has_own_keys = has_own_keys  # for the files: those of the catalog are not asked for, and not used
         super().__init__("rest", **properties)
 
     def _create_session(self) -> Session:
         session = super()._create_session()
         session.auth = self._sign_in
+        if self._has_own_keys:
+            session.headers.pop(_DELEGATION, None)
         session.hooks["response"] += (RetryAfter(), _refuse_to_read_instead, _refuse_page)
         return limit_time(_with_fixed_environment(session, self.uri), self._limits)
 
@@ -64,8 +73,8 @@ class RestTables(RestCatalog):
         vended = {**table_response.config, **vended}
         vended.pop(ADLS_MACHINE_CREDENTIALS, None)  # only the config allows these
         _hide(vended)
-        properties = file_properties(self._credentials(), self.properties, add_expiry(vended))
-        io = open_file_io(properties)
+        own, obtained = self._credentials(), (self.properties, add_expiry(vended))
+        io = open_file_io(file_properties(*obtained, own) if self._has_own_keys else file_properties(own, *obtained))
         return Table(identifier_tuple, table_response.metadata, location, io, self, table_response.config)
 
     def commit_table(self, *args: Any, **kwargs: Any) -> CommitTableResponse:
@@ -136,12 +145,16 @@ def open_rest(
     file_addresses: Mapping[str, str],
     limits: TimeLimits = TIME_LIMITS,
     credentials: FileCredentials = dict,
+    has_own_keys: bool = False,
 ) -> RestCatalog:
-    """Open the catalog. This asks the server for its config."""
+    """Open the catalog. This asks the server for its config. If the config has keys for the tables' files, no others
+    are used, unless it also has the header that asks for them."""
     properties = {**file_addresses, **catalog.properties, "uri": catalog.uri}
     if catalog.warehouse:
         properties["warehouse"] = catalog.warehouse
-    return RestTables(_sign_in(catalog, limits), credentials, limits, properties)
+    header = f"header.{_DELEGATION}".lower()
+    asks = any(name.lower() == header and value for name, value in catalog.properties.items())
+    return RestTables(_sign_in(catalog, limits), credentials, limits, properties, has_own_keys and not asks)
 
 
 def _sign_in(catalog: catalog_config.RestCatalog, limits: TimeLimits) -> SignIn:
