@@ -205,13 +205,15 @@ def _needs_of_endpoints(config: Json) -> Iterator[Problem]:
             yield Problem(path, "must not end with the bucket, which the connector appends to it")
 
 
-R2_CATALOG: Final = "://catalog.cloudflarestorage.com/"
+# The address that Cloudflare documents, and a part of the address by which the public connector knows R2.
+R2_CATALOGS: Final = ("://catalog.cloudflarestorage.com/", "r2.cloudflarestorage.com")
 R2_PREFIX: Final = "__r2_data_catalog"
 
 
 def _needs_of_r2(config: Json) -> Iterator[Problem]:
     """The catalog of Cloudflare R2 refuses tables in other places. It chooses one itself if no bucket is set."""
-    if chosen_catalog(config) != REST or R2_CATALOG not in str(at(config, "catalog", "uri")):
+    uri = str(at(config, "catalog", "uri"))
+    if chosen_catalog(config) != REST or not any(address in uri for address in R2_CATALOGS):
         return
     for path in ((), ("storage",)):
         prefix = str(at(config, *path, "prefix") or "")

@@ -26,8 +26,11 @@ class SyncFrequency(StrEnum):
 
     AT_ONCE = "0s"
     SECONDS_30 = "30s"
+    MINUTES_1 = "1m"
+    MINUTES_2_30 = "2m30s"
     MINUTES_5 = "5m"
     MINUTES_15 = "15m"
+    MINUTES_20 = "20m"
     MINUTES_30 = "30m"
     HOURS_1 = "1h"
     HOURS_2 = "2h"
@@ -37,8 +40,11 @@ class SyncFrequency(StrEnum):
 INTERVALS: Final[Mapping[SyncFrequency, timedelta]] = {
     SyncFrequency.AT_ONCE: timedelta(0),
     SyncFrequency.SECONDS_30: timedelta(seconds=30),
+    SyncFrequency.MINUTES_1: timedelta(minutes=1),
+    SyncFrequency.MINUTES_2_30: timedelta(minutes=2, seconds=30),
     SyncFrequency.MINUTES_5: timedelta(minutes=5),
     SyncFrequency.MINUTES_15: timedelta(minutes=15),
+    SyncFrequency.MINUTES_20: timedelta(minutes=20),
     SyncFrequency.MINUTES_30: timedelta(minutes=30),
     SyncFrequency.HOURS_1: timedelta(hours=1),
     SyncFrequency.HOURS_2: timedelta(hours=2),

@@ -1,5 +1,6 @@
 """The schedule of commits: the configs of Estuary's other materializations are read, and clocks may change."""
 
+import re
 from datetime import UTC, datetime, time, timedelta
 from typing import Final
 
@@ -48,13 +49,15 @@ def test_the_names_are_those_of_other_materializations() -> None:
     schema = ENDPOINT_SCHEMA["properties"]["syncSchedule"]
     assert [*schema["properties"]] == [*OFFICE]
     frequencies = schema["properties"]["syncFrequency"]["enum"]
-    assert frequencies == ["0s", "30s", "5m", "15m", "30m", "1h", "2h", "4h"]
+    assert frequencies == ["0s", "30s", "1m", "2m30s", "5m", "15m", "20m", "30m", "1h", "2h", "4h"]
     assert "required" not in schema
 
 
 def test_each_frequency_is_the_interval_that_its_text_says() -> None:
     units = {"s": "seconds", "m": "minutes", "h": "hours"}
-    assert {each: timedelta(**{units[each[-1]]: int(each[:-1])}) for each in SyncFrequency} == INTERVALS
+    parts = {each: re.findall(r"([0-9]+)([smh])", each) for each in SyncFrequency}
+    said = {each: timedelta(**{units[unit]: int(number) for number, unit in parts[each]}) for each in parts}
+    assert said == INTERVALS
 
 
 def test_a_frequency_alone_always_holds() -> None:
