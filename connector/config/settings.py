@@ -11,7 +11,7 @@ from connector.config.definition import parse_object
 from connector.config.endpoint_config import ENDPOINT_SCHEMA, EndpointConfig
 from connector.config.resource_config import RESOURCE_SCHEMA, ResourceConfig
 from connector.config.secret import secret_values
-from connector.config.values import ALLOW_EXISTING_TABLES, ExistingTableMode
+from connector.config.values import ALLOW_EXISTING_TABLES, FORMAT_VERSION, FORMAT_VERSIONS, ExistingTableMode
 from connector.host.errors import InvalidConfigError
 from connector.host.redaction import hide
 from connector.model.table_identifier import TableIdentifier
@@ -94,6 +94,12 @@ def _parse_resource(resource: Json, endpoint: EndpointConfig) -> ResourceConfig:
     defaults = {
         "existing_table": ExistingTableMode.APPEND if allows_existing else ExistingTableMode.REFUSE,
         "schema_evolution": endpoint.advanced.schema_evolution,
-        "format_version": endpoint.advanced.default_format_version,
+        "format_version": _named_format_version(resource) or endpoint.advanced.default_format_version,
     }
     return parse_object(ResourceConfig, {**defaults, **resource})
+
+
+def _named_format_version(resource: Json) -> int | None:
+    """Return the format version that a binding names among its table properties, as in the public connector."""
+    named = resource.get("additional_table_properties", {}).get(FORMAT_VERSION)
+    return next((version for version in FORMAT_VERSIONS if str(version) == named), None)

@@ -21,11 +21,14 @@ MAX_UPLOAD_INTERVAL: Final = timedelta(hours=4)
 ALLOW_EXISTING_TABLES: Final = "allow_existing_tables_for_new_bindings"
 RETAIN_EXISTING_DATA: Final = "retain_existing_data_on_backfill"
 MACHINE_CREDENTIALS: Final = "use_machine_credentials"
-# The public S3 Iceberg connector has it for the names of new directories, which are others here with or without it.
-DOT_LOCATIONS: Final = "nested_dot_hash_location_style"
+ALWAYS_DROP: Final = "always_drop_tables_on_backfill"
+# Flags of Estuary's connectors without an effect here: the names of new directories are others with or without the
+# first one, and no rows are deleted after a capture has read its source again, which the second one asks for.
+WITHOUT_EFFECT: Final = ("nested_dot_hash_location_style", "truncate_after_backfill")
 SERVICE_ACCOUNT: Final = ("client_email", "private_key", "token_uri")
 FORMAT_VERSIONS: Final = (2, 3)  # of Iceberg tables that are written
-FEATURE_FLAGS: Final = (ALLOW_EXISTING_TABLES, RETAIN_EXISTING_DATA, MACHINE_CREDENTIALS, DOT_LOCATIONS)
+FORMAT_VERSION: Final = "format-version"  # a table property, which Iceberg's catalogs read when they create a table
+FEATURE_FLAGS: Final = (ALLOW_EXISTING_TABLES, RETAIN_EXISTING_DATA, ALWAYS_DROP, MACHINE_CREDENTIALS, *WITHOUT_EFFECT)
 
 
 LONGEST_NAME: Final = 255  # characters, in AWS Glue and in the tables of an SQL catalog

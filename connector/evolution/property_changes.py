@@ -4,13 +4,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from connector.config.values import FORMAT_VERSION
 from connector.model.properties import Properties
 
 # The connector's own table properties: who created the table, and what is committed to it.
 OWN_PREFIX: Final = "flow."
 COMPACTION_PROPERTY: Final = "flow.compaction.enabled"
 _MAINTENANCE: Final = ("flow.compaction.", "flow.expire.")  # which a user may set
-FORMAT_VERSION: Final = "format-version"
 NAME_MAPPING: Final = "schema.name-mapping.default"
 # Properties that a table gets when it is created, and not again. Its version may be higher by now, and each new column
 # is added to its name mapping.

@@ -184,6 +184,18 @@ def test_properties_of_catalogs_may_have_pyiceberg_s_forms() -> None:
     assert dict(endpoint.catalog.properties) == properties
 
 
+@pytest.mark.parametrize("named", ["2", "3"])
+@pytest.mark.parametrize(
+    "advanced", [{}, {"format_version": 2}, {"format_version": 3}, {"nanosecond_timestamps": True}]
+)
+def test_a_binding_may_name_its_format_version_among_the_table_properties(named: str, advanced: Json) -> None:
+    """As in the public connector."""
+    [resource] = parse(
+        with_advanced(**advanced), [{"table": "t", "additional_table_properties": {"format-version": named}}]
+    )[1]
+    assert resource.format_version == int(named)
+
+
 def test_nanoseconds_need_format_version_3_unless_a_binding_says_otherwise() -> None:
     resources = [{"table": "t"}, {"table": "u", "format_version": 2}]
     _, [without, own] = parse(with_advanced(nanosecond_timestamps=True), resources)
@@ -317,8 +329,10 @@ def test_a_feature_flag_is_on_unless_no_stands_before_it(text: str, on: set[str]
     "flag",
     [
         "allow_existing_tables_for_new_bindings",
+        "always_drop_tables_on_backfill",
         "nested_dot_hash_location_style",
         "retain_existing_data_on_backfill",
+        "truncate_after_backfill",
     ],
 )
 def test_the_feature_flags_of_the_public_connector_are_accepted(flag: str) -> None:

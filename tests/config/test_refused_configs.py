@@ -24,8 +24,8 @@ def test_all_that_is_wrong_is_said_at_once_and_by_path() -> None:
     resources = [{"table": "t"}, {"table": "a.b", "namespace": "n.m"}, {"delta_updates": "yes"}, "t"]
     assert sorted(complaints(endpoint, *resources)) == [
         "/advanced/feature_flags: 'fast' is not a feature flag: correct or remove it; the feature flags are "
-        "allow_existing_tables_for_new_bindings, retain_existing_data_on_backfill, use_machine_credentials, "
-        "nested_dot_hash_location_style",
+        "allow_existing_tables_for_new_bindings, retain_existing_data_on_backfill, always_drop_tables_on_backfill, "
+        "use_machine_credentials, nested_dot_hash_location_style, truncate_after_backfill",
         "/advanced/spark/master: must be a setting whose name begins with spark.",
         "/advanced/spark/spark.a: must be a string",
         "/advanced/variant_columns: must be false: PyIceberg, which the connector uses, cannot read tables with "

@@ -183,6 +183,12 @@ def test_a_backfill_sets_the_properties_but_not_the_format_version_as_one(tmp_pa
     assert "format-version" not in properties
 
 
+@pytest.mark.parametrize("version", [2, 3])
+def test_the_format_version_among_the_properties_is_that_of_a_new_table(tmp_path: Path, version: int) -> None:
+    applied(tmp_path, binding(ORDERS, properties={"format-version": str(version)}))
+    assert local_catalog(tmp_path).load_table(PATH).metadata.format_version == version
+
+
 def applied_in_case(
     case: str, warehouse: Path, bound: MaterializationBinding, last: Materialization
 ) -> response.Applied:

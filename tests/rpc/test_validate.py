@@ -152,11 +152,19 @@ def test_everything_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["flow.owner", "flow.fence.0123456789abcdef.00000000-ffffffff", "format-version", "metadata_location", "uuid"],
+    ["flow.owner", "flow.fence.0123456789abcdef.00000000-ffffffff", "metadata_location", "uuid"],
 )
 def test_a_table_property_that_would_break_the_connector_is_refused(tmp_path: Path, name: str) -> None:
     [line] = refused(tmp_path, binding(additional_table_properties={name: "3"}))
     assert repr(name) in line
+
+
+@pytest.mark.parametrize(("named", "version"), [("3", 2), ("2", 3), ("1", None), ("4", None), ("three", None)])
+def test_a_format_version_among_the_properties_that_is_not_the_bindings_is_refused(
+    tmp_path: Path, named: str, version: int | None
+) -> None:
+    [line] = refused(tmp_path, binding(format_version=version, additional_table_properties={"format-version": named}))
+    assert "'format-version' is not the value of `format_version`" in line
 
 
 def test_a_property_must_fit_the_others_of_the_table_that_gets_it(tmp_path: Path) -> None:
