@@ -103,8 +103,8 @@ class AdvancedOptions(Definition, frozen=True):
         int,
         Setting(
             "Format Version",
-            "Iceberg's format version of new tables: 2, which every engine reads, or 3. Existing tables keep theirs. A "
-            "binding can override this.",
+            "Iceberg's format version of new tables: 2, which every engine reads, or 3. Existing tables keep theirs "
+            "until a backfill. A binding can override this.",
             keywords={"enum": list(FORMAT_VERSIONS)},
         ),
     ] = FORMAT_VERSIONS[0]

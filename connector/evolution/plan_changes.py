@@ -6,7 +6,7 @@ from typing import Final, get_args
 
 from pyiceberg.types import TimestamptzNanoType, TimestamptzType
 
-from connector.config.values import NameCase
+from connector.config.values import ALWAYS_DROP, NameCase
 from connector.evolution.altered_schema import find_usable_ids, name_kept_optional, plan_schema
 from connector.evolution.arrangement_changes import plan_arrangement
 from connector.evolution.arrangement_terms import ResolvedTerms, Source, resolve_terms
@@ -47,6 +47,8 @@ from protocol.protocol_error import ProtocolError
 OTHER_TYPES: Final = "its catalog refuses columns of other types in their places"
 OTHER_NAMES: Final = "one of its partition fields has the name of a column that is new or gets another type"
 OTHER_ARRANGEMENT: Final = "its partitions or its sort order need a column that it does not have yet"
+LOWER_VERSION: Final = "its format version is lower than the one that the config names"
+FLAG_IS_ON: Final = f"the feature flag {ALWAYS_DROP} is on"
 
 NANOSECONDS_SINCE: Final = 3  # format version
 
@@ -125,7 +127,7 @@ def plan_changes(found: CatalogEntry, target: Target) -> list[TableChange]:
     It can be repeated after a crash at any point: a table that records the target's owner is replaced already, or will
     be. Raises UserError if a change is refused.
     """
-    table, target = found.table, _fit_version(target, found.table)
+    table = found.table
     reserved = (column for column in target.columns if is_reserved(column.name, table.schema if table else None))
     _refuse(target, (f"field {column.field!r}: {explain_reserved(column.name)}" for column in reserved))
     if table is None:
@@ -133,6 +135,7 @@ def plan_changes(found: CatalogEntry, target: Target) -> list[TableChange]:
         return [*namespace, _plan_creation(target)]
     if target.replaces and table.owner != target.owner:
         return _plan_backfill(table, target)
+    target = _fit_version(target, table.format_version)
     alterations = _plan_alterations(table, target)
     if table.needs_snapshot:
         alterations.append(AddFirstSnapshot(target.path))
@@ -151,9 +154,8 @@ def _begins_with_rows(table: ExistingTable, target: Target) -> bool:
     return target.keeps_rows or is_again
 
 
-def _fit_version(target: Target, existing: ExistingTable | None) -> Target:
+def _fit_version(target: Target, version: int) -> Target:
     """Return the target with columns of the types that the format version of its table allows."""
-    version = existing.format_version if existing else target.format_version
     if not target.keeps_nanoseconds or version < NANOSECONDS_SINCE:
         return target
     columns = (
@@ -195,6 +197,7 @@ def _make_column(field: CandidateField) -> NewColumn:
 
 
 def _plan_creation(target: Target) -> CreateTable:
+    target = _fit_version(target, target.format_version)
     properties = {**DEFAULT_PROPERTIES, **target.properties, OWNER_PROPERTY: target.owner.encode()}
     sources = [Source(column.field, column.name, column.type) for column in target.columns]
     resolved = _resolve_terms(target, sources)
@@ -225,13 +228,16 @@ def _refuse(target: Target, reasons: Iterable[str]) -> None:
         raise UserError("\n".join(lines))
 
 
-def _plan_backfill(table: ExistingTable, target: Target) -> list[TableChange]:
-    if refusal := refuse_backfill(table, target.path, target.owner.materialization):
+def _plan_backfill(table: ExistingTable, wanted: Target) -> list[TableChange]:
+    if refusal := refuse_backfill(table, wanted.path, wanted.owner.materialization):
         raise UserError(refusal)
+    if wanted.always_drops or table.format_version < wanted.format_version:
+        return _plan_new_table(table, wanted, FLAG_IS_ON if wanted.always_drops else LOWER_VERSION)
+    target = _fit_version(wanted, table.format_version)
     usable = find_usable_ids(table.schema, target.columns, target.identifier)
     names = {column.name for column in target.columns if column.name in table.partition_fields}
     if any(table.partition_fields[name] != usable.get(name) for name in names):
-        return [DropTable(target.path, table.uuid, OTHER_NAMES), _plan_creation(target)]
+        return _plan_new_table(table, wanted, OTHER_NAMES)
     sources = [Source(column.field, column.name, column.type, usable.get(column.name)) for column in target.columns]
     resolved = _resolve_terms(target, sources)
     _refuse(target, resolved.problems)
@@ -239,14 +245,18 @@ def _plan_backfill(table: ExistingTable, target: Target) -> list[TableChange]:
     former = table.generation_of(target.owner.materialization)
     # A catalog knows no partition spec of columns that are not current yet.
     if arranged and (former.is_awaited or None in resolved.column_ids.values()):
-        return [DropTable(target.path, table.uuid, OTHER_ARRANGEMENT), _plan_creation(target)]
+        return _plan_new_table(table, wanted, OTHER_ARRANGEMENT)
     ids = _find_arranged_ids(table, resolved)
     if not _has_fixed_types(table, target, ids):
-        return [DropTable(target.path, table.uuid, OTHER_TYPES), _plan_creation(target)]
+        return _plan_new_table(table, wanted, OTHER_TYPES)
     kept_optional = name_kept_optional(table.schema, target.columns, target.identifier, ids)
     properties = plan_properties(table.properties, target.properties)
     has_older_rows = table.owner is None and table.has_snapshot
     return [*arranged, StartBackfill(target, former, kept_optional, tuple(properties), has_older_rows)]
+
+
+def _plan_new_table(table: ExistingTable, target: Target, reason: str) -> list[TableChange]:
+    return [DropTable(target.path, table.uuid, reason), _plan_creation(target)]
 
 
 def _has_fixed_types(table: ExistingTable, target: Target, arranged: Iterable[int | None]) -> bool:

@@ -50,6 +50,7 @@ class Target:
     is_for_rejected_rows: bool = False
     format_version: int = FORMAT_VERSIONS[0]  # of the table, if it is created
     keeps_nanoseconds: bool = False  # in new columns of date-times, if the table has version 3
+    always_drops: bool = False  # in a backfill, instead of replacing the rows in place
 
     @property
     def table(self) -> str:

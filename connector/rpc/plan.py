@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from connector.config.endpoint_config import AdvancedOptions
 from connector.config.resource_config import ResourceConfig
+from connector.config.values import ALWAYS_DROP
 from connector.evolution import rejected_table
 from connector.evolution.binding_settings import BindingSettings
 from connector.evolution.existing_table import CatalogEntry, ExistingTable
@@ -141,6 +142,7 @@ def _make_targets(binding: MaterializationBinding, proposal: Proposal, advanced:
         keeps_rows=proposal.keeps_rows,
         format_version=resource.format_version,
         keeps_nanoseconds=advanced.nanosecond_timestamps,
+        always_drops=ALWAYS_DROP in advanced.feature_flags,
         other_fields=frozenset(fields.difference(list_selected_fields(binding.field_selection))),
     )
     yield target

@@ -158,6 +158,21 @@ def test_rows_and_columns_are_replaced_in_place(fixture: str, version: int, requ
     assert orders.table.metadata.format_version == version
 
 
+@pytest.mark.parametrize("fixture", ["on_rest", "on_glue", "on_sql"])
+def test_a_table_is_new_if_the_config_names_a_higher_format_version(
+    fixture: str, request: pytest.FixtureRequest
+) -> None:
+    opened: tuple[Catalog, EndpointConfig] = request.getfixturevalue(fixture)
+    former, orders = Backfilled(*opened, 2), Backfilled(*opened, 3)
+    former.fit(0, *OLD)
+    former.land(0, *OLD_ROWS)
+    assert orders.fit(1, *NEW) == [DropTable, CreateTable]
+    assert orders.table.metadata.format_version == 3
+    assert orders.fit(1, *NEW) == []
+    orders.land(1, *NEW_ROWS)
+    assert orders.rows == NEW_ROWS
+
+
 def sort_by(table: Table, name: str) -> None:
     with table.update_sort_order() as update:
         update.asc(name, IdentityTransform())

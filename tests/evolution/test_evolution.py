@@ -257,6 +257,34 @@ def test_a_backfill_drops_a_table_whose_partition_fields_have_the_names_of_new_c
 
 
 @pytest.mark.parametrize(
+    ("existing", "wanted", "always_drops", "reason"),
+    [
+        (2, 3, False, "its format version is lower than the one that the config names"),
+        (2, 3, True, "the feature flag always_drop_tables_on_backfill is on"),
+        (2, 2, True, "the feature flag always_drop_tables_on_backfill is on"),
+        (3, 3, False, ""),
+        (3, 2, False, ""),
+    ],
+)
+def test_a_backfill_drops_a_table_of_a_lower_format_version_or_if_a_feature_flag_says_so(
+    existing: int, wanted: int, always_drops: bool, reason: str
+) -> None:
+    found = table(field(1, "id"))
+    assert found.table
+    found = replace(found, table=replace(found.table, format_version=existing))
+    orders = replace(target(ID_COLUMN), format_version=wanted, always_drops=always_drops)
+    changes = plan_changes(found, replace(orders, owner=V1, replaces=True))
+    assert [type(change) for change in changes] == ([DropTable, CreateTable] if reason else [StartBackfill])
+    if reason:
+        assert describe_change(changes[0], PATH) == (
+            f"drop table shop.orders with uuid uuid-1 for a backfill, because {reason}; its files stay"
+        )
+        assert isinstance(changes[1], CreateTable)
+        assert changes[1].format_version == wanted
+    assert plan_changes(found, orders) == [], "without a backfill, the table stays"
+
+
+@pytest.mark.parametrize(
     ("terms", "schema_id", "changes"),
     [
         ("id", None, [SetPartitionSpec, StartBackfill]),

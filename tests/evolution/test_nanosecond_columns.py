@@ -50,6 +50,19 @@ def test_a_backfill_gives_columns_the_unit_of_the_setting(catalog: Catalog) -> N
     assert newest.find_field("at").field_type == NANOS
 
 
+def test_a_backfill_with_the_setting_makes_a_table_of_version_2_anew(catalog: Catalog) -> None:
+    assert fit(catalog, "at", format_version=2) == {"at": MICROS}
+    assert fit(catalog, "at", keeps_nanoseconds=True, format_version=3, owner=V1, replaces=True) == {"at": NANOS}
+    assert catalog.load_table(PATH).metadata.format_version == 3
+
+
+def test_a_new_table_of_version_2_has_microseconds_also_in_the_place_of_one_of_version_3(catalog: Catalog) -> None:
+    fit(catalog, "at", keeps_nanoseconds=True, format_version=3)
+    backfill: dict[str, Any] = {"owner": V1, "replaces": True, "always_drops": True}
+    assert fit(catalog, "at", keeps_nanoseconds=True, format_version=2, **backfill) == {"at": MICROS}
+    assert catalog.load_table(PATH).metadata.format_version == 2
+
+
 def test_text_in_the_place_of_nanoseconds_is_a_new_column(catalog: Catalog) -> None:
     assert find_type_change(NANOS, StringType()) is TypeChange.SET_ASIDE
     fit(catalog, "at", format_version=3, keeps_nanoseconds=True)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from connector.config.values import ALWAYS_DROP as DROP
 from connector.host.errors import UserError
 from connector.iceberg.bound_table import bind_all
 from connector.iceberg.commits.commit import commit_all_or_raise
@@ -138,6 +139,21 @@ def test_a_backfill_that_keeps_the_rows_finishes_what_was_staged(tmp_path: Path)
     ]
     assert ids_of(catalog, PATH) == [1, 2]
     assert answer.state is not None
+
+
+@pytest.mark.parametrize(("flags", "is_dropped"), [(DROP, True), (f"{DROP},{RETAIN}", False), (f"no_{DROP}", False)])
+def test_a_backfill_drops_the_table_if_a_feature_flag_says_so_and_none_keeps_the_rows(
+    tmp_path: Path, flags: str, is_dropped: bool
+) -> None:
+    applied(tmp_path, binding(ORDERS))
+    catalog = local_catalog(tmp_path)
+    uuid = catalog.load_table(PATH).metadata.table_uuid
+    applied(tmp_path, binding(ORDERS), last=before(binding(ORDERS)), flags=flags)
+    assert catalog.load_table(PATH).metadata.table_uuid == uuid, "there is no backfill"
+    answer = backfilled(tmp_path, flags=flags)
+    assert ("drop table shop.orders" in answer.action_description) is is_dropped
+    assert (catalog.load_table(PATH).metadata.table_uuid != uuid) is is_dropped
+    assert backfilled(tmp_path, flags=flags) == response.Applied()
 
 
 def test_rows_that_a_backfill_kept_are_kept_when_the_flag_goes(tmp_path: Path) -> None:
