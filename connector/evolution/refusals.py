@@ -191,12 +191,11 @@ class ChangeRules:
         """Find what prevents the change of a column's type; "" if nothing does."""
         if pinned := self.table.pinned.get(column_id):
             return pinned
-        has_key = self.sets_identifier_fields and self.settings.identifier_fields is IdentifierFields.KEY
-        is_key = has_key and wanted.is_key
+        is_key = self.settings.identifier_fields is IdentifierFields.KEY and wanted.is_key
         if column_id in self.table.schema.identifier_field_ids and (is_key or not self.sets_identifier_fields):
             return "an identifier field"
         # Its converted values do not tell the keys of older rows apart: 7 becomes "7". So it is kept, also if the table
-        # has no identifier fields, because a part of the key cannot be one.
+        # has no identifier fields, because a part of the key cannot be one, or because the table is another program's.
         if is_key:
             return "the key"
         is_sorted = any(field.source_id == column_id for field in self.table.arrangement.sort)

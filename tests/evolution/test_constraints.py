@@ -22,7 +22,7 @@ from pyiceberg.types import (
 from connector.config.terms import parse_partition_by, parse_sort_by
 from connector.config.values import NameCase, SchemaEvolution
 from connector.evolution.arrangement_terms import ArrangementTerms
-from connector.evolution.binding_settings import BindingSettings
+from connector.evolution.binding_settings import BindingSettings, IdentifierFields
 from connector.evolution.candidate import Candidate
 from connector.evolution.column_fits import Evolution
 from connector.evolution.constraints import find_problems, list_constraints, pick_most_severe
@@ -131,6 +131,7 @@ def table(
     arrangement: Arrangement = PLAIN,
     identifiers: tuple[int, ...] = (),
     partition_fields: Mapping[str, int] = MappingProxyType({}),
+    identifier_fields: IdentifierFields = IdentifierFields.KEPT,
 ) -> Evolution:
     schema = Schema(*columns, identifier_field_ids=[*identifiers])
     existing = ExistingTable(
@@ -140,7 +141,7 @@ def table(
         arrangement=arrangement,
         partition_fields=partition_fields,
     )
-    return Evolution(ChangeRules(existing, MATERIALIZATION, BindingSettings(mode)))
+    return Evolution(ChangeRules(existing, MATERIALIZATION, BindingSettings(mode, identifier_fields=identifier_fields)))
 
 
 EXISTING = (
@@ -250,6 +251,19 @@ SCENARIOS = {
     "delta updates, existing table, add_columns": Candidate(EVERYTHING, {}, True, table(*EXISTING, mode=ADD_COLUMNS)),
     "standard updates, existing table": Candidate(EVERYTHING, {}, False, table(*EXISTING)),
     "delta updates, somebody else's table": Candidate(EVERYTHING, {}, True, table(*EXISTING, owner="acme/other")),
+    "standard updates, somebody else's table, key of another type": Candidate(
+        collection(projection("id", "string"), projection("qty", "string"), DOCUMENT),
+        {},
+        False,
+        table(
+            column(1, "id", DoubleType()),
+            column(2, "qty", DoubleType()),
+            column(3, "flow_document"),
+            owner="acme/other",
+            identifier_fields=IdentifierFields.KEY,
+        ),
+        former_names={name: name for name in ("id", "qty", "flow_document")},
+    ),
     "delta updates, existing table, cast to string": Candidate(EVERYTHING, CAST, True, table(*EXISTING)),
     "standard updates, incompatible key and document": Candidate(EVERYTHING, {}, False, table(*WRONG_KEY)),
     "columns that something depends on": Candidate(
