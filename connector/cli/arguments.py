@@ -172,9 +172,9 @@ def _add_fence(commands: Commands) -> None:
     _add_place(show, needs_state=False)
     reset = actions.add_parser(
         "reset",
-        help="let a task continue that is fenced or whose staged files are gone; prints the consequences, and changes "
+        help="let a task continue that is fenced or cannot commit staged files; prints the consequences, and changes "
         "nothing without --yes",
-        description="Lets a task continue that is fenced or whose staged files are gone. First run `fence show`, and "
+        description="Lets a task continue that is fenced or cannot commit staged files. First run `fence show`, and "
         "stop all processes of the task. Without --yes, prints the consequences and changes nothing.",
     )
     _add_place(reset, needs_state=True)

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.io.pyarrow import PyArrowFile
@@ -317,3 +318,35 @@ def test_a_reset_cannot_add_files_that_are_gone(catalog: Catalog, tmp_path: Path
     place_of(staged.locations[0]).unlink()
     with pytest.raises(UserError, match="has been deleted: it cannot be added"):
         reset(task_of(tmp_path, staged), ("orders.v1", WHOLE), Decision.ADD, "", is_confirmed=True)
+
+
+def test_a_reset_gives_up_rows_whose_partition_spec_is_gone_and_no_later_ones(catalog: Catalog, tmp_path: Path) -> None:
+    """The error of the commit names this way out."""
+    first = stage_old(catalog, 1)
+    unplaced = replace(stage_old(catalog, 2, prev=first.next), spec_id=7)
+    kept = stage_old(catalog, 3, prev=unplaced.next)
+    chain = first, unplaced, kept
+    with pytest.raises(UserError, match=r"another engine has removed.* fence reset --staged skip"):
+        start(catalog, *chain)
+    is_gone = "cannot be committed: its partition spec is gone"
+    assert verdicts(tmp_path, *chain) == [is_gone, is_gone, "will be committed"]
+    with pytest.raises(UserError) as error:
+        reset(task_of(tmp_path, *chain), ("orders.v1", WHOLE), Decision.ADD, "", is_confirmed=True)
+    check_text("commit_errors", "fence reset: the partition spec of staged files is gone", str(error.value))
+    assert "2 row(s) of 2 staged transaction(s) are in no snapshot" in skip(tmp_path, *chain)
+    assert set(start(catalog, *chain)) == {*chain}
+    assert ids_of(catalog, ORDERS) == [3]
+
+
+def test_a_reset_gives_up_rows_whose_partitions_do_not_fit_the_table(catalog: Catalog, tmp_path: Path) -> None:
+    staged = stage_old(catalog, 1)
+    assert isinstance(staged.files, tuple)
+    [file] = staged.files
+    other = listed(
+        catalog.load_table(ORDERS), replace(staged, files=(msgspec.structs.replace(file, partition=(b"1",)),))
+    )
+    with pytest.raises(UserError, match="does not fit the table's partition spec 0"):
+        start(catalog, other)
+    assert "1 row(s) of 1 staged transaction(s) are in no snapshot" in skip(tmp_path, other)
+    assert start(catalog, other) == [other]
+    assert ids_of(catalog, ORDERS) == []

@@ -108,7 +108,7 @@ def _plan_reset(
     stuck = [
         verdict.staged
         for verdict in judge_commits(found.table, found.staged or ())
-        if verdict.verdict in (Verdict.FENCED, Verdict.FILES_MISSING)
+        if verdict.verdict in (Verdict.FENCED, Verdict.FILES_MISSING, Verdict.SPEC_MISSING)
         and (verdict.staged.writer.state_key, verdict.staged.writer.key_range) == writer
     ]
     if stuck:
@@ -118,7 +118,8 @@ def _plan_reset(
             return plan_reset_of_lost(lost, decision)
     raise UserError(
         f"table {arguments.table}: for state key {state_key} and key range {key_range}, the state names no commit that "
-        "is fenced or whose files are gone: there is nothing to reset. `fence show` lists what is there."
+        "is fenced, or whose files or partition spec are gone: there is nothing to reset. `fence show` lists what is "
+        "there."
     )
 
 

@@ -29,7 +29,7 @@ from connector.iceberg.commits.commit_errors import (
 from connector.iceberg.commits.lost_commits import LostCommits
 from connector.iceberg.commits.passed_values import reset_value
 from connector.iceberg.commits.snapshot import SnapshotWriter
-from connector.iceberg.commits.staged_files import MissingFile, find_missing_files
+from connector.iceberg.commits.staged_files import MissingFile, find_missing_files, find_unplaced
 from connector.iceberg.commits.summaries import summarize_writer
 from connector.iceberg.commits.writers import RESET_PREFIX
 from connector.iceberg.metadata.references import find_unreferenced
@@ -87,6 +87,11 @@ def plan_reset(table: Table, pending: Sequence[StagedCommit], decision: Decision
                 raise UserError(
                     f"the staged file {files_missing[0].location} has been deleted: it cannot be added. Use --staged "
                     f"{Decision.SKIP}."
+                )
+            if find_unplaced(table, pending, ()):
+                raise UserError(
+                    "another engine has removed the partition spec of staged files from the table: they cannot be "
+                    f"added. Use --staged {Decision.SKIP}."
                 )
             if unknown and hidden:
                 raise UserError(

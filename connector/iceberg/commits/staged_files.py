@@ -5,7 +5,7 @@ that removes orphan files deletes it once it is old enough.
 """
 
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -14,6 +14,7 @@ from pyiceberg.table import Table
 
 from connector.host.errors import UserError
 from connector.host.signals import map_in_threads
+from connector.iceberg.metadata.partitions import PartitionReader
 from connector.model.state import FileList, StagedCommit
 from connector.model.table_identifier import TableIdentifier
 from connector.storage import storage_errors
@@ -58,6 +59,25 @@ def find_missing_files(table: Table, staged: Sequence[StagedCommit]) -> list[Mis
 
     lists = map_in_threads(named, listed, "check", CHECKS_AT_ONCE)
     return missing + _find_missing(table, [one for files in lists for one in files])
+
+
+def find_unplaced(table: Table, staged: Sequence[StagedCommit], incomplete: Collection[str]) -> list[StagedCommit]:
+    """Return the commits with files of a partition spec that the table does not have any more.
+
+    Commits whose fence values are in `incomplete` have missing files, and are left out.
+    """
+    return [commit for commit in staged if commit.next not in incomplete and not _is_placed(table, commit)]
+
+
+def _is_placed(table: Table, commit: StagedCommit) -> bool:
+    if files := files_of(table.io, commit.files):
+        try:
+            reader = PartitionReader(table, commit.spec_id)
+            for file in files:
+                reader.read(file)
+        except UserError:
+            return False
+    return True
 
 
 def _find_missing(table: Table, named: Sequence[_Named]) -> list[MissingFile]:

@@ -8,7 +8,7 @@ from pyiceberg.table import Table
 
 from connector.host.errors import FencedError
 from connector.iceberg.commits import fence
-from connector.iceberg.commits.staged_files import find_missing_files
+from connector.iceberg.commits.staged_files import find_missing_files, find_unplaced
 from connector.iceberg.metadata.table_properties import find_generation
 from connector.model.state import StagedCommit
 
@@ -20,6 +20,7 @@ class Verdict(StrEnum):
     WILL_BE_COMMITTED = "will be committed"
     FENCED = "fenced"
     FILES_MISSING = "cannot be committed: staged files are gone"
+    SPEC_MISSING = "cannot be committed: its partition spec is gone"
     SUPERSEDED = "superseded"
     OTHER_TABLE = "other_table"
 
@@ -54,10 +55,14 @@ def judge_commits(table: Table, staged: Sequence[StagedCommit]) -> list[JudgedCo
 
 
 def _judge_by_files(table: Table, remaining: Sequence[StagedCommit]) -> list[JudgedCommit]:
-    """Judge the remaining commits of one writer. They become one commit, so a missing file stops earlier ones, too."""
+    """Judge the remaining commits of one writer. They become one commit, so an obstacle stops earlier ones, too."""
     incomplete = {file.commit.next for file in find_missing_files(table, remaining)}
-    lost = max((number for number, commit in enumerate(remaining, start=1) if commit.next in incomplete), default=0)
-    return [
-        *(JudgedCommit(commit, Verdict.FILES_MISSING) for commit in remaining[:lost]),
-        *(JudgedCommit(commit, Verdict.WILL_BE_COMMITTED) for commit in remaining[lost:]),
-    ]
+    unplaced = {commit.next for commit in find_unplaced(table, remaining, incomplete)}
+    verdict, judged = Verdict.WILL_BE_COMMITTED, []
+    for commit in reversed(remaining):
+        if commit.next in incomplete:
+            verdict = Verdict.FILES_MISSING
+        elif commit.next in unplaced:
+            verdict = Verdict.SPEC_MISSING
+        judged.append(JudgedCommit(commit, verdict))
+    return judged[::-1]
