@@ -92,7 +92,8 @@ class Updates(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
     @property
     def is_exact(self) -> bool:
-        """Whether the key columns alone tell which key a row has. Otherwise the row's document decides."""
+        """Whether the key columns alone tell which key a row has, if all its parts have values. Otherwise the row's
+        document decides."""
         return all(part.is_exact for part in self.parts)
 
 

@@ -45,6 +45,7 @@ from support.tables.altered_tables import ID, filled_table
 from support.tables.local_tables import upgrade_to_version_3
 
 BY_ID: Final = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "id"))
+DOCUMENT: Final = NestedField(3, "doc", StringType())
 OTHER: Final = WriterId("another/engine", "orders", WRITER.key_range)
 EQUAL: Any = EqualTo  # its constructor has no types
 
@@ -77,7 +78,8 @@ def find(catalog: Catalog, parts: Sequence[KeyPart], types: Sequence[PrimitiveTy
     table = catalog.load_table(PATH)
     texts = pa.array(keys, pa.string())
     names = [table.schema().find_field(part.column_id).name for part in parts]
-    searched = Keys(keys_of_texts(texts, parts, types), Updates(tuple(parts), document_id=99), names)
+    updates = Updates(tuple(parts), table.schema().find_field("doc").field_id)
+    searched = Keys(keys_of_texts(texts, parts, types), updates, names)
     return [
         keys[place]
         for file in TableViews(ManifestCache()).view(table, ()).files
@@ -89,9 +91,12 @@ def find(catalog: Catalog, parts: Sequence[KeyPart], types: Sequence[PrimitiveTy
 @pytest.mark.parametrize("column_type", VALUES, ids=str)
 def test_a_key_is_found_that_only_the_partition_has(catalog: Catalog, column_type: PrimitiveType) -> None:
     spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "part"))
-    filled_table(catalog, ID, NestedField(2, "part", column_type), spec=spec)
+    filled_table(catalog, ID, NestedField(2, "part", column_type), DOCUMENT, spec=spec)
     value, text = VALUES[column_type]
-    rows = [{"id": 1, "part": value}, {"id": 2, "part": None}]
+    rows = [
+        {"id": 1, "part": value, "doc": f'{{"id":1,"part":{text}}}'},
+        {"id": 2, "part": None, "doc": '{"id":2}'},
+    ]
     commit_all_or_raise(catalog, [without("part", staged(catalog, *rows))])
     parts = KeyPart(1, "/id"), KeyPart(2, "/part")
     keys = [f"[1,{text}]", "[1,null]", f"[2,{text}]", "[2,null]"]
@@ -100,22 +105,22 @@ def test_a_key_is_found_that_only_the_partition_has(catalog: Catalog, column_typ
 
 def test_a_transformed_partition_does_not_say_what_a_column_has(catalog: Catalog) -> None:
     spec = PartitionSpec(PartitionField(2, 1000, BucketTransform(4), "bucket"))
-    filled_table(catalog, ID, NestedField(2, "part", LongType()), spec=spec)
-    commit_all_or_raise(catalog, [without("part", staged(catalog, {"id": 1, "part": 7}))])
+    filled_table(catalog, ID, NestedField(2, "part", LongType()), DOCUMENT, spec=spec)
+    commit_all_or_raise(catalog, [without("part", staged(catalog, {"id": 1, "part": 7, "doc": "{}"}))])
     keys = [f"[{number}]" for number in range(8)]
     assert find(catalog, [KeyPart(2, "/part")], [LongType()], *keys, "[null]") == ["[null]"]
 
 
 def test_a_key_is_found_that_only_the_default_of_its_column_has(catalog: Catalog) -> None:
-    filled_table(catalog, ID, rows=[[{"id": 1}]])
+    filled_table(catalog, ID, DOCUMENT, rows=[[{"id": 1, "doc": '{"id":1}'}]])
     upgrade_to_version_3(catalog, PATH)
     file = place_of(catalog.load_table(PATH).metadata_location)
     metadata = json.loads(file.read_text())
     [schema] = metadata["schemas"]
-    added = {"id": 2, "name": "part", "type": "long", "required": False, "initial-default": 7}
-    metadata |= {"schemas": [{**schema, "fields": [*schema["fields"], added]}], "last-column-id": 2}
+    added = {"id": 4, "name": "part", "type": "long", "required": False, "initial-default": 7}
+    metadata |= {"schemas": [{**schema, "fields": [*schema["fields"], added]}], "last-column-id": 4}
     file.write_text(json.dumps(metadata))
-    parts = KeyPart(1, "/id"), KeyPart(2, "/part")
+    parts = KeyPart(1, "/id"), KeyPart(4, "/part")
     assert find(catalog, parts, [LongType(), LongType()], "[1,7]", "[1,null]") == ["[1,7]"]
 
 

@@ -95,7 +95,7 @@ def _find(io: FileIO, file: SearchedFile, keys: Keys) -> Iterator[tuple["_FileSe
 def _read(found: Iterable[tuple["_FileSearch", "_Candidates"]], *, with_documents: bool) -> Iterator[FoundRows]:
     """Yield the rows of the keys among candidates."""
     for opened, candidates in found:
-        if with_documents or not opened.keys.updates.is_exact:
+        if with_documents or opened.keys.need_documents(candidates.keys).any():
             with translate_errors(opened.file.path):
                 for read in opened.read_documents(candidates, with_documents=with_documents):
                     yield opened.add_row_ids(read) if opened.file.keeps_ids and with_documents else read
@@ -203,10 +203,15 @@ class _FileSearch:
 
     def _choose(self, found: _Candidates, documents: pa.StringArray) -> FoundRows:
         """Return the rows whose documents have the keys."""
-        if self.keys.updates.is_exact:
+        is_doubtful = self.keys.need_documents(found.keys)
+        if not is_doubtful.any():
             return FoundRows(found.keys, found.positions, documents)
-        pairs = zip(documents.to_pylist(), found.positions.tolist(), strict=True)
-        is_equal = self.keys.match_documents(found.keys, [self._document_key(*pair) for pair in pairs])
+        texts = documents.filter(pa.array(is_doubtful)).to_pylist()
+        pairs = zip(texts, found.positions[is_doubtful].tolist(), strict=True)
+        is_equal = ~is_doubtful
+        is_equal[is_doubtful] = self.keys.match_documents(
+            found.keys[is_doubtful], [self._document_key(*pair) for pair in pairs]
+        )
         return FoundRows(found.keys[is_equal], found.positions[is_equal], documents.filter(pa.array(is_equal)))
 
     def _document_key(self, document: str, position: int) -> Key:

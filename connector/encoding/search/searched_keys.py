@@ -105,6 +105,17 @@ class Keys:
         rows = [found + begin for begin, (found, _) in parts]
         return join_arrays(rows), join_arrays([indices for _, (_, indices) in parts])
 
+    def need_documents(self, indices: Indices) -> Mask:
+        """Return which keys, by their indices, a row may lack that has their values in the key columns. Its document
+        decides: the column may not tell keys apart, or the row may have null because it is older than the column."""
+        if not self.updates.is_exact:
+            return np.ones(len(indices), np.bool_)
+        if not any(bounds.has_nulls for bounds in self._bounds):
+            return np.zeros(len(indices), np.bool_)
+        parts = take_keys(self._values, indices).columns
+        has_null: Mask = np.logical_or.reduce([part.is_null().to_numpy() for part in parts])
+        return has_null
+
     def match_documents(self, indices: Indices, documents: Sequence[Key]) -> Mask:
         """Return which keys, by their indices, are equal to the keys of these documents."""
         texts = take_keys(self._texts, indices)[KEY].to_pylist()
