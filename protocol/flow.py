@@ -220,3 +220,10 @@ def find_collection(binding: MaterializationBinding | ValidateBinding, linked: t
             f"{len(linked)} linkedCollections"
         )
     return linked[binding.collection_index]
+
+
+def add_collection(binding: MaterializationBinding, linked: tuple[Collection, ...]) -> MaterializationBinding:
+    """Return a binding with its collection, also if it has only an index; without one if it has neither."""
+    if binding.collection is None and 0 <= binding.collection_index < len(linked):
+        return msgspec.structs.replace(binding, collection=linked[binding.collection_index])
+    return binding

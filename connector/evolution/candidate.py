@@ -17,10 +17,11 @@ from connector.evolution.field_config import (
     FieldConfig,
     fold_case,
     is_reserved,
+    name_columns,
 )
 from connector.evolution.target import NewColumn
 from connector.evolution.type_mapping import choose_type, is_required, list_types_besides_null
-from protocol.flow import Collection, Projection
+from protocol.flow import Collection, MaterializationBinding, Projection
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,8 @@ class Candidate:
     group_by: tuple[str, ...] = ()
     # Of the columns when the binding was last applied, by field.
     former_names: Mapping[str, str] = field(default_factory=dict)
+    # With standard updates, of the columns that had the key and the root document then, by JSON pointer.
+    former_locations: Mapping[str, str] = field(default_factory=dict)
     former_keys: tuple[str, ...] = ()  # the fields that were selected as the key then
     one_line_names: bool = False  # its catalog refuses line breaks in names
     arrangement: ArrangementTerms = NO_TERMS
@@ -182,6 +185,7 @@ class CandidateField:
 
     def make_column(self, type_: PrimitiveType) -> NewColumn:
         """Make the column of this type that the field needs."""
+        is_located = self._is_selected_as_key or self.is_document
         return NewColumn(
             self.projection.field,
             self.name,
@@ -192,6 +196,7 @@ class CandidateField:
             former=self.candidate.former_names.get(self.projection.field, ""),
             is_key=self._is_selected_as_key,
             is_document=self.is_document,
+            location_column=self.candidate.former_locations.get(self.projection.ptr, "") if is_located else "",
         )
 
     @property
@@ -205,6 +210,16 @@ class CandidateField:
             return False
         siblings = {each.field for each in candidate.collection.projections if each.ptr == projection.ptr}
         return projection.field in candidate.former_keys or siblings.isdisjoint(candidate.former_keys)
+
+
+def name_former_locations(last: MaterializationBinding | None) -> dict[str, str]:
+    """The names of the columns that had the key and the root document of a binding with standard updates before, by
+    JSON pointer."""
+    if last is None or last.delta_updates or last.collection is None:
+        return {}
+    names = name_columns(last.field_selection)
+    fields = {*last.field_selection.keys, last.field_selection.document}
+    return {each.ptr: names[each.field] for each in last.collection.projections if each.field in fields}
 
 
 def _claim(each: CandidateField) -> tuple[bool, ...]:

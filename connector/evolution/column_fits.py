@@ -125,10 +125,10 @@ class Evolution:
 
     def _list_moved(self, wanted: Sequence[NewColumn], existing: Mapping[str, NestedField]) -> Iterator[NewColumn]:
         """Yield the keys and documents that are to leave their column for another one of the table."""
-        former = match_columns(self.table.schema, (column.former for column in wanted))
+        former = match_columns(self.table.schema, (column.location_column or column.former for column in wanted))
         names = {fold_case(column.name) for column in wanted}
         for column in wanted:
-            was, now = former.get(column.former), existing.get(column.name)
+            was, now = former.get(column.location_column or column.former), existing.get(column.name)
             if column.is_indispensable and was and now and was.field_id != now.field_id:
                 # Renamed before a crash, it may have left its name to the column of another field, which is newer.
                 has_left_its_name = fold_case(column.former) in names and was.field_id > now.field_id

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Final, get_args
 
 from pyiceberg.types import TimestamptzNanoType, TimestamptzType
@@ -40,7 +41,7 @@ from connector.evolution.target import NewColumn, Target
 from connector.evolution.type_mapping import find_decimal_problem
 from connector.host.errors import UserError
 from connector.model.table_identifier import OWNER_PROPERTY, TableIdentifier
-from protocol.flow import Collection, FieldSelection, Materialization, MaterializationBinding
+from protocol.flow import Collection, FieldSelection, Materialization, MaterializationBinding, add_collection
 from protocol.protocol_error import ProtocolError
 
 # Why a backfill cannot replace the rows in place.
@@ -76,8 +77,10 @@ def plan_columns(
     field_name_case: NameCase = NameCase.PRESERVE,
     *,
     delta_updates: bool = True,
+    former_locations: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[NewColumn, ...]:
-    """Plan the columns of the selected fields: keys, values, document. `last` is what the binding selected before.
+    """Plan the columns of the selected fields: keys, values, document. `last` is what the binding selected before, and
+    `former_locations` is from `name_former_locations`.
 
     Raises UserError if a field cannot have its column.
     """
@@ -93,6 +96,7 @@ def plan_columns(
         delta_updates,
         group_by=selection.keys,
         former_names=name_former_columns(last),
+        former_locations=former_locations,
         field_name_case=field_name_case,
     )
     by_field = {each.projection.field: each for each in candidate.fields}
@@ -177,9 +181,11 @@ def refuse_backfill(table: ExistingTable, path: TableIdentifier, materialization
 
 
 def find_last_bindings(last: Materialization | None) -> dict[tuple[str, ...], MaterializationBinding]:
-    """Find the binding that each resource path had before. Disabled bindings count too."""
-    bindings = (*last.inactive_bindings, *last.bindings) if last else ()
-    return {binding.resource_path: binding for binding in bindings}
+    """Find the binding that each resource path had before, with its collection. Disabled bindings count too."""
+    if last is None:
+        return {}
+    bindings = (*last.inactive_bindings, *last.bindings)
+    return {each.resource_path: add_collection(each, last.linked_collections) for each in bindings}
 
 
 def _make_column(field: CandidateField) -> NewColumn:
@@ -285,7 +291,7 @@ def _find_arranged_ids(table: ExistingTable, resolved: ResolvedTerms) -> set[int
 
 
 def _plan_alterations(table: ExistingTable, target: Target) -> list[TableChange]:
-    evolution = Evolution(ChangeRules(table, target.owner.materialization, target.settings))
+    evolution = Evolution(ChangeRules(table, target.owner.materialization, target.settings, is_new=target.is_new))
     fits_by_field = evolution.fit_columns(target.columns)
     fits = [*fits_by_field.values(), *evolution.fit_unwritten_columns(fits_by_field.values())]
     sources = [fits_by_field[column.field].find_source(column) for column in target.columns]

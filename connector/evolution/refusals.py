@@ -1,5 +1,6 @@
 """Which changes of a table are refused, and why. Each refusal also says what to do instead."""
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias, get_args
@@ -61,6 +62,7 @@ class ChangeRules:
     table: ExistingTable
     materialization: str
     settings: BindingSettings = DEFAULT_SETTINGS
+    is_new: bool = False  # the task had no such binding before
 
     @property
     def _mode(self) -> SchemaEvolution:
@@ -79,13 +81,8 @@ class ChangeRules:
     def refuse(self, change: ColumnChange, wanted: NewColumn, column: NestedField | None) -> str:
         """Say why a change that a field needs is refused; "" if it is allowed."""
         match change:
-            case AddColumn() if (wanted.is_key or wanted.is_document) and wanted.former and self._has_updated_rows:
-                return (
-                    f"Field {wanted.field!r} had the column {wanted.former!r}, which the table has no more: another "
-                    "program has dropped or renamed it. A key or a root document must be in the same column for all "
-                    "rows: rename the column back, or name it with "
-                    f'{{"{COLUMN_SETTING}": "…"}} in the field config, or {self._rewrite}.'
-                )
+            case AddColumn() if (wanted.is_key or wanted.is_document) and self._has_updated_rows:
+                return self._refuse_new_place(wanted)
             case AddColumn() if not self.allows(AddColumn):
                 return (
                     f"Field {wanted.field!r} has no column in the table, and schema_evolution is {self._mode}: "
@@ -104,13 +101,33 @@ class ChangeRules:
 
     @property
     def _has_updated_rows(self) -> bool:
-        """Whether rows of the table are found by their keys, to be updated."""
-        return self.table.has_snapshot and self.settings.identifier_fields is IdentifierFields.KEY
+        """Whether the table has rows of the task that are found by their keys, to be updated. Those of others may have
+        neither the key nor a document."""
+        may_have_own = self.table.has_snapshot and (not self.is_new or self.table.is_of(self.materialization))
+        return may_have_own and self.settings.identifier_fields is IdentifierFields.KEY
+
+    def _refuse_new_place(self, wanted: NewColumn) -> str:
+        """Say why a key or a root document may not get a new column, in which older rows would have no values."""
+        if wanted.former:
+            return (
+                f"Field {wanted.field!r} had the column {wanted.former!r}, which the table has no more: another "
+                "program has dropped or renamed it. A key or a root document must be in the same column for all "
+                "rows: rename the column back, or name it with "
+                f'{{"{COLUMN_SETTING}": "…"}} in the field config, or {self._rewrite}.'
+            )
+        rewrite = "choose another table name for the binding" if self.is_new else self._rewrite
+        column = wanted.location_column
+        keep = f"keep the column {column!r} with {_column_config(column)} in the field config, or " if column else ""
+        return (
+            f"Field {wanted.field!r} has no column in the table, and older rows would have no value in a new one. A "
+            f"key or a root document must be in the same column for all rows: {keep}{rewrite}."
+        )
 
     def refuse_move(self, wanted: NewColumn) -> str:
         """Say why a key or a root document may not get another column that the table has already."""
+        column = wanted.location_column or wanted.former
         return (
-            f"Field {wanted.field!r} has the column {wanted.former!r}, and is to have {wanted.name!r}, which has "
+            f"Field {wanted.field!r} has the column {column!r}, and is to have {wanted.name!r}, which has "
             "values of its own. But a key or a root document must be in the same column for all rows: keep its "
             f"column, or {self._rewrite}."
         )
@@ -200,6 +217,10 @@ class ChangeRules:
             return "the key"
         is_sorted = any(field.source_id == column_id for field in self.table.arrangement.sort)
         return _SORT_ORDER if is_sorted and self.settings.arrangement.sort_by is None else ""
+
+
+def _column_config(column: str) -> str:
+    return f'{{"{COLUMN_SETTING}": {json.dumps(column, ensure_ascii=False)}}}'
 
 
 def _decimal_config(column_type: DecimalType) -> str:

@@ -23,6 +23,9 @@ class NewColumn:
     former: str = ""  # the column's name when the binding was last applied; "" if the field was not selected then
     is_key: bool = False  # its field is selected as a part of the key
     is_document: bool = False  # its field is the root document
+    # With standard updates, the column that had this part of the key, or the document, when the binding was last
+    # applied; "" if none. Another field of the same location may have been selected then.
+    location_column: str = ""
 
     @property
     def may_identify(self) -> bool:

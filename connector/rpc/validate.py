@@ -11,7 +11,7 @@ from connector.config.resource_config import ResourceConfig
 from connector.config.settings import parse_each, resource_path
 from connector.config.values import NameCase
 from connector.evolution import rejected_table
-from connector.evolution.candidate import Candidate
+from connector.evolution.candidate import Candidate, name_former_locations
 from connector.evolution.column_fits import Evolution
 from connector.evolution.constraints import find_problems, list_constraints, list_new_names, pick_most_severe
 from connector.evolution.existing_table import CatalogEntry
@@ -83,6 +83,7 @@ def _answer(
         _evolution(proposal, found),
         binding.group_by,
         name_former_columns(last),
+        name_former_locations(proposal.last),
         last.keys if last else (),
         one_line_names=isinstance(endpoint.catalog, GlueCatalog),
         arrangement=proposal.settings.arrangement,
@@ -126,7 +127,9 @@ def _evolution(proposal: Proposal, found: CatalogEntry) -> Evolution | None:
     """How the existing table constrains the fields. A table that is about to be replaced does not."""
     if found.table is None or proposal.replaces_table:
         return None
-    return Evolution(ChangeRules(found.table, proposal.materialization, proposal.settings))
+    return Evolution(
+        ChangeRules(found.table, proposal.materialization, proposal.settings, is_new=proposal.last is None)
+    )
 
 
 def _rejected_table_refusals(

@@ -327,13 +327,20 @@ ID = NewColumn("id", "id", LONG, True, "", is_indispensable=True, former="id", i
 DOCUMENT = replace(ID, is_key=False, is_document=True)
 
 
-def planned_for_updates(identifier_fields: IdentifierFields, wanted: NewColumn, *, has_rows: bool) -> list[TableChange]:
+def planned_for_updates(
+    identifier_fields: IdentifierFields,
+    wanted: NewColumn,
+    *,
+    has_rows: bool,
+    is_new: bool = False,
+    creator: str = OWNER.materialization,
+) -> list[TableChange]:
     """The plan for a table whose column `id` another program has dropped or renamed."""
-    existing = ExistingTable(Schema(column(1, "number")), "uuid-1", OWNER, has_snapshot=has_rows)
+    owner = replace(OWNER, materialization=creator)
+    existing = ExistingTable(Schema(column(1, "number")), "uuid-1", owner, has_snapshot=has_rows)
     settings = BindingSettings(identifier_fields=identifier_fields)
-    return plan_changes(
-        CatalogEntry(True, existing), Target(PATH, OWNER, (wanted,), {}, replaces=False, settings=settings)
-    )
+    target = Target(PATH, OWNER, (wanted,), {}, replaces=False, settings=settings, is_new=is_new)
+    return plan_changes(CatalogEntry(True, existing), target)
 
 
 @pytest.mark.parametrize("wanted", [ID, DOCUMENT], ids=["key", "document"])
@@ -345,16 +352,39 @@ def test_a_lost_key_or_document_is_not_added_again_where_rows_are_updated(wanted
     assert planned_for_updates(IdentifierFields.KEY, replace(ID, name="number"), has_rows=True) == []
 
 
+@pytest.mark.parametrize("wanted", [ID, DOCUMENT], ids=["key", "document"])
+@pytest.mark.parametrize(
+    ("is_new", "creator", "way_out"),
+    [
+        (False, OWNER.materialization, "increment the binding's backfill"),
+        (False, "acme/other", "choose another table name"),
+        (True, OWNER.materialization, "choose another table name"),  # the task or the binding was created again
+    ],
+)
+def test_a_key_or_a_document_gets_no_new_column_where_older_rows_would_have_no_values(
+    wanted: NewColumn, is_new: bool, creator: str, way_out: str
+) -> None:
+    wanted = replace(wanted, former="")
+    with pytest.raises(UserError, match=rf"Field 'id' has no column in the table, .* for all rows: {way_out}"):
+        planned_for_updates(IdentifierFields.KEY, wanted, has_rows=True, is_new=is_new, creator=creator)
+
+
+def test_a_new_binding_adds_its_key_to_a_table_of_others() -> None:
+    """Their rows have neither its keys nor its documents."""
+    wanted = replace(ID, former="")
+    [added] = planned_for_updates(IdentifierFields.KEY, wanted, has_rows=True, is_new=True, creator="acme/other")
+    assert isinstance(added, AddColumn)
+
+
 @pytest.mark.parametrize(
     ("identifier_fields", "wanted", "has_rows"),
     [
         (IdentifierFields.KEY, ID, False),
-        (IdentifierFields.KEY, replace(ID, former=""), True),
         (IdentifierFields.KEY, replace(ID, is_key=False), True),
         (IdentifierFields.KEPT, ID, True),
         (IdentifierFields.KEPT, DOCUMENT, True),
     ],
-    ids=["no rows", "a field that had no column", "no part of the key", "delta updates", "a document of delta updates"],
+    ids=["no rows", "no part of the key", "delta updates", "a document of delta updates"],
 )
 def test_any_other_lost_column_is_added_again(
     identifier_fields: IdentifierFields, wanted: NewColumn, has_rows: bool
