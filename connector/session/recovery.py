@@ -95,15 +95,18 @@ def check_finished(
     of these commits as orphan files.
     """
     by_table = group_by(lost_commits.select_finished(finished, staged), attrgetter("table_uuid"))
+    recorded = group_by((*finished, *staged), attrgetter("table_uuid"))
     # Commits to generations that no table of the session has had.
     generations = frozenset[str]().union(*(table.generations for table in tables))
     unknown = {commit.writer.state_key for commit in finished if commit.table_uuid not in generations}
     for table in tables:
-        commits = [each for each in by_table.get(table.table_uuid, ()) if each.writer.overlaps(table.writer.key_range)]
-        for commit in commits:
-            lost_commits.check_lost(table.binding.path, table.properties, commit)
-        is_known = any(commit.writer.state_key == table.writer.state_key for commit in commits)
-        if table.has_earlier_owner and table.writer.state_key in unknown and not is_known:
+        uuid, key_range, state_key = table.table_uuid, table.writer.key_range, table.writer.state_key
+        for commit in by_table.get(uuid, ()):
+            if commit.writer.overlaps(key_range):
+                lost_commits.check_lost(table.binding.path, table.properties, commit)
+        writers = [commit.writer for commit in recorded.get(uuid, ())]
+        is_known = any(each.state_key == state_key and each.overlaps(key_range) for each in writers)
+        if table.has_earlier_owner and state_key in unknown and not is_known:
             raise UserError(
                 f"table {table.binding.table} is older than the backfill that gave the binding its state key "
                 f"{table.writer.state_key}, and lacks the rows that the task has stored since. The table or its "

@@ -93,6 +93,9 @@ def test_a_table_whose_rows_a_backfill_has_kept_goes_on() -> None:
     check_finished([RESTORED], [finished(9, BEFORE, TABLE)], [])
     kept = replace(RESTORED, properties=Properties({**RESTORED.properties, fence.property_name(WRITER): value(3)}))
     check_finished([kept], [finished(3, WRITER, TABLE), finished(3, WRITER, OTHER)], [])
+    staged = StagedCommit(WRITER, value(3), value(4), PATH, TABLE, 0, 0, ())
+    for commits in ([finished(3, WRITER, TABLE), finished(3, WRITER, OTHER)], [finished(3, WRITER, OTHER)]):
+        check_finished([kept], commits, [staged])
 
 
 def test_commits_to_a_former_generation_and_to_the_table_of_rejected_rows_are_known() -> None:
