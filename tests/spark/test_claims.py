@@ -22,7 +22,7 @@ from connector.host.refresh import Lease
 from connector.model.properties import Properties
 from connector.model.state import DataFile
 from connector.spark.blocks import claims as claims_module
-from connector.spark.blocks.claims import ClaimServer, Next, TaskClaims, TaskFailed, Wrote
+from connector.spark.blocks.claims import ClaimServer, Next, SocketAddress, TaskClaims, TaskFailed, Wrote
 from connector.spark.blocks.ledger import Ledger, TaskOutput
 from connector.spark.blocks.spool import Spool
 from connector.spark.blocks.table_layout import TableLayout
@@ -49,10 +49,10 @@ def claims(tmp_path: Path, ledger: Ledger) -> Iterator[ClaimServer]:
 
 
 @contextmanager
-def serving(tmp_path: Path, ledger: Ledger) -> Iterator[ClaimServer]:
+def serving(tmp_path: Path, ledger: Ledger, listening: SocketAddress = "") -> Iterator[ClaimServer]:
     destination = Destination(f"file://{tmp_path}", Properties(), "prefix")
     layout = TableLayout(binding(LongType(), index=0), destination, Lease.until(Properties(), None))
-    with closing(ClaimServer(str(tmp_path / "claims"))) as server:
+    with closing(ClaimServer(listening or str(tmp_path / "claims"), "127.0.0.1")) as server:
         server.begin(ledger, [lambda: layout], OnThisMachine(lambda: RetryableError(WORKER_ENDED)))
         yield server
 
@@ -68,6 +68,15 @@ def test_a_socket_that_another_program_has_removed_is_named(claims: ClaimServer)
     Path(path).unlink()
     with pytest.raises(FileNotFoundError, match=f"No such file or directory: '{path}'"), claims.address.connect():
         pass
+
+
+def test_a_task_on_another_machine_notices_when_the_driver_is_gone(tmp_path: Path, ledger: Ledger) -> None:
+    with (
+        serving(tmp_path, ledger, ("127.0.0.1", 0)) as server,
+        server.address.connect() as task,
+        socket.socket(fileno=os.dup(task.fileno())) as same,
+    ):
+        assert same.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
 
 
 def add_a_row(ledger: Ledger) -> None:

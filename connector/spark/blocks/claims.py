@@ -108,6 +108,7 @@ class Address:
         except FileNotFoundError as error:  # the error of a socket does not name it
             raise FileNotFoundError(error.errno, error.strerror, self.socket) from error
         with connection:
+            _keep_alive(connection)  # the task may wait for hours, and the driver's machine may be gone
             yield connection
 
 
@@ -241,7 +242,7 @@ def _explain_refusal(error: OSError) -> RetryableError:
     )
 
 
-def _keep_alive(connection: ToTask) -> None:
+def _keep_alive(connection: "ToDriver | ToTask") -> None:
     with _open_socket(connection) as same:
         if same.family != socket.AF_UNIX:
             same.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -255,7 +256,7 @@ def _limit_silence(connection: ToTask, seconds: int) -> None:
 
 
 @contextmanager
-def _open_socket(connection: ToTask) -> Iterator[socket.socket]:
+def _open_socket(connection: "ToDriver | ToTask") -> Iterator[socket.socket]:
     same = socket.socket(fileno=connection.fileno())
     try:
         yield same
