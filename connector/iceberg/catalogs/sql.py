@@ -17,6 +17,7 @@ from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Identifier
 from sqlalchemy import event, insert, select
+from sqlalchemy.dialects import registry
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import DBAPIError, IntegrityError, InternalError, OperationalError, ProgrammingError
@@ -32,7 +33,8 @@ from connector.storage.file_io import RememberedFile
 
 CATALOG_TABLES: Final = 2  # iceberg_tables, iceberg_namespace_properties
 KEPT_SNAPSHOTS: Final = 2000  # of all tables together, in the metadata that is kept: 10 MB
-DRIVER: Final = "postgresql+psycopg"
+DRIVER: Final = "postgresql+limited"
+registry.register("postgresql.limited", "connector.iceberg.catalogs.sql_time_limits", "_TimeLimitedDialect")
 # For a server that stops answering. The first is in seconds, the others in milliseconds.
 TIME_LIMITS: Final = {"connect_timeout": "10", "tcp_user_timeout": "60000", "options": "-c statement_timeout=60000"}
 
@@ -171,7 +173,8 @@ def _url(catalog: catalog_config.SqlCatalog) -> URL:
     url = make_url(catalog.uri).set(drivername=DRIVER)
     if catalog.password:
         url = url.set(password=catalog.password.reveal())
-    return url.update_query_dict({**TIME_LIMITS, **url.query})
+    options = " ".join((TIME_LIMITS["options"], *url.normalized_query.get("options", ())))
+    return url.update_query_dict({**TIME_LIMITS, **url.query, "options": options})
 
 
 def translate_errors(uri: str) -> AbstractContextManager[None]:
