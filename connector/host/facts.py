@@ -20,6 +20,8 @@ class OpenedSession(Fact, frozen=True):
     """A session has opened, with these tables. Their metrics begin with 0."""
 
     tables: tuple[str, ...]
+    max_transactions: int  # that may wait for one table before the task stops
+    max_size: int  # bytes of data files that may
 
 
 class ReceivedRows(Fact, frozen=True):

@@ -94,6 +94,12 @@ OLDEST_WAITING: Final = _measure(
 WAITING_TRANSACTIONS: Final = _measure("waiting_transactions", "Staged commits that wait for the table.")
 WAITING_ROWS: Final = _measure("waiting_rows", "Rows of these staged commits.")
 WAITING_BYTES: Final = _measure("waiting_bytes", "Bytes of the data files of these staged commits.", unit="bytes")
+WAITING_TRANSACTIONS_LIMIT: Final = _measure(
+    "waiting_transactions_limit", "The most staged commits that may wait for a table before the task stops.", ()
+)
+WAITING_BYTES_LIMIT: Final = _measure(
+    "waiting_limit_bytes", "The most bytes of their data files that may wait for a table.", (), "bytes"
+)
 TABLE_SNAPSHOTS: Final = _measure("table_snapshots", "Snapshots of the table after the last commit.")
 TABLE_DATA_FILES: Final = _measure("table_data_files", "Data files of the table after the last commit.")
 TABLE_DELETE_FILES: Final = _measure("table_delete_files", "Delete files of the table after the last commit.")

@@ -62,6 +62,8 @@ class FactCounter:
     def _(self, fact: facts.OpenedSession) -> None:
         for table in fact.tables:
             self._label(table)
+        self._counts.set(definitions.WAITING_TRANSACTIONS_LIMIT, fact.max_transactions)
+        self._counts.set(definitions.WAITING_BYTES_LIMIT, fact.max_size)
 
     @_count.register
     def _(self, fact: facts.ReceivedRows) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pyiceberg.table.metadata import TableMetadata
 
+from connector.config.endpoint_config import AdvancedOptions
 from connector.host import facts
 from connector.host.errors import ConnectorError, FencedError, SignInError
 from connector.host.facts import (
@@ -20,9 +21,9 @@ from connector.iceberg.commits.summaries import SUMMARY_FENCE, read_summary
 from connector.model.state import StagedCommit
 
 
-def report_opened(tables: Iterable[str]) -> None:
-    """Report the tables of a session."""
-    facts.report(OpenedSession(tuple(tables)))
+def report_opened(tables: Iterable[str], limits: AdvancedOptions) -> None:
+    """Report the tables of a session, and how much may wait for one of them."""
+    facts.report(OpenedSession(tuple(tables), limits.max_waiting_commits, limits.max_waiting_bytes))
 
 
 def report_recovered(staged: Sequence[StagedCommit]) -> None:

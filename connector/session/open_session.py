@@ -33,7 +33,7 @@ def open_session(opened: OpenedTables) -> Iterator[Session]:
             for path in [table.binding.path]
         ]
         jobs = TransactionJobs(engine, claims, tables, access, opened.binding_count, open_views)
-        report_opened(table.binding.table for table in tables)
+        report_opened((table.binding.table for table in tables), config.advanced)
         log_opened(
             [table.binding.table for table in tables],
             [table.binding.table for table in tables if table.awaits_backfill],

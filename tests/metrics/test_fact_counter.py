@@ -63,7 +63,7 @@ def test_what_waits_is_added_up_when_it_is_read_and_not_for_each_fact() -> None:
 
     counts = Watched({"task": "acme/task"})
     counter = FactCounter(counts)
-    counter.count(facts.OpenedSession((ORDERS,)))
+    counter.count(facts.OpenedSession((ORDERS,), 100, 1 << 30))
     counter.count(facts.ReceivedRows(ORDERS, 1, 10, 1.0))
     counter.count(facts.StagedRows(ORDERS, "1", 1, 10))
     counter.count(ENDED)
@@ -75,13 +75,19 @@ def test_what_waits_is_added_up_when_it_is_read_and_not_for_each_fact() -> None:
 
 
 def test_a_counter_of_a_table_begins_with_0(counted: Counted) -> None:
-    seen = counted.tell(facts.OpenedSession((ORDERS,)))
+    seen = counted.tell(facts.OpenedSession((ORDERS,), 100, 1 << 30))
     for metric in ALL:
         if metric.kind is Kind.COUNTER and metric.labels == ("table",):
             name = f"{metric.name}_total"
             assert [*seen.values(name, table=ORDERS).values()] == [0.0], name
     assert seen.value("commit_duration_seconds_count", table=ORDERS) == 0
     assert seen.value("waiting_bytes", table=ORDERS) == 0
+
+
+def test_the_limits_of_what_may_wait_are_shown(counted: Counted) -> None:
+    seen = counted.tell(facts.OpenedSession((ORDERS,), 7, 900))
+    assert seen.value("waiting_transactions_limit") == 7
+    assert seen.value("waiting_limit_bytes") == 900
 
 
 def test_what_is_committed_is_added(counted: Counted) -> None:
@@ -158,7 +164,7 @@ def test_rows_of_an_earlier_session_wait_since_the_session_began_and_are_not_sta
 
 
 def test_a_table_that_fails_is_marked_until_it_takes_a_commit(counted: Counted) -> None:
-    counted.tell(facts.OpenedSession((ORDERS, "shop.other")), facts.StagedRows(ORDERS, "1", 1, 10))
+    counted.tell(facts.OpenedSession((ORDERS, "shop.other"), 100, 1 << 30), facts.StagedRows(ORDERS, "1", 1, 10))
     seen = counted.tell(facts.FailedCommit(ORDERS, CommitFailure.SIGN_IN))
     assert (seen.value("commit_failing", table=ORDERS), seen.value("sign_in_refused", table=ORDERS)) == (1, 1)
     assert seen.value("commit_failing", table="shop.other") == 0
