@@ -157,7 +157,8 @@ class Backlog:
                 raise UserError(
                     f"{chain.error} By now {commits} transactions ({format_bytes(size)}) wait for this table, more "
                     "than advanced.max_waiting_commits or advanced.max_waiting_bytes allow. They stay in the task's "
-                    "state and are committed when the table accepts commits again."
+                    "state and are committed when the table accepts commits again. Remove the cause. To let other "
+                    "tables go on meanwhile, raise these limits or disable this binding."
                 ) from chain.error
 
     def _check_state(self, cause: ConnectorError | None) -> None:
@@ -167,7 +168,8 @@ class Backlog:
             raise UserError(
                 f"{cause} By now {sum(len(chain.commits) for chain in failing)} commits wait for "
                 f"{len(failing)} table(s) and take {format_bytes(size)} of the task's state, which would soon be too "
-                "large for a message of the runtime. They are committed when the tables accept commits again."
+                "large for a message of the runtime. They are committed when the tables accept commits again. "
+                "Remove the cause. To let other tables go on meanwhile, disable the bindings of these."
             ) from cause
 
     def list_waiting(self) -> list[WaitingTable]:
