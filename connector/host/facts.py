@@ -205,10 +205,17 @@ class WaitingNotifications(Fact, frozen=True):
     since: float | None
 
 
+class RefreshFailure(StrEnum):
+    """Why credentials could not be fetched."""
+
+    REFUSED = "refused"  # the server does not accept what signs in
+    NO_ANSWER = "no_answer"  # or none that can be used
+
+
 class RefreshedCredentials(Fact, frozen=True):
     """Credentials were fetched, or the attempt has failed."""
 
-    has_failed: bool
+    failure: RefreshFailure | None = None
 
 
 drop: Final[Callable[[Fact], None]] = deque[Fact](maxlen=0).append

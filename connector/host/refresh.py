@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
 from connector.host import facts
-from connector.host.facts import RefreshedCredentials
+from connector.host.errors import UserError
+from connector.host.facts import RefreshedCredentials, RefreshFailure
 
 T = TypeVar("T")
 
@@ -42,9 +43,17 @@ class Lease(Generic[T]):
 class Refreshed(Generic[T]):
     """A value that is always valid. Any number of threads may use it."""
 
-    def __init__(self, what: str, fetch: Callable[[], Lease[T]], first: Lease[T] | None = None) -> None:
+    def __init__(
+        self,
+        what: str,
+        fetch: Callable[[], Lease[T]],
+        first: Lease[T] | None = None,
+        refusal: type[Exception] = UserError,
+    ) -> None:
+        """`fetch` raises a `refusal` if the sign-in is not accepted, and other errors if there is no answer."""
         self._what = what
         self._fetch = fetch
+        self._refusal = refusal
         self._lock = threading.Lock()
         self._keep(first)
 
@@ -75,7 +84,8 @@ class Refreshed(Generic[T]):
         try:
             lease = self._fetch()
         except Exception as error:
-            facts.report(RefreshedCredentials(has_failed=True))
+            is_refused = isinstance(error, self._refusal)
+            facts.report(RefreshedCredentials(RefreshFailure.REFUSED if is_refused else RefreshFailure.NO_ANSWER))
             left = 0.0 if old is None or old.expires_at is None else self._find_life(old.expires_at)
             if old is None or left <= 0:
                 raise
@@ -83,7 +93,7 @@ class Refreshed(Generic[T]):
             prolonged = Lease(old.value, old.expires_at, time.time() + PAUSE * left)
             self._keep_until_due(prolonged)
             return prolonged
-        facts.report(RefreshedCredentials(has_failed=False))
+        facts.report(RefreshedCredentials())
         self._keep(lease)
         return lease
 

@@ -10,6 +10,7 @@ from typing import Final
 PREFIX: Final = "materialize_iceberg_"
 TABLE: Final = ("table",)
 ACTION: Final = ("action",)
+REASON: Final = ("reason",)
 
 COMMIT_SECONDS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 TRANSACTION_SECONDS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0)
@@ -155,7 +156,7 @@ OLDEST_NOTIFICATION: Final = _measure(
     unit="seconds",
 )
 REFRESHES: Final = _count("credential_refreshes", "Credentials that were fetched or refreshed.", ())
-REFRESH_FAILURES: Final = _count("credential_refresh_failures", "Attempts to fetch credentials that failed.", ())
+REFRESH_FAILURES: Final = _count("credential_refresh_failures", "Attempts to fetch credentials that failed.", REASON)
 MEMORY: Final = _measure("memory_bytes", "Resident memory of the session's processes.", ("process",), "bytes")
 MEMORY_LIMIT: Final = _measure(
     "memory_limit_bytes", "The memory limit of the container. Absent without one.", (), "bytes"

@@ -7,10 +7,10 @@ from functools import singledispatchmethod
 from typing import Final
 
 from connector.host import facts
-from connector.host.facts import AttemptFailure, CommitFailure, Fact
+from connector.host.facts import AttemptFailure, CommitFailure, Fact, RefreshFailure
 from connector.metrics import definitions
 from connector.metrics.counts import MAX_TABLES, OTHER_TABLES, Counts, TableLabels
-from connector.metrics.definitions import TABLE, Kind
+from connector.metrics.definitions import REASON, TABLE, Kind
 from connector.metrics.waiting_commits import WaitingCommits
 
 OF_TREATMENT: Final = {
@@ -31,6 +31,8 @@ class FactCounter:
         self._counting = threading.Lock()
         counts.set(definitions.SESSION_START, now())
         self._begin(())
+        for reason in RefreshFailure:
+            self._begin(REASON, reason)
 
     def count(self, fact: Fact) -> None:
         """Count one fact."""
@@ -198,4 +200,7 @@ class FactCounter:
 
     @_count.register
     def _(self, fact: facts.RefreshedCredentials) -> None:
-        self._counts.add(definitions.REFRESH_FAILURES if fact.has_failed else definitions.REFRESHES, 1)
+        if fact.failure:
+            self._counts.add(definitions.REFRESH_FAILURES, 1, fact.failure)
+        else:
+            self._counts.add(definitions.REFRESHES, 1)

@@ -22,7 +22,7 @@ def _needs_promtool() -> None:
 def test_prometheus_accepts_the_config_and_its_rules() -> None:
     config = RULES.with_name("prometheus.yml")
     assert "is valid prometheus config file syntax" in run_promtool("check", "config", str(config)).stdout
-    assert "SUCCESS: 19 rules found" in run_promtool("check", "rules", str(RULES)).stdout
+    assert "SUCCESS: 20 rules found" in run_promtool("check", "rules", str(RULES)).stdout
 
 
 def test_the_alarms_are_raised_when_they_should_be() -> None:

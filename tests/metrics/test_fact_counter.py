@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from connector.host import facts
-from connector.host.facts import AttemptFailure, CommitFailure, Fact
+from connector.host.facts import AttemptFailure, CommitFailure, Fact, RefreshFailure
 from connector.metrics.counts import Counts, Labels
 from connector.metrics.definitions import ALL, Kind, Metric
 from connector.metrics.fact_counter import FactCounter
@@ -208,15 +208,17 @@ def test_maintenance_and_credentials_are_counted(counted: Counted) -> None:
         facts.MaintenanceRun(ORDERS, facts.EXPIRE_SNAPSHOTS, 0.2, has_failed=False),
         facts.MaintenanceRun(ORDERS, facts.EXPIRE_SNAPSHOTS, 0.2, has_failed=True),
         facts.MaintainedFiles(ORDERS, facts.EXPIRE_SNAPSHOTS, 7, 70),
-        facts.RefreshedCredentials(has_failed=True),
-        facts.RefreshedCredentials(has_failed=False),
+        facts.RefreshedCredentials(RefreshFailure.NO_ANSWER),
+        facts.RefreshedCredentials(),
     )
     assert seen.value("maintenance_runs_total", action="expire_snapshots") == 2
     assert seen.value("maintenance_failures_total", action="expire_snapshots") == 1
     assert seen.value("maintenance_duration_seconds_count") == 2
     assert seen.value("maintenance_files_total", table=ORDERS) == 7
     assert seen.value("maintenance_file_bytes_total", table=ORDERS) == 70
-    assert seen.value("credential_refreshes_total") == seen.value("credential_refresh_failures_total") == 1
+    assert seen.value("credential_refreshes_total") == 1
+    assert seen.value("credential_refresh_failures_total", reason="no_answer") == 1
+    assert seen.value("credential_refresh_failures_total", reason="refused") == 0
 
 
 def test_loads_treated_values_spool_and_acknowledgements_are_counted(counted: Counted) -> None:

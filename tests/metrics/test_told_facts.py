@@ -1,5 +1,6 @@
 """Facts are told where things happen. (tests/process/test_metrics.py has the others.)"""
 
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -8,12 +9,19 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, ServiceUnavailableError
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    CommitStateUnknownException,
+    RESTError,
+    ServiceUnavailableError,
+)
 from pyiceberg.table.snapshots import Operation, Summary
 
+from connector.config.catalog import RestCatalog
+from connector.config.secret import Secret
 from connector.evolution.property_changes import COMPACTION_PROPERTY
 from connector.host import facts
-from connector.host.errors import RetryableError
+from connector.host.errors import RetryableError, UserError
 from connector.host.facts import (
     COMPACT_DATA_FILES,
     AttemptFailure,
@@ -26,10 +34,12 @@ from connector.host.facts import (
     MaintainedFiles,
     MaintenanceRun,
     RefreshedCredentials,
+    RefreshFailure,
     TableState,
     WaitingNotifications,
 )
 from connector.host.refresh import Lease, Refreshed
+from connector.iceberg.catalogs.rest import open_rest
 from connector.iceberg.commits import commit, commit_errors
 from connector.iceberg.commits.outcomes import Committed, TableCommit
 from connector.iceberg.maintenance.background import run_maintenance
@@ -45,6 +55,7 @@ from protocol.request import Store
 from support.bindings import PATH
 from support.rows.staged_files import stage
 from support.rows.updated_rows import land, make_table, stage_updates
+from support.servers.odd_servers import answering
 from support.servers.webhook_server import Answer, webhook_server
 from support.sessions.notified_sessions import shard
 from support.sessions.processes import wait_until
@@ -61,18 +72,45 @@ def told() -> Iterator[list[Fact]]:
     facts.report = facts.drop
 
 
-def test_credentials_that_are_fetched_or_not_are_told(told: list[Fact]) -> None:
+@pytest.mark.parametrize(
+    ("error", "failure"),
+    [
+        (RetryableError("the token server does not answer"), RefreshFailure.NO_ANSWER),
+        (TimeoutError(), RefreshFailure.NO_ANSWER),
+        (UserError("the key was deleted"), RefreshFailure.REFUSED),
+    ],
+)
+def test_credentials_that_are_fetched_or_not_are_told(
+    error: Exception, failure: RefreshFailure, told: list[Fact]
+) -> None:
     leases = iter([Lease("first", time.time() + 10, time.time())])
 
     def fetch() -> Lease[str]:
         try:
             return next(leases)
         except StopIteration:
-            raise RetryableError("the token server does not answer") from None
+            raise error from None
 
     token = Refreshed("a token", fetch)
     assert token.current().value == token.current().value == "first"
-    assert told == [RefreshedCredentials(has_failed=False), RefreshedCredentials(has_failed=True)]
+    assert told == [RefreshedCredentials(), RefreshedCredentials(failure)]
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "failure"),
+    [
+        (401, {"error": "invalid_client"}, RefreshFailure.REFUSED),
+        (400, {"error": "invalid_scope"}, RefreshFailure.REFUSED),
+        (503, {"error": "temporarily_unavailable"}, RefreshFailure.NO_ANSWER),
+        (403, {}, RefreshFailure.NO_ANSWER),
+    ],
+)
+def test_a_token_server_that_refuses_is_told_from_one_that_has_no_answer(
+    status: int, answer: dict[str, str], failure: RefreshFailure, told: list[Fact]
+) -> None:
+    with answering(status, json.dumps(answer)) as server, pytest.raises(RESTError):
+        open_rest(RestCatalog(uri=server.uri, credential=Secret("client:secret")), {})
+    assert told == [RefreshedCredentials(failure)]
 
 
 def test_the_time_for_which_a_full_spool_stops_the_input_is_told(told: list[Fact], tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
 
 from pyiceberg.catalog.rest import SNAPSHOT_LOADING_MODE, RestCatalog, TableResponse
-from pyiceberg.exceptions import BadRequestError, CommitFailedException, RESTError
+from pyiceberg.exceptions import BadRequestError, CommitFailedException, OAuthError, RESTError
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.typedef import Identifier
 from requests import Response, Session, codes
@@ -170,4 +170,4 @@ def _sign_in(catalog: catalog_config.RestCatalog, limits: TimeLimits) -> SignIn:
     parameters = {"scope": catalog.scope or DEFAULT_SCOPE}
     parameters |= {name: properties[name] for name in ("audience", "resource") if name in properties}
     client = OAuth2Client(limit_time(Session(), limits), uri, catalog.credential, parameters)
-    return RefreshedToken(Refreshed("the token of the REST catalog", client.fetch))
+    return RefreshedToken(Refreshed("the token of the REST catalog", client.fetch, refusal=OAuthError))
