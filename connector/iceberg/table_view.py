@@ -116,7 +116,9 @@ class SessionViews:
             if explain_unknown_type(error):
                 return commit_errors.explain_broken_metadata(path, error, _NOTHING_VISIBLE)
             if commit_errors.is_final(error):
-                return commit_errors.explain_refusal(path, error, "a read of its metadata", f"{_NOTHING_VISIBLE}.")
+                return commit_errors.explain_refusal(
+                    path, error, "a read of its metadata", f"{_NOTHING_VISIBLE}.", permission="read"
+                )
             answer = commit_errors.quote(error)
             log.warning("table %s: attempt %d to read its snapshot: %s: %s", path, number, type(error).__name__, answer)
             if not is_last:

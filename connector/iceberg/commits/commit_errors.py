@@ -99,19 +99,20 @@ def explain_refusal(
     name: str = "the commit",
     left: str = _STILL_STAGED,
     renewal: str = _PUBLISH,
+    permission: str = "change",
 ) -> ConnectorError:
     """Return the error of a commit that the catalog would refuse again. `left` says what became of its files or of the
-    table, and `renewal` what follows new credentials."""
+    table, `renewal` what follows new credentials, and `permission` what the catalog has to allow."""
     if isinstance(error, _SIGN_IN_REFUSED) or refuses_credentials(error):
         return SignInError(
             f"table {path}: the catalog does not accept the sign-in any more ({quote(error)}). {left} The "
             "token or the credential has expired or was revoked. If it is in the config (/catalog/token, "
-            f"/catalog/credential or /credentials), set a new one there{renewal}"
+            f"/catalog/credential, /catalog/service_account_json or /credentials), set a new one there{renewal}"
         )
     if isinstance(error, ForbiddenError) or has_code("AccessDeniedException")(error):
         return UserError(
             f"table {path}: the catalog forbids {name} ({quote(error)}). {left} Give the user of the "
-            "config's credentials the permission to change this table."
+            f"config's credentials the permission to {permission} this table."
         )
     if _OTHER_CLOCK in str(error):
         return UserError(
