@@ -258,6 +258,10 @@ def test_a_session_compacts_the_tables_that_the_connector_has_made(
     assert values_of(catalog) == dict.fromkeys(range(2 * COMMITS), "a")
 
 
+def compaction_threads() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name == "maintenance-compaction"}
+
+
 def test_of_several_shards_the_first_one_compacts() -> None:
     ran = threading.Event()
 
@@ -265,9 +269,10 @@ def test_of_several_shards_the_first_one_compacts() -> None:
         ran.set()
         return CompactionResult()
 
+    before = compaction_threads()
     with run_compaction(compact, "80000000-ffffffff") as second, run_compaction(compact, "00000000-7fffffff") as first:
+        assert len(compaction_threads() - before) == 1
         second.note_commit(Table(PATH).committed, 1)
-        assert "maintenance-compaction" in {thread.name for thread in threading.enumerate()}
         assert second._accounts
         assert not ran.is_set()
         first.note_commit(Table(PATH).committed, 1)
@@ -298,19 +303,40 @@ def test_commits_that_come_while_maintenance_is_busy_are_noted_together(catalog:
     assert noted == [(catalog.load_table(PATH).metadata.current_snapshot_id, 3)]
 
 
+class NotedLock:
+    """A lock that notes when somebody has to wait for it."""
+
+    def __init__(self) -> None:
+        self.is_awaited = threading.Event()
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            self.is_awaited.set()
+            self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
 def test_a_commit_waits_for_the_lock_of_its_table(catalog: Catalog) -> None:
-    writers = SnapshotWriters()
-    staged = stage_updates(catalog, {1: "a"})
-    done: list[Any] = []
-    thread = threading.Thread(target=lambda: done.append(try_commits(catalog, [staged], writers=writers)))
-    with writers.locks.of(OTHER):
-        assert isinstance(try_commits(catalog, [], writers=writers), list)
-    with writers.locks.of(PATH):
+    held = {PATH: NotedLock(), OTHER: NotedLock()}
+    locks: Any = SimpleNamespace(of=held.__getitem__)
+    writers = SnapshotWriters(locks=locks)
+
+    def commit(row: int) -> None:
+        try_commits(catalog, [stage_updates(catalog, {row: "a"})], writers=writers)
+
+    with held[OTHER]:
+        commit(1)
+    thread = threading.Thread(target=commit, args=(2,))
+    with held[PATH]:
         thread.start()
-        assert wait_until(lambda: writers.locks.of(PATH).locked())
-        assert not done
+        assert held[PATH].is_awaited.wait(60)
+        assert values_of(catalog) == {1: "a"}
     thread.join(60)
-    assert values_of(catalog) == {1: "a"}
+    assert values_of(catalog) == {1: "a", 2: "a"}
+    assert not held[OTHER].is_awaited.is_set()
 
 
 def test_the_session_does_not_wait_for_compaction_when_it_ends() -> None:
@@ -321,7 +347,9 @@ def test_the_session_does_not_wait_for_compaction_when_it_ends() -> None:
         released.wait(60)
         return CompactionResult()
 
+    before = compaction_threads()
     with run_compaction(hang) as compaction:
         compaction.note_commit(Table(PATH).committed, 1)
         assert hung.wait(60)
+    assert compaction_threads() - before
     released.set()
