@@ -52,6 +52,7 @@ class _Sampler(ABC):
     ) -> None:
         self._done.set()
         self._thread.join()
+        self._sample()  # all that is measured may be shorter than an interval
 
     def _run(self) -> None:
         while not self._done.wait(self._interval):
@@ -71,7 +72,9 @@ class PeakMemory(_Sampler):
 
     @property
     def peak(self) -> Memory:
-        return Memory(max(m.rss for m in self._samples), max(m.pss for m in self._samples))
+        peak = Memory(max(m.rss for m in self._samples), max(m.pss for m in self._samples))
+        assert peak.rss, "no sample has met the processes"
+        return peak
 
     @property
     def shares(self) -> Mapping[Kind, int]:
