@@ -186,6 +186,14 @@ def test_a_certificate_that_nobody_has_signed_is_not_accepted(tmp_path: Path) ->
     assert (str(error), error.is_refusal) == ("its certificate is not accepted", False)
 
 
+def test_a_certificate_of_an_authority_of_your_own_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    certificate = new_certificate(tmp_path)
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate.certificate))
+    with webhook_server(certificate=certificate) as webhook:
+        post(webhook.url)
+    assert len(webhook.accepted) == 1
+
+
 def test_certificates_that_are_missing_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "missing.pem"))
     error = refusal(f"https://{free_address()}/hooks?token=tokenOfTheHook")

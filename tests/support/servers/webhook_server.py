@@ -10,6 +10,7 @@ from http.server import ThreadingHTTPServer
 from typing import Any, Final, TypeAlias
 
 from support.plans import plan
+from support.servers.certificate import Certificate
 from support.servers.server_thread import QuietHandler, in_thread
 
 Json: TypeAlias = Any
@@ -84,8 +85,8 @@ class WebhookServer:
 
 
 @contextmanager
-def webhook_server(port: int = 0) -> Iterator[WebhookServer]:
-    """Serve on this port, or on any that is free."""
+def webhook_server(port: int = 0, certificate: Certificate | None = None) -> Iterator[WebhookServer]:
+    """Serve on this port, or on any that is free. With a certificate, the server speaks HTTPS."""
     webhook = WebhookServer()
     plan("each answer of a webhook", lambda: not webhook.answers)
 
@@ -109,6 +110,9 @@ def webhook_server(port: int = 0) -> Iterator[WebhookServer]:
             """A client that has gone is no error here."""
 
     http = Server(("127.0.0.1", port), Handler)
-    webhook.url = f"http://127.0.0.1:{http.server_port}/hooks/iceberg?token=tokenOfTheHook"
+    if certificate:
+        http.socket = certificate.served(http.socket)
+    scheme = "https" if certificate else "http"
+    webhook.url = f"{scheme}://127.0.0.1:{http.server_port}/hooks/iceberg?token=tokenOfTheHook"
     with in_thread(http):
         yield webhook
