@@ -18,7 +18,8 @@ from support.engines.readers import duckdb_connection
 from support.rows.updated_rows import BY_PART, make_table, stage_updates, values_of
 from support.tables.compacting import EAGER, compact
 
-TRANSACTIONS: Final = 240
+TRANSACTIONS: Final = 120
+WITH_ALL: Final = 240
 KEYS: Final = 2_000
 CHECKED_EVERY: Final = 60
 COMPACTED_EVERY: Final = 12
@@ -26,7 +27,7 @@ COMPACTED_EVERY: Final = 12
 
 @pytest.mark.parametrize("spec", [None, BY_PART], ids=["without partitions", "with partitions"])
 def test_hundreds_of_random_transactions_leave_one_row_for_each_key(
-    catalog: Catalog, tmp_path: Path, spec: PartitionSpec | None
+    catalog: Catalog, tmp_path: Path, spec: PartitionSpec | None, pytestconfig: pytest.Config
 ) -> None:
     random = Random(11)
     make_table(catalog, spec, **EAGER)
@@ -51,7 +52,7 @@ def test_hundreds_of_random_transactions_leave_one_row_for_each_key(
             commit_all_or_raise(catalog, pending)
             pending.clear()
 
-    for number in range(TRANSACTIONS):
+    for number in range(WITH_ALL if pytestconfig.getoption("--all") else TRANSACTIONS):
         pending.append(stage(number))
         if number % CHECKED_EVERY and random.random() < 0.3:
             continue  # it waits, and is committed with the next ones
