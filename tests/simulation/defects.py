@@ -7,8 +7,8 @@ from typing import Any, Final, TypeAlias
 import pytest
 from pyiceberg.io import InputFile
 from pyiceberg.manifest import ManifestFile
-from pyiceberg.table import Table
-from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetPropertiesUpdate
+from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetPropertiesUpdate, update_table_metadata
 
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits import fence, passed_values
@@ -145,7 +145,8 @@ def an_unknown_outcome_counts_as_landed(patch: pytest.MonkeyPatch) -> None:
         try:
             return commit_table(catalog, table, requirements, updates)
         except TimeoutError:
-            return None
+            metadata = update_table_metadata(table.metadata, updates)
+            return CommitTableResponse.model_construct(metadata=metadata, metadata_location=table.metadata_location)
 
     patch.setattr(SimulatedCatalog, "commit_table", trusting)
 
@@ -237,7 +238,7 @@ def rejected_rows_are_staged_on_what_their_binding_s_table_says(patch: pytest.Mo
     stage_table: Callable[..., StagedCommit] = getattr(*private_connector.STAGE_TABLE)
 
     def on_the_binding_s(session: Any, index: int, *files_and_checkpoint: Any) -> StagedCommit:
-        binding = next((number for number, it in enumerate(session.tables) if _quarantine(it) == index), index)
+        binding = next((number for number, it in enumerate(session._tables) if _quarantine(it) == index), index)
         session._fences[index] = session._fences[binding]
         return stage_table(session, index, *files_and_checkpoint)
 

@@ -48,6 +48,7 @@ EXPECTED: Final = (  # what may end a process while anything is disturbed
     OSError,
     SessionOverError,
 )
+MISTAKES: Final = (AttributeError, NameError, TypeError)  # of the simulation or of a planted defect: they prove nothing
 
 
 @dataclass(frozen=True)
@@ -111,6 +112,9 @@ def run(seed: int) -> Result:
         Schedule(stage).run()
     except (BrokenPromiseError, StuckError, ConnectorError) as error:  # the last: a state that nobody can read
         violation = str(error)
+    except MISTAKES as error:
+        error.add_note(f"--seed {seed}")
+        raise
     finally:
         stage.clear()
     return Result(seed, violation, stage.events)
@@ -402,6 +406,8 @@ class Schedule:
             session = self._crew.pop(actor, None)
             if actor.error is None:
                 continue
+            if isinstance(actor.error, MISTAKES):
+                raise actor.error
             if not isinstance(actor.error, EXPECTED) or self._is_surprise(session, actor.error):
                 raise BrokenPromiseError(f"process {actor.name}: {''.join(traceback.format_exception(actor.error))}")
             if session:

@@ -14,6 +14,7 @@ from typing import Final
 
 import pytest
 
+from connector.iceberg.commits import fence
 from simulation import schedule
 from simulation.backfill_defects import BACKFILL_DEFECTS
 from simulation.compaction_defects import COMPACTION_DEFECTS
@@ -129,6 +130,13 @@ def test_a_planted_defect_is_found(defect: str) -> None:
     with simulated() as patch:
         ALL_DEFECTS[defect](patch)
         assert any(_violations(_seeds_of(defect)))
+
+
+def test_a_planted_defect_that_fails_by_itself_is_not_found() -> None:
+    with simulated() as patch:
+        patch.setattr(fence, "remaining_commits", lambda chain: chain)
+        with pytest.raises(TypeError, match="takes 1 positional argument"):
+            any(_violations(range(ENOUGH)))
 
 
 @pytest.mark.parametrize("seed", range(20))
