@@ -156,6 +156,7 @@ SIMULATED: Final[Mapping[str, str]] = {
     "forgets_what_waits": "the_backlog_forgets_what_failed",
     "loads_from_before_the_last_commit": "loads_are_answered_from_before_the_last_commit",
     "loads_without_what_waits": "loads_do_not_see_what_waits",
+    "reads_the_fence_late": "the_fence_is_read_when_rows_are_staged",
     "takes_files_for_old": "nothing_is_new_after_a_snapshot_that_has_expired",
     "trusts_old_positions": "rows_that_have_moved_are_not_searched_again",
 }

@@ -40,6 +40,7 @@ CRASH_DEFECTS: Final[Mapping[str, Callable[[pytest.MonkeyPatch], None]]] = {
         "removes_the_rows_before_it_adds_others",
         "reuses_manifests",
         "shows_at_start_commit",
+        "shows_while_storing",
         "takes_young_files_for_orphans",
     )
 }

@@ -140,6 +140,20 @@ def the_fence_is_not_read_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(fence, "remaining_commits", first)
 
 
+def the_fence_is_read_when_rows_are_staged(patch: pytest.MonkeyPatch) -> None:
+    stage_table: Callable[..., StagedCommit] = getattr(*private_connector.STAGE_TABLE)
+
+    def on_the_present_value(session: Any, index: int, *rest: Any) -> StagedCommit:
+        assert Actor.present
+        table = session._tables[index]
+        properties = Actor.present.catalog.load_table(table.binding.path).properties
+        waiting = session._committer.find_pending(table.table_id, table.writer.key_range)
+        session._fences[index] = fence.WriterFence.begin(properties, table.writer, waiting)
+        return stage_table(session, index, *rest)
+
+    patch.setattr(*private_connector.STAGE_TABLE, on_the_present_value)
+
+
 def an_unknown_outcome_counts_as_landed(patch: pytest.MonkeyPatch) -> None:
     def trusting(catalog: SimulatedCatalog, table: Table, requirements: Any, updates: Any) -> Any:
         try:
@@ -266,6 +280,7 @@ DEFECTS: Final[Mapping[str, Plant]] = {
         main_is_not_asserted,
         the_uuid_is_not_asserted,
         the_fence_is_not_read_again,
+        the_fence_is_read_when_rows_are_staged,
         an_unknown_outcome_counts_as_landed,
         the_fence_moves_in_a_commit_of_its_own,
         what_was_folded_is_used_for_whatever_a_later_attempt_finds,

@@ -82,6 +82,7 @@ class Instance:
 
     def _open(self, actor: Actor) -> transactions.Session:
         catalog, key_range = SimulatedCatalog(actor, self.network, self.author), self.author.key_range
+        actor.catalog = catalog
         self._staged = recovery.select_overlapping_commits(read_state(TASK, self.message.state), key_range)
         actor.store = self.network.store_of(actor)
         manifests = ManifestCache()

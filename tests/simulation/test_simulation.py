@@ -80,6 +80,7 @@ NEEDED: Final[Mapping[str, Callable[[Outline], bool]]] = {  # of a schedule, to 
     "deletes_are_carried_over_to_the_partition_of_the_sources": lambda outline: (
         outline.has_compactions and outline.has_updates and outline.weather.foreign > 0  # which changes partition specs
     ),
+    "shows_while_storing": lambda outline: not outline.has_updates,  # it also loses what Loads have found
     "loads_see_what_waiting_commits_delete": lambda outline: outline.has_refusals and outline.has_updates,
     "loads_see_rows_of_a_former_key_range_in_any_order": lambda outline: (
         outline.has_refusals and outline.has_updates and outline.weather.sessions > 1  # no table refuses the last one
