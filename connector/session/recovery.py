@@ -95,7 +95,8 @@ def check_finished(
     of these commits as orphan files.
     """
     by_table = group_by(lost_commits.select_finished(finished, staged), attrgetter("table_uuid"))
-    recorded = group_by((*finished, *staged), attrgetter("table_uuid"))
+    known: list[FinishedCommit | StagedCommit] = [*finished, *staged]
+    recorded = group_by(known, attrgetter("table_uuid"))
     # Commits to generations that no table of the session has had.
     generations = frozenset[str]().union(*(table.generations for table in tables))
     unknown = {commit.writer.state_key for commit in finished if commit.table_uuid not in generations}
