@@ -285,10 +285,12 @@ def _read_answers(documents: TemporaryFile, newest_mask: Mask, io: FileIO) -> It
 
 def _describe_rows(view: TableView, keys: pa.Table, found: Sequence[RowsOfKeys]) -> Iterator[pa.Table]:
     """Yield all found rows, those of a key with several among them: one version of a document is to stay."""
-    paths = list(dict.fromkeys(file.path for file in view.files))
-    indexes = {path: index for index, path in enumerate(paths)}
-    path_of_file = np.array([indexes[file.path] for file in view.files], np.int32)
-    names, texts = pa.array(paths, pa.string()), keys.select([KEY])
+    # A table has many files, of which few may have rows: the object names only these.
+    with_rows = np.unique(np.concatenate([rows.files for rows in found])).tolist()
+    indexes = {path: index for index, path in enumerate(dict.fromkeys(view.files[place].path for place in with_rows))}
+    path_of_file = np.zeros(len(view.files), np.int32)
+    path_of_file[with_rows] = [indexes[view.files[place].path] for place in with_rows]
+    names, texts = pa.array([*indexes], pa.string()), keys.select([KEY])
     for rows in (part for each in found for part in each.slices()):
         indices = pa.array(path_of_file[rows.files], pa.int32())
         yield pa.table(

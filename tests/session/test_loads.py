@@ -111,6 +111,15 @@ def test_all_rows_of_the_keys_are_located_in_their_files(tmp_path: Path) -> None
     assert loaded.answered.keys == 3
 
 
+def test_located_rows_name_only_files_that_have_some(tmp_path: Path) -> None:
+    """A table may have 100,000 files, and the object of one row would have megabytes."""
+    searched = searched_tables.SearchedTable(tmp_path, [StringType()])
+    files = [SearchedFile(searched.write([f'["{number}"]']), 1) for number in range(3)]
+    loads = search(tmp_path, searched, TableView(None, (*files[:2], files[1], files[2])), "1")
+    rows = read_located(IO, loads.found[0].located.location or "").rows
+    assert [chunk.dictionary.to_pylist() for chunk in rows["file_path"].chunks] == [[files[1].path]]
+
+
 @pytest.mark.parametrize(("key", "rows"), [("one", 1), ("none", 0)])
 def test_the_snapshot_that_was_searched_is_located_too(tmp_path: Path, key: str, rows: int) -> None:
     """A commit searches only what came later."""
