@@ -7,15 +7,18 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import Final
 from uuid import UUID
 
+import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.exceptions import ValidationError as InvalidMetadataError
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.table import Table
 
+from connector.encoding.search.key_bounds import KeyValues, find_files, make_bounds_table
 from connector.encoding.search.row_search import SearchedFile
 from connector.encoding.values.arrays import Positions
 from connector.host.errors import ConnectorError, LostColumnError, RetryableError, UserError
@@ -33,7 +36,7 @@ from connector.iceberg.metadata.table_properties import (
     restrict_to_generation,
 )
 from connector.model.binding import Column
-from connector.model.state import StagedCommit, TableId, WriterId
+from connector.model.state import DataFile, StagedCommit, TableId, WriterId
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_io import files_of
 from connector.storage.storage_errors import translate_errors
@@ -59,20 +62,30 @@ class TableViews:
         self._manifests = manifests
         self._deletes: dict[UUID, RowDeletes] = {}  # of tables with pending commits
 
-    def view(self, table: Table, pending: Sequence[StagedCommit], unit_size: int = UNIT_SIZE) -> TableView:
+    def view(
+        self,
+        table: Table,
+        pending: Sequence[StagedCommit],
+        unit_size: int = UNIT_SIZE,
+        keys: KeyValues | None = None,
+    ) -> TableView:
         """Return the view of a table that was just loaded. `pending` are the staged commits that may not be in it yet.
+        If keys are given, the view leaves out files whose bounds exclude them all.
 
         UserError if the table has rows or deletes that cannot be searched; FencedError if another process has taken
         over.
         """
         with translate_errors(table.location()):
-            listed = self._manifests.list_files(table)
+            if keys is None:
+                listed = searched = self._manifests.list_files(table)
+            else:
+                listed, may_have = self._manifests.find_files(table, keys)
+                searched = [*compress(listed, may_have)]
             check_files(table, listed)
-            live = [file for file in listed if file.content is DataFileContent.DATA]
             remaining = _remaining_commits(table, pending)
             files = [
-                *_search_live(live, PositionDeletes(listed), MissingValues(table), unit_size),
-                *_search_staged(table, remaining, {file.path for file in live}, unit_size),
+                *_search_live(searched, PositionDeletes(listed), MissingValues(table), unit_size),
+                *_search_staged(table, remaining, {file.path for file in listed}, unit_size, keys),
             ]
             deleted = self._find_deleted(table, remaining)
         snapshot, keeps_ids = table.current_snapshot(), can_keep_lineage(table)
@@ -103,9 +116,12 @@ class SessionViews:
         self._views = views
         self._find_pending = find_pending
 
-    def find(self, table_id: TableId, writer: WriterId, keys: Sequence[Column]) -> TableView:
-        """Return the view of a table as it is now, for a session that acts as this writer. `keys` are the key columns
-        that the session writes. Retries while the catalog or the store does not answer.
+    def find(
+        self, table_id: TableId, writer: WriterId, columns: Sequence[Column], keys: pa.Table | None = None
+    ) -> TableView:
+        """Return the view of a table as it is now, for a session that acts as this writer. `columns` are the key
+        columns that it writes, and `keys` is the keys table of its Loads: the view leaves out files that cannot have
+        one of them. Retries while the catalog or the store does not answer.
 
         Raises UserError if the table is gone or cannot be searched, or if the catalog refuses to read it, SignInError
         if the catalog does not accept the sign-in any more, FencedError if another process has taken over.
@@ -130,11 +146,11 @@ class SessionViews:
             )
 
         try:
-            return retry(lambda _: self._find(table_id, writer, keys), judge, RETRY_FOR)
+            return retry(lambda _: self._find(table_id, writer, columns, keys), judge, RETRY_FOR)
         except InvalidMetadataError as error:
             raise commit_errors.explain_broken_metadata(path, error, _NOTHING_VISIBLE) from error
 
-    def _find(self, table_id: TableId, writer: WriterId, keys: Sequence[Column]) -> TableView:
+    def _find(self, table_id: TableId, writer: WriterId, columns: Sequence[Column], keys: pa.Table | None) -> TableView:
         path, uuid = table_id
         # Before the table is loaded: a commit may land in between, and then the table shows it.
         pending = self._find_pending(table_id, writer.key_range)
@@ -149,8 +165,12 @@ class SessionViews:
                 "running. Start the task again."
             )
         task_table = restrict_to_generation(table, generation)
-        _check_keys(task_table, keys)
-        return self._views.view(task_table, pending)
+        _check_keys(task_table, columns)
+        if keys is None:
+            return self._views.view(task_table, pending)
+        values = keys.select([str(column.id) for column in columns])
+        key_columns = {column.id: column.type for column in columns}
+        return self._views.view(task_table, pending, keys=KeyValues(key_columns, values))
 
 
 def _check_keys(table: Table, keys: Sequence[Column]) -> None:
@@ -184,8 +204,9 @@ def _remaining_commits(table: Table, pending: Sequence[StagedCommit]) -> list[St
 
 
 def _search_live(
-    live: Iterable[ListedFile], deletes: PositionDeletes, missing: MissingValues, unit_size: int
+    listed: Iterable[ListedFile], deletes: PositionDeletes, missing: MissingValues, unit_size: int
 ) -> Iterator[SearchedFile]:
+    live = (file for file in listed if file.content is DataFileContent.DATA)
     files = sorted(live, key=lambda file: file.sequence_number)
     applied = deletes.find_all(files)
     for file in files:
@@ -201,15 +222,23 @@ def _search_live(
 
 
 def _search_staged(
-    table: Table, remaining: Sequence[StagedCommit], live: set[str], unit_size: int
+    table: Table, remaining: Sequence[StagedCommit], live: set[str], unit_size: int, keys: KeyValues | None
 ) -> Iterator[SearchedFile]:
+    waiting: list[DataFile] = []
     for commit in remaining:
         for file in files_of(table.io, commit.files):
             if any(is_converted(table, column.field_id) for column in file.columns):
                 raise _explain_late(commit)
             if file.path not in live:
-                whole = SearchedFile(file.path, file.size)
-                yield from _split(whole, len(file.splits), unit_size)
+                waiting.append(file)
+    if keys is not None and waiting:
+        statistics = [
+            {each.field_id: (each.lower, each.upper, each.nulls) for each in file.columns} for file in waiting
+        ]
+        bounds = make_bounds_table(keys.columns, statistics)
+        waiting = [*compress(waiting, find_files(bounds, keys))]
+    for file in waiting:
+        yield from _split(SearchedFile(file.path, file.size), len(file.splits), unit_size)
 
 
 def _explain_late(commit: StagedCommit) -> RetryableError:

@@ -55,7 +55,7 @@ from connector.storage.file_io import LARGEST_HELD, write_later
 from protocol.protocol_error import ProtocolError
 from protocol.request import Load
 
-FindView: TypeAlias = Callable[[], TableView]
+FindView: TypeAlias = Callable[[pa.Table], TableView]  # by a keys table
 
 GATHERED: Final = 8 << 20  # bytes of keys of all tables that are in memory while Loads come
 GATHERED_OF_TABLE: Final = 64 << 10  # for each of very many tables: less would be many small writes
@@ -180,7 +180,7 @@ class TransactionLoads:
     def _answer(self, indexes: Sequence[int]) -> Iterator[bytes]:
         gathered = {index: self._keys.pop(index) for index in indexes}
         prepared = map_in_threads(self._prepare, gathered.items(), "loads")
-        results = [result for result in self._search([*filter(None, prepared)]) if any(map(len, result.newest))]
+        results = [result for result in self._search(prepared) if any(map(len, result.newest))]
         for result in results:
             for group, newest_mask in zip(result.search.groups, result.newest, strict=True):
                 yield from _read_answers(group.documents, newest_mask, open_io(result.search.table.new_layout))
@@ -190,34 +190,31 @@ class TransactionLoads:
             answered = self.found[index].answered.keys
             facts.report(AnsweredLoads(self._tables[index].binding.table, keys.count, answered))
 
-    def _prepare(self, gathered: tuple[int, GatheredKeys]) -> TableSearch | None:
-        """Find the files to search, and write the keys for the tasks. Return None if the table has no files."""
+    def _prepare(self, gathered: tuple[int, GatheredKeys]) -> TableSearch:
+        """Write the keys for the tasks, and find the files that may have some of them."""
         index, keys = gathered
         table = self._tables[index]
-        view = table.find_view()
-        self.found[index] = LoadedRows(LocatedRowsFile(None, 0, view.snapshot_id), KeyDigest())
-        if not view.files:
-            return None
         layout = table.new_layout()
         keys_file = self._new_file(layout, ".arrow")
+        stored = keys.store(keys_file, layout)
+        view = table.find_view(stored)
+        self.found[index] = LoadedRows(LocatedRowsFile(None, 0, view.snapshot_id), KeyDigest())
         groups = tuple(
             Group(table.binding, keys_file, files, self._new_file(layout, ".loaded"), self._new_file(layout, ".rows"))
             for files in divide_files(view.files)
         )
-        return TableSearch(table, view, keys.store(keys_file, layout), keys_file, groups)
+        return TableSearch(table, view, stored, keys_file, groups)
 
     def _search(self, searches: Sequence[TableSearch]) -> Iterator[FoundInTable]:
         """Search the tables by one Spark job, or by several if they are large."""
         groups = [group for search in searches for group in search.groups]
-        if not groups:
-            return
         try:
             found = iter(search_in_jobs(self._spark, groups, self._find_access))
         finally:
             for search in searches:
                 with warn_if_left(RESULTS, search.table.binding.table):
                     search.keys_file.remove(open_io(search.table.new_layout), RESULTS)
-        for search in searches:
+        for search in (each for each in searches if each.groups):
             io = open_io(search.table.new_layout)
             rows = [fetch_rows(returned, io) for returned in islice(found, len(search.groups))]
             newest = choose_newest(rows, len(search.keys), partial(find_last_changes, io, search.view.files))

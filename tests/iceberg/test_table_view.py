@@ -443,3 +443,51 @@ def test_rows_in_files_that_ask_for_views_of_texts_are_found_and_replaced(catalo
     assert loaded.documents.to_pylist() == [row(2, "a")["doc"]]
     land(catalog, {1: "b", 2: "b"})
     assert values_of(catalog) == {1: "b", 2: "b"}
+
+
+class LoadingSession:
+    """A session that searches some ids for each transaction."""
+
+    def __init__(self, catalog: Catalog, *pending: StagedCommit) -> None:
+        self._table = TableIdentifier(*PATH), str(catalog.load_table(PATH).metadata.table_uuid)
+        self.manifests = ManifestCache()
+        self._views = SessionViews(catalog, TableViews(self.manifests), lambda *_: pending)
+
+    def find(self, *numbers: int) -> tuple[SearchedFile, ...]:
+        keys = keys_of_texts(pa.array([f"[{number}]" for number in numbers]), UPDATES.parts, [LongType()])
+        return self._views.find(self._table, WRITER, [Column("id", "id", 1, LongType(), required=True)], keys).files
+
+
+def test_only_files_are_searched_that_may_have_a_loaded_key(catalog: Catalog) -> None:
+    """A table of many files is not read for one key, and neither are its pending commits."""
+    make_table(catalog)
+    for number in range(0, 50, 10):
+        land(catalog, {number: "a", number + 5: "a"})
+    waiting = [staged(catalog, row(60, "a"), row(65, "a"))]
+    session = LoadingSession(catalog, *waiting)
+    assert ids(catalog, *session.find(22)) == [[20, 25]]
+    assert ids(catalog, *session.find(0, 29, 45, 57)) == [[0, 5], [40, 45]]
+    assert ids(catalog, *session.find(44, 61)) == [[40, 45], [60, 65]]
+    assert session.find(28, 66) == ()
+    assert session.find() == ()
+
+
+def test_bounds_are_remembered_from_the_first_search_on(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit or a compaction may have listed the files before, and they list them again."""
+    make_table(catalog)
+    session, parsed, of = LoadingSession(catalog), [0], ListedFile.of
+
+    def counted(manifest: ManifestFile, entry: ManifestEntry) -> ListedFile:
+        parsed[0] += 1
+        return of(manifest, entry)
+
+    monkeypatch.setattr(ListedFile, "of", counted)
+    for number in range(3):
+        land(catalog, {number: "a"})
+    session.manifests.list_files(catalog.load_table(PATH))
+    parsed[0] = 0
+    assert ids(catalog, *session.find(1)) == [[1]]
+    assert parsed[0] == 3
+    session.manifests.list_files(catalog.load_table(PATH))
+    assert ids(catalog, *session.find(2)) == [[2]]
+    assert parsed[0] == 3

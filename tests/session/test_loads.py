@@ -58,7 +58,7 @@ def test_a_disk_without_room_for_the_keys_is_told(tmp_path: Path) -> None:
     access = Lease(Properties(), None)
     layout = TableLayout(binding, Destination("file:///table", Properties(), "prefix"), access)
     with small_disk(tmp_path / "disk") as disk:
-        table = SearchedTable(binding, lambda: layout, lambda: view)
+        table = SearchedTable(binding, lambda: layout, lambda _: view)
         loads = TransactionLoads(local_spark, disk.directory / "loads", {0: table}, bindings=1)
         loads.add(Load(0, 1, 1, (b'{"load":{"key":["%b"]}}\n' % (b"x" * 2 * SIZE),)))
         with pytest.raises(UserError, match=r"no temporary file for the keys of Loads can be made: .*No space left"):
@@ -260,7 +260,7 @@ def searched_table(
     binding = Binding(index, "key", TableIdentifier("db", "orders"), columns, (), None, updates=searched.updates)
     destination = Destination(f"file://{directory}/table", Properties(), "prefix")
     layout = TableLayout(binding, destination, Lease(Properties(), None))
-    return SearchedTable(binding, lambda: layout, lambda: view)
+    return SearchedTable(binding, lambda: layout, lambda _: view)
 
 
 def test_located_rows_are_beside_the_data_files(tmp_path: Path) -> None:
@@ -278,7 +278,7 @@ def test_no_secret_is_among_the_things_that_spark_writes_to_a_file(tmp_path: Pat
     access = Lease(Properties({"s3.secret-access-key": "hunter2"}), None)
     layout = TableLayout(binding, Destination(f"file://{tmp_path}/table", Properties(), "prefix"), access)
     spark: Any = RecordingSpark()
-    table = SearchedTable(binding, lambda: layout, lambda: view)
+    table = SearchedTable(binding, lambda: layout, lambda _: view)
     loads = TransactionLoads(spark, tmp_path / "loads", {0: table}, bindings=1)
     loads.add(Load(0, 1, 1, (b'{"load":{"key":["two"]}}\n',)))
     [line] = b"".join(loads.answer()).splitlines()

@@ -16,7 +16,6 @@ from connector.iceberg.commits.row_deletes import DeletedRows, RowDeletes
 from connector.iceberg.metadata.listed_files import ListedFile, PositionDeletes
 from connector.iceberg.metadata.partitions import Partition, PartitionReader
 from connector.iceberg.table_view import SessionViews, TableView
-from connector.model.binding import Column
 from connector.model.state import StagedCommit, TableId, WriterId
 from connector.storage.file_io import files_of
 from support import private_connector
@@ -85,10 +84,10 @@ def loads_are_answered_from_before_the_last_commit(patch: pytest.MonkeyPatch) ->
     find: Callable[..., TableView] = getattr(*private_connector.FIND_VIEW)
     known: dict[tuple[SessionViews, TableId], Table] = {}
 
-    def stale(views: SessionViews, table_id: TableId, writer: WriterId, keys: Sequence[Column]) -> TableView:
+    def stale(views: SessionViews, table_id: TableId, writer: WriterId, *keys: Any) -> TableView:
         if (views, table_id) not in known:
             known[views, table_id] = views._catalog.load_table(table_id[0])
-            return find(views, table_id, writer, keys)
+            return find(views, table_id, writer, *keys)
         return views._views.view(known[views, table_id], views._find_pending(table_id, writer.key_range))
 
     patch.setattr(*private_connector.FIND_VIEW, stale)

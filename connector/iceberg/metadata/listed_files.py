@@ -1,13 +1,15 @@
 """The files that a table's manifests list: what is needed to find rows in them, and to delete these rows."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from operator import attrgetter
 from typing import TypeAlias
 from uuid import UUID
 
+import numpy as np
+import pyarrow as pa
 from pyiceberg.manifest import (
     DataFile,
     DataFileContent,
@@ -21,6 +23,8 @@ from pyiceberg.table.snapshots import Snapshot
 from connector.encoding.live_rows.deletion_vectors import DeletionVector, FileId
 from connector.encoding.live_rows.position_deletes import PATH_ID
 from connector.encoding.live_rows.source_rows import RowLineage, SourceFile
+from connector.encoding.search.key_bounds import ColumnBounds, KeyTypes, KeyValues, find_files, make_bounds_table
+from connector.encoding.values.arrays import Mask
 from connector.host.groups import group_by
 from connector.host.signals import map_in_threads
 from connector.iceberg.metadata.manifests import find_vector, manifests_of, read_entries
@@ -28,7 +32,7 @@ from connector.iceberg.metadata.partitions import Partition
 from connector.iceberg.metadata.row_lineage import ManifestKey, find_manifest_key, first_row_id_of
 from connector.iceberg.metadata.snapshot_manifests import WrittenSnapshots
 
-_Parsed: TypeAlias = Mapping[ManifestKey, tuple["ListedFile", ...]]
+_Parsed: TypeAlias = Mapping[ManifestKey, "_ParsedManifest"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +110,28 @@ def _path_bounds(file: DataFile) -> tuple[bytes, bytes] | None:
     return (lower, upper) if lower and upper else None
 
 
+@dataclass(frozen=True)
+class _ParsedManifest:
+    """What a manifest lists."""
+
+    files: tuple[ListedFile, ...]
+    key_columns: KeyTypes
+    bounds: pa.Table  # of the key columns, with a row for each file
+
+    @classmethod
+    def of(cls, manifest: ManifestFile, entries: Sequence[ManifestEntry], key_columns: KeyTypes) -> "_ParsedManifest":
+        bounds = make_bounds_table(key_columns, [_bounds_by_column(entry.data_file, key_columns) for entry in entries])
+        return cls(tuple(ListedFile.of(manifest, entry) for entry in entries), key_columns, bounds)
+
+
+def _bounds_by_column(file: DataFile, key_columns: KeyTypes) -> dict[int, ColumnBounds]:
+    lower, upper, nulls = file.lower_bounds or {}, file.upper_bounds or {}, file.null_value_counts or {}
+    return {number: (lower.get(number), upper.get(number), nulls.get(number)) for number in key_columns}
+
+
 class ManifestCache:
     """Lists the live files of tables. It remembers the manifests of each table's newest snapshot, which never change.
+    Of a table whose keys are searched, it also remembers the bounds of the key columns.
 
     It reads from memory what is in `written`, to which writers of snapshots add.
     """
@@ -115,23 +139,38 @@ class ManifestCache:
     def __init__(self) -> None:
         self.written = WrittenSnapshots()
         self._parsed: dict[UUID, _Parsed] = {}
+        self._key_columns: dict[UUID, KeyTypes] = {}
 
     def list_files(self, table: Table) -> list[ListedFile]:
         """Return all live files of the current snapshot, in the order of its manifests."""
+        return [*chain.from_iterable(manifest.files for manifest in self._list_manifests(table))]
+
+    def find_files(self, table: Table, keys: KeyValues) -> tuple[list[ListedFile], Mask]:
+        """Return all live files, and which of them may have one of the keys."""
+        self._key_columns[table.metadata.table_uuid] = keys.columns
+        manifests = self._list_manifests(table)
+        files = [*chain.from_iterable(manifest.files for manifest in manifests)]
+        if not files:
+            return [], np.empty(0, np.bool_)
+        return files, find_files(pa.concat_tables([manifest.bounds for manifest in manifests]), keys)
+
+    def _list_manifests(self, table: Table) -> Collection[_ParsedManifest]:
         parsed = self._read(self.written.with_memory(table), table.current_snapshot())
         # Replaced as a whole: another thread may list the files of the same table.
         self._parsed[table.metadata.table_uuid] = parsed
-        return [*chain.from_iterable(parsed.values())]
+        return parsed.values()
 
     def _read(self, table: Table, snapshot: Snapshot | None) -> _Parsed:
-        """Return the files of each manifest of a snapshot, in order. Remembered manifests are not read again."""
-        known = self._parsed.get(table.metadata.table_uuid, {})
+        """Return the files of each manifest of a snapshot, in order. Remembered manifests are not read again, unless
+        other key columns are searched now."""
+        uuid = table.metadata.table_uuid
+        known, key_columns = self._parsed.get(uuid, {}), self._key_columns.get(uuid, {})
         manifests = {find_manifest_key(manifest): manifest for manifest in manifests_of(table.io, snapshot)}
 
-        def parse(manifest: ManifestFile) -> tuple[ListedFile, ...]:
-            return tuple(ListedFile.of(manifest, entry) for entry in read_entries(table.io, manifest))
+        def parse(manifest: ManifestFile) -> _ParsedManifest:
+            return _ParsedManifest.of(manifest, read_entries(table.io, manifest), key_columns)
 
-        new = [key for key in manifests if key not in known]
+        new = [key for key in manifests if key not in known or known[key].key_columns != key_columns]
         parsed = zip(new, map_in_threads(parse, [manifests[key] for key in new], "view"), strict=True)
         files = {**known, **dict(parsed)}
         return {key: files[key] for key in manifests}
