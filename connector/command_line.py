@@ -119,7 +119,7 @@ def _serve() -> None:
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "jemalloc")
     from connector import driver
 
-    driver.serve(stdio.RequestReader(sys.stdin.fileno()), wire)
+    driver.serve(stdio.RequestReader(stdio.claim_stdin()), wire)
 
 
 def _print_spec() -> None:
@@ -143,7 +143,7 @@ def _plan(options: "Namespace") -> None:
     elif sys.stdin is None:
         raise UserError("stdin must be open: the requests are read from it.")
     else:
-        actions = plan_command.plan_recorded(stdio.RequestReader(sys.stdin.fileno()))
+        actions = plan_command.plan_recorded(stdio.RequestReader(stdio.claim_stdin()))
     _show(plan_command.describe_plan(actions, as_json=options.json))
 
 

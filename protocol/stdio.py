@@ -38,6 +38,15 @@ def ensure_stderr() -> None:
     os.set_blocking(STDERR, True)
 
 
+def claim_stdin() -> int:
+    """Return a private duplicate of stdin. From now on, this process's children find no input instead of requests."""
+    requests = os.dup(0)  # not inheritable
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    return requests
+
+
 def claim_stdout() -> Wire:
     """Return a private duplicate of stdout. From now on, this process and its children print to stderr instead."""
     wire = os.dup(1)  # not inheritable: a child that outlives this process must not keep the wire open

@@ -14,6 +14,7 @@ from connector.config.credentials import AwsCredentials, AwsRole, MachineCredent
 from connector.config.secret import Secret
 from connector.host.errors import ErrorTable, RetryableError, Translation, UserError, is_a, translate
 from connector.host.refresh import Lease, Refreshed
+from connector.host.signals import call_within
 from connector.storage.aws_credentials import FreshAwsCredentials, keep_given_credentials
 from connector.storage.aws_errors import ENVIRONMENT_ERRORS, NEW_SESSION, has_code, is_transient, read_answer
 
@@ -28,6 +29,7 @@ FROM_ENVIRONMENT: Final = frozenset(
 )
 FILES: Final = frozenset({"config_file", "credentials_file"})  # of the machine's AWS tools
 MACHINE_CREDENTIALS_HOLD: Final = 600.0  # seconds: botocore refreshes the machine's credentials before less is left
+LONGEST_SEARCH: Final = 60.0  # seconds: a program that the machine's profile names may never end
 
 
 def obtain_credentials(chosen: AwsRole | MachineCredentials, region: str, of: str = "") -> FreshAwsCredentials:
@@ -118,8 +120,7 @@ def _credentials(access_key_id: str, secret_access_key: str, session_token: str 
 
 def _find_machine_credentials() -> Lease[AwsCredentials]:
     with translate(MACHINE_ERRORS, lambda error: {"answer": read_answer(error)}):
-        found = get_session().get_credentials()
-        credentials = found and found.get_frozen_credentials()
+        credentials = call_within(LONGEST_SEARCH, _search_machine)
     if not credentials:
         raise UserError(
             "the config has no AWS credentials, and this machine has none in its environment, profile, container or "
@@ -127,6 +128,11 @@ def _find_machine_credentials() -> Lease[AwsCredentials]:
         )
     expires_at = time.time() + MACHINE_CREDENTIALS_HOLD if credentials.token else None
     return Lease.until(_credentials(credentials.access_key, credentials.secret_key, credentials.token), expires_at)
+
+
+def _search_machine() -> ReadOnlyCredentials | None:
+    found = get_session().get_credentials()
+    return found and found.get_frozen_credentials()
 
 
 STS_ERRORS: Final[ErrorTable] = (
@@ -179,6 +185,12 @@ STS_ERRORS: Final[ErrorTable] = (
 )
 
 MACHINE_ERRORS: Final[ErrorTable] = (
+    Translation(
+        is_a(TimeoutError),
+        RetryableError,
+        f"the machine's AWS credentials were not found within {LONGEST_SEARCH:.0f} s. Check credential_process in the "
+        "machine's AWS profile, and that the network allows what else gives the credentials, or set /credentials.",
+    ),
     Translation(
         is_a(BotoCoreError, ValueError),  # ValueError: of a variable that must be a number
         UserError,

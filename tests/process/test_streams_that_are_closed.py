@@ -1,6 +1,7 @@
 """A process without someone to listen or to speak to says so, in one record and by its exit status, and with no
 traceback."""
 
+import json
 import os
 import subprocess
 import sys
@@ -37,6 +38,22 @@ def launch_without_stderr(module: Sequence[str], directory: Path, log: Path, env
     command = shell_command("2>&-", *module)
     pipe = subprocess.PIPE
     return subprocess.Popen(command, cwd=directory, stdin=pipe, stdout=pipe, env={**os.environ, **environment})
+
+
+def test_a_program_that_gives_the_machine_keys_does_not_get_the_protocol_as_its_stdin(tmp_path: Path) -> None:
+    """It could read requests."""
+    place = {"bucket": "lake", "region": "us-east-1", "catalog": {"catalog_type": "AWS Glue"}}
+    config = {"namespace": "ns", "advanced": {"feature_flags": "use_machine_credentials"}, **place}
+    helper = f"sh -c 'readlink /proc/self/fd/0 > {tmp_path}/stdin'"
+    (tmp_path / "config").write_text(f"[profile lake]\ncredential_process = {helper}\n")
+    keys = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}
+    environment = {name: value for name, value in os.environ.items() if name not in keys}
+    ended = run(
+        "",
+        input=json.dumps({"validate": {"connectorType": "IMAGE", "config": config}}),
+        env={**environment, "AWS_PROFILE": "lake", "AWS_CONFIG_FILE": str(tmp_path / "config")},
+    )
+    assert (tmp_path / "stdin").read_text() == f"{os.devnull}\n", ended.stderr
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-"])

@@ -10,7 +10,8 @@ from typing import Any, Final
 import pytest
 
 from connector.config.settings import parse
-from connector.host.errors import InvalidConfigError, UserError
+from connector.host.errors import InvalidConfigError, RetryableError, UserError
+from connector.storage import aws_sessions
 from connector.storage.file_stores import data_file_properties
 from protocol.flow import Json
 from support.servers.odd_servers import answering
@@ -93,6 +94,19 @@ def test_keys_of_the_machine_that_cannot_be_used_are_named(monkeypatch: pytest.M
     with pytest.raises(UserError) as error:
         data_file_properties(parse(config("use_machine_credentials"), [])[0])
     check_text("catalog_errors", "AWS: a machine whose keys cannot be used", str(error.value))
+
+
+def test_a_program_of_the_machine_that_never_gives_the_keys_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "config"
+    file.write_text("[profile lake]\ncredential_process = sleep 10\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(file))
+    monkeypatch.setenv("AWS_PROFILE", "lake")
+    monkeypatch.setattr(aws_sessions, "LONGEST_SEARCH", 0.1)
+    with pytest.raises(RetryableError) as error:
+        data_file_properties(parse(config("use_machine_credentials"), [])[0])
+    check_text("catalog_errors", "AWS: a machine whose keys do not come", str(error.value))
 
 
 @pytest.mark.parametrize("flags", ["", "no_use_machine_credentials"])
