@@ -390,6 +390,30 @@ def test_a_process_that_may_open_no_more_files_does_not_give_its_jvm_up(monkeypa
     assert jvm_process._answers(0, "")
 
 
+@pytest.mark.parametrize(
+    ("place", "name", "found"), [(jvm_process, "find_stopped", ()), (Cgroup, "killed_for_memory", 0)]
+)
+def test_a_jvm_is_watched_on_after_a_look_for_which_no_file_could_be_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: object, name: str, found: object
+) -> None:
+    was_refused, has_gone_on = threading.Event(), threading.Event()
+
+    def refuse_once(*_: object) -> object:
+        if was_refused.is_set():
+            has_gone_on.set()
+            return found
+        was_refused.set()
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setenv("JAVA_HOME", java_that(tmp_path, "exec sleep 60"))
+    monkeypatch.setattr(jvm_process, "PAUSE", 0.01)
+    monkeypatch.setattr(jvm_process, "_answers", lambda *_: True)
+    with started(tmp_path) as running:
+        monkeypatch.setattr(place, name, property(refuse_once) if place is Cgroup else refuse_once)
+        threading.Thread(target=running._watch, args=(0, ""), daemon=True).start()
+        assert has_gone_on.wait(20.0)
+
+
 @pytest.mark.spark
 def test_a_cluster_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark itself tries for a quarter of an hour, without saying so."""

@@ -213,8 +213,9 @@ class Jvm:
             unanswered = 0 if _answers(port, secret) else unanswered + 1
             if unanswered == UNANSWERED:
                 self._give_up(NO_ANSWER)
-            self._note_kills()
-            seen = {worker: seen.get(worker, 0) + 1 for worker in find_stopped(self._process.pid)}
+            with contextlib.suppress(OSError):  # of this process, such as when it may open no more files
+                self._note_kills()
+                seen = {worker: seen.get(worker, 0) + 1 for worker in find_stopped(self._process.pid)}
             for worker in [worker for worker, times in seen.items() if times == STOPPED]:
                 self._killed_stopped_at = time.monotonic()
                 with contextlib.suppress(ProcessLookupError):  # it has ended
