@@ -132,10 +132,12 @@ class Committer:
             return self._backlog.find_error(chain_id)
 
     def log_running(self) -> None:
-        """Log which tables refuse commits."""
+        """Log which tables refuse commits, and to which an attempt is still committing."""
         with self._changed:
             tables = self._backlog.list_waiting()
-        _log_running([table.table for table in tables if table.error])
+        _log_running(
+            [table.table for table in tables if table.error], [table.table for table in tables if not table.error]
+        )
 
     def log_waiting(self) -> None:
         """Log a warning for each table whose last attempt failed."""
@@ -254,14 +256,13 @@ def _log_commit(staged: Sequence[StagedCommit], attempts: int, seconds: float) -
     )
 
 
-def _log_running(refusing: Sequence[str]) -> None:
-    log.info(
-        "%s",
-        f"running, but {len(refusing)} table(s) refuse commits, and their rows stay staged: {name_some(refusing)}"
-        if refusing
-        else "running: all committed transactions are in their tables",
-        extra=fields(Event.RUNNING, refusing=len(refusing)),
-    )
+def _log_running(refusing: Sequence[str], untried: Sequence[str]) -> None:
+    text = "running" if refusing or untried else "running: all committed transactions are in their tables"
+    if refusing:
+        text += f", but {len(refusing)} table(s) refuse commits, and their rows stay staged: {name_some(refusing)}"
+    if untried:  # their rows came while an attempt was running
+        text += f", and {len(untried)} table(s) are still being committed: {name_some(untried)}"
+    log.info("%s", text, extra=fields(Event.RUNNING, refusing=len(refusing)))
 
 
 def _log_waiting(waiting: WaitingTable) -> None:

@@ -235,6 +235,23 @@ def test_a_table_is_tried_by_one_attempt_at_a_time(tables: Tables) -> None:
     assert committer.commit([]) == [first, second]
 
 
+def test_rows_that_came_during_a_retry_are_not_said_to_be_in_their_table(
+    tables: Tables, caplog: pytest.LogCaptureFixture
+) -> None:
+    committer = Committer(tables.attempt, GENEROUS)
+    committer.commit([staged("bad", "b1")])
+    tables.errors.clear()
+    with caplog.at_level(logging.INFO):
+        with tables.held("bad"):
+            retry = threading.Thread(target=committer.retry)
+            retry.start()
+            assert tables.is_holding.wait(DEADLINE)
+            committer.commit([staged("bad", "b2", prev="b1")])
+        retry.join()
+    running = [record.getMessage() for record in caplog.records if record.getMessage().startswith("running")]
+    assert running == ["running, and 1 table(s) are still being committed: shop.bad"]
+
+
 def test_a_retry_waits_for_a_table_that_is_being_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Even for what was staged for another key range, which is not being tried itself."""
     monkeypatch.setattr(backlog, "FIRST_PAUSE", 1000.0)
