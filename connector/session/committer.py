@@ -60,7 +60,7 @@ class Committer:
         """
         with self._changed:
             self._backlog.add(staged)
-        committed = self._commit_due()
+        _, committed = self._commit_due()
         with self._changed:
             retried, self._retried = self._retried, []
         self.log_waiting()
@@ -84,12 +84,12 @@ class Committer:
 
         Raises FencedError and LostColumnError, like `commit`.
         """
-        committed = self._commit_due()
+        tried, committed = self._commit_due()
         with self._changed:
             self._retried += committed
         if committed:
             self.log_running()
-        self.log_waiting()
+        self.log_waiting(tried)
 
     def wait_for_retry(self) -> bool:
         """Wait until a pending commit is due. Returns False if the session has ended."""
@@ -139,19 +139,20 @@ class Committer:
             [table.table for table in tables if table.error], [table.table for table in tables if not table.error]
         )
 
-    def log_waiting(self) -> None:
-        """Log a warning for each table whose last attempt failed."""
+    def log_waiting(self, of: Collection[str] | None = None) -> None:
+        """Log a warning for each of these tables, or of all, whose last attempt failed."""
         with self._changed:
             tables = self._backlog.list_waiting()
         for table in tables:
-            if table.error:
+            if table.error and (of is None or table.table in of):
                 _log_waiting(table)
 
     def _retry_last(self) -> None:
         with suppress(ConnectorError):  # the backlog keeps the error of each table
             self.retry()
 
-    def _commit_due(self) -> list[StagedCommit]:
+    def _commit_due(self) -> tuple[set[str], list[StagedCommit]]:
+        """Return the tables that were tried, and the commits that succeeded or are void."""
         with self._changed:
             due, failing = self._backlog.take(time.monotonic()), self._backlog.failing
         log.debug("committing %d staged transaction(s) of all tables", len(due))
@@ -163,7 +164,7 @@ class Committer:
             self._changed.notify_all()
         if fatal:
             raise fatal
-        return committed
+        return {str(commit.path) for commit in due}, committed
 
     def _tell(self, outcome: Outcome) -> None:
         for listener in self._listeners:

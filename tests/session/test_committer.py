@@ -493,6 +493,22 @@ def test_every_progress_report_tells_what_waits_and_why(tables: Tables, caplog: 
     assert getattr(caplog.records[-1], FIELDS) == waiting
 
 
+def test_a_retry_tells_only_of_the_tables_that_it_has_tried(
+    tables: Tables, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of many tables has a pause of its own."""
+    tables.errors["worse"] = RetryableError("table shop.worse: no.")
+    committer = Committer(tables.attempt, GENEROUS)
+    monkeypatch.setattr(backlog, "FIRST_PAUSE", 1000.0)
+    committer.commit([staged("worse", "w1")])
+    monkeypatch.setattr(backlog, "FIRST_PAUSE", 0.0)
+    committer.commit([staged("bad", "b1")])
+    caplog.clear()
+    with caplog.at_level(logging.WARNING):
+        committer.retry()
+    assert [getattr(record, FIELDS)["table"] for record in caplog.records] == ["shop.bad"]
+
+
 @pytest.mark.parametrize("event", ["committed", "recovered"])
 def test_what_a_table_has_taken_is_told_in_numbers(event: str, caplog: pytest.LogCaptureFixture) -> None:
     chain = [staged("good", "g1"), staged("good", "g2", prev="g1")]
