@@ -4,7 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Final, Protocol
 
 from connector.host.errors import ConnectorError, FencedError, LostColumnError, RetryableError
@@ -50,6 +50,7 @@ class Committer:
         self._backlog = Backlog(limit)
         self._retried: list[StagedCommit] = []  # committed by `retry`; the next `commit` returns them
         self._has_ended = False
+        self._defect: Exception | None = None  # of the last attempt
         self._changed = threading.Condition()  # guards all of the above
 
     def commit(self, staged: Sequence[StagedCommit]) -> list[StagedCommit]:
@@ -109,8 +110,10 @@ class Committer:
             self._backlog.end_pauses()
         threading.Thread(target=self._retry_last, name="last-attempt", daemon=True).start()
         with self._changed:
-            self._changed.wait_for(self._is_idle, seconds)
+            self._changed.wait_for(lambda: self._defect or self._is_idle(), seconds)
             left = self._backlog.list_waiting()
+        if self._defect:
+            raise self._defect
         if left:
             raise _explain_pending(left)
 
@@ -148,8 +151,14 @@ class Committer:
                 _log_waiting(table)
 
     def _retry_last(self) -> None:
-        with suppress(ConnectorError):  # the backlog keeps the error of each table
+        try:
             self.retry()
+        except ConnectorError:
+            pass  # the backlog keeps the error of each table
+        except Exception as error:  # noqa: BLE001 - `finish` raises it
+            with self._changed:
+                self._defect = error
+                self._changed.notify_all()
 
     def _commit_due(self) -> tuple[set[str], list[StagedCommit]]:
         """Return the tables that were tried, and the commits that succeeded or are void."""

@@ -300,6 +300,20 @@ def test_rows_that_wait_when_the_session_has_ended_are_an_error_that_names_them(
     assert tables.tried == [["b1"], ["b1"]]
 
 
+def test_a_defect_in_the_last_attempt_is_not_said_to_be_a_silent_catalog(tables: Tables) -> None:
+    attempt = tables.attempt
+
+    def fail_later(staged: Sequence[StagedCommit], *, without_retry: Collection[ChainId]) -> list[Committed | Failed]:
+        if tables.tried:
+            raise LookupError("no such table")
+        return attempt(staged, without_retry=without_retry)
+
+    committer = Committer(fail_later, GENEROUS)
+    committer.commit([staged("bad", "b1")])
+    with pytest.raises(LookupError, match="no such table"):
+        committer.finish(1.0)
+
+
 def test_the_last_attempt_ends_in_time_where_a_catalog_is_silent(tables: Tables) -> None:
     committer = Committer(tables.attempt, GENEROUS)
     with tables.held("bad"):
