@@ -198,7 +198,11 @@ def access_to(table: Table) -> FileAccess:
     properties = file_properties(table.io.properties)
     scheme = urlsplit(table.location()).scheme
     if not has_sign_in(scheme, properties):
-        where = "/credentials" if scheme.startswith("s3") else "them in /storage"
+        where = (
+            "/credentials, or /storage/credentials if /storage is set,"
+            if scheme.startswith("s3")
+            else "them in /storage"
+        )
         raise UserError(
             f"table {TableIdentifier.of(table)}: neither the config nor the catalog has credentials for its files at "
             f"{table.location()}. Set {where}, or let the catalog vend them."

@@ -95,12 +95,14 @@ STORAGE_ERRORS: Final[ErrorTable] = (
     Translation(
         _says("NO_SUCH_BUCKET"),
         UserError,
-        "{location}: there is no such bucket ({answer}). Create it, or correct /bucket.",
+        "{location}: there is no such bucket ({answer}). Create it, or correct /bucket (with /storage: "
+        "/storage/bucket).",
     ),
     Translation(
         _says("AuthorizationHeaderMalformed", "PermanentRedirect", "HTTP status 301"),
         UserError,
-        "{location}: the bucket is in another region ({answer}). Check /region and /s3_endpoint.",
+        "{location}: the bucket is in another region ({answer}). Check /region and /s3_endpoint, or with /storage "
+        "its region and endpoint.",
     ),
     Translation(
         _says("curlCode: 77,"),
@@ -130,7 +132,7 @@ STORAGE_ERRORS: Final[ErrorTable] = (
         _says("NETWORK_CONNECTION"),
         RetryableError,
         "{location}: the object store cannot be reached ({answer}). Check that the network allows it, /s3_endpoint "
-        "and /region.",
+        "and /region, or with /storage its endpoint and region.",
     ),
     Translation(
         # The fourth one is of a store that answers a HEAD, or with a page.

@@ -141,7 +141,11 @@ def test_every_row_is_in_the_bucket_for_pyiceberg_and_duckdb(
             "the object store does not accept the credentials (SIGNATURE_DOES_NOT_MATCH",
             "Check /credentials, or /storage/credentials if they are set.",
         ),
-        ("no_store", "the object store cannot be reached (NETWORK_CONNECTION", "/s3_endpoint and /region."),
+        (
+            "no_store",
+            "the object store cannot be reached (NETWORK_CONNECTION",
+            "/s3_endpoint and /region, or with /storage its endpoint and region.",
+        ),
         ("no_bucket", "NoSuchBucketException: The specified bucket does not exist", "not be allowed to use /bucket."),
         ("no_catalog", "cannot be reached", "check /catalog/uri: then the catalog is its own OAuth2 server."),
     ],
