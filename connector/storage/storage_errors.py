@@ -227,6 +227,11 @@ STORAGE_ERRORS: Final[ErrorTable] = (
         "{location}: HDFS cannot be reached. Check /storage/uri, that the network allows it, and that CLASSPATH names "
         "the jars of Hadoop's client.",
     ),
+    Translation(
+        is_a(FileNotFoundError),
+        RetryableError,
+        "{location}: a file is gone ({answer}). Restore it, or backfill the binding.",
+    ),
     Translation(_says(""), RetryableError, "{location}: {answer}."),
 )
 
