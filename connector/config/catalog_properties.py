@@ -24,17 +24,17 @@ REST_PROPERTIES: Final[Mapping[str, str]] = {
     "prefix": "The prefix of the catalog's paths, if /v1/config does not return it.",
     "namespace-separator": "The separator between the parts of a namespace in the catalog's paths.",
     "rest-page-size": "The number of tables to request at once when tables are listed.",
-    SIGNED: "Sign every request with the AWS credentials (SigV4). Amazon's catalogs require it.",
+    SIGNED: "true to sign every request with the AWS credentials (SigV4). Amazon's catalogs require it.",
     SIGNING_NAME: "The AWS service to sign requests for, such as glue. The default is execute-api.",
     SIGNING_REGION: "The AWS region to sign requests for. The default is the region of the bucket.",
     AUTH_TYPE: "google: sign in with tokens of Google. Without a service account, they are this machine's, which the "
     "feature flag use_machine_credentials must allow.",
-    "view-endpoints-supported": "Whether the catalog has views, if it does not list its endpoints.",
+    "view-endpoints-supported": "true if the catalog has views, but does not list its endpoints.",
 }
 FILE_PROPERTIES: Final[Mapping[str, str]] = {
-    "s3.anonymous": "Use the bucket without credentials.",
+    "s3.anonymous": "true to use the bucket without credentials.",
     "s3.connect-timeout": "The timeout for connecting to the object store, in seconds.",
-    "s3.force-virtual-addressing": "Put the bucket into the host name, even if s3_endpoint is set.",
+    "s3.force-virtual-addressing": "true to put the bucket into the host name, even if s3_endpoint is set.",
     "s3.proxy-uri": "The proxy for requests to the object store.",
     "s3.request-timeout": "The timeout for responses of the object store, in seconds.",
 }

@@ -93,10 +93,21 @@ class AwsRole(Definition, frozen=True, tag_field=AUTH_TYPE, tag=AWS_ROLE):
         str, Setting("Role Session Name", "The session name that AWS's logs show for actions of the role.")
     ] = msgspec.field(name="role_session_name", default="materialize-iceberg")
     access_key_id: Annotated[
-        str, Setting("AWS Access Key ID", "The ID of an access key that can assume the role.", parse=parse_word)
+        str,
+        Setting(
+            "AWS Access Key ID",
+            "The ID of an access key that can assume the role. Without one, the machine's credentials assume it, which "
+            "the feature flag use_machine_credentials must allow.",
+            parse=parse_word,
+        ),
     ] = msgspec.field(name="awsAccessKeyId", default="")
     secret_access_key: Annotated[
-        Secret | None, Setting("AWS Secret Access Key", "The secret of the access key.", parse=parse_secret_access_key)
+        Secret | None,
+        Setting(
+            "AWS Secret Access Key",
+            "The secret of the access key. Required with an ID.",
+            parse=parse_secret_access_key,
+        ),
     ] = msgspec.field(name="awsSecretAccessKey", default=None)
 
     @property

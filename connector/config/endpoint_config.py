@@ -78,7 +78,7 @@ class AdvancedOptions(Definition, frozen=True):
     max_waiting_commits: Annotated[
         int,
         Setting(
-            "Waiting Transactions",
+            "Max Waiting Commits",
             "How many transactions may wait for a table that refuses commits before the task fails.",
             minimum=1,
         ),
@@ -86,7 +86,7 @@ class AdvancedOptions(Definition, frozen=True):
     max_waiting_bytes: Annotated[
         int,
         Setting(
-            "Waiting Bytes",
+            "Max Waiting Bytes",
             "How many bytes of data files may wait for a table that refuses commits before the task fails.",
             minimum=1,
         ),

@@ -91,8 +91,9 @@ class ResourceConfig(Definition, frozen=True):
         ExistingTableMode,
         Setting(
             "Existing Table",
-            "What to do if the binding is new, and the table exists already: refuse to publish the task (refuse), or "
-            "add rows to the table (append). The default is refuse, unless a feature flag allows existing tables.",
+            "What to do if the table exists already, and this task has neither created it nor written to it: refuse to "
+            "publish the task (refuse), or add rows to the table (append). The default is refuse, unless a feature "
+            "flag allows existing tables.",
             is_advanced=True,
         ),
     ] = msgspec.field(default_factory=lambda: ExistingTableMode.REFUSE)
@@ -113,6 +114,16 @@ class ResourceConfig(Definition, frozen=True):
             is_advanced=True,
         ),
     ] = OnInvalid.STOP
+    max_rejected_ratio: Annotated[
+        float,
+        Setting(
+            "Max Rejected Ratio",
+            "The share of rows that may be rejected before the task fails, from 0 to 1.",
+            minimum=0,
+            maximum=1,
+            is_advanced=True,
+        ),
+    ] = DEFAULT_MAX_REJECTED_RATIO
     schema_evolution: Annotated[
         SchemaEvolution,
         Setting(
@@ -131,16 +142,6 @@ class ResourceConfig(Definition, frozen=True):
             is_advanced=True,
         ),
     ] = msgspec.field(default_factory=lambda: FORMAT_VERSIONS[0])
-    max_rejected_ratio: Annotated[
-        float,
-        Setting(
-            "Rejected Rows",
-            "The share of rows that may be rejected before the task fails, from 0 to 1.",
-            minimum=0,
-            maximum=1,
-            is_advanced=True,
-        ),
-    ] = DEFAULT_MAX_REJECTED_RATIO
 
     @property
     def partition_terms(self) -> tuple[Term, ...] | None:

@@ -74,6 +74,7 @@ NEEDED_BY: Final[Mapping[str, Sequence[str]]] = {
     SQL: ("credentials", "bucket", "region"),
     HIVE: ("credentials", "bucket", "region"),
 }
+UNLESS_OF_MACHINE: Final = f" unless the feature flag {MACHINE_CREDENTIALS} is on"
 KEYS: Final = ("awsAccessKeyId", "awsSecretAccessKey")
 OLDER_KEYS: Final = ("aws_access_key_id", "aws_secret_access_key")
 
@@ -86,7 +87,8 @@ def _needs_of_catalog(config: Json) -> Iterator[Problem]:
     needed = NEEDED_BY.get(catalog_type, ()) if isinstance(catalog_type, str) else ()
     for name in [name for name in needed if name != "bucket" or at(config, "storage") is None]:
         if not at(config, name) and not (name == "credentials" and has_credentials):
-            yield Problem((name,), f"is required by {catalog_type}")
+            otherwise = UNLESS_OF_MACHINE if name == "credentials" else ""
+            yield Problem((name,), f"is required by {catalog_type}{otherwise}")
 
 
 def _needs_of_credentials(config: Json) -> Iterator[Problem]:
@@ -112,7 +114,7 @@ def _needs_of_role(config: Json, *path: str) -> Iterator[Problem]:
         return
     for name in KEYS:
         if not at(config, *path, name):
-            yield Problem((*path, name), f"is required unless the feature flag {MACHINE_CREDENTIALS} is on")
+            yield Problem((*path, name), f"is required{UNLESS_OF_MACHINE}")
 
 
 def _needs_of_halves(config: Json, path: Path, names: Sequence[str]) -> Iterator[Problem]:
@@ -138,7 +140,7 @@ def _needs_of_signed_requests(config: Json) -> Iterator[Problem]:
     if chosen_catalog(config) != REST or str(at(properties, SIGNED)).lower() != "true":
         return
     if not _has_other_credentials(config) and not at(config, "credentials"):
-        yield Problem(("credentials",), f"is required by {SIGNED}")
+        yield Problem(("credentials",), f"is required by {SIGNED}{UNLESS_OF_MACHINE}")
     if not at(properties, SIGNING_REGION) and not at(config, "region"):
         yield Problem(("catalog", "properties", SIGNING_REGION), f"is required by {SIGNED} unless /region is set")
 
@@ -154,7 +156,7 @@ def _needs_of_google_sign_in(config: Json) -> Iterator[Problem]:
         path = key if at(config, *key) else ("catalog", "properties", AUTH_TYPE)
         yield Problem(path, f"must be the only way to sign in: remove it, or remove {', '.join(others)}")
     if not at(config, *key) and not _allows_machine_credentials(config):
-        yield Problem(key, f"is required by {AUTH_TYPE} unless the feature flag {MACHINE_CREDENTIALS} is on")
+        yield Problem(key, f"is required by {AUTH_TYPE}{UNLESS_OF_MACHINE}")
 
 
 # Catalogs that choose the store of their tables.
@@ -189,7 +191,7 @@ def _needs_of_storage(config: Json) -> Iterator[Problem]:
                 yield Problem(("storage", "credentials"), "is required unless /credentials is set")
         case storage.GOOGLE if is_needed and not at(config, "storage", "service_account_json"):
             name = "service_account_json"
-            yield Problem(("storage", name), f"is required unless the feature flag {MACHINE_CREDENTIALS} is on")
+            yield Problem(("storage", name), f"is required{UNLESS_OF_MACHINE}")
         case storage.AZURE:
             yield from _needs_of_azure(config["storage"], is_needed=is_needed)
 

@@ -211,6 +211,6 @@ def test_who_has_nothing_to_sign_with_hears_so() -> None:
     with pytest.raises(InvalidConfigError) as raised:
         parse(config, [])
     assert str(raised.value).splitlines() == [
-        "/credentials: is required by rest.sigv4-enabled",
+        "/credentials: is required by rest.sigv4-enabled unless the feature flag use_machine_credentials is on",
         "/catalog/properties/rest.signing-region: is required by rest.sigv4-enabled unless /region is set",
     ]

@@ -259,7 +259,7 @@ def test_an_empty_object_of_a_form_is_as_good_as_absent(endpoint: Json, empty: J
 def test_an_empty_object_in_place_of_another_value_is_refused() -> None:
     assert complaints({**GLUE, "bucket": {}, "credentials": {}}, {"table": "t", "sort_by": {}}) == [
         "/bucket: must be a string",
-        "/credentials: is required by AWS Glue",
+        "/credentials: is required by AWS Glue unless the feature flag use_machine_credentials is on",
         "bindings[0] /sort_by: must be a string",
     ]
     assert complaints({**LOCAL, "advanced": "", "notify": []}) == [

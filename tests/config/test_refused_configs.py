@@ -66,7 +66,10 @@ def test_what_a_resource_says_of_invalid_values_is_checked(setting: Json, compla
         ({**LOCAL, "aws_access_key_id": "k"}, "/aws_secret_access_key: is required if aws_access_key_id is set"),
         ({**LOCAL, "aws_secret_access_key": "k"}, "/aws_access_key_id: is required if aws_secret_access_key is set"),
         (without(GLUE, "bucket"), "/bucket: is required by AWS Glue"),
-        (without(S3_TABLES, "credentials"), "/credentials: is required by Amazon S3 Tables"),
+        (
+            without(S3_TABLES, "credentials"),
+            "/credentials: is required by Amazon S3 Tables unless the feature flag use_machine_credentials is on",
+        ),
         (
             {**S3_TABLES, "catalog": {**S3_TABLES["catalog"], "table_bucket_arn": "lake"}},
             "/catalog/table_bucket_arn: must be the ARN of a table bucket, such as "
