@@ -23,6 +23,7 @@ TESTS_OF_RULES: Final = (REPOSITORY / "deploy" / "prometheus" / "materialize-ice
 DASHBOARD: Final[Any] = json.loads((REPOSITORY / "deploy" / "grafana" / "materialize-iceberg.json").read_text())
 METRIC: Final = re.compile(r"^\| `(\w+)` \|([^|\n]*)\|([^|\n]*)\|([^|\n]*)\|([^|\n]*)\|$", re.MULTILINE)
 ALARM: Final = re.compile(r"^\| `(Iceberg\w+)` \| (\w+) \| ", re.MULTILINE)
+LINK: Final = re.compile(r"\]\((.*?#.*?)\)")
 CODE: Final = re.compile(r"`(\w+)`")
 USED: Final = re.compile(rf"\b{PREFIX}(\w+)")
 SUFFIXES_OF_HISTOGRAMS: Final = re.compile(r"_(bucket|sum|count)$")
@@ -79,8 +80,16 @@ def test_an_alarm_is_on_the_page_uses_known_metrics_and_has_a_test(alarm: str) -
     rule = RULES[alarm]
     assert dict(ALARM.findall(PAGE))[alarm] == rule["labels"]["severity"]
     assert used_in(rule["expr"]) <= BY_NAME.keys()
-    assert rule["annotations"].keys() == {"summary", "description"}
+    assert rule["annotations"].keys() == {"summary", "description", "runbook"}
     assert f'alertname="{alarm}"' in TESTS_OF_RULES
+
+
+@pytest.mark.parametrize("alarm", RULES)
+def test_an_alarm_names_the_section_to_which_the_page_links(alarm: str) -> None:
+    """test_decisions.py finds the sections of the page's links."""
+    [row] = [line for line in PAGE.splitlines() if line.startswith(f"| `{alarm}` |")]
+    what_to_do = row.split(" | ")[-1]
+    assert RULES[alarm]["annotations"]["runbook"] in {f"docs/{link}" for link in LINK.findall(what_to_do)}
 
 
 def test_the_page_lists_no_other_alarms() -> None:
