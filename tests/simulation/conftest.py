@@ -16,6 +16,7 @@ BLOCKS: Final = 4  # that run side by side, also of few schedules
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--seed", type=int, help="run this one schedule of the simulation, and print what happens in it")
     parser.addoption("--schedules", type=int, help="how many schedules the simulation runs")
+    parser.addoption("--record-seeds", action="store_true", help="record the seeds that find the planted defects")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
