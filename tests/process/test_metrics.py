@@ -1,11 +1,10 @@
 """What a real session tells Prometheus: by HTTP, and in a file."""
 
-import contextlib
 import signal
 import socket
-import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from http.client import HTTPException
@@ -70,7 +69,7 @@ def test_the_numbers_of_a_session_are_those_of_its_conversation(tmp_path: Path) 
 def test_loads_deletes_and_rejected_rows_are_counted_while_many_scrape(tmp_path: Path) -> None:
     address = free_address()
     runtime = Runtime(tmp_path, [AMOUNTS], config(listen=address))
-    with runtime.open(publish=True) as session, scraping_all_the_time(address):
+    with runtime.open(publish=True) as session, scraping_all_the_time(address) as scrape_last:
         session.flush()
         session.store({"id": 1, "amount": 1}, {"id": 2, "amount": 2}, {"id": 3, "amount": "3 pounds"})
         session.start_commit()
@@ -80,7 +79,7 @@ def test_loads_deletes_and_rejected_rows_are_counted_while_many_scrape(tmp_path:
         session.store_rows(Row(0, {"id": 1, "amount": 5}, exists=True), Row(0, {"id": 7, "amount": 7}))
         session.start_commit()
         session.acknowledge()
-        seen = scrape(address)
+        seen = scrape_last()
         began = time.monotonic()
         assert session.finish().status == 0
         assert time.monotonic() - began < 10
@@ -108,20 +107,27 @@ def test_a_taken_port_ends_the_session_before_anything_else(tmp_path: Path) -> N
 
 
 @contextmanager
-def scraping_all_the_time(address: str) -> Iterator[None]:
-    """Scrapers that end with their session."""
-    scrapers = [threading.Thread(target=scrape_until_it_ends, args=(address,)) for _ in range(2)]
-    for scraper in scrapers:
-        scraper.start()
-    yield
-    for scraper in scrapers:
-        scraper.join()
+def scraping_all_the_time(address: str) -> Iterator[Callable[[], Scraped]]:
+    """Scrapers that end with their session. The call is the last scrape before that: it raises the error of a scraper
+    that has ended already."""
+    counts = [0, 0]
 
-
-def scrape_until_it_ends(address: str) -> None:
-    with contextlib.suppress(OSError, HTTPException):
+    def scrape_until_it_ends(number: int) -> None:
         while True:
             scrape_text(address)
+            counts[number] += 1
+
+    def scrape_last() -> Scraped:
+        for scraper in scrapers:
+            if scraper.done():
+                scraper.result()
+        assert all(counts)
+        return scrape(address)
+
+    pool = ThreadPoolExecutor(len(counts))
+    scrapers = [pool.submit(scrape_until_it_ends, number) for number in range(len(counts))]
+    yield scrape_last
+    assert all(isinstance(scraper.exception(), OSError | HTTPException) for scraper in scrapers)
 
 
 def check_steps(seen: Scraped) -> None:
