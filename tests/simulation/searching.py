@@ -1,6 +1,6 @@
 """Loads without Spark and without Parquet: the shipped loads, views and row deletes, in files that hold rows' names."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from types import SimpleNamespace
@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pytest
+from cachetools import LRUCache
 from pyiceberg.io import FileIO
 from pyiceberg.types import PrimitiveType
 
@@ -107,6 +108,7 @@ def search_names(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(loads, "shutil", SimpleNamespace(rmtree=lambda _directory, **_: None))
     # Another run of the same schedule has the same names, and must read the same objects.
     patch.setattr(*private_connector.READ_DELETED_POSITIONS, read_deleted_rows)
+    patch.setattr(*private_connector.REMEMBERED_DATA_FILES, LRUCache[str, Collection[str]](0))
     patch.setattr(delete_files, "remember_deleted_rows", lambda *_: None)
     patch.setattr(*private_connector.MOST_BYTES_REMEMBERED, -1)
     # A schedule makes few of them.

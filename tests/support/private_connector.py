@@ -48,6 +48,7 @@ LIST_POSITIONS: Final[Part] = (DeleteMerger, "_list_positions")
 LIST_FILE_SCOPED_DELETES: Final[Part] = (DeleteMerger, "_list_file_scoped")
 HAS_NO_LIVE_ROWS: Final[Part] = (DeleteMerger, "_has_no_rows")
 READ_DELETED_POSITIONS: Final[Part] = (deleted_rows, "_deleted_by")
+REMEMBERED_DATA_FILES: Final[Part] = (deleted_rows, "_named")
 
 # Loads
 FIND_VIEW: Final[Part] = (table_view.SessionViews, "_find")
