@@ -28,6 +28,7 @@ class Event(StrEnum):
     RECEIVING = "receiving"
     LOADING = "loading"
     LOADED = "loaded"
+    UNSTORED = "unstored"
     STAGED = "staged"
     COMMITTED = "committed"
     RECOVERED = "recovered"

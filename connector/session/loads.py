@@ -1,14 +1,14 @@
 """The Loads of one transaction: gathers keys, searches the tables for them, and answers with their documents.
 
-Each found row is also located: its file and its position are staged with the transaction. Its commit deletes the row,
-because the Store that follows a Load has the next version.
+Each found row is also located: its file and its position are staged with the transaction. If a Store with the next
+version follows, the commit deletes the row.
 """
 
 import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from operator import attrgetter
@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.io import FileIO
 
-from connector.encoding.lines.key_digest import KeyDigest, digest_keys_table, sum_digests
+from connector.encoding.lines.key_digest import KeyDigest, digest_hashes, digest_keys_table, sum_digests
 from connector.encoding.lines.key_tables import KEY, take_keys
 from connector.encoding.lines.load_lines import key_table, parse_loads
 from connector.encoding.lines.row_lines import Lines
@@ -50,6 +50,7 @@ from connector.spark.jobs.search_job import (
     read_lines,
     search_in_jobs,
 )
+from connector.spark.jobs.write_job import Written
 from connector.spark.jvm.spark_session import Spark
 from connector.storage.file_io import LARGEST_HELD, write_later
 from protocol.protocol_error import ProtocolError
@@ -101,7 +102,7 @@ class LoadedRows:
     """What the Loads of one binding have found. If it is nothing, `located` says only in which snapshot."""
 
     located: LocatedRowsFile
-    answered: KeyDigest  # of the keys whose documents were returned
+    answered: KeyDigest  # of the keys whose documents were returned; once staged, without those that were not stored
     row_ids: TemporaryFile | None = None  # of these keys; None: the rows have no ids
 
 
@@ -148,9 +149,20 @@ class TransactionLoads:
         """Raise the error of an upload of what was found, if one has failed. This costs nearly nothing."""
         self._uploads.check()
 
-    def stage(self) -> None:
-        """Return when what was found is durable. It is uploaded while the runtime stores rows."""
+    def stage(self, written: Written) -> None:
+        """Return when the rows that the transaction replaces are staged durably. What was found is uploaded while the
+        runtime stores rows.
+
+        Raises ProtocolError if a loaded key was stored without `exists`, and RetryableError if the key columns do not
+        tell which keys were stored.
+        """
         self._uploads.finish()
+        for index, found in self.found.items():
+            if digest_hashes(written.existing_keys.get(index, ())) != found.answered:
+                from connector.session.replaced_rows import leave_out_unstored  # nearly all loaded keys are stored
+
+                located, replaced = leave_out_unstored(self._tables[index].new_layout(), found.located, written)
+                self.found[index] = replace(found, located=located, answered=replaced)
 
     def close(self) -> None:
         """Remove the row ids of loaded keys and, as far as possible, the directory. All rows are written."""
@@ -255,21 +267,6 @@ class TransactionLoads:
         if self._spark.is_local:
             return LocalFile(self._directory / f"{uuid.uuid4()}{suffix}")
         return StoredObject(layout.new_block_location())
-
-
-def check_stored(binding: Binding, found: LoadedRows | None, stored: KeyDigest | None) -> None:
-    """Raise ProtocolError unless exactly the keys were stored as existing whose documents were loaded.
-
-    The rows of all loaded keys are deleted. A key without a Store would lose its row; a key without a Load would get a
-    second one.
-    """
-    answered, stored = found.answered if found else KeyDigest(), stored or KeyDigest()
-    if answered != stored:
-        raise ProtocolError(
-            f"table {binding.table}: the runtime loaded {answered.keys} documents, and stored {stored.keys} "
-            "with `exists`, not all with the same keys. Each loaded document must be stored once. Nothing of this "
-            "transaction has become visible."
-        )
 
 
 def _read_answers(documents: TemporaryFile, newest_mask: Mask, io: FileIO) -> Iterator[bytes]:

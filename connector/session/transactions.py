@@ -22,6 +22,7 @@ from connector.session.treatments import RejectionLimit, TreatmentWarnings
 from connector.spark.blocks.temporary_files import TemporaryFile
 from connector.spark.jobs.write_job import WriteJob, Written
 from protocol import request
+from protocol.protocol_error import ProtocolError
 
 if TYPE_CHECKING:
     from connector.session.loads import LoadedRows, TransactionLoads
@@ -111,13 +112,21 @@ class Session:
         return StagedTransaction(tuple(commits.values()))
 
     def _check_updates(self, written: Written, found: "Mapping[int, LoadedRows]") -> None:
+        """Raise ProtocolError unless the keys that were stored with `exists` are those whose rows are replaced. A key
+        without a Load would get a second row."""
         updated = [table.binding for table in self._tables if table.binding.updates]
         if not updated:
             return
-        from connector.session.loads import check_stored  # only for standard updates
+        from connector.encoding.lines.key_digest import KeyDigest, digest_hashes  # only for standard updates
 
         for binding in updated:
-            check_stored(binding, found.get(binding.index), written.existing_keys.get(binding.index))
+            rows, stored = found.get(binding.index), written.existing_keys.get(binding.index, ())
+            if digest_hashes(stored) != (rows.answered if rows else KeyDigest()):
+                raise ProtocolError(
+                    f"table {binding.table}: the runtime stored {sum(map(len, stored))} documents with `exists`. Each "
+                    "of their keys must be loaded and found in the same transaction, and stored once. Nothing of this "
+                    "transaction has become visible."
+                )
 
     def _stage_table(
         self,
@@ -197,7 +206,7 @@ class OpenTransaction:
         found = self._loads.found if self._loads else {}
         written = self._write_job.finish()
         if self._loads:
-            self._loads.stage()
+            self._loads.stage(written)
             self._loads.close()
         staged = self._stage(written, found, message)
         self._progress.report_staged(staged.commits, written.treated)

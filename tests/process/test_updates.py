@@ -246,7 +246,7 @@ def test_a_table_whose_state_key_began_with_rows_is_searched_for_all_keys(tmp_pa
 
 
 UNLOADED: Final = "stored with `exists` without a Load"
-UNSTORED: Final = "loaded and not stored"
+TWICE: Final = "a key stored twice"
 OTHER: Final = "another key stored than was loaded"
 
 
@@ -254,8 +254,8 @@ OTHER: Final = "another key stored than was loaded"
     "wrong",
     [
         UNLOADED,
-        # tests/session/test_loads.py compares the same keys without a process.
-        pytest.param(UNSTORED, marks=pytest.mark.slow),
+        # tests/session/test_staged_transactions.py compares the same keys without a process.
+        pytest.param(TWICE, marks=pytest.mark.slow),
         pytest.param(OTHER, marks=pytest.mark.slow),
     ],
 )
@@ -267,7 +267,8 @@ def test_stores_that_do_not_replace_what_was_loaded_are_an_error_and_change_noth
         before = documents_of(tmp_path)
         session.load(*([] if wrong == UNLOADED else [[1]]))
         session.flush()
-        session.store_rows(*([] if wrong == UNSTORED else [Row(0, make_user([2], 9), exists=True)]))
+        stored = [1, 1] if wrong == TWICE else [2]
+        session.store_rows(*(Row(0, make_user([key], 9), exists=True) for key in stored))
         session.send_start_commit()
         outcome = session.connector.wait()
     assert (outcome.status, outcome.kinds[-1]) == (1, "flushed")

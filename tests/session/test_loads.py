@@ -17,7 +17,6 @@ import pytest
 from pyiceberg.io import FileIO
 from pyiceberg.types import StringType
 
-from connector.encoding.lines.key_digest import digest_keys
 from connector.encoding.lines.key_tables import read_keys
 from connector.encoding.live_rows.lineage_columns import NO_ROW_ID
 from connector.encoding.live_rows.source_rows import RowLineage
@@ -33,7 +32,7 @@ from connector.model.properties import Properties
 from connector.model.state import LocatedRowsFile, StagedTransaction
 from connector.model.table_identifier import TableIdentifier
 from connector.session import loads
-from connector.session.loads import LoadedRows, SearchedTable, TransactionLoads, check_stored
+from connector.session.loads import SearchedTable, TransactionLoads
 from connector.session.progress import TransactionProgress
 from connector.session.transactions import OpenTransaction
 from connector.spark.blocks.table_layout import TableLayout
@@ -42,11 +41,9 @@ from connector.spark.jobs.write_job import Written
 from connector.storage import file_io
 from encoding import searched_tables
 from encoding.searched_tables import IO
-from protocol.protocol_error import ProtocolError
 from protocol.request import Flush, Load, StartCommit, Store
 from support.engines.recording_spark import RecordingSpark
 from support.sessions.small_disk import SIZE, small_disk
-from support.snapshots import check_text
 
 
 def test_a_disk_without_room_for_the_keys_is_told(tmp_path: Path) -> None:
@@ -406,22 +403,3 @@ def test_a_table_without_files_is_not_searched(tmp_path: Path) -> None:
     asked.add(load("one"))
     assert not [*asked.answer()]
     assert (spark.jobs, asked.found[0].located) == ([], LocatedRowsFile(None, 0, 7))
-
-
-@pytest.mark.parametrize(
-    ("wrong", "loaded", "stored"),
-    [
-        ("stored with `exists` without a Load", [], [2]),
-        ("loaded and not stored", [1], []),
-        ("another key stored than was loaded", [1], [2]),
-    ],
-)
-def test_stores_must_replace_what_was_loaded(wrong: str, loaded: list[int], stored: list[int]) -> None:
-    binding = Binding(0, "key", TableIdentifier("shop", "users"), (), (), None)
-    located: Any = None
-    found, written = (digest_keys([pa.array(keys, pa.int64())]) if keys else None for keys in (loaded, stored))
-    with pytest.raises(ProtocolError) as raised:
-        check_stored(binding, LoadedRows(located, found) if found else None, written)
-    check_text("update_errors", wrong, str(raised.value))
-    for same in found, written:
-        check_stored(binding, LoadedRows(located, same) if same else None, same)

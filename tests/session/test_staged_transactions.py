@@ -8,7 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pytest
 
-from connector.encoding.lines.key_digest import KeyDigest, digest_keys
+from connector.encoding.lines.key_digest import KeyDigest, digest_hashes, hash_keys
 from connector.host.errors import TooManyRejectedError
 from connector.host.refresh import Lease
 from connector.iceberg.bound_table import BoundTable, Quarantine
@@ -23,16 +23,18 @@ from connector.session.loads import LoadedRows
 from connector.session.transactions import Session
 from connector.spark.jobs.write_job import Written
 from protocol.flow import WHOLE_RANGE
+from protocol.protocol_error import ProtocolError
 from protocol.request import Flush, Load, StartCommit, Store
+from support.snapshots import check_text
 
 PATH: Final = TableIdentifier("shop", "users")
 WRITER: Final = WriterId("acme/task", "users.v1", WHOLE_RANGE.key_range)
 UPDATES: Final = Updates((KeyPart(1, "/id"),), document_id=2)
 ARRANGEMENT: Final = Arrangement(spec_id=3, sort_order_id=4)
 FILE: Final = DataFile("file:///new.parquet", 1, 1, (4,), ())
-ONE_KEY: Final = digest_keys([pa.array([1])])
+ONE_KEY: Final = [hash_keys([pa.array([1])])]
 NOT_FOUND: Final = LoadedRows(LocatedRowsFile(None, 0, 7), KeyDigest())
-FOUND: Final = LoadedRows(LocatedRowsFile("file:///located.parquet", 1, 7), ONE_KEY)
+FOUND: Final = LoadedRows(LocatedRowsFile("file:///located.parquet", 1, 7), digest_hashes(ONE_KEY))
 
 
 @dataclass
@@ -88,7 +90,7 @@ class Loads:
     def check(self) -> None:
         pass
 
-    def stage(self) -> None:
+    def stage(self, _: Written) -> None:
         self.work.steps.append("stage located rows")
 
     def close(self) -> None:
@@ -121,6 +123,21 @@ def test_a_commit_says_in_which_snapshot_its_keys_had_no_rows() -> None:
 def test_a_commit_may_only_delete_rows() -> None:
     [commit] = stage(Work(FOUND, Written(existing_keys={0: ONE_KEY})).session())
     assert (commit.files, commit.located) == ((), FOUND.located)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "found", "stored"),
+    [
+        ("stored with `exists` without a Load", NOT_FOUND, [2]),
+        ("another key stored than was loaded", FOUND, [2]),
+        ("a key stored twice", FOUND, [1, 1]),
+    ],
+)
+def test_stores_must_replace_what_was_loaded(wrong: str, found: LoadedRows, stored: list[int]) -> None:
+    hashes = [hash_keys([pa.array(stored, pa.int64())])]
+    with pytest.raises(ProtocolError) as raised:
+        stage(Work(found, Written(existing_keys={0: hashes})).session())
+    check_text("update_errors", wrong, str(raised.value))
 
 
 def test_a_commit_is_of_the_schema_and_the_arrangement_that_its_files_were_written_by() -> None:

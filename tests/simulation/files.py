@@ -30,8 +30,8 @@ from connector.iceberg.commits import row_deletes
 from connector.iceberg.metadata import manifests
 from connector.iceberg.metadata.row_lineage import NEWEST_VERSION
 from connector.model.binding import Updates
-from connector.session import loads
-from connector.storage.file_io import RememberedFile, WriteFile, WrittenFile
+from connector.session import loads, replaced_rows
+from connector.storage.file_io import RememberedFile, WriteFile, WrittenFile, write_small_file
 from connector.storage.storage_errors import translate_errors
 from simulation.store import Download
 from support import private_connector
@@ -62,10 +62,10 @@ class _LocatedRows(bytes):
 
 
 def _write_located(
-    io: FileIO, location: str, parts: Iterable[pa.Table], updates: Updates, write_file: WriteFile
+    io: FileIO, location: str, parts: Iterable[pa.Table], updates: Updates, write_file: WriteFile = write_small_file
 ) -> None:
     rows = pa.concat_tables(parts)
-    write_file(io, location, _LocatedRows.of(LocatedRows(rows, updates, lambda: rows["key"])))
+    write_file(io, location, _LocatedRows.of(LocatedRows(rows.drop_columns("key"), updates, lambda: rows["key"])))
 
 
 def _read_located(io: FileIO, location: str) -> LocatedRows:
@@ -157,8 +157,10 @@ def keep_in_memory(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(manifests, "read_records", RecordsInput)
     patch.setattr(*private_connector.SEND_FILE, _write)
     patch.setattr(RememberedFile, "open", lambda file: Download(file.pieces[0]))
-    patch.setattr(loads, "write_located", _write_located)
-    patch.setattr(row_deletes, "read_located", _read_located)
+    for writing in (loads, replaced_rows):
+        patch.setattr(writing, "write_located", _write_located)
+    for reading in (row_deletes, replaced_rows):
+        patch.setattr(reading, "read_located", _read_located)
     # The schemas that it derives are for Avro only.
     patch.setattr(manifest.ManifestWriter, "new_writer", lambda writer: RecordsOutput(writer._output_file))
 

@@ -27,7 +27,7 @@ from connector.iceberg.table_view import SessionViews
 from connector.model.binding import Updates
 from connector.model.properties import Properties
 from connector.model.state import DataFile
-from connector.session import loads
+from connector.session import loads, replaced_rows
 from connector.session.transaction_jobs import TransactionJobs
 from connector.spark.blocks import stored_keys, table_layout
 from connector.spark.jobs import search_job
@@ -100,7 +100,8 @@ def loading_jobs(tables: Sequence[BoundTable], bindings: int, views: SessionView
 
 def search_names(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(search_job, "begin_search", partial(search, with_documents=True))
-    patch.setattr(row_deletes, "search", search)
+    for searching in (row_deletes, replaced_rows):
+        patch.setattr(searching, "search", search)
     patch.setattr(row_deletes, "read_stored_keys", read_stored_keys)
     for opening in (search_job, stored_keys, table_layout):
         patch.setattr(opening, "open_file_io", lambda _: Actor.present and Actor.present.store)

@@ -2,7 +2,9 @@
 Loads of the keys that are to change."""
 
 import json
+import zlib
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from connector.iceberg.bound_table import BoundTable
 from connector.session.transactions import OpenTransaction
@@ -13,6 +15,8 @@ from simulation.network import Network
 from simulation.task import Row, RuntimeSession
 from simulation.updates import KEYS, Update, is_in_range, key_of, last_versions, loads_of
 from simulation.writing import INVALID
+
+DROPPED: Final = 8  # one of so many loaded keys is not stored
 
 
 class Source:
@@ -99,11 +103,18 @@ class Source:
         rows: list[Row] = []
         for key in keys:
             is_deleted = self._actor.stage.chance(0.35)
+            if key in found and self._is_dropped(key):
+                continue
             is_gone = is_deleted and table.binding.updates.hard_delete
             row = f"{key}={_backfill(table)}.{self._name}{'~' if is_gone else ''}"
             transaction.store(Update(row, key in found, is_gone).request(index))
             rows.append((table.binding.path, table.table_uuid, row))
         return rows
+
+    def _is_dropped(self, key: int) -> bool:
+        """Whether the runtime has dropped the source's documents of a key that it has loaded, because a capture reads
+        its source again. Not drawn: other schedules stay what they are."""
+        return not self._session.is_last and zlib.crc32(f"{self._name} {key}".encode()) % DROPPED == 0
 
     def _is_chosen(self) -> bool:
         return self._session.is_last or self._actor.stage.chance(0.8)

@@ -9,6 +9,7 @@ import pytest
 from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 
+from connector.encoding.lines.key_digest import digest_hashes
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits import row_deletes
 from connector.iceberg.commits.delete_files import DeleteChanges, DeleteFiles
@@ -16,7 +17,11 @@ from connector.iceberg.commits.row_deletes import DeletedRows, RowDeletes
 from connector.iceberg.metadata.listed_files import ListedFile, PositionDeletes
 from connector.iceberg.metadata.partitions import Partition, PartitionReader
 from connector.iceberg.table_view import SessionViews, TableView
-from connector.model.state import StagedCommit, TableId, WriterId
+from connector.model.binding import Column
+from connector.model.state import LocatedRowsFile, StagedCommit, TableId, WriterId
+from connector.session import replaced_rows
+from connector.spark.blocks.table_layout import TableLayout
+from connector.spark.jobs.write_job import Written
 from connector.storage.file_io import files_of
 from support import private_connector
 
@@ -149,6 +154,13 @@ def delete_files_have_the_partition_of_the_new_row(patch: pytest.MonkeyPatch) ->
     patch.setattr(RowDeletes, "find", of_new_row)
 
 
+def rows_of_keys_that_were_loaded_and_not_stored_are_deleted(patch: pytest.MonkeyPatch) -> None:
+    def keep(layout: TableLayout, located: LocatedRowsFile, written: Written) -> Any:
+        return located, digest_hashes(written.existing_keys.get(layout.binding.index, ()))
+
+    patch.setattr(replaced_rows, "leave_out_unstored", keep)
+
+
 UPDATE_DEFECTS: Final[Mapping[str, Callable[[pytest.MonkeyPatch], None]]] = {
     plant.__name__: plant
     for plant in (
@@ -168,5 +180,6 @@ UPDATE_DEFECTS: Final[Mapping[str, Callable[[pytest.MonkeyPatch], None]]] = {
         rows_of_a_former_backfill_are_not_looked_for,
         delete_files_have_the_current_spec,
         delete_files_have_the_partition_of_the_new_row,
+        rows_of_keys_that_were_loaded_and_not_stored_are_deleted,
     )
 }

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from connector.encoding.lines.key_digest import KeyDigest, digest_keys
+from connector.encoding.lines.key_digest import hash_keys
 from connector.iceberg.bound_table import BoundTable
 from connector.model.invalid_values import Tally, Treated, Treatment
 from connector.model.state import DataFile
@@ -52,7 +52,7 @@ class SimulatedWriting(WriteJob):
                 self._updated.setdefault(store.binding, []).append(key_of(update.row))
 
     def finish(self) -> Written:
-        updates = {index: _digest(keys) for index, keys in self._updated.items()}
+        updates = {index: [hash_keys([pa.array(keys, pa.int64())])] for index, keys in self._updated.items()}
         files = {table: tuple(self._divide(table, rows)) for table, rows in self._rows.items()}
         return Written(files, self._treated, updates)
 
@@ -71,7 +71,3 @@ class SimulatedWriting(WriteJob):
         with self._store.new_output(location).create() as file:
             file.write(content)
         return DataFile(location, len(rows), len(content), (4,), (), partition)
-
-
-def _digest(keys: Sequence[int | None]) -> KeyDigest:
-    return digest_keys([pa.array(keys, pa.int64())])

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from connector.encoding.lines.key_digest import KeyDigest
 from connector.encoding.runs.sorted_runs import SortedRun
 from connector.host.errors import RetryableError
 from connector.model.invalid_values import Tally, Treated, Treatment
@@ -146,12 +146,12 @@ def test_what_tasks_have_written_of_a_table_is_added_up(ledger: Ledger, task: Ta
         output = TaskOutput(
             {0: (files[number],), 1: (files[number],)},
             treated={0: treated},
-            existing_keys={0: KeyDigest(1, number + 5)},
+            existing_keys={0: (np.array([number], np.uint64),), 1: ()},
         )
         ledger.count(teller, output)
     counted = ledger.close()
     assert counted.files == dict.fromkeys((0, 1), tuple(files))
-    assert counted.existing_keys == {0: KeyDigest(3, 18)}
+    assert {index: np.concatenate(parts).tolist() for index, parts in counted.existing_keys.items()} == {0: [0, 1, 2]}
     assert [treated.count for _, _, treated in counted.treated[0]] == [6]
 
 

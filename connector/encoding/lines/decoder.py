@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
 
 from connector.encoding.lines.invalid_cells import InvalidCells, RejectedRow
-from connector.encoding.lines.key_digest import KeyDigest, digest_keys, sum_digests
+from connector.encoding.lines.key_digest import hash_keys
 from connector.encoding.lines.packed import PackedTupleError
 from connector.encoding.lines.row_lines import Lines, LooseRow, Row, binding_of, rows_decoder
 from connector.encoding.lines.tuple_columns import (
@@ -21,6 +21,7 @@ from connector.encoding.lines.tuple_columns import (
     is_usual,
     usual_cell_type,
 )
+from connector.encoding.values.arrays import Words
 from connector.encoding.values.column_types import arrow_schema
 from connector.model.binding import Binding
 from connector.model.invalid_values import Tally
@@ -62,7 +63,7 @@ class Decoded:
     treated: Tally
     strays: Sequence[Stray] = ()
     rejected: Sequence[RejectedRow] = ()
-    existing_keys: KeyDigest = field(default_factory=KeyDigest)  # of Stores whose rows exist; none in delta updates
+    existing_keys: Sequence[Words] = ()  # hashes of the keys of Stores whose rows exist; none in delta updates
 
 
 class RowDecoder:
@@ -117,13 +118,13 @@ class RowDecoder:
         invalid = InvalidCells(self._binding, lines)
         kept = self._without_deleted(rows)
         batches = [] if kept else [pa.RecordBatch.from_pylist([], self.schema)]
-        digests = [] if len(kept) == len(rows) else [*self._digest_deleted(rows, cell_types)]
+        existing_keys = [] if len(kept) == len(rows) else [*self._hash_deleted(rows, cell_types)]
         for group in _by_form(rows, kept):
             group_rows = [rows[row] for row in group]
             with _name_rows(group):
                 columns = self._columns(group_rows, cell_types)
             if self._binding.updates:
-                digests.append(_digest(group_rows, columns[: len(self._keys.columns)]))
+                existing_keys += _hash_existing(group_rows, columns[: len(self._keys.columns)])
             line_indices = indices if len(group) == len(rows) else [indices[row] for row in group]
             is_as_sent = all(column.is_as_sent for column in columns)
             rejected = set() if is_as_sent else invalid.treat(columns, line_indices)
@@ -132,7 +133,6 @@ class RowDecoder:
                 batch = batch.filter(pa.array([row not in rejected for row in range(len(group))]))
             batches.append(batch)
         batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-        existing_keys = sum_digests(digests) if digests else KeyDigest()
         return Decoded(batch, invalid.tally, rejected=invalid.rejected, existing_keys=existing_keys)
 
     def _without_deleted(self, rows: Sequence[Row[Any, Any]]) -> Sequence[int]:
@@ -141,14 +141,14 @@ class RowDecoder:
             return range(len(rows))
         return [index for index, row in enumerate(rows) if not row.delete]
 
-    def _digest_deleted(self, rows: Sequence[Row[Any, Any]], cell_types: Sequence[Any]) -> Iterator[KeyDigest]:
-        """Yield the digests of the keys of documents that are deleted for good."""
+    def _hash_deleted(self, rows: Sequence[Row[Any, Any]], cell_types: Sequence[Any]) -> Iterator[Words]:
+        """Yield the hashes of the keys of documents that are deleted for good."""
         for group in _by_form(rows, [index for index, row in enumerate(rows) if row.delete]):
             group_rows = [rows[row] for row in group]
             with _name_rows(group):
                 cells = self._keys.read_cells(group_rows, cell_types[: len(self._keys.columns)])
                 keys = [check_column(column, is_required=False) for column in cells]
-            yield _digest(group_rows, keys)
+            yield from _hash_existing(group_rows, keys)
 
     def _columns(self, rows: Sequence[Row[Any, Any]], cell_types: Sequence[Any]) -> list[CheckedColumn]:
         return [
@@ -214,7 +214,8 @@ def _by_form(rows: Sequence[Row[Any, Any]], kept: Sequence[int]) -> list[Sequenc
     return [[index for index, other in zip(kept, forms, strict=True) if other == form] for form in set(forms)]
 
 
-def _digest(rows: Sequence[Row[Any, Any]], keys: Sequence[CheckedColumn]) -> KeyDigest:
-    """Return the digest of the keys whose rows exist. `keys` are the key columns of these Stores."""
+def _hash_existing(rows: Sequence[Row[Any, Any]], keys: Sequence[CheckedColumn]) -> Iterator[Words]:
+    """Yield the hashes of the keys whose rows exist, if there are some. `keys` are the key columns of these Stores."""
     exist, arrays = [bool(row.exists) for row in rows], [column.array for column in keys]
-    return digest_keys(arrays if all(exist) else [array.filter(pa.array(exist)) for array in arrays])
+    if any(exist):
+        yield hash_keys(arrays if all(exist) else [array.filter(pa.array(exist)) for array in arrays])

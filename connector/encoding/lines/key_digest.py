@@ -1,10 +1,10 @@
-"""Digests of sets of keys: whether the Stores of a transaction replace exactly the rows that its Loads have found.
+"""Hashes of keys, and digests of sets of keys: whether the Stores of a transaction replace all rows that Loads found.
 
 Keys are compared by the values of their columns, so both forms of a key have one digest. A hash is made of a whole
 column at once, and is the same in every process.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Final
@@ -35,14 +35,18 @@ class KeyDigest:
 
 def digest_keys_table(keys: pa.Table) -> KeyDigest:
     """Return the digest of the keys of a keys table."""
-    return digest_keys([keys[name].combine_chunks() for name in keys.column_names if name != KEY])
+    return digest_hashes([hash_keys_table(keys)])
 
 
-def digest_keys(columns: Sequence[pa.Array]) -> KeyDigest:
-    """Return the digest of the keys that have these values in their columns."""
-    if not len(columns[0]):
-        return KeyDigest()
-    return KeyDigest(len(columns[0]), int(hash_keys(columns).sum(dtype=np.uint64)))
+def digest_hashes(parts: Iterable[Words]) -> KeyDigest:
+    """Return the digest of the keys that have these hashes."""
+    return sum_digests([KeyDigest(len(part), int(part.sum(dtype=np.uint64))) for part in parts])
+
+
+def hash_keys_table(keys: pa.Table) -> Words:
+    """Return the hash of each key of a keys table."""
+    columns = [keys[name].combine_chunks() for name in keys.column_names if name != KEY]
+    return hash_keys(columns) if keys.num_rows else np.empty(0, np.uint64)
 
 
 def hash_keys(columns: Sequence[pa.Array]) -> Words:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Final
 
-from connector.encoding.lines.key_digest import KeyDigest
+from connector.encoding.values.arrays import Words
 from connector.host import facts
 from connector.host.errors import RetryableError
 from connector.host.facts import FullSpool
@@ -33,7 +33,7 @@ class TaskOutput:
     files: dict[int, tuple[DataFile, ...]] = field(default_factory=dict)  # by table: its binding's index
     runs: dict[int, tuple[StoredRun, ...]] = field(default_factory=dict)  # by table; they are to be merged into files
     treated: dict[int, Tally] = field(default_factory=dict)  # values not written as they were sent, by binding
-    existing_keys: dict[int, KeyDigest] = field(default_factory=dict)  # of Stores whose rows exist, by binding
+    existing_keys: dict[int, tuple[Words, ...]] = field(default_factory=dict)  # hashes of those whose rows exist
 
     def add(self, other: "TaskOutput") -> None:
         """Add what was made of other blocks. Tables and bindings of which there is nothing are left out."""
@@ -47,8 +47,8 @@ class TaskOutput:
             if treated:
                 self.treated.setdefault(binding, Tally()).add_all(treated)
         for binding, existing in other.existing_keys.items():
-            if existing.keys:
-                self.existing_keys[binding] = self.existing_keys.get(binding, KeyDigest()) + existing
+            if existing:
+                self.existing_keys[binding] = self.existing_keys.get(binding, ()) + existing
 
 
 @dataclass(eq=False)

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from connector.encoding.lines.key_digest import KeyDigest
+from connector.encoding.values.arrays import Words
 from connector.host.errors import ConnectorError, UserError
 from connector.host.signals import map_in_threads
 from connector.model.invalid_values import Tally
@@ -42,7 +42,7 @@ class Written:
 
     files: Mapping[int, tuple[DataFile, ...] | FileList] = field(default_factory=dict)  # by table: its binding's index
     treated: Mapping[int, Tally] = field(default_factory=dict)  # values that are not written as they were sent
-    existing_keys: Mapping[int, KeyDigest] = field(default_factory=dict)  # of Stores whose rows exist, by binding
+    existing_keys: Mapping[int, Sequence[Words]] = field(default_factory=dict)  # hashes of those whose rows exist
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from connector.encoding.lines.decoder import Decoded, RowDecoder, Stray
 from connector.encoding.lines.invalid_cells import make_batch
-from connector.encoding.lines.key_digest import KeyDigest
 from connector.encoding.lines.row_lines import Lines
 from connector.encoding.parquet.data_files import ROW_GROUP_SIZE, DataFileWriter, RowGroupMemory
+from connector.encoding.values.arrays import Words
 from connector.encoding.values.column_types import arrow_schema
 from connector.host import machine
 from connector.host.errors import BrokenTaskError, ConnectorError, RetryableError
@@ -223,7 +223,7 @@ class _BlockWriter:
     layout: TableLayout
     files: TableFiles
     treated: Tally = field(default_factory=Tally)
-    existing_keys: KeyDigest = field(default_factory=KeyDigest)
+    existing_keys: list[Words] = field(default_factory=list)  # hashes
     row_ids: "RowIdsOfKeys | None" = None  # of the rows that are replaced, once there are some
 
     def write(self, claim: Claim) -> None:
@@ -241,14 +241,14 @@ class _BlockWriter:
     def finish(self) -> TaskOutput:
         """Complete the files, and return what was written."""
         index = self.layout.binding.index
-        return replace(self.files.finish(), treated={index: self.treated}, existing_keys={index: self.existing_keys})
+        existing_keys = {index: tuple(self.existing_keys)}
+        return replace(self.files.finish(), treated={index: self.treated}, existing_keys=existing_keys)
 
     def _write_lines(self, lines: Lines) -> None:
         decoded = decoder(self.layout.binding).decode(lines)
         self._return_strays(decoded.strays)
         self.treated.add_all(decoded.treated)
-        if decoded.existing_keys.keys:
-            self.existing_keys += decoded.existing_keys
+        self.existing_keys += decoded.existing_keys
         if self.layout.row_ids:
             from connector.spark.blocks.stored_keys import open_row_ids
 
