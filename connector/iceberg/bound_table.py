@@ -12,7 +12,7 @@ from connector.evolution.type_mapping import tells_keys_apart
 from connector.host.errors import MissingTableError, UserError
 from connector.host.signals import map_in_threads
 from connector.iceberg.commits import fence
-from connector.iceberg.commits.key_columns import check_key_columns
+from connector.iceberg.commits.key_columns import check_key_columns, find_inexact_parts
 from connector.iceberg.loading import check_table_properties, load_table
 from connector.iceberg.metadata.table_arrangement import find_arrangement
 from connector.iceberg.metadata.table_properties import find_generation, restrict_to_generation
@@ -150,8 +150,8 @@ def _find_published(binding: Binding, collection: Collection) -> int | None:
     return next((column.id for column in columns), None)
 
 
-def _plan_updates(binding: Binding, collection: Collection, mode: UpdateMode) -> Updates:
-    """Return what Loads need. UserError if the documents are not stored."""
+def _plan_updates(binding: Binding, collection: Collection, mode: UpdateMode, inexact: tuple[str, ...]) -> Updates:
+    """Return what Loads need. UserError if the documents are not stored. `inexact` are parts of the key by pointers."""
     if binding.document is None:
         raise UserError(
             f"table {binding.table}: the binding updates rows in place, but does not select the root document, which "
@@ -163,7 +163,7 @@ def _plan_updates(binding: Binding, collection: Collection, mode: UpdateMode) ->
             column.id,
             projections[column.field].ptr,
             projections[column.field].inference.default,
-            tells_keys_apart(projections[column.field], column.type),
+            tells_keys_apart(projections[column.field], column.type) and projections[column.field].ptr not in inexact,
         )
         for column in binding.keys
     )
@@ -195,7 +195,8 @@ def _bind(catalog: Catalog, index: int, requested: _RequestedTable, writer: Writ
     collection, updates = requested.collection, requested.policy.updates
     if updates is not UpdateMode.DELTA:
         assert collection
-        binding = replace(binding, updates=_plan_updates(binding, collection, updates))
+        inexact = find_inexact_parts(task_table, writer, generation.uuid)
+        binding = replace(binding, updates=_plan_updates(binding, collection, updates, inexact))
         check_key_columns(task_table, writer, generation.uuid, binding)
     return BoundTable(
         binding=binding,

@@ -20,16 +20,18 @@ from connector.model.state import StagedCommit, WriterId
 PREFIX: Final = "flow.key."
 
 
-class KeyColumns(msgspec.Struct, frozen=True):
+class KeyColumns(msgspec.Struct, frozen=True, omit_defaults=True):
     """The columns that have the key in the rows of one generation."""
 
     generation: str  # its UUID
     columns: dict[str, int]  # field ids, by where documents have the part of the key
+    inexact: tuple[str, ...] = ()  # the parts that may have one value in the column for different keys
 
 
 def record_key_columns(staged: StagedCommit, parts: Sequence[KeyPart]) -> dict[str, str]:
     """Return the table property that records the key columns. Each commit with standard updates sets it."""
-    recorded = KeyColumns(staged.table_uuid, {part.pointer: part.column_id for part in parts})
+    columns = {part.pointer: part.column_id for part in parts}
+    recorded = KeyColumns(staged.table_uuid, columns, tuple(part.pointer for part in parts if not part.is_exact))
     return {_property_name(staged.writer): msgspec.json.encode(recorded).decode()}
 
 
@@ -51,6 +53,15 @@ def check_key_columns(table: Table, writer: WriterId, generation: str, binding: 
                 "another engine has dropped or renamed columns. These rows cannot be found by their keys any more. "
                 "Give the columns their names back, or backfill the binding."
             )
+
+
+def find_inexact_parts(table: Table, writer: WriterId, generation: str) -> tuple[str, ...]:
+    """Return the parts of the key for which older rows may have one value for different keys.
+
+    A schema that is narrowed to strings does not tell: a row of 7, from before, has "7" in its column.
+    """
+    recorded = _read(table, _property_name(writer))
+    return recorded.inexact if recorded and recorded.generation == generation else ()
 
 
 def _property_name(writer: WriterId) -> str:
