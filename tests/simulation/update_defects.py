@@ -17,7 +17,6 @@ from connector.iceberg.commits.row_deletes import DeletedRows, RowDeletes
 from connector.iceberg.metadata.listed_files import ListedFile, PositionDeletes
 from connector.iceberg.metadata.partitions import Partition, PartitionReader
 from connector.iceberg.table_view import SessionViews, TableView
-from connector.model.binding import Column
 from connector.model.state import LocatedRowsFile, StagedCommit, TableId, WriterId
 from connector.session import replaced_rows
 from connector.spark.blocks.table_layout import TableLayout
