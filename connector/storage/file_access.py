@@ -199,7 +199,7 @@ def access_to(table: Table) -> FileAccess:
     scheme = urlsplit(table.location()).scheme
     if not has_sign_in(scheme, properties):
         where = (
-            "/credentials, or /storage/credentials if /storage is set,"
+            "/credentials, or /storage/credentials if /storage is set"
             if scheme.startswith("s3")
             else "them in /storage"
         )
