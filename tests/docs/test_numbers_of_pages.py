@@ -7,7 +7,7 @@ import pytest
 
 from connector.evolution.plan_changes import DEFAULT_PROPERTIES
 from connector.evolution.property_changes import COMPACTION_PROPERTY
-from connector.iceberg.catalogs import metastore, sql, time_limits
+from connector.iceberg.catalogs import metastore, sql, sql_time_limits, time_limits
 from connector.iceberg.commits.retry_commits import RETRY_FOR
 from connector.iceberg.maintenance import compaction_thresholds
 from connector.iceberg.maintenance.compaction_thresholds import CompactionThresholds
@@ -46,7 +46,8 @@ SENTENCES: Final = (
     (
         "operating.md",
         f"| PostgreSQL, for an SQL catalog | {sql.TIME_LIMITS['connect_timeout']} s | "
-        f"{int(sql.TIME_LIMITS['tcp_user_timeout']) // 1000} s |",
+        f"{int(sql.TIME_LIMITS['tcp_user_timeout']) // 1000} s, and {sql_time_limits.LONGEST_ANSWER:.0f} s if the "
+        "server does not keep this limit itself |",
     ),
     (
         "operating.md",
