@@ -95,7 +95,7 @@ def test_apply_refuses_what_validate_refuses(name: str) -> None:
 MISTAKES = {
     "another case": {"casttostring": True},
     "underscores": {"ignore_string_format": True},
-    "a letter too few": {"colum": "price"},
+    "a letter too many": {"columns": "price"},
     "no boolean": {"castToString": "true"},
 }
 
