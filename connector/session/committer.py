@@ -16,6 +16,7 @@ from connector.iceberg.commits.outcomes import (
     Failed,
     Outcome,
     Superseded,
+    Tell,
     warn_superseded,
 )
 from connector.model.state import ChainId, StagedCommit, TableId
@@ -30,20 +31,21 @@ LAST_ATTEMPT: Final = 4.0  # seconds
 class Attempt(Protocol):
     """Tries to commit staged commits, a single time for each chain in `without_retry`; see `commit.try_commits`."""
 
-    def __call__(self, staged: Sequence[StagedCommit], *, without_retry: Collection[ChainId]) -> Sequence[Outcome]: ...
+    def __call__(self, staged: Sequence[StagedCommit], *, without_retry: Collection[ChainId], tell: Tell) -> object: ...
 
 
 class Committer:
     """Commits for one session, from any number of threads. Two attempts never work on the same table.
 
-    Commits that fail stay in the connector state, and are retried. `listeners` are told of each outcome.
+    Commits that fail stay in the connector state, and are retried. `listeners` are told of each outcome, from several
+    threads.
     """
 
     def __init__(
         self,
         attempt: Attempt,
         limit: Limit,
-        listeners: Sequence[Callable[[Outcome], object]] = (),
+        listeners: Sequence[Tell] = (),
     ) -> None:
         self._attempt = attempt
         self._listeners = listeners
@@ -165,42 +167,41 @@ class Committer:
         with self._changed:
             due, failing = self._backlog.take(time.monotonic()), self._backlog.failing
         log.debug("committing %d staged transaction(s) of all tables", len(due))
-        outcomes = self._attempt(due, without_retry=failing)
-        for outcome in outcomes:  # before another thread may commit to the same tables, and tell of that first
-            self._tell(outcome)
-        with self._changed:
-            committed, fatal = self._record(outcomes)
-            self._changed.notify_all()
+        ended: set[str] = set()  # fence values of the commits that succeeded or are void
+        fatal: list[FencedError | LostColumnError] = []  # after which no later attempt can succeed
+
+        def note(outcome: Outcome) -> None:
+            self._tell(outcome)  # before another thread may commit to the same table, and tell of that first
+            with self._changed:
+                match self._record(outcome):
+                    case FencedError() | LostColumnError() as error:
+                        fatal.append(error)
+                    case committed:
+                        ended.update(commit.next for commit in committed)
+                self._changed.notify_all()
+
+        self._attempt(due, without_retry=failing, tell=note)
         if fatal:
-            raise fatal
-        return {str(commit.path) for commit in due}, committed
+            raise fatal[0]
+        return {str(commit.path) for commit in due}, [commit for commit in due if commit.next in ended]
 
     def _tell(self, outcome: Outcome) -> None:
         for listener in self._listeners:
             listener(outcome)
 
-    def _record(self, outcomes: Iterable[Outcome]) -> tuple[list[StagedCommit], FencedError | LostColumnError | None]:
-        """Return the commits that succeeded or are void, and the error after which no later attempt can succeed."""
-        committed: list[StagedCommit] = []
-        fatal: FencedError | LostColumnError | None = None
-        for outcome in outcomes:
-            match outcome:
-                case Committed(staged, added, attempts, seconds):
-                    self._backlog.record_commit(staged[0].chain_id)
-                    _log_commit(added, attempts, seconds)
-                    committed += staged
-                case AlreadyCommitted(staged):
-                    self._backlog.record_commit(staged[0].chain_id)
-                    _log_commit(staged, 0, 0.0)
-                    committed += staged
-                case Superseded(staged):
-                    self._backlog.record_commit(staged[0].chain_id)
-                    committed += staged
-                case Failed(staged, error):
-                    self._backlog.record_failure(staged[0].chain_id, error, time.monotonic())
-                    if isinstance(error, FencedError | LostColumnError):
-                        fatal = error
-        return committed, fatal
+    def _record(self, outcome: Outcome) -> Sequence[StagedCommit] | FencedError | LostColumnError:
+        """Return the commits that succeeded or are void, or the error after which no later attempt can succeed."""
+        chain_id = outcome.staged[0].chain_id
+        if isinstance(outcome, Failed):
+            self._backlog.record_failure(chain_id, outcome.error, time.monotonic())
+            return outcome.error if isinstance(outcome.error, FencedError | LostColumnError) else ()
+        self._backlog.record_commit(chain_id)
+        match outcome:
+            case Committed(_, added, attempts, seconds):
+                _log_commit(added, attempts, seconds)
+            case AlreadyCommitted(staged):
+                _log_commit(staged, 0, 0.0)
+        return outcome.staged
 
     def _is_idle(self) -> bool:
         due = self._backlog.next_due

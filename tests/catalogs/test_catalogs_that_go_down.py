@@ -12,7 +12,6 @@ import pytest
 from connector.config.settings import parse
 from connector.iceberg.catalogs import local
 from connector.iceberg.catalogs.opening import open_catalog, table_location
-from connector.iceberg.commits import commit
 from connector.iceberg.commits.outcomes import Committed, Failed
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
@@ -26,6 +25,7 @@ from support.servers.postgres import Postgres
 from support.servers.s3_server import S3Server
 from support.snapshots import check_text
 from support.tables.local_tables import ID_ONLY, ids_of
+from support.tables.outcomes import try_commits
 
 pytestmark = pytest.mark.catalog
 
@@ -108,10 +108,10 @@ def test_a_catalog_that_goes_down_is_named_and_takes_what_was_staged_when_it_is_
             staged = stage(catalog, path, WRITER, 1, 2)
             with down:
                 # On connections that are still open.
-                commit.try_commits(catalog, [staged], without_retry=[staged.chain_id])
-                [outcome] = commit.try_commits(catalog, [staged], without_retry=[staged.chain_id])
+                try_commits(catalog, [staged], without_retry=[staged.chain_id])
+                [outcome] = try_commits(catalog, [staged], without_retry=[staged.chain_id])
                 assert isinstance(outcome, Failed)
-            [landed] = commit.try_commits(catalog, [staged])
+            [landed] = try_commits(catalog, [staged])
             assert isinstance(landed, Committed)
             assert ids_of(catalog, path) == [1, 2]
     text = str(outcome.error).replace(path[0], "shop")

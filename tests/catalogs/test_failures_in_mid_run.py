@@ -30,6 +30,7 @@ from support.servers.rest_catalog import RestCatalogOnS3
 from support.servers.s3_server import Keys, S3Server
 from support.snapshots import check_text
 from support.tables.local_tables import ID_ONLY, foreign_table, ids_of
+from support.tables.outcomes import try_commits
 
 pytestmark = pytest.mark.catalog
 
@@ -58,7 +59,7 @@ class Session:
         """The first attempt, and no other."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(commit, "RETRY_FOR", 0.0)
-            (outcome,) = commit.try_commits(self.catalog, [self.staged])
+            (outcome,) = try_commits(self.catalog, [self.staged])
         return outcome
 
     def text(self, error: ConnectorError) -> str:

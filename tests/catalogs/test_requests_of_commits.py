@@ -25,6 +25,7 @@ from support.servers.endpoint_configs import on_s3, rest
 from support.servers.fault_proxy import GENUINE, Fault, FaultProxy, Request, fault_proxy
 from support.servers.rest_catalog import RestCatalogOnS3
 from support.tables.local_tables import foreign_table
+from support.tables.outcomes import try_commits
 
 pytestmark = pytest.mark.catalog
 
@@ -75,7 +76,7 @@ def test_a_session_reads_the_manifest_list_that_it_finds_and_none_of_its_own(
         staged = stage(catalog, PATH, WRITER, number)
         store.seen.clear()
         rest_proxy.seen.clear()
-        commit.try_commits(catalog, [staged], writers=writers)
+        try_commits(catalog, [staged], writers=writers)
         *read, _, _ = kinds = [kind(request) for request in store.seen]
         assert read == expected
         assert {*kinds[len(read) :]} == {("PUT", "manifest"), ("PUT", "manifest list")}
@@ -96,11 +97,11 @@ def test_an_update_sends_its_delete_file_with_the_manifests_and_reads_nothing_th
     writers = SnapshotWriters()
     make_table(catalog)
     for values in (dict.fromkeys(range(10), "a"), {1: "b", 20: "b"}):
-        commit.try_commits(catalog, [stage_updates(catalog, values)], writers=writers)
+        try_commits(catalog, [stage_updates(catalog, values)], writers=writers)
     staged = stage_updates(catalog, {2: "c"})
     store.seen.clear()
     store.choose = wait_for_others(5)
-    [committed] = commit.try_commits(catalog, [staged], writers=writers)
+    [committed] = try_commits(catalog, [staged], writers=writers)
     assert isinstance(committed, Committed)
     assert Counter(map(kind, store.seen)) == {
         ("PUT", "delete file"): 1,

@@ -24,6 +24,7 @@ from support.servers.postgres import Postgres
 from support.servers.server_process import free_address
 from support.snapshots import check_text
 from support.tables.local_tables import ID_ONLY, ids_of
+from support.tables.outcomes import try_commits
 
 pytestmark = pytest.mark.catalog
 
@@ -84,7 +85,7 @@ def fail_and_land(postgres: Postgres, name: str, storage: Storage, failing: Stor
         catalog.create_table(path, ID_ONLY, location=table_location(endpoint, path))
         staged = stage(catalog, path, WRITER, 1, 2)
         with open_catalog(config(postgres, failing)) as without_store:
-            (outcome,) = commit.try_commits(without_store, [staged], without_retry=[staged.chain_id])
+            (outcome,) = try_commits(without_store, [staged], without_retry=[staged.chain_id])
         assert isinstance(outcome, Failed)
         bucket = storage.get("bucket") or storage["container"]
         placeholders = {path[0]: "shop", bucket: "BUCKET", failing["endpoint"]: "ENDPOINT"}

@@ -40,6 +40,7 @@ from support.servers.echoing_servers import (
 )
 from support.servers.endpoint_configs import glue, rest
 from support.tables.local_tables import foreign_table
+from support.tables.outcomes import try_commits
 
 WRITER: Final = WriterId(MATERIALIZATION, "orders.v1", WHOLE_RANGE.key_range)
 CREDENTIAL: Final = "planted-secret/of+the=robot"
@@ -137,7 +138,7 @@ def test_what_a_rest_catalog_repeats_is_not_told_when_it_refuses_a_commit(
 
     with echoing_catalog(refuses, status, answer) as server:
         config = parse(on_rest(server, has_token=has_token), [])[0]
-        (failed,) = commit.try_commits(open_catalog(config), [staged])
+        (failed,) = try_commits(open_catalog(config), [staged])
     assert isinstance(failed, Failed)
     assert "planted" in server.repeated[0]
     assert "***" in str(failed.error)
@@ -153,7 +154,7 @@ def test_keys_in_an_answer_that_does_not_fit_are_not_told(
     staged = stage(local, PATH, WRITER, 1)
     unfitting = {"config": {"s3.secret-access-key": "a key that was planted"}}
     with echoing_catalog(lambda _: False, HTTPStatus.OK, unfitting) as server:
-        (failed,) = commit.try_commits(open_catalog(parse(on_rest(server), [])[0]), [staged])
+        (failed,) = try_commits(open_catalog(parse(on_rest(server), [])[0]), [staged])
     assert isinstance(failed, Failed)
     assert "metadata: Field required" in str(failed.error)
     assert "planted" not in "\n".join([str(failed.error), *(record.getMessage() for record in caplog.records)])

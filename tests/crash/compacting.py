@@ -3,16 +3,16 @@
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from connector.encoding.rewriting.file_groups import CompactedGroup
 from connector.iceberg.commits.compaction_commit import CompactionCommit
-from connector.iceberg.commits.outcomes import TableCommit
 from connector.iceberg.maintenance import background_compaction, compaction_plan
 from connector.iceberg.maintenance.background_compaction import BackgroundCompaction
 from connector.iceberg.maintenance.compaction_thresholds import CompactionThresholds
+from connector.model.table_identifier import TableIdentifier
 from crash.faults import Faults, swap
 from crash.ledger import BALANCES, POSTINGS
 from support import private_connector
@@ -45,9 +45,9 @@ def guard_compaction() -> None:
     swap(CompactionThresholds, "min_files", 2)
     note_commit, commit = BackgroundCompaction.note_commit, CompactionCommit.commit
 
-    def note_some(self: BackgroundCompaction, committed: TableCommit, count: int) -> None:
-        if committed.before.name()[-1] in TABLES:
-            note_commit(self, committed, count)
+    def note_some(self: BackgroundCompaction, path: TableIdentifier, properties: Mapping[str, str], count: int) -> None:
+        if path.name in TABLES:
+            note_commit(self, path, properties, count)
 
     swap(BackgroundCompaction, "note_commit", note_some)
 

@@ -22,7 +22,7 @@ from connector.evolution.target import NewColumn, Target
 from connector.host.errors import FencedError, UserError
 from connector.iceberg.commits import backfill as backfill_commit
 from connector.iceberg.commits import fence
-from connector.iceberg.commits.commit import commit_all_or_raise, try_commits
+from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.outcomes import Superseded
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.remove_staged_files import remove_staged_files_after
@@ -42,6 +42,7 @@ from support.rows.updated_rows import stage_updates, values_of
 from support.snapshots import check_text
 from support.tables.altered_tables import ID, QTY, ROWS, append, filled_table, rows, wanted
 from support.tables.local_tables import alterer, local_catalog, record_property
+from support.tables.outcomes import try_commits
 from support.tables.planted_faults import do_first, plant
 
 ID_COLUMN, QTY_COLUMN = wanted("id", LongType()), wanted("qty", LongType())

@@ -32,6 +32,7 @@ from support.rows.staged_rows import WRITER
 from support.rows.updated_rows import make_table, stage_updates, values_of
 from support.sessions.processes import wait_until
 from support.tables.local_tables import foreign_table, ids_of, local_catalog, table_of
+from support.tables.outcomes import try_commits
 from support.tables.planted_faults import Send, do_first, plant_always
 
 FOLDED_AT: Final = 10
@@ -55,7 +56,7 @@ def metadata_files(catalog: Catalog) -> list[Path]:
 
 
 def land(maintenance: BackgroundMaintenance, catalog: Catalog, *ids: int) -> Committed:
-    [outcome] = commit.try_commits(catalog, [stage(catalog, PATH, WRITER, *ids)])
+    [outcome] = try_commits(catalog, [stage(catalog, PATH, WRITER, *ids)])
     assert isinstance(outcome, Committed)
     maintenance.note_outcome(outcome)
     return outcome
@@ -375,7 +376,7 @@ def test_located_rows_are_deleted_after_their_commit(tmp_path: Path, max_age: st
         transaction.set_properties({MAX_AGE: max_age})
     commit.commit_all_or_raise(catalog, [stage_updates(catalog, {1: "a", 2: "a"})])
     staged = stage_updates(catalog, {1: "b"})
-    [outcome] = commit.try_commits(catalog, [staged])
+    [outcome] = try_commits(catalog, [staged])
     assert isinstance(outcome, Committed)
     assert len(list(tmp_path.rglob("*-located.parquet"))) == 1
     maintenance = BackgroundMaintenance(catalog)

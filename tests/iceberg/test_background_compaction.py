@@ -16,8 +16,7 @@ from connector.host import facts
 from connector.host.errors import RetryableError
 from connector.host.facts import CompactionDebt
 from connector.host.interruption import Interruption
-from connector.iceberg.commits.commit import try_commits
-from connector.iceberg.commits.outcomes import Committed, TableCommit
+from connector.iceberg.commits.outcomes import Committed
 from connector.iceberg.commits.snapshot import SnapshotWriters
 from connector.iceberg.maintenance import background_compaction
 from connector.iceberg.maintenance.background import BackgroundMaintenance
@@ -39,22 +38,10 @@ from support.rows.updated_rows import make_table, stage_updates, values_of
 from support.sessions.processes import wait_until
 from support.tables.altered_tables import entries
 from support.tables.compacting import EAGER, compact_here
+from support.tables.outcomes import try_commits
 
 OTHER: Final = TableIdentifier("shop", "others")
-
-
-@dataclass
-class Table:
-    """What a commit says of a table."""
-
-    path: TableIdentifier
-    properties: dict[str, str] = field(default_factory=lambda: {"flow.compaction.enabled": "true"})
-
-    @property
-    def committed(self) -> TableCommit:
-        table: Any = SimpleNamespace(name=lambda: self.path, location=lambda: "file:///table")
-        metadata: Any = SimpleNamespace(properties=self.properties)
-        return TableCommit(table, metadata)
+PROPERTIES: Final = {"flow.compaction.enabled": "true"}  # of a table
 
 
 class Clock:
@@ -101,7 +88,7 @@ class Running:
     def run(self, *paths: TableIdentifier) -> list[tuple[TableIdentifier, float]]:
         """Note commits of these tables, and do all that becomes due."""
         for path in paths:
-            self.compaction.note_commit(Table(path).committed, 1)
+            self.compaction.note_commit(path, PROPERTIES, 1)
         self.compaction._ended.clear()
         self.compaction.run()
         return self.runs
@@ -122,7 +109,7 @@ def test_a_table_is_looked_at_after_its_first_commit_and_then_after_some(running
 
 def test_commits_that_are_noted_at_once_count_one_by_one(running: Running) -> None:
     running.run(PATH)
-    running.compaction.note_commit(Table(PATH).committed, COMMITS)
+    running.compaction.note_commit(PATH, PROPERTIES, COMMITS)
     assert len(running.run()) == 2
 
 
@@ -155,7 +142,7 @@ def test_tables_take_turns(running: Running) -> None:
 
 def test_a_table_that_does_not_want_it_is_left_alone(running: Running) -> None:
     for properties in {}, {"flow.compaction.enabled": "false"}:
-        running.compaction.note_commit(Table(PATH, properties).committed, 1)
+        running.compaction.note_commit(PATH, properties, 1)
     assert not running.run()
 
 
@@ -272,16 +259,16 @@ def test_of_several_shards_the_first_one_compacts() -> None:
     before = compaction_threads()
     with run_compaction(compact, "80000000-ffffffff") as second, run_compaction(compact, "00000000-7fffffff") as first:
         assert len(compaction_threads() - before) == 1
-        second.note_commit(Table(PATH).committed, 1)
+        second.note_commit(PATH, PROPERTIES, 1)
         assert second._accounts
         assert not ran.is_set()
-        first.note_commit(Table(PATH).committed, 1)
+        first.note_commit(PATH, PROPERTIES, 1)
         assert ran.wait(60)
 
 
 def test_tables_of_table_buckets_are_left_to_the_service(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     noted: list[int] = []
-    maintained = BackgroundMaintenance(catalog, lambda _, count: noted.append(count))
+    maintained = BackgroundMaintenance(catalog, lambda _path, _properties, count: noted.append(count))
     land(catalog, maintained, 1)
     assert noted == [1]
     monkeypatch.setattr(table_directories, "BUCKET_SUFFIX", "")
@@ -290,17 +277,15 @@ def test_tables_of_table_buckets_are_left_to_the_service(catalog: Catalog, monke
 
 
 def test_commits_that_come_while_maintenance_is_busy_are_noted_together(catalog: Catalog) -> None:
-    noted: list[tuple[int | None, int]] = []
-    maintained = BackgroundMaintenance(
-        catalog, lambda commit, count: noted.append((commit.after.current_snapshot_id, count))
-    )
+    noted: list[tuple[TableIdentifier, int]] = []
+    maintained = BackgroundMaintenance(catalog, lambda path, _properties, count: noted.append((path, count)))
     for number in range(3):
         [outcome] = try_commits(catalog, [stage_updates(catalog, {number: "a"})])
         assert isinstance(outcome, Committed)
         maintained.note_outcome(outcome)
     maintained.finish()
     maintained.run()
-    assert noted == [(catalog.load_table(PATH).metadata.current_snapshot_id, 3)]
+    assert noted == [(PATH, 3)]
 
 
 class NotedLock:
@@ -349,7 +334,7 @@ def test_the_session_does_not_wait_for_compaction_when_it_ends() -> None:
 
     before = compaction_threads()
     with run_compaction(hang) as compaction:
-        compaction.note_commit(Table(PATH).committed, 1)
+        compaction.note_commit(PATH, PROPERTIES, 1)
         assert hung.wait(60)
     assert compaction_threads() - before
     released.set()

@@ -29,6 +29,7 @@ from support.bindings import PATH
 from support.snapshots import check_text
 from support.tables.commits_of_ids import REFUSED, SCHEMA, commit_staged, foreign_append, stage_ids
 from support.tables.local_tables import ids_of, local_catalog, record_property
+from support.tables.outcomes import try_commits
 from support.tables.planted_faults import Fault, Send, do_first, lose_answer, no_fault, plant, plant_always, refuse
 
 FIRST_PAUSE: Final = retry_commits.FIRST_PAUSE
@@ -282,7 +283,7 @@ def test_tables_that_take_turns_are_retried_no_longer_than_one(
     uuids = [catalog.create_table(path, SCHEMA).metadata.table_uuid for path in paths]
     plant_always(catalog, REFUSED)
     tables = [replace(one, path=path, table_uuid=str(uuid)) for path, uuid in zip(paths, uuids, strict=True)]
-    failed = commit.try_commits(catalog, tables)
+    failed = try_commits(catalog, tables)
     assert sorted(outcome.staged[0].path for outcome in failed if isinstance(outcome, Failed)) == sorted(paths)
     assert 20 < max(map(sum, clock.pauses)) <= 30
 
@@ -291,9 +292,9 @@ def test_a_table_that_has_failed_before_gets_one_attempt(catalog: Catalog) -> No
     """Its retries would hold up the acknowledgement of the others."""
     staged = stage_ids(catalog, [1])
     plant(catalog, [REFUSED])
-    [failed] = commit.try_commits(catalog, [staged], without_retry={staged.chain_id})
+    [failed] = try_commits(catalog, [staged], without_retry={staged.chain_id})
     assert isinstance(failed, Failed)
-    [landed] = commit.try_commits(catalog, [staged])
+    [landed] = try_commits(catalog, [staged])
     assert isinstance(landed, Committed)
 
 

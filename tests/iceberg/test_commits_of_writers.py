@@ -7,12 +7,13 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 from connector.host.errors import FencedError, UserError
-from connector.iceberg.commits import commit, fence
+from connector.iceberg.commits import fence
 from connector.iceberg.commits.outcomes import Committed, Failed
 from support.bindings import PATH
 from support.snapshots import check_text
 from support.tables.commits_of_ids import LEFT, REFUSED, RIGHT, SCHEMA, WHOLE, commit_staged, foreign_append, stage_ids
 from support.tables.local_tables import ids_of
+from support.tables.outcomes import try_commits
 from support.tables.planted_faults import do_first, plant
 
 
@@ -105,7 +106,7 @@ def test_what_earlier_sessions_staged_lands_before_a_sessions_own(catalog: Catal
     """Our commit closes the value that theirs is staged on, and what is staged on a closed value may be deleted."""
     parents = replace(stage_ids(catalog, [1]), is_recovered=True)
     own = stage_ids(catalog, [2], key_range=LEFT, waiting=[parents])
-    commit.try_commits(catalog, [own, parents])
+    try_commits(catalog, [own, parents])
     newest = [snapshot.summary["flow.fence"] for snapshot in catalog.load_table(PATH).snapshots() if snapshot.summary]
     assert newest == [parents.next, own.next]
 
@@ -116,14 +117,14 @@ def test_a_table_that_has_refused_what_earlier_sessions_staged_is_not_asked_for_
     parents = replace(stage_ids(catalog, [1]), is_recovered=True)
     own = stage_ids(catalog, [2], key_range=LEFT, waiting=[parents])
     plant(catalog, [REFUSED])
-    outcomes = commit.try_commits(catalog, [own, parents], without_retry={parents.chain_id})
+    outcomes = try_commits(catalog, [own, parents], without_retry={parents.chain_id})
     assert [type(outcome) for outcome in outcomes] == [Failed] * 2
     assert ids_of(catalog, PATH) == []
 
 
 def test_what_waits_for_a_table_that_was_replaced_holds_up_nothing(catalog: Catalog) -> None:
     of_the_old_one = replace(stage_ids(catalog, [1]), is_recovered=True, table_uuid=str(uuid.uuid4()))
-    outcomes = commit.try_commits(catalog, [stage_ids(catalog, [2], key_range=LEFT), of_the_old_one])
+    outcomes = try_commits(catalog, [stage_ids(catalog, [2], key_range=LEFT), of_the_old_one])
     assert {type(outcome) for outcome in outcomes} == {Failed, Committed}
     assert ids_of(catalog, PATH) == [2]
 

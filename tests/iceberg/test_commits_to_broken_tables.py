@@ -13,7 +13,6 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import ValidationError as InvalidMetadataError
 
 from connector.host.errors import RetryableError, UserError
-from connector.iceberg.commits import commit
 from connector.iceberg.commits.outcomes import Committed, Failed
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.loading import load_table
@@ -25,6 +24,7 @@ from support.rows.staged_files import place_of
 from support.snapshots import check_text
 from support.tables.commits_of_ids import ARROW_SCHEMA, SCHEMA, commit_staged, stage_ids
 from support.tables.local_tables import cut_manifest, cut_manifest_list, ids_of
+from support.tables.outcomes import try_commits
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_no_commit_drops_the_rows_of_a_manifest_list_that_ends_behind_its_header
     table = catalog.load_table(PATH)
     file, whole = cut_manifest_list(table)
     staged = stage_ids(catalog, [2])
-    [failed] = commit.try_commits(catalog, [staged])
+    [failed] = try_commits(catalog, [staged])
     assert isinstance(failed, Failed)
     assert file.name in str(failed.error)
     with pytest.raises(InvalidMetadataError) as error:
@@ -105,7 +105,7 @@ def test_broken_metadata_are_one_tables_failure(catalog: Catalog, content: bytes
     current = catalog.load_table(broken.path).current_snapshot()
     assert current is not None
     Path(current.manifest_list.removeprefix("file://")).write_bytes(content)
-    failed, landed = commit.try_commits(catalog, [broken, staged])
+    failed, landed = try_commits(catalog, [broken, staged])
     assert isinstance(failed, Failed)
     assert "shop.broken" in str(failed.error)
     if not content:
@@ -140,7 +140,7 @@ def test_a_damaged_metadata_file_is_told_to_commits_and_to_the_next_publication(
 ) -> None:
     pending = stage_ids(catalog, [1])
     compress_metadata(catalog, spoil)
-    [failed] = commit.try_commits(catalog, [pending])
+    [failed] = try_commits(catalog, [pending])
     assert isinstance(failed, Failed)
     assert isinstance(failed.error, RetryableError)
     assert str(failed.error).startswith("table shop.orders: its metadata cannot be read (ValidationError: ")
@@ -158,13 +158,13 @@ def test_a_mistake_of_the_connector_is_not_taken_for_broken_metadata(
 
     monkeypatch.setattr(SnapshotWriter, "append", fail)
     with pytest.raises(KeyError, match="a mistake"):
-        commit.try_commits(catalog, [stage_ids(catalog, [1])])
+        try_commits(catalog, [stage_ids(catalog, [1])])
 
 
 def test_a_partition_spec_that_is_gone_is_one_tables_failure(catalog: Catalog) -> None:
     staged = stage_ids(catalog, [2])
     broken = replace(in_another_table(catalog, staged), spec_id=7)
-    failed, landed = commit.try_commits(catalog, [broken, staged])
+    failed, landed = try_commits(catalog, [broken, staged])
     assert isinstance(failed, Failed)
     check_text("commit_errors", "staged files of a partition spec that is gone", str(failed.error))
     assert isinstance(landed, Committed)

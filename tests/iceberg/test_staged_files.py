@@ -32,6 +32,7 @@ from protocol.flow import FieldSelection, Materialization, MaterializationBindin
 from support.rows.staged_files import listed, place_of, removed, stage
 from support.snapshots import check_text
 from support.tables.local_tables import foreign_table, ids_of
+from support.tables.outcomes import try_commits
 
 ORDERS, ITEMS = ("shop", "orders"), ("shop", "items")
 WHOLE, LEFT = "00000000-ffffffff", "00000000-7fffffff"
@@ -227,11 +228,11 @@ def test_files_of_a_table_that_has_refused_commits_for_days_are_looked_for(catal
     """They are as old as those of a task that was stopped."""
     staged = stage(catalog, TableIdentifier(*ORDERS), writer(), 1)
     with removed(*staged.locations):
-        [failed] = commit.try_commits(catalog, [staged], without_retry={staged.chain_id})
+        [failed] = try_commits(catalog, [staged], without_retry={staged.chain_id})
         assert isinstance(failed, Failed)
         assert "are gone" in str(failed.error)
         assert ids_of(catalog, ORDERS) == []
-    commit.try_commits(catalog, [staged], without_retry={staged.chain_id})
+    try_commits(catalog, [staged], without_retry={staged.chain_id})
     assert ids_of(catalog, ORDERS) == [1]
 
 

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 
-from connector.iceberg.commits import commit
 from connector.iceberg.commits.outcomes import Committed, Failed, Outcome
 from connector.iceberg.commits.snapshot import SnapshotWriters
 from connector.iceberg.metadata import snapshot_manifests
@@ -22,6 +21,7 @@ from support.bindings import PATH
 from support.rows.staged_files import stage
 from support.rows.staged_rows import WRITER
 from support.tables.local_tables import foreign_table, ids_of, upgrade_to_version_3
+from support.tables.outcomes import try_commits
 
 PARTITIONS: Final = 13  # position in a manifest list
 
@@ -42,7 +42,7 @@ class Session:
     def land(self, *ids: int) -> Outcome:
         staged = stage(self.catalog, PATH, WRITER, *ids)
         writers = SnapshotWriters(self.manifests)
-        [outcome] = commit.try_commits(self.catalog, [staged], [staged.chain_id], writers)
+        [outcome] = try_commits(self.catalog, [staged], [staged.chain_id], writers)
         return outcome
 
     def list_files(self) -> list[ListedFile]:

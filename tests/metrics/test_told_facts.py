@@ -60,6 +60,7 @@ from support.servers.webhook_server import Answer, webhook_server
 from support.sessions.notified_sessions import shard
 from support.sessions.processes import wait_until
 from support.tables.local_tables import foreign_table, local_catalog
+from support.tables.outcomes import try_commits
 
 WRITER: Final = WriterId("acme/task", "orders.v1", "00000000-ffffffff")
 
@@ -153,7 +154,7 @@ def test_maintenance_is_told_with_its_files(told: list[Fact], tmp_path: Path) ->
     foreign_table(catalog, path, properties={MAX_AGE: "0"})
     with run_maintenance(catalog) as maintenance:
         for number in range(2):
-            [landed] = commit.try_commits(catalog, [stage(catalog, path, WRITER, number)])
+            [landed] = try_commits(catalog, [stage(catalog, path, WRITER, number)])
             maintenance.note_outcome(landed)
         assert wait_until(lambda: facts.EXPIRE_SNAPSHOTS in {run.action for run in runs_of(told)})
     assert {(run.table, run.has_failed) for run in runs_of(told)} == {("shop.orders", False)}
@@ -166,7 +167,7 @@ def land_two_rows(tmp_path: Path) -> tuple[Committed, TableCommit]:
     """Commit to a table of another program."""
     catalog = local_catalog(tmp_path)
     foreign_table(catalog, PATH)
-    [landed] = commit.try_commits(catalog, [stage(catalog, PATH, WRITER, 1, 2)])
+    [landed] = try_commits(catalog, [stage(catalog, PATH, WRITER, 1, 2)])
     assert isinstance(landed, Committed)
     return landed, landed.commit
 
@@ -217,7 +218,7 @@ def test_what_an_earlier_process_has_added_is_not_told_again(told: list[Fact], t
     first = stage_updates(catalog, {2: "b", 3: "c"})
     second = stage_updates(catalog, {1: "d"}, after=[first])
     commit.commit_all_or_raise(catalog, [first])
-    [landed] = commit.try_commits(catalog, [replace(each, is_recovered=True) for each in (first, second)])
+    [landed] = try_commits(catalog, [replace(each, is_recovered=True) for each in (first, second)])
     report_outcome(landed)
     [committed] = [fact for fact in told if isinstance(fact, CommittedRows)]
     [delete_file] = catalog.load_table(PATH).inspect.delete_files()["file_size_in_bytes"].to_pylist()
@@ -230,10 +231,10 @@ def test_compaction_is_told_with_its_debt(told: list[Fact], tmp_path: Path) -> N
     catalog, path = local_catalog(tmp_path), PATH
     foreign_table(catalog, path, properties={COMPACTION_PROPERTY: "true"})
     results = iter([CompactionResult(commits=1, files_before=7, bytes_before=70, debt=0, seconds=0.5)])
-    [landed] = commit.try_commits(catalog, [stage(catalog, path, WRITER, 1)])
+    [landed] = try_commits(catalog, [stage(catalog, path, WRITER, 1)])
     assert isinstance(landed, Committed)
     with run_compaction(lambda *_: next(results)) as compaction:
-        compaction.note_commit(landed.commit, 3)
+        compaction.note_commit(path, landed.commit.after.properties, 3)
         assert wait_until(lambda: len(told) == 3)
     assert told == [
         MaintenanceRun("shop.orders", COMPACT_DATA_FILES, 0.5, has_failed=False),

@@ -4,6 +4,7 @@ import logging
 import signal
 import sys
 import threading
+import weakref
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -21,9 +22,10 @@ from pyiceberg.exceptions import CommitStateUnknownException
 from connector.host import facts
 from connector.host.errors import ConnectorError, FencedError, LostColumnError, RetryableError, UserError
 from connector.host.logs import FIELDS
-from connector.host.signals import Stopped
+from connector.host.signals import AT_ONCE, Stopped
 from connector.iceberg.commits.commit import try_commits
-from connector.iceberg.commits.outcomes import AlreadyCommitted, Committed, Failed, Outcome, TableCommit
+from connector.iceberg.commits.outcomes import AlreadyCommitted, Committed, Failed, Outcome, TableCommit, Tell
+from connector.iceberg.maintenance.background import BackgroundMaintenance
 from connector.model.state import ChainId, DataFile, StagedCommit, WriterId, encode_added
 from connector.model.table_identifier import TableIdentifier
 from connector.session import backlog
@@ -73,23 +75,19 @@ class Tables:
         self._held = ""
         self._released.set()
 
-    def attempt(
-        self, staged: Sequence[StagedCommit], *, without_retry: Collection[ChainId]
-    ) -> list[Committed | Failed]:
+    def attempt(self, staged: Sequence[StagedCommit], *, without_retry: Collection[ChainId], tell: Tell) -> None:
         self.tried.append([commit.next for commit in staged])
         if any(commit.path[1] == self._held for commit in staged):
             self.is_holding.set()
             assert self._released.wait(DEADLINE)
         self.without_retry = without_retry
-        outcomes: list[Committed | Failed] = []
         for chain in dict.fromkeys(commit.chain_id for commit in staged):
             commits = tuple(commit for commit in staged if commit.chain_id == chain)
             if error := self.errors.get(chain[0][0][1]):
-                outcomes.append(Failed(commits, error))
+                tell(Failed(commits, error))
             else:
                 self.taken += [commit.next for commit in commits]
-                outcomes.append(Committed(commits, commits, 1, 0.0, TableCommit(NO_TABLE, NO_TABLE)))
-        return outcomes
+                tell(Committed(commits, commits, 1, 0.0, TableCommit(NO_TABLE, NO_TABLE)))
 
 
 @pytest.fixture(autouse=True)
@@ -148,6 +146,26 @@ def test_an_outcome_is_told_before_another_thread_may_commit_to_the_table(tables
     assert pending == [[commit]]
 
 
+def test_the_metadata_of_a_table_is_not_kept_until_all_tables_have_committed(catalog: Catalog) -> None:
+    """That of hundreds of tables, each with its snapshots of days, would take gigabytes."""
+    paths = [TableIdentifier("shop", f"table{number}") for number in range(3 * AT_ONCE)]
+    for path in paths:
+        foreign_table(catalog, path)
+    told: list[weakref.ref[TableCommit]] = []
+    kept: list[int] = []
+
+    def note(outcome: Outcome) -> None:
+        assert isinstance(outcome, Committed)
+        told.append(weakref.ref(outcome.commit))
+        kept.append(sum(each() is not None for each in told))
+
+    maintenance = BackgroundMaintenance(catalog)
+    committer = Committer(partial(try_commits, catalog), GENEROUS, [maintenance.note_outcome, note])
+    committer.commit([stage(catalog, path, WRITER, 1) for path in paths])
+    assert max(kept) <= AT_ONCE
+    assert [each() for each in told] == [None] * len(paths)
+
+
 def test_a_commit_whose_answer_was_lost_is_handed_on_and_told_to_the_metrics(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,7 +199,7 @@ def test_rows_that_an_earlier_process_has_added_are_not_logged_again(
 ) -> None:
     foreign_table(catalog, PATH)
     chain = [replace(each, is_recovered=True) for each in stage_chain(catalog, PATH, WRITER)]
-    try_commits(catalog, chain[:1])
+    try_commits(catalog, chain[:1], tell=lambda _: None)
     with caplog.at_level(logging.INFO):
         assert Committer(partial(try_commits, catalog), GENEROUS).commit(chain) == chain
     [logged] = [each for each in (getattr(record, FIELDS, {}) for record in caplog.records) if "attempts" in each]
@@ -303,10 +321,10 @@ def test_rows_that_wait_when_the_session_has_ended_are_an_error_that_names_them(
 def test_a_defect_in_the_last_attempt_is_not_said_to_be_a_silent_catalog(tables: Tables) -> None:
     attempt = tables.attempt
 
-    def fail_later(staged: Sequence[StagedCommit], *, without_retry: Collection[ChainId]) -> list[Committed | Failed]:
+    def fail_later(staged: Sequence[StagedCommit], *, without_retry: Collection[ChainId], tell: Tell) -> None:
         if tables.tried:
             raise LookupError("no such table")
-        return attempt(staged, without_retry=without_retry)
+        attempt(staged, without_retry=without_retry, tell=tell)
 
     committer = Committer(fail_later, GENEROUS)
     committer.commit([staged("bad", "b1")])

@@ -8,7 +8,7 @@ import pytest
 from connector.host.errors import RetryableError
 from connector.host.refresh import Lease
 from connector.iceberg.bound_table import BoundTable
-from connector.iceberg.commits.outcomes import Committed, Failed
+from connector.iceberg.commits.outcomes import Failed, Tell
 from connector.model.binding import PLAIN, Binding, Updates
 from connector.model.properties import Properties
 from connector.model.state import ChainId, StagedCommit, WriterId
@@ -34,8 +34,8 @@ def recover_as(opening: WriterId, pending: WriterId, updates: Updates | None = U
     binding = Binding(0, opening.state_key, PATH, (), (), None, updates=updates)
     table = BoundTable(binding, opening, UUID, PLAIN, 0, "file:///users", Properties(), Lease(Properties()))
 
-    def refuse(staged: Sequence[StagedCommit], *, without_retry: Collection[ChainId]) -> Sequence[Committed | Failed]:  # noqa: ARG001
-        return [Failed(tuple(staged), RetryableError("The catalog is not available."))]
+    def refuse(staged: Sequence[StagedCommit], *, without_retry: Collection[ChainId], tell: Tell) -> None:  # noqa: ARG001
+        tell(Failed(tuple(staged), RetryableError("The catalog is not available.")))
 
     return recover([commit], Committer(refuse, Limit(10, 1000)), lambda: [table])
 

@@ -14,7 +14,7 @@ from connector.host.errors import ConnectorError
 from connector.host.interruption import InterruptedMaintenanceError, Interruption
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.commits import commit
-from connector.iceberg.commits.outcomes import Committed, Outcome
+from connector.iceberg.commits.outcomes import Committed, Outcome, Tell
 from connector.iceberg.commits.snapshot import SnapshotWriters
 from connector.iceberg.maintenance.compact_table import TableCompactor
 from connector.iceberg.maintenance.compaction_plan import plan_compaction
@@ -113,12 +113,13 @@ class Instance:
         staged: Sequence[StagedCommit],
         *,
         without_retry: Collection[ChainId],
-    ) -> Sequence[Outcome]:
+        tell: Tell,
+    ) -> None:
         """Transactions and retries commit in threads of their own."""
         assert Actor.present
         catalog = SimulatedCatalog(Actor.present, self.network, self.author)
         # No lock keeps them from meeting the conflicts of other processes.
-        return commit.try_commits(catalog, staged, without_retry, SnapshotWriters(manifests))
+        commit.try_commits(catalog, staged, without_retry, SnapshotWriters(manifests), tell=tell)
 
     def _note_used(self, outcome: Outcome) -> None:
         if isinstance(outcome, Committed):

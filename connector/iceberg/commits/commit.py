@@ -33,6 +33,7 @@ from connector.iceberg.commits.outcomes import (
     Outcome,
     Superseded,
     TableCommit,
+    Tell,
     warn_superseded,
 )
 from connector.iceberg.commits.retry_commits import RETRY_FOR, retry
@@ -59,7 +60,8 @@ def commit_all_or_raise(
     catalog: Catalog, staged: Sequence[StagedCommit], writers: SnapshotWriters | None = None
 ) -> list[Committed]:
     """Try all commits like `try_commits`. If any table failed, raise the first error after all have been tried."""
-    outcomes = try_commits(catalog, staged, writers=writers)
+    outcomes: list[Outcome] = []
+    try_commits(catalog, staged, writers=writers, tell=outcomes.append)
     for outcome in outcomes:
         if isinstance(outcome, Failed):
             raise outcome.error
@@ -71,8 +73,13 @@ def try_commits(
     staged: Sequence[StagedCommit],
     without_retry: Collection[ChainId] = (),
     writers: SnapshotWriters | None = None,
-) -> list[Outcome]:
+    *,
+    tell: Tell,
+) -> None:
     """Commit what each table does not have yet of its staged commits. To repeat it changes nothing.
+
+    `tell` gets the outcomes of each table while it is locked, from several threads. They are not kept: the metadata of
+    many tables would take much memory.
 
     Tables are committed side by side; the failure of one does not affect the others. Chains in `without_retry`, which
     have failed before, get a single attempt. The others are retried for RETRY_FOR, in which a conflict ends or a
@@ -84,11 +91,12 @@ def try_commits(
     tables = [list(commits) for _, commits in by_table]
     shared = writers or SnapshotWriters()
 
-    def try_table(commits: Sequence[StagedCommit]) -> list[Outcome]:
+    def try_table(commits: Sequence[StagedCommit]) -> None:
         with shared.locks.of(commits[0].path):
-            return _try_table(catalog, commits, without_retry, shared, retry_until)
+            for outcome in _try_table(catalog, commits, without_retry, shared, retry_until):
+                tell(outcome)
 
-    return [outcome for outcomes in map_in_threads(try_table, tables, "commit") for outcome in outcomes]
+    map_in_threads(try_table, tables, "commit")
 
 
 def _try_table(

@@ -1,6 +1,7 @@
 """The outcomes of an attempt to commit the staged commits of one writer to one table."""
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -56,6 +57,7 @@ class Failed:
 
 
 Outcome: TypeAlias = Committed | AlreadyCommitted | Superseded | Failed
+Tell: TypeAlias = Callable[[Outcome], object]  # must not keep the metadata that an outcome has
 
 
 def warn_superseded(superseded: Superseded) -> None:

@@ -8,9 +8,9 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from queue import Empty, PriorityQueue
@@ -18,6 +18,7 @@ from typing import Final, TypeAlias
 from uuid import UUID
 
 from pyiceberg.catalog import Catalog
+from pyiceberg.io import FileIO
 from pyiceberg.table.metadata import TableMetadata
 
 from connector.host import facts
@@ -28,7 +29,7 @@ from connector.iceberg.commits.outcomes import Committed, Outcome, TableCommit
 from connector.iceberg.commits.snapshot import TableLocks
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
-from connector.iceberg.metadata.old_metadata import find_dropped_metadata, must_delete_old_metadata
+from connector.iceberg.metadata.old_metadata import must_delete_old_metadata
 from connector.iceberg.metadata.retention import find_due
 from connector.iceberg.metadata.table_directories import is_in_table_bucket
 from connector.model.state import StagedCommit
@@ -44,7 +45,7 @@ _AFTER_COMMIT: Final = 0
 _EARLIER_WORK: Final = 1
 _END: Final = 2
 
-NoteCommit: TypeAlias = Callable[[TableCommit, int], object]
+NoteCommit: TypeAlias = Callable[[TableIdentifier, Mapping[str, str], int], object]
 
 
 @dataclass(frozen=True)
@@ -58,28 +59,49 @@ class _Task:
 
 @dataclass(frozen=True)
 class _Recent:
-    """The commits of one table since its maintenance was last looked at."""
+    """What is due after the commits of one table since its maintenance was last looked at. It has no metadata, because
+    that of many tables takes much memory."""
 
-    newest: TableCommit
-    count: int
-    named_before: frozenset[str]  # metadata files that the table's log named before one of these commits
+    path: TableIdentifier
+    io: FileIO
+    properties: Mapping[str, str]
+    count: int  # of commits
     located: frozenset[str]  # objects of located rows that these commits have used
+    metadata_files: frozenset[str]  # that the table's log named before one of these commits, and may be deleted
+    named: frozenset[str]  # by the log now
+    may_expire: bool
+
+    @classmethod
+    def of(cls, commit: TableCommit) -> "_Recent":
+        """Return what is due after one commit."""
+        table, after = commit.before, commit.after
+        return cls(
+            TableIdentifier.of(table),
+            table.io,
+            after.properties,
+            1,
+            commit.located,
+            # Invalid properties of the table stop only what they are about.
+            _list_metadata_files(table.metadata) if must_delete_old_metadata(table) else frozenset(),
+            _list_metadata_files(after),
+            _may_expire(after),
+        )
 
     def after(self, earlier: "_Recent") -> "_Recent":
         """Return the same, with what was due already."""
-        return _Recent(
-            self.newest,
-            self.count + earlier.count,
-            self.named_before | earlier.named_before,
-            self.located | earlier.located,
+        return replace(
+            self,
+            count=self.count + earlier.count,
+            located=self.located | earlier.located,
+            metadata_files=self.metadata_files | earlier.metadata_files,
         )
 
 
 class BackgroundMaintenance:
     """Runs one task after another, so that two tasks never work on the same files.
 
-    `note_commit` is told of a table's newest commit, and how many there were since it was last told. So what needs more
-    time than a task may begin. It must return at once.
+    `note_commit` is told of a table's properties, and how many commits it had since it was last told. So what needs
+    more time than a task may begin. It must return at once.
     `locks` are shared with the transactions of the session.
     """
 
@@ -109,17 +131,17 @@ class BackgroundMaintenance:
         if not isinstance(outcome, Committed):
             return
         commit = outcome.commit
-        uuid = commit.after.table_uuid
-        named = frozenset(entry.metadata_file for entry in commit.before.metadata.metadata_log)
+        if is_in_table_bucket(commit.before.location()):
+            return
+        uuid, recent = commit.after.table_uuid, _Recent.of(commit)
         with self._noting:
             earlier = self._recent.get(uuid)
-            recent = _Recent(commit, 1, named, commit.located)
             self._recent[uuid] = recent.after(earlier) if earlier else recent
         if earlier is None:
             self._put(
                 _AFTER_COMMIT,
                 _Task(
-                    TableIdentifier.of(commit.before),
+                    recent.path,
                     "old metadata files and snapshots were not removed",
                     partial(self._maintain, uuid),
                     "",
@@ -130,34 +152,29 @@ class BackgroundMaintenance:
         """Perform what is due after the recent commits of a table."""
         with self._noting:
             recent = self._recent.pop(uuid)
-        table, after = recent.newest.before, recent.newest.after
-        if is_in_table_bucket(table.location()):
-            return
-        path = TableIdentifier.of(table)
-        self._note_commit(recent.newest, recent.count)
+        path = recent.path
+        self._note_commit(path, recent.properties, recent.count)
         if recent.located:
             # The fence has passed: a process that still reads them would be refused.
             self._perform(
                 _Task(
                     path,
                     "located rows were not deleted",
-                    partial(delete_all, table.io, recent.located),
+                    partial(delete_all, recent.io, recent.located),
                     "remove_located_rows",
                 )
             )
-        # Invalid properties of the table stop only what they are about.
-        dropped = find_dropped_metadata(recent.named_before, after) if must_delete_old_metadata(table) else ()
-        if dropped:
+        if dropped := recent.metadata_files - recent.named:
             self._perform(
                 _Task(
                     path,
                     "old metadata files were not deleted",
-                    partial(delete_all, table.io, frozenset(dropped)),
+                    partial(delete_all, recent.io, dropped),
                     "remove_old_metadata",
                 )
             )
         is_paused = time.monotonic() < self._expiry_pauses.get(path, 0.0)
-        if not is_paused and _may_expire(after) and not interruption.is_due():
+        if not is_paused and recent.may_expire and not interruption.is_due():
             self._perform(self._expiry(path))
 
     def finish_earlier_work(self, tables: Sequence[BoundTable], staged: Sequence[StagedCommit]) -> None:
@@ -231,6 +248,10 @@ class BackgroundMaintenance:
         """Let `run` return as soon as its current task checks for an interruption."""
         self._ended.set()
         self.finish()
+
+
+def _list_metadata_files(metadata: TableMetadata) -> frozenset[str]:
+    return frozenset(entry.metadata_file for entry in metadata.metadata_log)
 
 
 def _may_expire(metadata: TableMetadata) -> bool:

@@ -18,7 +18,6 @@ from connector.host import facts
 from connector.host.facts import COMPACT_DATA_FILES, CompactionDebt, MaintainedFiles, MaintenanceRun
 from connector.host.interruption import InterruptedMaintenanceError, Interruption
 from connector.host.logs import format_bytes
-from connector.iceberg.commits.outcomes import TableCommit
 from connector.iceberg.maintenance.compact_table import CompactionBudget
 from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.maintenance.compaction_thresholds import is_compaction_enabled
@@ -65,11 +64,11 @@ class BackgroundCompaction:
         self._changed = threading.Condition()  # guards all of the above
         self._ended = threading.Event()
 
-    def note_commit(self, commit: TableCommit, count: int) -> None:
-        """Note that a table has got so many commits, the newest of which is given. Nothing is read."""
+    def note_commit(self, path: TableIdentifier, properties: Mapping[str, str], count: int) -> None:
+        """Note that a table, which has these properties now, has got so many commits. Nothing is read."""
         with self._changed:
-            account = self._accounts.setdefault(TableIdentifier.of(commit.before), _Account({}))
-            account.properties = commit.after.properties
+            account = self._accounts.setdefault(path, _Account({}))
+            account.properties = properties
             account.commits += count
             self._changed.notify_all()
 

@@ -8,7 +8,7 @@ import gzip
 import json
 import logging
 import zlib
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
 from functools import cache
 from posixpath import basename
 from typing import Final
@@ -18,7 +18,6 @@ from pyiceberg.catalog import TABLE_METADATA_FILE_NAME_REGEX, MetastoreCatalog
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 from pyiceberg.table.locations import load_location_provider
-from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.utils.properties import property_as_bool
 
 from connector.model.table_identifier import TableIdentifier
@@ -50,11 +49,6 @@ def _warn_of_property(table: str, value: str) -> None:
         DELETE_OLD_METADATA,
         value,
     )
-
-
-def find_dropped_metadata(named_before: Set[str], after: TableMetadata) -> Set[str]:
-    """Return the metadata files that a table's log named before a commit, and no longer names after it."""
-    return named_before - {entry.metadata_file for entry in after.metadata_log}
 
 
 def find_stale_metadata(table: Table) -> Iterator[str]:
