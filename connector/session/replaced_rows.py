@@ -38,8 +38,8 @@ def leave_out_unstored(
     """Return those of the located rows whose keys were stored with `exists`, durable, and the digest of these keys. If
     other keys were stored with `exists`, too, all rows are returned: the transaction will fail.
 
-    Raises ProtocolError if a located key was stored without `exists`, and RetryableError if the key columns do not tell
-    which keys were stored.
+    Raises ProtocolError if a located key was stored without `exists`, or loaded twice, and RetryableError if the key
+    columns do not tell which keys were stored.
     """
     binding = layout.binding
     stored = written.existing_keys.get(binding.index, ())
@@ -61,6 +61,11 @@ def leave_out_unstored(
     if replaced != digest_hashes(stored):
         return located, replaced
     unstored = keys.filter(pa.array(~is_stored))
+    if not len(unstored):
+        raise ProtocolError(
+            f"table {binding.table}: the runtime loaded a key more than once. Nothing of this transaction has become "
+            "visible."
+        )
     _check_not_added(layout, unstored, files_of(layout.io, written.files.get(binding.index, ())))
     log.info(
         "table %s: %d key(s) were loaded and not stored. Their rows stay as they are",

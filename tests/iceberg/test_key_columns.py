@@ -12,7 +12,7 @@ from connector.host.errors import UserError
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.key_columns import PREFIX, record_key_columns
-from connector.model.binding import KeyPart, Policy, UpdateMode
+from connector.model.binding import KeyPart, Policy, UpdateMode, Updates
 from connector.model.state import WriterId
 from connector.model.table_identifier import GENERATION_PROPERTY, Generation
 from protocol.flow import WHOLE_RANGE, Collection, FieldSelection, Materialization, MaterializationBinding
@@ -106,6 +106,19 @@ def are_columns_enough(catalog: Catalog) -> bool:
     return updates.is_exact
 
 
+def test_a_session_that_has_opened_while_such_rows_were_waiting_does_not_make_them_forgotten(catalog: Catalog) -> None:
+    exact, inexact = (bind(catalog, documents=each).binding.updates for each in (ORDERS, MIXED))
+    assert exact
+    assert inexact
+    waiting = stage_updates(catalog, {1: "b"}, updates=inexact)
+    commit_all_or_raise(catalog, [waiting])
+    commit_all_or_raise(catalog, [stage_updates(catalog, {1: "c"}, updates=exact)])
+    assert not are_columns_enough(catalog)
+    table = catalog.load_table(PATH)
+    together = record_key_columns(table, [waiting, replace(waiting, updates=exact)])
+    assert together == recorded(catalog)
+
+
 def test_a_key_that_has_been_a_number_or_a_string_is_looked_for_in_documents_until_a_backfill(catalog: Catalog) -> None:
     """Otherwise a Load of "7" would find the row of 7, which is from before the schema was narrowed to strings."""
     assert are_columns_enough(catalog)
@@ -135,7 +148,8 @@ def test_the_columns_of_other_rows_and_keys_do_not_count(
         transaction.remove_properties(name)
         transaction.set_properties(Generation(GENERATION, (), MATERIALIZATION).encode())
         staged = replace(stage_updates(catalog, {2: "a"}), writer=writer, table_uuid=generation)
-        transaction.set_properties(record_key_columns(staged, [KeyPart(9, pointer)]))
+        updates = Updates((KeyPart(9, pointer),), 1)
+        transaction.set_properties(record_key_columns(transaction._table, [replace(staged, updates=updates)]))
     assert GENERATION_PROPERTY in catalog.load_table(PATH).properties
     bind(catalog)
 

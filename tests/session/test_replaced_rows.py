@@ -92,6 +92,13 @@ def test_nothing_is_written_for_a_transaction_that_will_fail(tmp_path: Path, sto
     assert loads.found[0].located == before
 
 
+def test_a_key_that_is_loaded_twice_is_named_as_the_mistake(tmp_path: Path) -> None:
+    loads = answer(tmp_path, ['["one"]', '["one"]'], ['["one"]', '["two"]'])
+    with pytest.raises(ProtocolError) as raised:
+        loads.stage(Written(existing_keys={0: hashes("one")}))
+    check_text("update_errors", "loaded twice", str(raised.value))
+
+
 def test_a_key_that_was_loaded_may_not_be_stored_as_a_new_one(tmp_path: Path) -> None:
     """It would have two rows. Another key with the same value in its column may be new."""
     loads = answer(tmp_path, ["[7]", '["one"]'], ["[7]", '["one"]'], is_exact=False)

@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
 from typing import Final, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.io import FileIO
 from pyiceberg.types import PrimitiveType
 
@@ -26,7 +28,7 @@ def read_stored_keys(
 ) -> pa.Table:
     """Return the keys of all rows of these files as a keys table, for key columns of these types.
 
-    Keys that their columns tell apart have no texts: a search does not need them.
+    Keys that their columns tell apart have no texts, unless a part is null: a search does not need them.
     """
     types = [column_types[part.column_id] for part in updates.parts]
     empty = empty_keys_table(updates.parts, types)
@@ -35,7 +37,9 @@ def read_stored_keys(
 
 
 def _read(io: FileIO, file: DataFile, updates: Updates, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    ids = [part.column_id for part in updates.parts] + ([] if updates.is_exact else [updates.document_id])
+    ids = [part.column_id for part in updates.parts]
+    if not updates.is_exact or _may_have_nulls(file, ids):
+        ids.append(updates.document_id)
     with open_data_file(io, file.path, file.size) as reader:
         columns = FileColumns(reader)
         for batch in columns.read_batches(ids, range(columns.row_groups), _ROWS):
@@ -43,12 +47,22 @@ def _read(io: FileIO, file: DataFile, updates: Updates, schema: pa.Schema) -> It
                 cast_values(column_of(batch, part.column_id), schema.field(part_name(part)), file.path)
                 for part in updates.parts
             ]
-            yield pa.record_batch([*values, _texts(batch, updates)], schema=schema)
+            yield pa.record_batch([*values, _texts(batch, updates, values)], schema=schema)
 
 
-def _texts(batch: pa.RecordBatch, updates: Updates) -> pa.Array:
-    if updates.is_exact:
+def _may_have_nulls(file: DataFile, column_ids: Sequence[int]) -> bool:
+    nulls = {column.field_id: column.nulls for column in file.columns}
+    return any(nulls.get(number) != 0 for number in column_ids)
+
+
+def _texts(batch: pa.RecordBatch, updates: Updates, values: Sequence[pa.Array]) -> pa.Array:
+    has_null = reduce(pc.or_, (column.is_null() for column in values))
+    if updates.is_exact and not has_null.true_count:
         return pa.nulls(batch.num_rows, pa.string())
+    needed = has_null.to_pylist() if updates.is_exact else [True] * batch.num_rows
     documents = column_of(batch, updates.document_id).cast(pa.string()).to_pylist()
-    keys = (document_key(document, updates.parts) for document in documents)
-    return pa.array([json.dumps(key, default=str) for key in keys], pa.string())
+    texts = (
+        json.dumps(document_key(document, updates.parts), default=str) if is_needed else None
+        for document, is_needed in zip(documents, needed, strict=True)
+    )
+    return pa.array(texts, pa.string())

@@ -228,9 +228,7 @@ class _PendingCommits:
                 snapshot, begun = backfill.replace_rows(table, task_table, fitting, self.snapshots, rows)
             else:
                 snapshot, begun = self.snapshots.append(table, fitting, rows), ()
-        newest = remaining[-1]
-        recorded = record_key_columns(newest, newest.updates.parts) if newest.updates else {}
-        properties = {**recorded, **fence.advance(table.properties, newest)}
+        properties = {**record_key_columns(table, remaining), **fence.advance(table.properties, remaining[-1])}
         self.sent[snapshot.manifest_list] = table, remaining
         return commit_snapshot(self.catalog, table, snapshot, properties, begun)
 

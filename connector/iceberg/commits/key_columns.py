@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 from connector.host.errors import UserError
 from connector.iceberg.commits import fence
 from connector.iceberg.metadata.table_properties import find_newest_column, name_table_in_errors
-from connector.model.binding import Binding, KeyPart
+from connector.model.binding import Binding
 from connector.model.state import StagedCommit, WriterId
 
 PREFIX: Final = "flow.key."
@@ -28,11 +28,20 @@ class KeyColumns(msgspec.Struct, frozen=True, omit_defaults=True):
     inexact: tuple[str, ...] = ()  # the parts that may have one value in the column for different keys
 
 
-def record_key_columns(staged: StagedCommit, parts: Sequence[KeyPart]) -> dict[str, str]:
-    """Return the table property that records the key columns. Each commit with standard updates sets it."""
-    columns = {part.pointer: part.column_id for part in parts}
-    recorded = KeyColumns(staged.table_uuid, columns, tuple(part.pointer for part in parts if not part.is_exact))
-    return {_property_name(staged.writer): msgspec.json.encode(recorded).decode()}
+def record_key_columns(table: Table, staged: Sequence[StagedCommit]) -> dict[str, str]:
+    """Return the table property that records the key columns of these commits of one writer. It has those of the newest
+    one, and each part that is inexact in any of them, or in an earlier row. Nothing if the newest has delta updates."""
+    newest = staged[-1]
+    if newest.updates is None:
+        return {}
+    columns = {part.pointer: part.column_id for part in newest.updates.parts}
+    parts = (part for commit in staged if commit.updates for part in commit.updates.parts)
+    inexact = {
+        *find_inexact_parts(table, newest.writer, newest.table_uuid),
+        *(part.pointer for part in parts if not part.is_exact),
+    }
+    recorded = KeyColumns(newest.table_uuid, columns, tuple(sorted(inexact & columns.keys())))
+    return {_property_name(newest.writer): msgspec.json.encode(recorded).decode()}
 
 
 def check_key_columns(table: Table, writer: WriterId, generation: str, binding: Binding) -> None:
