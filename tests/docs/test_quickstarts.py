@@ -20,6 +20,9 @@ from support.servers.s3_server import S3Server
 
 CHECK: Final = "4. Check the config"
 WRITE: Final = "5. Write rows"
+# docs/commands.md shows the forms of the command, not a series of commands to copy.
+PAGES: Final = sorted({REPOSITORY / "README.md", *DOCS.glob("*.md")} - {DOCS / "commands.md"})
+SHELL: Final = re.compile(r"^```sh\n(.*?)^```", re.DOTALL | re.MULTILINE)
 ROWS: Final = "It prints `170`."
 
 
@@ -27,6 +30,13 @@ ROWS: Final = "It prints `170`."
 def test_the_config_is_valid_and_all_of_its_settings_are_known(page: str) -> None:
     [config] = re.findall(r"^```json\n(.*?)^```", (DOCS / page).read_text(), re.DOTALL | re.MULTILINE)
     parse(json.loads(config.replace("…", "secret")), [])
+
+
+def test_a_block_that_reads_documents_makes_them_first() -> None:
+    """Someone copies the block whole, and has no such file. The blocks of docs/docker.md are run nowhere."""
+    blocks = [block for page in PAGES for block in SHELL.findall(page.read_text()) if "demo documents.jsonl" in block]
+    assert len(blocks) == len(["README", "docker", "quickstart-glue", "quickstart-rest"])
+    assert all(">documents.jsonl" in block.partition("demo documents.jsonl")[0] for block in blocks)
 
 
 @pytest.mark.catalog
@@ -65,7 +75,6 @@ def _follow(page: str, config: Json, directory: Path, environment: dict[str, str
     for name in ("fixtures", "scripts"):
         (directory / name).symlink_to(REPOSITORY / name)
     (directory / "config.json").write_text(json.dumps(config))
-    (directory / "documents.jsonl").write_text('{"id": 1}\n')
     [check] = commands(page, CHECK)
     checked = _run(["bash", "-c", check], directory, environment)
     [shown] = re.findall(r"^```text\n(.*?)^```", (DOCS / page).read_text(), re.DOTALL | re.MULTILINE)

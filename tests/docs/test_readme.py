@@ -1,5 +1,6 @@
 """README repeats the figures that other pages have, and shows the output of its first command as it is."""
 
+import os
 import re
 import subprocess
 import sys
@@ -19,6 +20,7 @@ BLOCK: Final = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 FIGURE: Final = re.compile(
     r"\d[\d.,]*\d?\s(?:GB|MB/s|MB|KB|rows/s|s|ms|seconds|minutes|hours|%|per cent|times|commits)\b"
 )
+SHELL: Final = re.compile(r"^```sh\n(.*?)^```", re.DOTALL | re.MULTILINE)
 VERSION: Final = re.compile(r"\b[A-Z]\w+(?: with Iceberg)? \d+(?:\.\d+)+\b")
 GAP: Final = "…"
 
@@ -59,6 +61,23 @@ def test_the_first_command_prints_what_readme_shows(tmp_path: Path) -> None:
     [shown] = re.findall(r"^```text\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
     missing = [line for line in shown.splitlines() if line != GAP and not _occurs(line, printed)]
     assert missing == []
+
+
+@pytest.mark.spark
+def test_the_commands_of_readme_work_if_the_block_is_copied_whole(tmp_path: Path) -> None:
+    for name in (".venv", "fixtures", "scripts"):
+        (tmp_path / name).symlink_to(REPOSITORY / name)
+    [_, commands] = SHELL.findall(README)
+    run = subprocess.run(
+        ["bash", "-c", f"set -e\n{commands}"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, (run.stdout, run.stderr)
+    assert "demo.documents" in run.stdout.partition("All checks passed.")[2], "inspect shows the table"
 
 
 def _occurs(line: str, printed: Iterator[str]) -> bool:
