@@ -90,10 +90,10 @@ ARG VERSION=unknown
 ARG REVISION=unknown
 # For --version: the installed package does not know its commit.
 ENV MATERIALIZE_ICEBERG_REVISION=${REVISION}
+# No label names a licence: the connector has one (Apache-2.0), Java and Debian have many others. scripts/sbom lists them.
 LABEL FLOW_RUNTIME_PROTOCOL=materialize \
     FLOW_RUNTIME_CODEC=json \
     org.opencontainers.image.title=materialize-iceberg \
     org.opencontainers.image.description="A Flow materialization connector that commits JSON lines to Apache Iceberg tables exactly once." \
-    org.opencontainers.image.licenses=Apache-2.0 \
     org.opencontainers.image.version=${VERSION} \
     org.opencontainers.image.revision=${REVISION}
