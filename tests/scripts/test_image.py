@@ -9,6 +9,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from connector import VERSION
 from connector.cli.commands import version_command
 from support.repository import REPOSITORY
 
@@ -22,6 +23,10 @@ echo sha256:0 >"$2"
 DOCKER: Final = """#!/usr/bin/env bash
 printf '%s\\n' "$*" >>docker-calls
 """
+
+
+def jobs() -> Any:
+    return yaml.safe_load(WORKFLOW.read_text())["jobs"]
 
 
 class Checkout:
@@ -68,13 +73,16 @@ class Checkout:
         )
         return argument.removeprefix("REVISION=")
 
+    def run_step(self, job: str, name: str, **environment: str) -> str:
+        """Run the step of the workflow with this name. Returns what it prints."""
+        [step] = [step for step in jobs()[job]["steps"] if step.get("name") == name]
+        return self.run("bash", "-e", "-c", step["run"], **environment)
+
     def publish(self, tag: str) -> list[str]:
         """Run the steps that name the image after a tag. Returns what docker was told."""
         (self.directory / "docker-calls").unlink(missing_ok=True)
-        workflow: Any = yaml.safe_load(WORKFLOW.read_text())
-        for step in workflow["jobs"]["publish"]["steps"]:
-            if "latest" in step.get("name", ""):
-                self.run("bash", "-e", "-c", step["run"], GITHUB_REF_NAME=tag, IMAGE="registry.example.com/Acme/image")
+        image = "registry.example.com/Acme/image"
+        self.run_step("publish", "The highest version is also the latest", GITHUB_REF_NAME=tag, IMAGE=image)
         calls = self.directory / "docker-calls"
         return calls.read_text().splitlines() if calls.exists() else []
 
@@ -108,3 +116,36 @@ def test_only_the_highest_version_becomes_the_latest_image(checkout: Checkout) -
     checkout.commit("v2.0.0", "v1.10.1")
     assert checkout.publish("v1.10.1") == []
     assert checkout.publish("v2.0.0") == [f"tag {image}:2.0.0 {image}:latest"]
+
+
+def test_a_release_that_cannot_be_published_fails_before_the_tests_begin() -> None:
+    assert (jobs()["tests"]["needs"], jobs()["publish"]["needs"]) == ("release", "tests")
+
+
+def test_without_a_registry_the_release_says_which_variable_to_set(checkout: Checkout) -> None:
+    checkout.run_step("release", "A registry is named", REGISTRY="registry.example.com")
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        checkout.run_step("release", "A registry is named", REGISTRY="")
+    assert "Set the repository variable REGISTRY" in failed.value.stdout
+
+
+@pytest.mark.parametrize(
+    ("tag", "heading", "is_ready"),
+    [
+        (f"v{VERSION}", f"## {VERSION} - 2026-12-01", True),
+        (f"v{VERSION}", "## Unreleased", False),
+        (f"v{VERSION}", f"## {VERSION}1 - 2026-12-01", False),
+        ("v99.0.0", "## 99.0.0 - 2026-12-01", False),
+    ],
+)
+def test_a_release_has_a_tag_of_its_version_and_a_section_of_the_changelog(
+    checkout: Checkout, tag: str, heading: str, is_ready: bool
+) -> None:
+    (checkout.directory / "CHANGELOG.md").write_text(f"# Changelog\n\n{heading}\n")
+    try:
+        for name in ("The tag is the version", "The changelog has the version"):
+            checkout.run_step("release", name, GITHUB_REF_NAME=tag)
+    except subprocess.CalledProcessError:
+        assert not is_ready
+    else:
+        assert is_ready
