@@ -22,7 +22,7 @@ class ExistingTable:
     pinned: Mapping[int, str] = field(default_factory=dict)
     # Columns, by field id, with a value that could not be converted.
     unconvertible: frozenset[int] = frozenset()
-    has_snapshot: bool = False
+    has_rows: bool = False
     needs_snapshot: bool = False  # it has none, and its catalog does not check commits that assert this
     arrangement: Arrangement = PLAIN  # the current partition spec and sort order
     # The partition fields of all its specs: by name, the id of the column that it comes from. REST catalogs refuse a

@@ -154,7 +154,7 @@ def _begins_with_rows(table: ExistingTable, target: Target) -> bool:
         return False
     # The task or the binding was deleted and created again. The runtime does not know the keys that it stored before.
     has_key = target.settings.identifier_fields is IdentifierFields.KEY
-    is_again = target.is_new and has_key and table.has_snapshot
+    is_again = target.is_new and has_key and table.has_rows
     return target.keeps_rows or is_again
 
 
@@ -257,7 +257,7 @@ def _plan_backfill(table: ExistingTable, wanted: Target) -> list[TableChange]:
         return _plan_new_table(table, wanted, OTHER_TYPES)
     kept_optional = name_kept_optional(table.schema, target.columns, target.identifier, ids)
     properties = plan_properties(table.properties, target.properties)
-    has_older_rows = table.owner is None and table.has_snapshot
+    has_older_rows = table.owner is None and table.has_rows
     return [*arranged, StartBackfill(target, former, kept_optional, tuple(properties), has_older_rows)]
 
 

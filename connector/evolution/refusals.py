@@ -103,7 +103,7 @@ class ChangeRules:
     def _has_updated_rows(self) -> bool:
         """Whether the table has rows of the task that are found by their keys, to be updated. Those of others may have
         neither the key nor a document."""
-        may_have_own = self.table.has_snapshot and (not self.is_new or self.table.is_of(self.materialization))
+        may_have_own = self.table.has_rows and (not self.is_new or self.table.is_of(self.materialization))
         return may_have_own and self.settings.identifier_fields is IdentifierFields.KEY
 
     def _refuse_new_place(self, wanted: NewColumn) -> str:

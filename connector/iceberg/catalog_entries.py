@@ -15,6 +15,7 @@ from connector.host.errors import UserError
 from connector.host.signals import map_in_threads
 from connector.iceberg.catalogs.opening import translate_errors
 from connector.iceberg.catalogs.registered_tables import FixedColumns
+from connector.iceberg.commits.summaries import read_summary
 from connector.iceberg.loading import check_table_properties, load_table
 from connector.iceberg.metadata.retention import is_in_nessie
 from connector.iceberg.metadata.row_lineage import can_keep_lineage
@@ -103,7 +104,7 @@ def describe_found(
             schema=task_table.schema(),
             uuid=str(table.metadata.table_uuid),
             owner=owner,
-            has_snapshot=task_table.current_snapshot() is not None,
+            has_rows=_has_rows(task_table),
             needs_snapshot=needs_snapshot(table),
             generation=Generation.recorded(table.properties),
             format_version=table.metadata.format_version,
@@ -142,3 +143,9 @@ def _find_pinned_columns(table: Table) -> dict[int, str]:
     return dict.fromkeys(
         (field.source_id for spec in table.specs().values() for field in spec.fields), "a partition spec"
     )
+
+
+def _has_rows(table: Table) -> bool:
+    """Whether the table has rows. A new table of Nessie begins with an empty snapshot, as one does after a DELETE."""
+    snapshot = table.current_snapshot()
+    return snapshot is not None and read_summary(snapshot).get("total-records") != "0"

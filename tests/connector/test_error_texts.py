@@ -146,7 +146,7 @@ NOT_VALIDATED = {
     "a table property that a catalog keeps": proposed(
         proposing(additional_table_properties={"metadata_location": "s3://lake/other.json"})
     ),
-    "another format version": proposed(proposing(additional_table_properties={"format-version": "3"})),
+    "another format version": proposed(proposing(additional_table_properties={"format-version": "1"})),
     "files of another codec": proposed(proposing(additional_table_properties={CODEC: "lzo"})),
     "files of too high a level": proposed(proposing(additional_table_properties={LEVEL: "23"})),
     "files with names by code": proposed(proposing(additional_table_properties={PROVIDER: "os.Names"})),

@@ -195,14 +195,14 @@ def test_a_backfill_replaces_a_table_that_nobody_signed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("owner", "has_snapshot", "is_said"), [(None, True, True), (None, False, False), (V0, True, False)]
+    ("owner", "has_rows", "is_said"), [(None, True, True), (None, False, False), (V0, True, False)]
 )
 def test_a_backfill_says_that_it_replaces_rows_from_before_the_task(
-    owner: Owner | None, has_snapshot: bool, is_said: bool
+    owner: Owner | None, has_rows: bool, is_said: bool
 ) -> None:
     found = table(field(1, "id"), owner=owner)
     assert found.table
-    found = replace(found, table=replace(found.table, has_snapshot=has_snapshot))
+    found = replace(found, table=replace(found.table, has_rows=has_rows))
     [change] = plan_changes(found, target(ID_COLUMN, owner=V1, replaces=True))
     assert ("its rows, also those from before the task, stay until" in describe_change(change, PATH)) is is_said
 

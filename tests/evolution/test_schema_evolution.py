@@ -337,7 +337,7 @@ def planned_for_updates(
 ) -> list[TableChange]:
     """The plan for a table whose column `id` another program has dropped or renamed."""
     owner = replace(OWNER, materialization=creator)
-    existing = ExistingTable(Schema(column(1, "number")), "uuid-1", owner, has_snapshot=has_rows)
+    existing = ExistingTable(Schema(column(1, "number")), "uuid-1", owner, has_rows=has_rows)
     settings = BindingSettings(identifier_fields=identifier_fields)
     target = Target(PATH, OWNER, (wanted,), {}, replaces=False, settings=settings, is_new=is_new)
     return plan_changes(CatalogEntry(True, existing), target)

@@ -185,7 +185,7 @@ def test_a_second_field_of_the_keys_location_is_no_part_of_the_key_for_both(
     bound, last = collection(ID, ALIAS, DOCUMENT), FieldSelection(("id",), ("alias",), "flow_document")
     document = NestedField(3, "flow_document", StringType(), required=True)
     schema = Schema(NestedField(1, "id", LongType(), required=True), *columns, document, identifier_field_ids=[1])
-    table = ExistingTable(schema, "uuid-1", OWNER, has_snapshot=True)
+    table = ExistingTable(schema, "uuid-1", OWNER, has_rows=True)
     settings = BindingSettings(identifier_fields=IdentifierFields.KEY)
     candidate = Candidate(
         bound,

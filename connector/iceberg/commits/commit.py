@@ -228,7 +228,9 @@ class _PendingCommits:
                 snapshot, begun = backfill.replace_rows(table, task_table, fitting, self.snapshots, rows)
             else:
                 snapshot, begun = self.snapshots.append(table, fitting, rows), ()
-        properties = {**record_key_columns(table, remaining), **fence.advance(table.properties, remaining[-1])}
+        newest = remaining[-1]
+        recorded = record_key_columns(table, remaining) if newest.updates else {}
+        properties = {**recorded, **fence.advance(table.properties, newest)}
         self.sent[snapshot.manifest_list] = table, remaining
         return commit_snapshot(self.catalog, table, snapshot, properties, begun)
 

@@ -30,10 +30,9 @@ class KeyColumns(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def record_key_columns(table: Table, staged: Sequence[StagedCommit]) -> dict[str, str]:
     """Return the table property that records the key columns of these commits of one writer. It has those of the newest
-    one, and each part that is inexact in any of them, or in an earlier row. Nothing if the newest has delta updates."""
+    one, and each part that is inexact in any of them, or in an earlier row."""
     newest = staged[-1]
-    if newest.updates is None:
-        return {}
+    assert newest.updates, "with delta updates, rows are not found by keys"
     columns = {part.pointer: part.column_id for part in newest.updates.parts}
     parts = (part for commit in staged if commit.updates for part in commit.updates.parts)
     inexact = {

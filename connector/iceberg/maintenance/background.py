@@ -63,11 +63,13 @@ class _Recent:
     that of many tables takes much memory."""
 
     path: TableIdentifier
+    catalog: Catalog
     io: FileIO
-    properties: Mapping[str, str]
+    location: str
+    properties: dict[str, str]
     count: int  # of commits
     located: frozenset[str]  # objects of located rows that these commits have used
-    metadata_files: frozenset[str]  # that the table's log named before one of these commits, and may be deleted
+    metadata_files: frozenset[str]  # that the table's log named before one of these commits
     named: frozenset[str]  # by the log now
     may_expire: bool
 
@@ -77,12 +79,13 @@ class _Recent:
         table, after = commit.before, commit.after
         return cls(
             TableIdentifier.of(table),
+            table.catalog,
             table.io,
+            table.location(),
             after.properties,
             1,
             commit.located,
-            # Invalid properties of the table stop only what they are about.
-            _list_metadata_files(table.metadata) if must_delete_old_metadata(table) else frozenset(),
+            _list_metadata_files(table.metadata),
             _list_metadata_files(after),
             _may_expire(after),
         )
@@ -131,8 +134,6 @@ class BackgroundMaintenance:
         if not isinstance(outcome, Committed):
             return
         commit = outcome.commit
-        if is_in_table_bucket(commit.before.location()):
-            return
         uuid, recent = commit.after.table_uuid, _Recent.of(commit)
         with self._noting:
             earlier = self._recent.get(uuid)
@@ -153,6 +154,8 @@ class BackgroundMaintenance:
         with self._noting:
             recent = self._recent.pop(uuid)
         path = recent.path
+        if is_in_table_bucket(recent.location):
+            return
         self._note_commit(path, recent.properties, recent.count)
         if recent.located:
             # The fence has passed: a process that still reads them would be refused.
@@ -164,7 +167,9 @@ class BackgroundMaintenance:
                     "remove_located_rows",
                 )
             )
-        if dropped := recent.metadata_files - recent.named:
+        # Invalid properties of the table stop only what they are about.
+        dropped = recent.metadata_files - recent.named
+        if dropped and must_delete_old_metadata(path, recent.catalog, recent.properties):
             self._perform(
                 _Task(
                     path,

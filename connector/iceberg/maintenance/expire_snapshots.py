@@ -201,7 +201,7 @@ def _find_files(before: TableMetadata, after: Table, interruption: Interruption)
     if not may_delete_files(after):
         return ()
     locations = find_unreachable(before, after, interruption)
-    if must_delete_old_metadata(after):
+    if must_delete_old_metadata(TableIdentifier.of(after), after.catalog, after.properties):
         locations += find_stale_metadata(after)
     return locations
 

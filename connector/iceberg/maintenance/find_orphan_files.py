@@ -111,7 +111,7 @@ def _find_void(table: Table, orphans: Sequence[StoredFile]) -> set[StoredFile]:
     owner = Owner.of(table.properties)
     by_name = VoidFiles(table, owner.materialization if owner else "", passed_values.is_void)
     void = {file for file in orphans if by_name.has(basename(file.location))}
-    if must_delete_old_metadata(table):
+    if must_delete_old_metadata(TableIdentifier.of(table), table.catalog, table.properties):
         stale = set(find_stale_metadata(table))
         void.update(file for file in orphans if file.location in stale)
     return void

@@ -14,7 +14,7 @@ from posixpath import basename
 from typing import Final
 from uuid import UUID
 
-from pyiceberg.catalog import TABLE_METADATA_FILE_NAME_REGEX, MetastoreCatalog
+from pyiceberg.catalog import TABLE_METADATA_FILE_NAME_REGEX, Catalog, MetastoreCatalog
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 from pyiceberg.table.locations import load_location_provider
@@ -30,14 +30,14 @@ NO_UUID: Final = "none"  # instead of the UUID that a metadata file should name
 _GZIP: Final = b"\x1f\x8b"
 
 
-def must_delete_old_metadata(table: Table) -> bool:
+def must_delete_old_metadata(path: TableIdentifier, catalog: Catalog, properties: dict[str, str]) -> bool:
     """Whether the table asks for the deletion of old metadata files, and its catalog leaves that to clients."""
-    if not isinstance(table.catalog, MetastoreCatalog):
+    if not isinstance(catalog, MetastoreCatalog):
         return False
     try:
-        return property_as_bool(table.properties, DELETE_OLD_METADATA, False)
+        return property_as_bool(properties, DELETE_OLD_METADATA, False)
     except ValueError:
-        _warn_of_property(TableIdentifier.of(table), table.properties[DELETE_OLD_METADATA])
+        _warn_of_property(str(path), properties[DELETE_OLD_METADATA])
         return False
 
 
