@@ -107,9 +107,9 @@ def find_unreachable(before: TableMetadata, table: Table, interruption: Interrup
     metadata = {basename(snapshot.manifest_list): snapshot.manifest_list for snapshot in expired}
     metadata |= {name: manifest.manifest_path for name, manifest in manifests.items()}
     free = find_unreferenced(table, metadata, interruption)
-    locations = [metadata[name] for name in free]
+    locations = [location for name, location in metadata.items() if name in free]
     if _may_have_dropped_data(before, expired):
-        locations += _data(table, [manifests[name] for name in free & manifests.keys()], interruption)
+        locations += _data(table, [manifest for name, manifest in manifests.items() if name in free], interruption)
     locations += _find_statistics(before, table.metadata)
     return [location for location in locations if _is_own(table, location)]
 
