@@ -259,6 +259,23 @@ def test_a_failure_is_a_warning_and_keeps_nothing_else_from_being_done(
     assert len(table_of(catalog).snapshots()) == 1
 
 
+def test_a_failure_to_find_out_what_is_due_is_not_one_of_the_commit(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The table has the rows. The expiry, which reads the same metadata, says what is wrong."""
+
+    def fail(*_: object) -> None:
+        raise LookupError("odd metadata")
+
+    for module in (background, expire_snapshots):
+        monkeypatch.setattr(module, "find_due", fail)
+    maintenance = BackgroundMaintenance(catalog)
+    land(maintenance, catalog, 1)
+    maintenance.finish()
+    maintenance.run()
+    assert "old snapshots were not expired: LookupError: odd metadata" in caplog.text
+
+
 def test_orphans_that_could_not_be_removed_are_tried_again_by_the_same_session(
     catalog: Catalog, in_background: BackgroundMaintenance, monkeypatch: pytest.MonkeyPatch
 ) -> None:

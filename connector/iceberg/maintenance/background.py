@@ -260,10 +260,10 @@ def _list_metadata_files(metadata: TableMetadata) -> frozenset[str]:
 
 
 def _may_expire(metadata: TableMetadata) -> bool:
-    """Whether snapshots are due to expire, or an expiry would tell which property is invalid."""
+    """Whether snapshots are due to expire, or an expiry would tell what is wrong with the metadata."""
     try:
         return bool(find_due(metadata, time.time_ns() // 1_000_000))
-    except ValueError:
+    except Exception:  # noqa: BLE001 - the commit itself has succeeded
         return True
 
 
