@@ -122,6 +122,15 @@ def test_a_field_without_a_column_does_not_become_a_part_of_the_key(shop: Shop) 
     check_text("apply_errors", "a new part of the key without a column", text)
 
 
+def test_a_table_whose_rows_are_all_gone_may_have_its_key_in_a_new_column(shop: Shop) -> None:
+    """Its snapshot is empty, as the first one of each table of Nessie is."""
+    last = shop.task(collection(MY_ID, DOCUMENT), ("my_id",))
+    shop.begin(last, my_id=1, flow_document='{"id":1}')
+    shop.catalog.load_table(PATH).delete()
+    apply(request.Apply(shop.task(collection(ID, DOCUMENT), ("id",)), last_materialization=last))
+    assert "id" in shop.catalog.load_table(PATH).schema().column_names
+
+
 @pytest.mark.parametrize("is_linked", [False, True])
 def test_a_key_whose_field_was_renamed_stays_in_its_column(shop: Shop, is_linked: bool) -> None:
     last = shop.task(collection(MY_ID, DOCUMENT), ("my_id",), is_linked=is_linked)
