@@ -29,7 +29,7 @@ _NEAR: Final = 0.8  # how much two names must have in common, from 0 to 1
 
 @dataclass(frozen=True)
 class FieldConfig:
-    """The settings of one field. One that this connector does not know may be for another one, and changes nothing."""
+    """The settings of one field. A setting of another connector changes nothing."""
 
     column: str | None = None  # the name of the column; "" if the setting is not a text; None: the field's own name
     is_string: bool = False

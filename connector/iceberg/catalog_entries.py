@@ -146,6 +146,6 @@ def _find_pinned_columns(table: Table) -> dict[int, str]:
 
 
 def _has_rows(table: Table) -> bool:
-    """Whether the table has rows. A new table of Nessie begins with an empty snapshot, as one does after a DELETE."""
+    """Whether the table has rows. Its snapshot may be empty, as the first one in Nessie is."""
     snapshot = table.current_snapshot()
     return snapshot is not None and read_summary(snapshot).get("total-records") != "0"

@@ -267,12 +267,12 @@ def _log_commit(staged: Sequence[StagedCommit], attempts: int, seconds: float) -
     )
 
 
-def _log_running(refusing: Sequence[str], untried: Sequence[str]) -> None:
-    text = "running" if refusing or untried else "running: all committed transactions are in their tables"
+def _log_running(refusing: Sequence[str], committing: Sequence[str]) -> None:
+    text = "running" if refusing or committing else "running: all committed transactions are in their tables"
     if refusing:
         text += f", but {len(refusing)} table(s) refuse commits, and their rows stay staged: {name_some(refusing)}"
-    if untried:  # their rows came while an attempt was running
-        text += f", and {len(untried)} table(s) are still being committed: {name_some(untried)}"
+    if committing:  # by an attempt that began before their newest rows came
+        text += f", and {len(committing)} table(s) are still being committed: {name_some(committing)}"
     log.info("%s", text, extra=fields(Event.RUNNING, refusing=len(refusing)))
 
 

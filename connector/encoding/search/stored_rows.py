@@ -28,7 +28,7 @@ def read_stored_keys(
 ) -> pa.Table:
     """Return the keys of all rows of these files as a keys table, for key columns of these types.
 
-    Keys that their columns tell apart have no texts, unless a part is null: a search does not need them.
+    A search needs the texts of keys only if their columns do not tell them apart, or a part is null. Others have none.
     """
     types = [column_types[part.column_id] for part in updates.parts]
     empty = empty_keys_table(updates.parts, types)

@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL that wait for no answer without limit.
+"""Connections to PostgreSQL that wait at most 70 seconds for an answer.
 
 The server's own limit ends a query, but it does not help if the server hangs, nor if its COMMIT waits for another
 server. Then the server is up, and its machine acknowledges what is sent.
