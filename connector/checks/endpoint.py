@@ -94,8 +94,8 @@ def try_storage(config: EndpointConfig, opened: OpenedEndpoint | None) -> str | 
     return storage_probe.probe(config, file_properties(data_file_properties(config), added))
 
 
-def survey(config: EndpointConfig, paths: Sequence[TableIdentifier]) -> tuple[Tables, list[ConnectorError]]:
-    """Return the table at each path, or none, and the errors because of which the endpoint cannot be used."""
+def survey(config: EndpointConfig, task: str, paths: Sequence[TableIdentifier]) -> tuple[Tables, list[ConnectorError]]:
+    """Return the table at each path for a task, or none, and the errors because of which the endpoint cannot be used."""
     opened = attempt("catalog", partial(open_endpoint, config))
 
     def ask_catalog() -> tuple[Step[Any], ...]:
@@ -103,7 +103,7 @@ def survey(config: EndpointConfig, paths: Sequence[TableIdentifier]) -> tuple[Ta
         name = paths[0][0] if paths else config.own_namespace
         namespace = opened.then("namespace", partial(look_up_namespace, name=name))
         tables = namespace.then(
-            "tables", lambda found: find_all(found.endpoint.catalog, config, paths, {found.name: found.exists})
+            "tables", lambda found: find_all(found.endpoint.catalog, config, task, paths, {found.name: found.exists})
         )
         return namespace, tables
 

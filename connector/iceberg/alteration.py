@@ -49,12 +49,17 @@ class Alterer:
         self._owner = owner
         self._rewriting = RewriteFiles(rewrite)
 
+    @property
+    def task(self) -> str:
+        """The task that has the table altered."""
+        return self._owner.materialization
+
     def alter(self, catalog: Catalog, table: Table, changes: Sequence[Alteration]) -> None:
         """Make all changes in one commit. CommitFailedException if the table has changed since it was loaded.
 
         UnconvertibleError if a value of a column that is to be converted has no equivalent.
         """
-        generation = find_generation(table, self._owner.materialization)
+        generation = find_generation(table, self.task)
         if generation.is_awaited:
             self._alter_awaited(catalog, table, changes, generation)
             return
@@ -96,7 +101,7 @@ class Alterer:
             _check_equality_delete(table, delete, old_ids)
         conversions = [f"{each.new.name}: {each.old.field_type} to {each.new.field_type}" for each in converted]
         summary = {
-            SUMMARY_MATERIALIZATION: self._owner.materialization,
+            SUMMARY_MATERIALIZATION: self.task,
             SUMMARY_CONVERTED: ", ".join(conversions),
         }
         columns = _target_columns(schema, converted)

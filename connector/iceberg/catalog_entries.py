@@ -30,17 +30,18 @@ R = TypeVar("R")
 def find_all(
     catalog: Catalog,
     endpoint: EndpointConfig,
+    task: str,
     paths: Sequence[TableIdentifier],
     known: Mapping[str, bool] = MappingProxyType({}),
 ) -> list[CatalogEntry | UserError]:
-    """Return what the catalog has at each path, or the UserError why it can be neither used nor replaced. Other errors
-    are raised.
+    """Return what the catalog has at each path for a task, or the UserError why it can be neither used nor replaced.
+    Other errors are raised.
 
     The catalog is asked at most once for each namespace, and only if none of the tables in it exists. `known` says of
     some namespaces whether they exist.
     """
     ask_all = partial(_ask_all, endpoint)
-    found = dict(zip(paths, ask_all(partial(_find_table, catalog), paths), strict=True))
+    found = dict(zip(paths, ask_all(partial(_find_table, catalog, task), paths), strict=True))
     absent = [path for path, entry in found.items() if entry is None]
     namespaces: dict[str, bool | UserError] = {
         **known,
@@ -66,12 +67,12 @@ def _ask_all(endpoint: EndpointConfig, ask: Callable[[T], R], things: Sequence[T
     return map_in_threads(ask_for, things, "lookup")
 
 
-def _find_table(catalog: Catalog, path: TableIdentifier) -> CatalogEntry | None:
+def _find_table(catalog: Catalog, task: str, path: TableIdentifier) -> CatalogEntry | None:
     table = load_table(catalog, path)
     if table is None:
         return None
     check_partition_spec(table)
-    return describe_found(catalog, path, table)
+    return describe_found(catalog, path, table, task)
 
 
 def _describe_absent(catalog: Catalog, path: TableIdentifier, namespace_exists: bool | UserError) -> CatalogEntry:
@@ -84,17 +85,16 @@ def _describe_absent(catalog: Catalog, path: TableIdentifier, namespace_exists: 
 
 
 def describe_found(
-    catalog: Catalog, path: TableIdentifier, table: Table | None, unconvertible: Collection[int] = ()
+    catalog: Catalog, path: TableIdentifier, table: Table | None, task: str, unconvertible: Collection[int] = ()
 ) -> CatalogEntry:
-    """Return what a plan starts from, if the catalog has this table; None: it has none.
+    """Return what a task's plan starts from, if the catalog has this table; None: it has none.
 
     `unconvertible` are the ids of columns with a value that has no equivalent.
     """
     if table is None:
         return CatalogEntry(catalog.namespace_exists(path.namespace), None)
     check_table_properties(table)
-    owner = Owner.of(table.properties)
-    generation = find_generation(table, owner.materialization if owner else "")
+    generation = find_generation(table, task)
     # Without the columns of a backfill, which another program has removed, another backfill can still begin.
     is_lost = generation.is_awaited and generation.schema_id not in table.schemas()
     task_table = table if is_lost else restrict_to_generation(table, generation)
@@ -103,7 +103,7 @@ def describe_found(
         table=ExistingTable(
             schema=task_table.schema(),
             uuid=str(table.metadata.table_uuid),
-            owner=owner,
+            owner=Owner.of(table.properties),
             has_rows=_has_rows(task_table),
             needs_snapshot=needs_snapshot(table),
             generation=Generation.recorded(table.properties),

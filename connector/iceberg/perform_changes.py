@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Final, TypeAlias
+from typing import Final
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import (
@@ -31,6 +31,7 @@ from connector.evolution.table_change import (
     TableChange,
 )
 from connector.host.errors import RetryableError, UserError
+from connector.iceberg.alteration import Alterer
 from connector.iceberg.catalog_entries import describe_found, needs_snapshot
 from connector.iceberg.catalog_messages import first_line
 from connector.iceberg.commits.backfill import start_backfill
@@ -49,15 +50,12 @@ PLANNED_AGAIN: Final = (
 )
 
 
-Alter: TypeAlias = Callable[[Catalog, Table, Sequence[Alteration]], None]  # makes all changes; see `Alterer.alter`
-
-
 def evolve(
     catalog: Catalog,
     path: TableIdentifier,
     location: str | None,
     plan: Callable[[CatalogEntry], Sequence[TableChange]],
-    alter: Alter,
+    alterer: Alterer,
     absent: CatalogEntry | None = None,
 ) -> list[TableChange]:
     """Plan the changes of a table and perform them. Plan again when another writer was faster. Return what was done.
@@ -71,11 +69,11 @@ def evolve(
     unconvertible: set[int] = set()
     for _ in range(ATTEMPTS):
         table = None if absent else load_table(catalog, path)
-        changes = plan(absent or describe_found(catalog, path, table, unconvertible))
+        changes = plan(absent or describe_found(catalog, path, table, alterer.task, unconvertible))
         absent = None
         try:
             if table is not None and (alterations := [c for c in changes if isinstance(c, Alteration)]):
-                alter(catalog, table, alterations)
+                alterer.alter(catalog, table, alterations)
                 performed += alterations
             for change in (change for change in changes if not isinstance(change, Alteration)):
                 _perform(catalog, table, change, location)

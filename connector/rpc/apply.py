@@ -67,12 +67,12 @@ def _perform(endpoint: OpenedEndpoint, rewrite: Rewrite, plan: Plan) -> list[str
     commit_all_or_raise(catalog, plan.finished, _choose_writers(config, plan))
     performed = list(plan.state_actions())
     if plan.changes:
-        path, alter = plan.target.path, Alterer(plan.target.owner, rewrite).alter
+        path, alterer = plan.target.path, Alterer(plan.target.owner, rewrite)
         plan_again = partial(_plan_again, plan)
         created = [change for change in plan.changes if isinstance(change, CreateNamespace)]
         absent = None if plan.found.table else replace(plan.found, namespace_exists=True)
         with translate_errors(config), remove_staged_files_after(catalog, path, plan.dropped):
-            done = evolve(catalog, path, table_location(config, path), plan_again, alter, absent)
+            done = evolve(catalog, path, table_location(config, path), plan_again, alterer, absent)
         performed += map(plan.describe, (*created, *done))
     return performed
 

@@ -57,7 +57,7 @@ def plan_tables(
     message: request.Apply,
     resources: Sequence[ResourceConfig],
     advanced: AdvancedOptions,
-    find_all: Callable[[Sequence[TableIdentifier]], Sequence[CatalogEntry | UserError]],
+    find_all: Callable[[str, Sequence[TableIdentifier]], Sequence[CatalogEntry | UserError]],
 ) -> list[Plan]:
     """Plan every table. Raises one UserError with everything that is wrong with any of them."""
     proposals = list(_propose(message, resources, advanced.feature_flags))
@@ -68,7 +68,7 @@ def plan_tables(
     ]
     staged = read_state(message.materialization.name, message.state)
     paths = [target.path for _, target in requested]
-    found = find_all(paths)
+    found = find_all(message.materialization.name, paths)
     by_path = dict(zip(paths, found, strict=True))
     planned: list[Plan] = []
     wrong = list(find_confused_tables(proposals, by_path))

@@ -38,7 +38,7 @@ def validate(message: request.Validate) -> response.Validated:
     paths += (
         path for proposal in proposals if (path := proposal.rejected_path) and rejected_table.has_possible_name(path)
     )
-    tables, errors = survey(endpoint, paths)
+    tables, errors = survey(endpoint, message.name, paths)
     found = dict(zip(paths, tables, strict=True))
     errors += (resource for resource in resources if isinstance(resource, InvalidConfigError))
     errors += map(UserError, find_confused_tables(proposals, found))

@@ -129,7 +129,7 @@ def test_a_backfill_replaces_a_table_on_s3_tables_by_what_the_documented_policy_
     with open_catalog(parse(config(role), [])[0]) as catalog:
         for backfill in range(2):
             target = Target(path, Owner("acmeCo/task", f"replaced.v{backfill}"), columns, {}, replaces=backfill > 0)
-            evolve(catalog, path, None, partial(plan_changes, target=target), alterer().alter)
+            evolve(catalog, path, None, partial(plan_changes, target=target), alterer())
             uuids.append(catalog.load_table(path).metadata.table_uuid)
         writer = WriterId("acmeCo/task", "replaced.v1", WHOLE_RANGE.key_range)
         commit.commit_all_or_raise(catalog, [stage(catalog, path, writer, 1, 2)])

@@ -117,7 +117,7 @@ class Backfilled:
             format_version=self._version,
         )
         location = table_location(self._endpoint, self._path)
-        changes = evolve(self._catalog, self._path, location, partial(plan_changes, target=target), alterer().alter)
+        changes = evolve(self._catalog, self._path, location, partial(plan_changes, target=target), alterer())
         return [type(change) for change in changes]
 
     def land(self, backfill: int, *rows: Any) -> None:

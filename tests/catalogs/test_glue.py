@@ -82,7 +82,7 @@ def fit(
     catalog: Catalog, endpoint: EndpointConfig, path: TableIdentifier, *columns: NewColumn
 ) -> Sequence[TableChange]:
     target = Target(path, OWNER, columns, {}, replaces=False)
-    return evolve(catalog, path, table_location(endpoint, path), partial(plan_changes, target=target), alterer().alter)
+    return evolve(catalog, path, table_location(endpoint, path), partial(plan_changes, target=target), alterer())
 
 
 def parameters(glue_client: Any, path: TableIdentifier) -> dict[str, str]:

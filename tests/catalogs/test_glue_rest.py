@@ -52,7 +52,7 @@ def config(gateway: GlueRest, rest_on_s3: RestCatalogOnS3) -> Json:
 def fit(catalog: Catalog, endpoint: EndpointConfig, backfill: int) -> Sequence[TableChange]:
     path = TableIdentifier(endpoint.namespace, "orders")
     target = Target(path, Owner("acme/warehouse", f"orders.v{backfill}"), (ID,), {}, replaces=backfill > 0)
-    return evolve(catalog, path, table_location(endpoint, path), partial(plan_changes, target=target), alterer().alter)
+    return evolve(catalog, path, table_location(endpoint, path), partial(plan_changes, target=target), alterer())
 
 
 def test_a_table_is_created_in_the_bucket_filled_and_replaced(config: Json) -> None:

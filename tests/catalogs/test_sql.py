@@ -70,7 +70,7 @@ def test_a_stale_process_is_refused_and_a_replay_lands_once(catalog: Catalog, en
         NewColumn("note", "note", StringType(), required=False, doc="", is_indispensable=False),
     )
     target = Target(path, Owner(writer.materialization, writer.state_key), columns, {}, replaces=False)
-    evolve(catalog, path, table_location(endpoint, path), partial(plan_changes, target=target), alterer().alter)
+    evolve(catalog, path, table_location(endpoint, path), partial(plan_changes, target=target), alterer())
     stale, successor = stage(catalog, path, writer, 1), stage(catalog, path, writer, 2)
     for staged in (successor, replace(successor, is_recovered=True)):
         commit.commit_all_or_raise(catalog, [staged])

@@ -405,7 +405,7 @@ def target(*names: str) -> Target:
 
 
 def evolved(catalog: Catalog, plan: Callable[[CatalogEntry], Sequence[TableChange]]) -> None:
-    evolve(catalog, PATH, None, plan, alterer().alter)
+    evolve(catalog, PATH, None, plan, alterer())
 
 
 def alters_it_too(warehouse: Path, found: CatalogEntry) -> Sequence[TableChange]:

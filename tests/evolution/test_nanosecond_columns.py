@@ -28,7 +28,7 @@ def fit(catalog: Catalog, *names: str, at: PrimitiveType = MICROS, **changed: An
     columns = (column("id", LongType()), *(column(name, at) for name in names))
     target = Target(PATH, **{"owner": V0, "columns": columns, "properties": {}, "replaces": False, **changed})
     location = f"{catalog.properties['warehouse']}/shop/events"
-    evolve(catalog, PATH, location, partial(plan_changes, target=target), alterer().alter)
+    evolve(catalog, PATH, location, partial(plan_changes, target=target), alterer())
     return {field.name: field.field_type for field in catalog.load_table(PATH).schema().fields[1:]}
 
 

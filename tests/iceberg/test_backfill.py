@@ -67,7 +67,7 @@ def target(*columns: NewColumn, backfill: int = 1, **settings: Any) -> Target:
 
 
 def fit(catalog: Catalog, wanted_table: Target) -> list[TableChange]:
-    return evolve(catalog, PATH, None, partial(plan_changes, target=wanted_table), alterer().alter)
+    return evolve(catalog, PATH, None, partial(plan_changes, target=wanted_table), alterer())
 
 
 def backfill(catalog: Catalog, number: int = 1) -> None:

@@ -38,7 +38,7 @@ def transact(catalog: Catalog) -> None:
 
 def backfill(catalog: Catalog, *columns: NewColumn) -> None:
     target = Target(PATH, NEXT, (wanted("id", LongType()), *columns), {}, True)
-    evolve(catalog, PATH, None, partial(plan_changes, target=target), alterer().alter)
+    evolve(catalog, PATH, None, partial(plan_changes, target=target), alterer())
 
 
 def backfill_twice(catalog: Catalog) -> None:

@@ -54,7 +54,7 @@ def fit(catalog: Catalog, *columns: NewColumn, **changed: Any) -> list[TableChan
     target = Target(
         PATH, **{"owner": V0, "columns": columns or (ID,), "properties": MERGE_3, "replaces": False, **changed}
     )
-    return evolve(catalog, PATH, location, partial(plan_changes, target=target), alterer().alter)
+    return evolve(catalog, PATH, location, partial(plan_changes, target=target), alterer())
 
 
 def row_ids(table: Table, connection: duckdb.DuckDBPyConnection) -> dict[Any, tuple[int, int]]:

@@ -58,7 +58,7 @@ def target(partition_by: str | None, sort_by: str | None = None, columns: tuple[
 
 
 def fit(catalog: Catalog, wanted: Target) -> list[TableChange]:
-    return evolve(catalog, PATH, None, partial(plan_changes, target=wanted), alterer().alter)
+    return evolve(catalog, PATH, None, partial(plan_changes, target=wanted), alterer())
 
 
 def spec(catalog: Catalog) -> list[tuple[int, str, str, str]]:

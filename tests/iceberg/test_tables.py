@@ -53,7 +53,7 @@ def target(
 
 
 def fit(catalog: Catalog, wanted: Target, location: str | None = None) -> list[TableChange]:
-    return evolve(catalog, PATH, location, partial(plan_changes, target=wanted), alterer().alter)
+    return evolve(catalog, PATH, location, partial(plan_changes, target=wanted), alterer())
 
 
 def names(catalog: Catalog) -> list[str]:
@@ -139,7 +139,7 @@ def test_a_change_by_somebody_else_in_between_is_met_by_a_new_plan(tmp_path: Pat
             fit(local_catalog(tmp_path), target(*optional("theirs", "both")))
         return plan_changes(found, target(*optional("theirs", "both", "ours")))
 
-    assert evolve(catalog, PATH, None, plan, alterer().alter) == [AddColumn(*optional("ours"))]
+    assert evolve(catalog, PATH, None, plan, alterer()) == [AddColumn(*optional("ours"))]
     assert plans == 2
     assert names(catalog) == ["id", "theirs", "both", "ours"]
 
@@ -154,7 +154,7 @@ def test_endless_changes_by_somebody_else_end_the_attempts(tmp_path: Path, catal
         return plan_changes(found, target(*optional("ours")))
 
     with pytest.raises(RetryableError, match="shop\\.orders"):
-        evolve(catalog, PATH, None, plan, alterer().alter)
+        evolve(catalog, PATH, None, plan, alterer())
     assert names(catalog) == ["id", *theirs]
     assert len(theirs) == ATTEMPTS
 
@@ -180,7 +180,7 @@ def test_a_table_of_the_same_owner_that_appears_meanwhile_is_used(tmp_path: Path
             fit(local_catalog(tmp_path), target(*optional("theirs")))
         return plan_changes(CatalogEntry(True, found.table), target(*optional("ours")))
 
-    assert evolve(catalog, PATH, None, plan, alterer().alter) == [AddColumn(*optional("ours"))]
+    assert evolve(catalog, PATH, None, plan, alterer()) == [AddColumn(*optional("ours"))]
 
 
 def test_changes_are_planned_again_with_a_table_of_somebody_else_that_appears_meanwhile(
@@ -194,7 +194,7 @@ def test_changes_are_planned_again_with_a_table_of_somebody_else_that_appears_me
         return plan_changes(CatalogEntry(True, None), target(*optional("ours")))
 
     with pytest.raises(UserError, match="refused"):
-        evolve(catalog, PATH, None, plan, alterer().alter)
+        evolve(catalog, PATH, None, plan, alterer())
     assert names(catalog) == ["id"]
 
 

@@ -60,7 +60,7 @@ def connect(server: RestCatalogServer) -> Catalog:
 
 
 def fit(catalog: Catalog, target: Target) -> list[TableChange]:
-    return evolve(catalog, target.path, None, partial(plan_changes, target=target), alterer().alter)
+    return evolve(catalog, target.path, None, partial(plan_changes, target=target), alterer())
 
 
 def test_a_table_is_created_altered_and_replaced(rest_catalog: RestCatalogServer, path: TableIdentifier) -> None:
@@ -141,7 +141,7 @@ def test_a_change_by_somebody_else_in_between_is_met_by_a_new_plan(
             fit(connect(rest_catalog), Target(path, V0, (ID, EVIL), {}, replaces=False))
         return plan_changes(found, Target(path, V0, (ID, EVIL, NOTE), {}, replaces=False))
 
-    assert evolve(catalog, path, None, plan, alterer().alter) == [AddColumn(NOTE)]
+    assert evolve(catalog, path, None, plan, alterer()) == [AddColumn(NOTE)]
     assert plans == 2
 
 

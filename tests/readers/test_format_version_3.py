@@ -78,7 +78,7 @@ def evolve_columns(catalog: Catalog, path: TableIdentifier, *columns: NewColumn)
     root = catalog.properties["warehouse"] if catalog.name == "local" else None
     properties = {"commit.manifest.min-count-to-merge": "3", "write.delete.mode": "merge-on-read", **EAGER}
     target = Target(path, OWNER, columns, properties, replaces=False, format_version=3)
-    evolve(catalog, path, root and f"{root}/{'/'.join(path)}", partial(plan_changes, target=target), alterer().alter)
+    evolve(catalog, path, root and f"{root}/{'/'.join(path)}", partial(plan_changes, target=target), alterer())
 
 
 def read_lineage(
@@ -182,7 +182,7 @@ def make_updated_table(catalog: Catalog, path: TableIdentifier, format_version: 
     properties = {"write.delete.mode": "merge-on-read", "write.update.mode": "merge-on-read"}
     target = Target(path, OWNER, (ID, DOCUMENT), properties, replaces=False, format_version=format_version)
     location = root and f"{root}/{'/'.join(path)}"
-    evolve(catalog, path, location, partial(plan_changes, target=target), alterer().alter)
+    evolve(catalog, path, location, partial(plan_changes, target=target), alterer())
 
 
 class Updated:
@@ -304,7 +304,7 @@ def test_spark_and_duckdb_refuse_a_table_with_nanoseconds_as_the_page_says(
     at = NewColumn("at", "at", TimestamptzType(), required=False, doc="", is_indispensable=False)
     target = Target(path, OWNER, (ID, at), {}, replaces=False, format_version=3, keeps_nanoseconds=True)
     location = f"{local.properties['warehouse']}/version3/nanoseconds"
-    evolve(local, path, location, partial(plan_changes, target=target), alterer().alter)
+    evolve(local, path, location, partial(plan_changes, target=target), alterer())
     with pytest.raises(UnreadableError, match="timestamptz_ns"):
         spark.rows(f"SELECT id FROM local.{'.'.join(path)}")
     with pytest.raises(duckdb.Error, match="timestamptz_ns"):

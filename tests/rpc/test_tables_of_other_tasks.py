@@ -2,6 +2,7 @@
 that table, unless its config says so."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final, cast
 
@@ -141,3 +142,18 @@ def test_rejected_rows_do_not_go_to_the_table_of_another_task(tmp_path: Path) ->
     with pytest.raises(UserError) as error:
         open_task(rejecting, shop.last)
     check_text("apply_errors", "another task has created a table of the name for rejected rows", str(error.value))
+
+
+def test_another_task_adds_a_column_while_the_rows_of_a_backfill_are_awaited(tmp_path: Path) -> None:
+    """Its rows need the column in the table as it is, and not only in the one that the backfill makes."""
+    shop = Shop(tmp_path)
+    owner = partial(msgspec.structs.replace, name="acme/other")
+    apply_task(owner(shop.configure("note", backfill=1)), owner(shop.last))
+    joined = shop.configure("note", existing_table="append")
+    for act in (validate_task, apply_task, open_task):
+        act(joined, shop.last)
+    assert [column.name for column in shop.catalog.load_table(ORDERS).schema().fields] == [
+        "id",
+        "flow_document",
+        "note",
+    ]

@@ -57,8 +57,8 @@ def _plan_actions(message: request.Apply, *, knows_columns: bool = True) -> list
     endpoint, resources = parse(task.config, [binding.resource_config for binding in task.bindings])
     tables: dict[TableIdentifier, CatalogEntry | UserError] = {}
 
-    def look_up(paths: Sequence[TableIdentifier]) -> list[CatalogEntry | UserError]:
-        found = find_all(catalog, endpoint, paths)
+    def look_up(name: str, paths: Sequence[TableIdentifier]) -> list[CatalogEntry | UserError]:
+        found = find_all(catalog, endpoint, name, paths)
         tables.update(zip(paths, found, strict=True))
         return found
 

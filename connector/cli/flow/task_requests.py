@@ -57,7 +57,7 @@ def find_last(task: Task, endpoint: EndpointConfig, resources: Iterable[Resource
     resources = list(resources)
     paths = [resource_path(endpoint, resource) for resource in resources]
     with closing(open_without_creating(endpoint)) as catalog:
-        found = find_all(catalog, endpoint, paths)
+        found = find_all(catalog, endpoint, task.name, paths)
     return Materialization(
         task.name,
         bindings=tuple(

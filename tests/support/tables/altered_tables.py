@@ -59,7 +59,7 @@ def fit(
     properties: Properties = NO_PROPERTIES,
 ) -> list[TableChange]:
     target = Target(PATH, V0, columns, properties, replaces=False)
-    return evolve(catalog, PATH, None, partial(plan_changes, target=target), alterer(rewrite).alter)
+    return evolve(catalog, PATH, None, partial(plan_changes, target=target), alterer(rewrite))
 
 
 def rows(catalog: Catalog, snapshot_id: int | None = None) -> list[Any]:

@@ -46,7 +46,7 @@ def publish(
     terms = ArrangementTerms(parse_partition_by(partition_by), parse_sort_by(sort_by))
     owner = Owner(MATERIALIZATION, "orders.v0")
     target = Target(path, owner, columns, {}, replaces=False, settings=BindingSettings(arrangement=terms))
-    return evolve(catalog, path, location, partial(plan_changes, target=target), alterer().alter)
+    return evolve(catalog, path, location, partial(plan_changes, target=target), alterer())
 
 
 def check_arrangements(catalog: Catalog, path: TableIdentifier, location: str | None = None) -> None:

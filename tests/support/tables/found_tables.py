@@ -9,13 +9,14 @@ from connector.evolution.existing_table import CatalogEntry
 from connector.host.errors import UserError
 from connector.iceberg.catalog_entries import find_all
 from connector.model.table_identifier import TableIdentifier
+from support.bindings import MATERIALIZATION
 
 ENDPOINT: Final = parse({"namespace": "shop", "catalog": {"catalog_type": "Local", "warehouse": "/unused"}}, [])[0]
 
 
 def find(catalog: Catalog, path: TableIdentifier) -> CatalogEntry:
     """Return it. UserError if it can be neither used nor replaced."""
-    [found] = find_all(catalog, ENDPOINT, [path])
+    [found] = find_all(catalog, ENDPOINT, MATERIALIZATION, [path])
     if isinstance(found, UserError):
         raise found
     return found
