@@ -95,7 +95,7 @@ def try_storage(config: EndpointConfig, opened: OpenedEndpoint | None) -> str | 
 
 
 def survey(config: EndpointConfig, task: str, paths: Sequence[TableIdentifier]) -> tuple[Tables, list[ConnectorError]]:
-    """Return the table at each path for a task, or none, and the errors because of which the endpoint cannot be used."""
+    """Return the table at each path for a task, or none, and the errors that keep the endpoint from being used."""
     opened = attempt("catalog", partial(open_endpoint, config))
 
     def ask_catalog() -> tuple[Step[Any], ...]:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 from pyiceberg.manifest import DataFileContent
@@ -23,6 +23,7 @@ from connector.iceberg.commits.summaries import (
     SUMMARY_OFFSETS,
     SUMMARY_STATE_KEY,
     list_newest_first,
+    read_commit_time,
     read_summary,
 )
 from connector.iceberg.commits.verdicts import JudgedCommit, judge_commits
@@ -172,14 +173,10 @@ def _read_sort_term(table: Table, field: SortField) -> SortTerm:
 
 
 def _list_references(table: Table) -> Iterator[Reference]:
-    committed = {each.snapshot_id: _read_time(each) for each in table.metadata.snapshots}
+    committed = {each.snapshot_id: read_commit_time(each) for each in table.metadata.snapshots}
     for name, ref in sorted(table.metadata.refs.items()):
         if name != MAIN_BRANCH:
             yield Reference(name, ref.snapshot_ref_type.value, ref.snapshot_id, committed.get(ref.snapshot_id))
-
-
-def _read_time(snapshot: Snapshot) -> datetime:
-    return datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC)
 
 
 def _read_freshness(table: Table) -> Freshness | None:
@@ -203,4 +200,4 @@ def _describe_commit(snapshot: Snapshot) -> LastSnapshot:
         else None
     )
     operation = snapshot.summary.operation.value if snapshot.summary else ""
-    return LastSnapshot(_read_time(snapshot), operation, owner, summary.get(ENGINE, ""))
+    return LastSnapshot(read_commit_time(snapshot), operation, owner, summary.get(ENGINE, ""))

@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -16,6 +15,7 @@ from connector.iceberg.commits.summaries import (
     SUMMARY_LAST,
     SUMMARY_MATERIALIZATION,
     SUMMARY_STATE_KEY,
+    read_commit_time,
     read_summary,
 )
 from connector.model.table_identifier import TableIdentifier
@@ -48,14 +48,13 @@ class CloudEvent:
         summary = read_summary(snapshot)
         materialization = summary.get(SUMMARY_MATERIALIZATION, "")
         event_id = f"{uuid}-{snapshot.snapshot_id}"
-        seconds = snapshot.timestamp_ms / 1000
         body: dict[str, Any] = {
             "specversion": "1.0",
             "id": event_id,
             "source": f"/materialize-iceberg/{quote(materialization)}",
             "type": TYPE,
             "subject": str(path),
-            "time": datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "time": read_commit_time(snapshot).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "datacontenttype": "application/json",
             "data": {
                 "table": str(path),
@@ -73,7 +72,7 @@ class CloudEvent:
                 "maxPublishedAt": summary.get(SUMMARY_LAST),
             },
         }
-        return cls(event_id, snapshot.sequence_number or 0, seconds, orjson.dumps(body))
+        return cls(event_id, snapshot.sequence_number or 0, snapshot.timestamp_ms / 1000, orjson.dumps(body))
 
 
 def _read_count(text: str) -> int | None:

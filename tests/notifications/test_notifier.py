@@ -5,6 +5,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -96,6 +97,16 @@ def test_a_message_says_what_was_committed(catalog: Catalog, server: WebhookServ
             "maxPublishedAt": None,
         },
     }
+
+
+def test_a_time_that_is_later_than_any_date_fails_no_commit(catalog: Catalog, server: WebhookServer) -> None:
+    """Another engine has written microseconds for milliseconds. Each later snapshot is dated after it."""
+    metadata = Path(catalog.load_table(ORDERS).metadata_location.removeprefix("file://"))
+    metadata.write_text(json.dumps({**json.loads(metadata.read_text()), "last-updated-ms": 1_900_000_000_000_000}))
+    with shard(catalog, server.url) as session:
+        session.commit(1)
+        server.wait_for_accepted(1)
+    assert server.accepted[0].event["time"] == "9999-12-31T23:59:59.999Z"
 
 
 def test_a_commit_does_not_wait_for_a_webhook_that_hangs(catalog: Catalog, server: WebhookServer) -> None:

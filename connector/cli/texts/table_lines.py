@@ -5,13 +5,13 @@ import shlex
 import shutil
 import unicodedata
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
+from connector.iceberg.commits.summaries import read_commit_time
 from connector.model.table_identifier import TableIdentifier
 
 ROWS: Final = 5
@@ -38,7 +38,7 @@ def describe_table(table: Table) -> Iterator[str]:
         [
             (
                 snapshot.snapshot_id,
-                f"{datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}",
+                f"{read_commit_time(snapshot):%Y-%m-%d %H:%M:%S}",
                 *(_read_total(snapshot, name) for name in ("added-data-files", "added-records", "total-records")),
             )
             for snapshot in snapshots[-SNAPSHOTS:]

@@ -5,7 +5,7 @@ The files and rows that a commit adds and removes are counted as Iceberg's Java 
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final, TypeAlias
 
 from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestFile
@@ -52,6 +52,13 @@ _REMOVED: Final = {
 }
 _REMOVED_VECTORS: Final = ("removed-delete-files", "removed-dvs"), "removed-position-deletes"
 _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - its texts end with Z
+_LATEST: Final = (datetime.max - _EPOCH) // timedelta(milliseconds=1)  # noqa: DTZ901 - in milliseconds since 1970
+
+
+def read_commit_time(snapshot: Snapshot) -> datetime:
+    """Return when a snapshot was committed. Another engine may have written a time that is later than any date: then
+    this is the last millisecond of the year 9999."""
+    return (_EPOCH + timedelta(milliseconds=min(snapshot.timestamp_ms, _LATEST))).replace(tzinfo=UTC)
 
 
 def read_summary(snapshot: Snapshot | None) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """The writers that a table knows, as `fence show` lists them."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 from pyiceberg.table import Table
@@ -12,6 +12,7 @@ from connector.iceberg.commits.summaries import (
     SUMMARY_KEY_RANGE,
     SUMMARY_MATERIALIZATION,
     SUMMARY_STATE_KEY,
+    read_commit_time,
     read_summary,
 )
 from connector.model.state import WriterId
@@ -64,5 +65,5 @@ def _last_commits(table: Table) -> dict[WriterId, datetime]:
         summary = read_summary(snapshot)
         if SUMMARY_FENCE in summary:
             writer = WriterId(summary[SUMMARY_MATERIALIZATION], summary[SUMMARY_STATE_KEY], summary[SUMMARY_KEY_RANGE])
-            commits[writer] = datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC)
+            commits[writer] = read_commit_time(snapshot)
     return commits

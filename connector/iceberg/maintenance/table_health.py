@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 from pyiceberg.manifest import DataFileContent
@@ -13,6 +13,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 from connector.host.errors import UserError
 from connector.iceberg.alteration import SUMMARY_CONVERTED
 from connector.iceberg.catalogs.table_optimizers import find_orphan_days, is_compacted_by_service
+from connector.iceberg.commits.summaries import read_commit_time
 from connector.iceberg.maintenance.compaction_plan import CompactionPlan, plan_compaction
 from connector.iceberg.maintenance.compaction_thresholds import CompactionThresholds
 from connector.iceberg.maintenance.rearrangement_plan import list_old_files
@@ -124,7 +125,7 @@ def _find_compactions(table: Table) -> Iterator[LastCompaction]:
             continue
         counts = [_count(snapshot, names) for names in _COUNTS]
         if counts[0] and SUMMARY_CONVERTED not in snapshot.summary.additional_properties:
-            yield LastCompaction(datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC), *counts)
+            yield LastCompaction(read_commit_time(snapshot), *counts)
 
 
 def _count(snapshot: Snapshot, names: Sequence[str]) -> int:
