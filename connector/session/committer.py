@@ -52,7 +52,7 @@ class Committer:
         self._backlog = Backlog(limit)
         self._retried: list[StagedCommit] = []  # committed by `retry`; the next `commit` returns them
         self._has_ended = False
-        self._defect: Exception | None = None  # of the last attempt
+        self._defect: Exception | None = None  # of an attempt between transactions, or of the last one
         self._changed = threading.Condition()  # guards all of the above
 
     def commit(self, staged: Sequence[StagedCommit]) -> list[StagedCommit]:
@@ -119,6 +119,13 @@ class Committer:
         if left:
             raise _explain_pending(left)
 
+    def note_error(self, error: Exception) -> None:
+        """Let `finish` raise an error of an attempt, unless the backlog keeps it as that of a table."""
+        if not isinstance(error, ConnectorError):
+            with self._changed:
+                self._defect = error
+                self._changed.notify_all()
+
     def end(self) -> None:
         """End the session: `wait_for_retry` returns."""
         with self._changed:
@@ -155,12 +162,8 @@ class Committer:
     def _retry_last(self) -> None:
         try:
             self.retry()
-        except ConnectorError:
-            pass  # the backlog keeps the error of each table
         except Exception as error:  # noqa: BLE001 - `finish` raises it
-            with self._changed:
-                self._defect = error
-                self._changed.notify_all()
+            self.note_error(error)
 
     def _commit_due(self) -> tuple[set[str], list[StagedCommit]]:
         """Return the tables that were tried, and the commits that succeeded or are void."""
@@ -232,6 +235,7 @@ def _retry(committer: Committer, interrupt: Callable[[Exception], None]) -> None
         while committer.wait_for_retry():
             committer.retry()
     except Exception as error:  # noqa: BLE001 - the session raises it
+        committer.note_error(error)  # the input may have ended
         interrupt(error)
 
 

@@ -332,6 +332,25 @@ def test_a_defect_in_the_last_attempt_is_not_said_to_be_a_silent_catalog(tables:
         committer.finish(1.0)
 
 
+def test_a_defect_in_a_retry_that_outlasts_the_input_is_not_said_to_be_a_silent_catalog(tables: Tables) -> None:
+    attempt, began, is_last = tables.attempt, threading.Event(), threading.Event()
+
+    def fail_late(staged: Sequence[StagedCommit], *, without_retry: Collection[ChainId], tell: Tell) -> None:
+        if not staged:  # the last attempt finds nothing to do
+            is_last.set()
+        elif tables.tried:
+            began.set()
+            assert is_last.wait(DEADLINE)
+            raise LookupError("no such table")
+        else:
+            attempt(staged, without_retry=without_retry, tell=tell)
+
+    committer = Committer(fail_late, GENEROUS)
+    committer.commit([staged("bad", "b1")])
+    with pytest.raises(LookupError, match="no such table"), run_retries(committer, lambda _: None):
+        assert began.wait(DEADLINE)
+
+
 def test_the_last_attempt_ends_in_time_where_a_catalog_is_silent(tables: Tables) -> None:
     committer = Committer(tables.attempt, GENEROUS)
     with tables.held("bad"):
