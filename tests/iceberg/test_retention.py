@@ -161,3 +161,26 @@ def test_what_is_staged_to_be_audited_stays(table: Table) -> None:
     table.commit(2000, branch=None, parent=1000, **{"wap.id": "monday"})
     table.commit(3000)
     assert table.due() == [1000]
+
+
+def test_what_was_staged_goes_once_it_was_published(table: Table) -> None:
+    """Spark publishes it as another snapshot, which names it."""
+    table.commit(1000)
+    table.commit(2000, branch=None, parent=1000, **{"wap.id": "monday"})
+    table.commit(2100, branch=None, parent=1000, **{"wap.id": "tuesday"})
+    table.commit(3000)
+    table.commit(9900, parent=None, **{"published-wap-id": "monday", "source-snapshot-id": "2000"})
+    assert table.due() == [1000, 2000]
+    table.point(MAIN_BRANCH, 3000)
+    assert table.due() == [1000], "after a rollback it may be published again"
+
+
+def test_what_was_published_goes_with_the_snapshot_that_says_so(table: Table) -> None:
+    table.commit(1000)
+    table.commit(9700, branch=None, parent=1000, **{"wap.id": "monday"})
+    table.commit(9800)
+    table.commit(9810, parent=None, **{"published-wap-id": "monday", "source-snapshot-id": "9700"})
+    assert table.due() == []
+    table.commit(9900)
+    assert table.due(AGE | {MAX_KEPT: "2"}) == [1000, 9800]
+    assert table.due(AGE | {MAX_KEPT: "1"}) == [1000, 9700, 9800, 9810]

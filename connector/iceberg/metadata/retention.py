@@ -4,7 +4,7 @@ What a loaded table says is enough for both: no file is read, and no server is a
 
 The properties are Iceberg's, and one for the largest number of snapshots. Their meaning differs from Iceberg's in two
 points, which help readers and other writers: the age of a snapshot counts from when it was replaced, and snapshots that
-are staged for an audit are kept.
+are staged for an audit are kept until they are published.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,6 +24,7 @@ MAX_KEPT: Final = "flow.expire.max-snapshots-to-keep"
 GC_ENABLED: Final = "gc.enabled"
 _LEAST: Final = {MAX_AGE: 0, MIN_KEPT: 1, MAX_KEPT: 1}
 STAGED: Final = "wap.id"
+SOURCE: Final = "source-snapshot-id"  # of a snapshot that publishes a staged one
 _IS_NESSIE: Final = "nessie.is-nessie-catalog"  # in what the server answers to a request for its config
 
 # To expire snapshots costs a commit, and the manifest list of every snapshot that stays is read. So it waits for a
@@ -87,12 +88,19 @@ def _find_expired(metadata: TableMetadata, retention: Retention, now: int) -> li
             ancestors = list(_ancestors(by_id, ref.snapshot_id))
             kept.update(_find_kept(ancestors, _of_branch(ref, retention), now))
             reached.update(ancestor.snapshot_id for ancestor in ancestors)
-    return [
-        snapshot.snapshot_id
-        for snapshot in metadata.snapshots
-        if snapshot.snapshot_id not in kept
-        and (snapshot.snapshot_id in reached or _is_abandoned(snapshot, now - retention.max_age))
-    ]
+    publishers = {_read_summary(by_id[each], SOURCE): each for each in reached}
+
+    def has_expired(snapshot: Snapshot) -> bool:
+        if snapshot.snapshot_id in kept or snapshot.snapshot_id in reached:
+            return snapshot.snapshot_id not in kept
+        is_old = snapshot.timestamp_ms < now - retention.max_age
+        if _read_summary(snapshot, STAGED) is None:
+            return is_old
+        publisher = publishers.get(str(snapshot.snapshot_id))
+        # It goes with its publisher at the latest: then nothing says any more that it was published.
+        return publisher is not None and (is_old or publisher not in kept)
+
+    return [snapshot.snapshot_id for snapshot in metadata.snapshots if has_expired(snapshot)]
 
 
 def _ancestors(by_id: Mapping[int, Snapshot], snapshot_id: int | None) -> Iterator[Snapshot]:
@@ -116,10 +124,8 @@ def _find_kept(newest_first: Iterable[Snapshot], retention: Retention, now: int)
         replaced_at = snapshot.timestamp_ms
 
 
-def _is_abandoned(snapshot: Snapshot, oldest: int) -> bool:
-    """Whether a snapshot that is on no branch is old, and not staged for an audit."""
-    is_staged = snapshot.summary is not None and STAGED in snapshot.summary.additional_properties
-    return snapshot.timestamp_ms < oldest and not is_staged
+def _read_summary(snapshot: Snapshot, name: str) -> str | None:
+    return snapshot.summary.additional_properties.get(name) if snapshot.summary else None
 
 
 def is_in_nessie(table: Table) -> bool:
