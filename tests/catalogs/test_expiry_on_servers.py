@@ -21,7 +21,7 @@ from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.stored_files import files_under
 from protocol.flow import WHOLE_RANGE
-from support.engines.snapshot_refs import point
+from support.engines.snapshot_refs import point, tag
 from support.rows.staged_files import stage
 from support.servers.endpoint_configs import on_s3, rest
 from support.servers.fault_proxy import GENUINE, fault_proxy, is_commit
@@ -75,6 +75,19 @@ def test_a_bucket_has_only_what_is_referred_to(rest_on_s3: RestCatalogOnS3, path
 def catalog(rest_catalog: RestCatalogServer) -> Iterator[Catalog]:
     with open_rest(RestCatalog(rest_catalog.uri, str(rest_catalog.warehouse)), {}) as opened:
         yield opened
+
+
+def test_a_server_removes_an_old_tag_with_its_snapshot(catalog: Catalog, path: TableIdentifier) -> None:
+    foreign_table(catalog, path, properties=NOTHING_OLD)
+    first, newest = (commit_ids(catalog, path, number) for number in range(2))
+    tag(catalog, path, "release", first, max_ref_age_ms=1)
+    assert expire_snapshots(catalog, path) > 0
+    table = catalog.load_table(path)
+    assert (list(table.refs()), [each.snapshot_id for each in table.snapshots()]) == ([MAIN_BRANCH], [newest])
+
+    tag(catalog, path, "release", newest, max_ref_age_ms=1)
+    assert expire_snapshots(catalog, path) == 0
+    assert list(catalog.load_table(path).refs()) == [MAIN_BRANCH]
 
 
 @pytest.mark.parametrize("branch", [MAIN_BRANCH, "audit"])

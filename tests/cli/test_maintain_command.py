@@ -36,6 +36,7 @@ from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import OWNER_PROPERTY, Owner, TableIdentifier
 from connector.storage.stored_files import list_stored_files
 from protocol.flow import Json
+from support.engines.snapshot_refs import tag
 from support.rows.staged_files import leave_behind, place_of, stage, write_file
 from support.servers.endpoint_configs import on_s3, rest
 from support.servers.rest_catalog import RestCatalogOnS3
@@ -173,6 +174,23 @@ def test_a_person_reads_what_would_be_done_and_what_is_done(lake: Lake, left: st
         "  orphans    1 file (SIZE) deleted, of transactions that can no longer be committed",
     ]
     assert read(lake.describe("expire")) == ["  expire     0 snapshots expired, 0 files deleted"]
+
+
+def test_a_tag_at_its_maximum_age_is_named(lake: Lake) -> None:
+    lake.commit(1)
+    snapshot = lake.table.current_snapshot()
+    assert snapshot
+    tag(lake.catalog, ORDERS, "release", snapshot.snapshot_id, max_ref_age_ms=1)
+    assert find(lake.maintain("expire", "--dry-run"), "expire")["references"] == ["release"]
+    planned = lake.describe("expire", "--dry-run")
+    assert read(planned)[:2] == [
+        "  expire     0 snapshots would be expired, 0 files would be deleted",
+        "             1 branch or tag would be removed: release",
+    ]
+    assert list(lake.table.refs()) == ["main", "release"]
+    assert read(lake.describe("expire"))[1] == "             1 branch or tag removed: release"
+    assert list(lake.table.refs()) == ["main"]
+    assert find(lake.maintain("expire"), "expire")["references"] == []
 
 
 def test_a_person_reads_of_other_files(lake: Lake) -> None:

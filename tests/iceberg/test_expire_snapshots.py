@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.statistics import PartitionStatisticsFile, StatisticsFile
 from pyiceberg.table.update import AddSnapshotUpdate, AssertTableUUID, SetPartitionStatisticsUpdate
 
@@ -19,9 +20,10 @@ from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots, plan_expiry
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from connector.iceberg.metadata.old_metadata import DELETE_OLD_METADATA
-from connector.iceberg.metadata.retention import GC_ENABLED
+from connector.iceberg.metadata.retention import GC_ENABLED, Expired
 from connector.model.state import WriterId
 from support.bindings import PATH
+from support.engines.snapshot_refs import tag
 from support.jars import jars
 from support.rows.staged_files import land, place_of, stage
 from support.rows.staged_rows import WRITER
@@ -50,6 +52,27 @@ def test_all_but_the_current_snapshot_and_its_files_go(catalog: Catalog, caplog:
     assert ids_of(catalog, PATH) == list(range(5))
     assert fence.read_value(table_of(catalog).properties, WRITER) == newest.next
     assert expire_snapshots(catalog, PATH) == 0
+
+
+def test_a_tag_goes_at_the_age_that_it_says_and_so_do_the_files_that_only_it_needs(
+    catalog: Catalog, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    land(catalog, 0)
+    old = head(catalog)
+    table_of(catalog).overwrite(rows(1))
+    tag(catalog, PATH, "release", old, 1)
+    tag(catalog, PATH, "audit", old, 3_600_000)
+    expire_snapshots(catalog, PATH)
+    assert ("release" in table_of(catalog).refs(), ids_at(catalog, old)) == (False, [0]), "the other tag keeps it"
+    assert "table shop.orders: removed branches or tags at their maximum age: release" in caplog.messages
+
+    tag(catalog, PATH, "audit", old, 1)
+    planned = plan_expiry(table_of(catalog))
+    assert planned.references == ["audit"]
+    assert expire_snapshots(catalog, PATH) == len(planned.locations) > 0
+    assert set(table_of(catalog).refs()) == {MAIN_BRANCH}
+    assert left(catalog) == referred_to(catalog)
 
 
 def test_statistics_go_with_the_snapshots_that_had_them(catalog: Catalog) -> None:
@@ -270,7 +293,7 @@ def test_a_clock_that_is_behind_the_tables_expires_snapshots_and_leaves_readable
     land(catalog, 2)
     monkeypatch.setattr(
         "connector.iceberg.maintenance.expire_snapshots.find_due",
-        lambda metadata, _: [metadata.snapshots[0].snapshot_id],
+        lambda metadata, _: Expired([metadata.snapshots[0].snapshot_id]),
     )
     assert expire_snapshots(catalog, PATH) > 0
     metadata = table_of(catalog).metadata

@@ -1,18 +1,21 @@
 """An expiry beside commits, new references, other expiries and a replaced table: nothing is lost or told wrongly."""
 
 import logging
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitStateUnknownException, ServiceUnavailableError
+from pyiceberg.table.refs import SnapshotRefType
 
 from connector.host.logs import FIELDS
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from support.bindings import PATH
+from support.engines.snapshot_refs import set_ref, tag
 from support.rows.staged_files import land, leave_behind
 from support.rows.staged_rows import WRITER
 from support.tables.expiring_tables import NOTHING_OLD, head, ids_at, left, referred_to
@@ -40,6 +43,36 @@ def test_a_reference_that_is_made_in_that_moment_is_not_lost(catalog: Catalog, k
     assert expire_snapshots(catalog, PATH) == 0
     assert table_of(catalog).refs()["late"].snapshot_id == old
     assert ids_at(catalog, old) == [1]
+
+
+@pytest.mark.parametrize("kind", [SnapshotRefType.TAG, SnapshotRefType.BRANCH])
+def test_an_old_reference_that_moves_in_that_moment_stays(catalog: Catalog, kind: SnapshotRefType) -> None:
+    land(catalog, 1)
+    update = set_ref("release", head(catalog), kind).model_copy(update={"max_ref_age_ms": 1})
+    catalog.commit_table(table_of(catalog), (), (update,))
+    land(catalog, 2)
+    moved = update.model_copy(update={"snapshot_id": head(catalog)})
+
+    plant(catalog, [do_first(lambda: catalog.commit_table(table_of(catalog), (), (moved,)))])
+    assert expire_snapshots(catalog, PATH) == 0
+    assert table_of(catalog).refs()["release"].snapshot_id == moved.snapshot_id
+
+
+@pytest.mark.parametrize("landed", [True, False])
+def test_a_lost_answer_about_a_reference_is_looked_for_in_the_table(
+    catalog: Catalog, caplog: pytest.LogCaptureFixture, landed: bool
+) -> None:
+    caplog.set_level(logging.INFO)
+    land(catalog, 1)
+    tag(catalog, PATH, "release", head(catalog), max_ref_age_ms=1)
+    time.sleep(0.01)
+
+    plant(catalog, [(lose_answer if landed else refuse)(CommitStateUnknownException("500"))])
+    assert expire_snapshots(catalog, PATH) == 0
+    assert ("release" not in table_of(catalog).refs()) is landed
+    removed = "table shop.orders: removed branches or tags at their maximum age: release"
+    assert (removed in caplog.messages) is landed
+    assert ("table shop.orders: no snapshot was expired: 500" in caplog.messages) is not landed
 
 
 def test_of_two_that_expire_at_once_the_slower_one_finds_it_done(catalog: Catalog) -> None:

@@ -11,7 +11,7 @@ from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
-from connector.iceberg.metadata.retention import GC_ENABLED, MAX_AGE, MAX_KEPT, MIN_KEPT, find_due
+from connector.iceberg.metadata.retention import GC_ENABLED, MAX_AGE, MAX_KEPT, MAX_REF_AGE, MIN_KEPT, Expired, find_due
 from support.snapshots import check_text
 from support.tables.local_tables import ID_ONLY
 
@@ -52,6 +52,9 @@ class Table:
         return empty.model_copy(update=made)
 
     def due(self, properties: Mapping[str, str] = AGE, now: int = NOW) -> list[int]:
+        return list(self.expired(properties, now).snapshots)
+
+    def expired(self, properties: Mapping[str, str] = AGE, now: int = NOW) -> Expired:
         return find_due(self.metadata(properties), now)
 
 
@@ -117,6 +120,7 @@ def test_a_table_that_does_not_ask_for_it_keeps_all(table: Table, properties: di
         (MIN_KEPT, "a few"),
         (MIN_KEPT, "0"),
         (MAX_KEPT, "0"),
+        (MAX_REF_AGE, "-1"),
         (GC_ENABLED, "maybe"),
     ],
 )
@@ -131,6 +135,33 @@ def test_what_a_tag_names_stays(table: Table) -> None:
     table.commit(1000, 2000, 3000, 4000)
     table.point("release", 2000, SnapshotRefType.TAG)
     assert table.due() == [1000, 3000]
+
+
+def test_a_branch_or_tag_goes_at_the_age_that_it_says_and_keeps_nothing_more(table: Table) -> None:
+    table.commit(1000, 2000, 9000)
+    table.point("release", 2000, SnapshotRefType.TAG, max_ref_age_ms=8000)
+    table.point("audit", 1000, max_ref_age_ms=100_000)
+    assert table.expired() == Expired(), "it is not older than the age"
+    assert table.expired(now=10_001) == Expired([2000], ["release"])
+    table.commit(1500, branch="audit")
+    table.point("audit", 1500, max_ref_age_ms=1)
+    assert table.expired(now=10_001) == Expired([1000, 2000, 1500], ["release", "audit"])
+
+
+def test_the_table_may_say_the_age_of_branches_and_tags_that_say_none(table: Table) -> None:
+    table.commit(1000, 2000)
+    table.point("release", 1000, SnapshotRefType.TAG)
+    table.point("long", 1000, SnapshotRefType.TAG, max_ref_age_ms=100_000)
+    table.point("young", 2000, SnapshotRefType.TAG)
+    assert table.expired(AGE | {MAX_REF_AGE: "8500"}) == Expired([], ["release"])
+    assert table.expired({MAX_REF_AGE: "8500"}) == Expired(), "the table does not ask for expiry"
+
+
+def test_the_main_branch_stays_and_so_does_a_reference_without_its_snapshot(table: Table) -> None:
+    table.commit(1000)
+    table.point(MAIN_BRANCH, 1000, max_ref_age_ms=1)
+    table.point("lost", 4711, SnapshotRefType.TAG, max_ref_age_ms=1)
+    assert table.expired(AGE | {MAX_REF_AGE: "1"}) == Expired()
 
 
 def test_a_branch_keeps_its_head_and_what_is_young_in_it(table: Table) -> None:

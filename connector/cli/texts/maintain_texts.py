@@ -79,8 +79,11 @@ def _describe_outcome(outcome: ActionOutcome, *, is_dry_run: bool) -> Iterator[s
             yield f"{format_count(outcome.files, 'data file')}{size} would be compacted"
         case CompactionResult():
             yield from _describe_compaction(outcome)
-        case ExpiryOutcome(snapshots, deleted):
+        case ExpiryOutcome(snapshots, deleted, references):
             yield f"{format_count(snapshots, 'snapshot')} {would}expired, {_describe_files(deleted)} {would}deleted"
+            if references:
+                kind = "branch or tag" if len(references) == 1 else "branches or tags"
+                yield f"{len(references):,} {kind} {would}removed: {', '.join(references)}"
             yield from _list_files(deleted) if is_dry_run else ()
         case OrphanFiles():
             yield from _describe_orphans(outcome, would)
@@ -152,8 +155,8 @@ def _encode_outcome(action: Action, outcome: ActionOutcome) -> dict[str, Any]:
             return encoded | planned | {"groups": len(outcome.groups)}
         case CompactionResult():
             return encoded | _encode_compaction(outcome)
-        case ExpiryOutcome(snapshots, deleted):
-            return encoded | {"snapshots": snapshots, **_encode_deleted(deleted)}
+        case ExpiryOutcome(snapshots, deleted, references):
+            return encoded | {"snapshots": snapshots, "references": list(references), **_encode_deleted(deleted)}
         case OrphanFiles():
             kinds = {"void": outcome.void, "dropped": outcome.dropped, "unknown": outcome.unknown}
             others = [{"uuid": uuid, **_encode_size(files)} for uuid, files in outcome.others.items()]

@@ -15,10 +15,11 @@ from connector.storage.stored_files import StoredFile
 
 @dataclass(frozen=True)
 class ExpiryOutcome:
-    """Expired snapshots, and the files that were deleted with them, or would be."""
+    """Expired snapshots, and the files that were deleted with them, or would be. Also expired branches and tags."""
 
     snapshots: int
     deleted: Sequence[StoredFile]
+    references: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """Expires the snapshots that a table no longer keeps, and deletes the files that only these snapshots need.
 
-The snapshots are removed by a separate commit. A tag may be set on one of them after the table was loaded and before
-the commit. Then the Local catalog and Glue refuse the commit, because the tag has changed the metadata. A REST server
-does not refuse it, and the tag is lost. The time between loading and commit is short, but not zero.
+The snapshots are removed by a separate commit, together with branches and tags that have expired. A tag may be set on
+one of them after the table was loaded and before the commit. Then the Local catalog and Glue refuse the commit, because
+the tag has changed the metadata. A REST server does not refuse it, and the tag is lost. The time between loading and
+commit is short, but not zero.
 """
 
 import logging
@@ -17,8 +18,10 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import (
     AssertRefSnapshotId,
     RemovePartitionStatisticsUpdate,
+    RemoveSnapshotRefUpdate,
     RemoveSnapshotsUpdate,
     TableRequirement,
+    TableUpdate,
 )
 
 from connector.host import facts
@@ -30,7 +33,7 @@ from connector.iceberg.commits.retry_commits import ActionText, explain_failure,
 from connector.iceberg.commits.snapshot import TableLocks
 from connector.iceberg.metadata.old_metadata import find_stale_metadata, must_delete_old_metadata
 from connector.iceberg.metadata.references import find_unreachable
-from connector.iceberg.metadata.retention import find_due, find_expired, may_delete_files
+from connector.iceberg.metadata.retention import Expired, find_due, find_expired, may_delete_files
 from connector.iceberg.metadata.table_properties import name_table_in_errors
 from connector.iceberg.metadata.table_updates import require_uuid
 from connector.model.table_identifier import TableIdentifier
@@ -43,25 +46,27 @@ EXPIRY: Final = ActionText("expire snapshots", "snapshots were expired")
 
 @dataclass(frozen=True)
 class ExpiredSnapshots:
-    """Expired snapshots, and the files to which only they referred."""
+    """Expired snapshots, and the files to which only they referred. Also the names of expired branches and tags."""
 
     table: Table  # without the snapshots
     count: int
     locations: Sequence[str] = ()
+    references: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
 class _Removed:
-    """A table before and after snapshots were removed. Their files are still there."""
+    """A table before and after snapshots, branches and tags were removed. The files are still there."""
 
     before: TableMetadata
     after: Table
-    count: int
-    failure: Exception | None = None  # why no snapshot was removed
+    count: int = 0  # of snapshots
+    references: Sequence[str] = ()
+    failure: Exception | None = None  # why nothing was removed
 
     def find_files(self, interruption: Interruption) -> ExpiredSnapshots:
         locations = _find_files(self.before, self.after, interruption) if self.count else ()
-        return ExpiredSnapshots(self.after, self.count, locations)
+        return ExpiredSnapshots(self.after, self.count, locations, self.references)
 
 
 def expire_snapshots(
@@ -81,8 +86,6 @@ def expire_snapshots(
         if is_final(removed.failure):
             raise explain_failure(path, EXPIRY.of_failures, removed.failure, None)
         log.info("table %s: no snapshot was expired: %s", path, quote(removed.failure))
-    if not removed.count:
-        return 0
     expired = removed.find_files(interruption)
     delete_all(expired.table.io, expired.locations, interruption)
     log_expiry(path, expired)
@@ -108,15 +111,16 @@ def expire_all_snapshots(catalog: Catalog, path: TableIdentifier, interruption: 
 
 
 def has_expired(table: Table) -> bool:
-    """Whether a table has expired snapshots."""
+    """Whether a table has expired snapshots, branches or tags."""
     return bool(find_expired(table.metadata, _now()))
 
 
 def plan_expiry(table: Table, interruption: Interruption = NEVER) -> ExpiredSnapshots:
     """Find all expired snapshots of a table and their files. Changes nothing."""
-    ids = find_expired(table.metadata, _now())
+    expired = find_expired(table.metadata, _now())
+    ids = expired.snapshots
     if not ids:
-        return ExpiredSnapshots(table, 0)
+        return ExpiredSnapshots(table, 0, (), expired.references)
     kept = [snapshot for snapshot in table.metadata.snapshots if snapshot.snapshot_id not in ids]
     statistics, of_partitions = (
         [file for file in files if file.snapshot_id not in ids]
@@ -126,40 +130,42 @@ def plan_expiry(table: Table, interruption: Interruption = NEVER) -> ExpiredSnap
         update={"snapshots": kept, "statistics": statistics, "partition_statistics": of_partitions}
     )
     after = Table(table.name(), metadata, table.metadata_location, table.io, table.catalog)
-    return ExpiredSnapshots(after, len(ids), _find_files(table.metadata, after, interruption))
+    return ExpiredSnapshots(after, len(ids), _find_files(table.metadata, after, interruption), expired.references)
 
 
 class _Expiry:
-    """Removes the snapshots of one table that `choose` returns for its metadata and the time.
+    """Removes what `choose` returns for the metadata of one table and the time.
 
     The answer to an attempt may be lost. So a later attempt also counts what the earlier ones have removed.
     """
 
     def __init__(
-        self, catalog: Catalog, path: TableIdentifier, choose: Callable[[TableMetadata, int], list[int]]
+        self, catalog: Catalog, path: TableIdentifier, choose: Callable[[TableMetadata, int], Expired]
     ) -> None:
         self._catalog = catalog
         self._path = path
         self._choose = choose
         self._before: TableMetadata | None = None  # with the snapshots that any attempt has seen
         self._sent: set[int] = set()  # snapshots that attempts have removed or may have removed
+        self._sent_references: set[str] = set()
 
     def attempt(self) -> _Removed:
-        """Remove the snapshots in one commit."""
+        """Remove the snapshots, branches and tags in one commit."""
         table = self._catalog.load_table(self._path)
         before = self._before = self._add_snapshots(table.metadata)
         with name_table_in_errors(table):
-            ids = self._choose(table.metadata, _now())
-        if not ids:
+            expired = self._choose(table.metadata, _now())
+        if not expired:
             return self._compare(before, table)
         failure: Exception | None = None
         try:
-            _commit_removal(self._catalog, table, ids)
+            _commit_removal(self._catalog, table, expired)
         except list_unknown_errors() as error:
             failure = error
         except REFUSED as error:
-            return _Removed(before, table, 0, error)
-        self._sent.update(ids)
+            return _Removed(before, table, failure=error)
+        self._sent.update(expired.snapshots)
+        self._sent_references.update(expired.references)
         return self._compare(before, self._catalog.load_table(self._path), failure)
 
     def _add_snapshots(self, metadata: TableMetadata) -> TableMetadata:
@@ -173,15 +179,20 @@ class _Expiry:
     def _compare(self, before: TableMetadata, after: Table, failure: Exception | None = None) -> _Removed:
         """Return what the attempts have removed, by the table after them."""
         if after.metadata.table_uuid != before.table_uuid:
-            return _Removed(before, after, 0)
+            return _Removed(before, after)
         sent = self._sent.intersection(snapshot.snapshot_id for snapshot in before.snapshots)
         removed = sent.difference(snapshot.snapshot_id for snapshot in after.metadata.snapshots)
-        return _Removed(before, after, len(removed), None if removed else failure)
+        references = sorted(self._sent_references.difference(after.metadata.refs))
+        return _Removed(before, after, len(removed), references, None if removed or references else failure)
 
 
 def log_expiry(path: TableIdentifier, expired: ExpiredSnapshots) -> None:
-    """Log that snapshots were expired and their files deleted."""
+    """Log that snapshots were expired and their files deleted, and that branches and tags were removed."""
     table = str(path)
+    if expired.references:
+        log.info("table %s: removed branches or tags at their maximum age: %s", table, ", ".join(expired.references))
+    if not expired.count:
+        return
     facts.report(MaintainedFiles(table, EXPIRE_SNAPSHOTS, len(expired.locations)))
     log.info(
         "table %s: expired %d snapshot(s), deleted %d file(s)",
@@ -206,17 +217,21 @@ def _find_files(before: TableMetadata, after: Table, interruption: Interruption)
     return locations
 
 
-def _commit_removal(catalog: Catalog, table: Table, ids: Sequence[int]) -> None:
-    """Remove snapshots, unless a branch or tag has moved since the table was loaded."""
+def _commit_removal(catalog: Catalog, table: Table, expired: Expired) -> None:
+    """Remove what has expired, unless a branch or tag has moved since the table was loaded."""
     refs = table.metadata.refs.items()
     requirements: tuple[TableRequirement, ...] = (
         require_uuid(table),
         *(AssertRefSnapshotId(ref=name, snapshot_id=ref.snapshot_id) for name, ref in refs),
     )
+    # The references first: without its snapshot, PyIceberg's catalogs would not find one.
+    updates: list[TableUpdate] = [RemoveSnapshotRefUpdate(ref_name=name) for name in expired.references]
+    if expired.snapshots:
+        updates.append(RemoveSnapshotsUpdate(snapshot_ids=list(expired.snapshots)))
     # PyIceberg's catalogs would keep them.
-    statistics = [
+    updates += [
         RemovePartitionStatisticsUpdate(snapshot_id=file.snapshot_id)
         for file in table.metadata.partition_statistics
-        if file.snapshot_id in ids
+        if file.snapshot_id in expired.snapshots
     ]
-    catalog.commit_table(table, requirements, (RemoveSnapshotsUpdate(snapshot_ids=list(ids)), *statistics))
+    catalog.commit_table(table, requirements, tuple(updates))

@@ -186,7 +186,7 @@ class Maintainer:
     def _expire(self, table: TableInTurn) -> ActionOutcome:
         if self.is_dry_run:
             expired = plan_expiry(table.loaded, self._interruption)
-            return ExpiryOutcome(expired.count, self._measure(expired))
+            return ExpiryOutcome(expired.count, self._measure(expired), expired.references)
         if not has_expired(table.loaded):
             return ExpiryOutcome(0, ())
         with table.changed():
@@ -194,9 +194,8 @@ class Maintainer:
         files = self._measure(expired)
         # Not until the time is over: nothing but the removed snapshots says which files these are.
         self._delete(table.path, expired.table.io, files, NEVER)
-        if expired.count:
-            log_expiry(table.path, expired)
-        return ExpiryOutcome(expired.count, files)
+        log_expiry(table.path, expired)
+        return ExpiryOutcome(expired.count, files, expired.references)
 
     def _remove_orphans(self, table: TableInTurn) -> ActionOutcome:
         found = find_orphan_files(self._catalog, table.loaded, self._orphans, self._interruption)

@@ -1,4 +1,4 @@
-"""What a table keeps: which of its snapshots have expired, and whether files to which none refers may be deleted.
+"""What a table keeps: which of its snapshots and references have expired, and whether other files may be deleted.
 
 What a loaded table says is enough for both: no file is read, and no server is asked.
 
@@ -7,13 +7,13 @@ points, which help readers and other writers: the age of a snapshot counts from 
 are staged for an audit are kept until they are published.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 
 from connector.iceberg.metadata.table_properties import read_switch
@@ -21,8 +21,9 @@ from connector.iceberg.metadata.table_properties import read_switch
 MAX_AGE: Final = "history.expire.max-snapshot-age-ms"
 MIN_KEPT: Final = "history.expire.min-snapshots-to-keep"
 MAX_KEPT: Final = "flow.expire.max-snapshots-to-keep"
+MAX_REF_AGE: Final = "history.expire.max-ref-age-ms"
 GC_ENABLED: Final = "gc.enabled"
-_LEAST: Final = {MAX_AGE: 0, MIN_KEPT: 1, MAX_KEPT: 1}
+_LEAST: Final = {MAX_AGE: 0, MIN_KEPT: 1, MAX_KEPT: 1, MAX_REF_AGE: 1}
 STAGED: Final = "wap.id"
 SOURCE: Final = "source-snapshot-id"  # of a snapshot that publishes a staged one
 _IS_NESSIE: Final = "nessie.is-nessie-catalog"  # in what the server answers to a request for its config
@@ -34,11 +35,13 @@ LATENESS: Final = 4  # the maximal age and the largest number may be exceeded, b
 
 @dataclass(frozen=True)
 class Retention:
-    """How long a table keeps its snapshots, how many of them at any age, and how many younger ones at most."""
+    """How long a table keeps its snapshots, how many of them at any age, and how many younger ones at most. Also how
+    long it keeps branches and tags."""
 
     max_age: int  # milliseconds
     min_kept: int
     max_kept: int | None  # if it is less than `min_kept`, that counts
+    max_ref_age: int | None = None  # milliseconds since the snapshot of the branch or tag; None: for ever
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> "Retention | None":
@@ -48,12 +51,23 @@ class Retention:
             return None
         check_expiry(properties)
         numbers = {name: int(properties[name]) for name in _LEAST if name in properties}
-        return cls(numbers[MAX_AGE], numbers.get(MIN_KEPT, 1), numbers.get(MAX_KEPT))
+        return cls(numbers[MAX_AGE], numbers.get(MIN_KEPT, 1), numbers.get(MAX_KEPT), numbers.get(MAX_REF_AGE))
 
     @property
     def late(self) -> "Retention":
         """The same with the number of snapshots at which a batch is removed."""
         return replace(self, max_kept=self.max_kept and self.max_kept + self.max_kept // LATENESS)
+
+
+@dataclass(frozen=True)
+class Expired:
+    """What a table no longer keeps: the ids of snapshots, and the names of branches and tags."""
+
+    snapshots: Sequence[int] = ()
+    references: Sequence[str] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.snapshots or self.references)
 
 
 def check_expiry(properties: Mapping[str, str]) -> None:
@@ -65,25 +79,32 @@ def check_expiry(properties: Mapping[str, str]) -> None:
             raise ValueError(f"{name} is {properties[name]!r}; it must be a whole number from {least} upwards")
 
 
-def find_expired(metadata: TableMetadata, now: int) -> list[int]:
-    """Return the ids of all expired snapshots. `now` is in milliseconds."""
+def find_expired(metadata: TableMetadata, now: int) -> Expired:
+    """Return all that has expired. `now` is in milliseconds."""
     retention = Retention.of(metadata.properties)
-    return _find_expired(metadata, retention, now) if retention else []
+    if retention is None:
+        return Expired()
+    return Expired(_find_expired(metadata, retention, now), _find_old_references(metadata, retention, now))
 
 
-def find_due(metadata: TableMetadata, now: int) -> list[int]:
-    """Return the ids of all expired snapshots once one of them is late; before, none. `now` is in milliseconds."""
+def find_due(metadata: TableMetadata, now: int) -> Expired:
+    """Return all that has expired once a snapshot is late or a reference has expired; before, nothing. `now` is in
+    milliseconds."""
     retention = Retention.of(metadata.properties)
-    if retention is None or not _find_expired(metadata, retention.late, now - retention.max_age // LATENESS):
-        return []
-    return _find_expired(metadata, retention, now)
+    if retention is None:
+        return Expired()
+    late = now - retention.max_age // LATENESS
+    is_due = _find_old_references(metadata, retention, now) or _find_expired(metadata, retention.late, late)
+    return find_expired(metadata, now) if is_due else Expired()
 
 
 def _find_expired(metadata: TableMetadata, retention: Retention, now: int) -> list[int]:
     by_id = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
-    kept = {ref.snapshot_id for ref in metadata.refs.values()}
+    old = _find_old_references(metadata, retention, now)
+    refs = [ref for name, ref in metadata.refs.items() if name not in old]
+    kept = {ref.snapshot_id for ref in refs}
     reached: set[int] = set()
-    for ref in metadata.refs.values():
+    for ref in refs:
         if ref.snapshot_ref_type == SnapshotRefType.BRANCH:
             ancestors = list(_ancestors(by_id, ref.snapshot_id))
             kept.update(_find_kept(ancestors, _of_branch(ref, retention), now))
@@ -101,6 +122,19 @@ def _find_expired(metadata: TableMetadata, retention: Retention, now: int) -> li
         return publisher is not None and (is_old or publisher not in kept)
 
     return [snapshot.snapshot_id for snapshot in metadata.snapshots if has_expired(snapshot)]
+
+
+def _find_old_references(metadata: TableMetadata, retention: Retention, now: int) -> list[str]:
+    """Return the branches and tags whose snapshots are older than they say, or else the table. As in Iceberg, the age
+    counts from the commit of the snapshot, and the main branch stays."""
+    times = {snapshot.snapshot_id: snapshot.timestamp_ms for snapshot in metadata.snapshots}
+    return [
+        name
+        for name, ref in metadata.refs.items()
+        if name != MAIN_BRANCH
+        and (age := ref.max_ref_age_ms or retention.max_ref_age) is not None
+        and times.get(ref.snapshot_id, now) < now - age
+    ]
 
 
 def _ancestors(by_id: Mapping[int, Snapshot], snapshot_id: int | None) -> Iterator[Snapshot]:

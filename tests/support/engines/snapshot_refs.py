@@ -19,6 +19,12 @@ def set_ref(name: str, snapshot_id: int, kind: SnapshotRefType = SnapshotRefType
     )
 
 
+def tag(catalog: Catalog, path: TableIdentifier, name: str, snapshot_id: int, max_ref_age_ms: int) -> None:
+    """Let a tag name a snapshot. It is kept for this time after the commit of the snapshot."""
+    update = set_ref(name, snapshot_id, SnapshotRefType.TAG).model_copy(update={"max_ref_age_ms": max_ref_age_ms})
+    catalog.commit_table(catalog.load_table(path), (), (update,))
+
+
 def point(catalog: Catalog, path: TableIdentifier, branch: str, snapshot_id: int) -> None:
     """Let a branch name this snapshot: its newer ones are not in the branch any more."""
     catalog.commit_table(catalog.load_table(path), (), (set_ref(branch, snapshot_id),))
