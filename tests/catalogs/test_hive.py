@@ -179,6 +179,26 @@ def test_a_lock_whose_answer_is_lost_holds_up_one_commit_and_loses_none(
     assert ids_of(catalog, path) == [1]
 
 
+def test_a_lock_that_cannot_be_released_is_told_and_the_next_commit_releases_it(
+    catalog: Catalog,
+    metastore: Metastore,
+    proxy: MetastoreProxy,
+    path: TableIdentifier,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(hive_lock, "PATIENCE", 0.2)
+    first = stage(catalog, path, WRITER, 1)
+    proxy.inject(lambda call: call.method == "unlock", FAULTS["dropped"])
+    finish(proxy, [first])
+    [lock] = locks_of(metastore, path)
+    (told,) = (message for message in caplog.messages if "was not released" in message)
+    assert told.startswith(f"table {path}: lock {lock.lockid} was not released in Hive (")
+    finish(proxy, [stage(catalog, path, WRITER, 2, prev=first.next)])
+    assert locks_of(metastore, path) == []
+    assert ids_of(catalog, path) == [1, 2]
+
+
 def test_a_metastore_that_does_not_compare_is_refused_before_anything_is_lost(
     catalog: Catalog, proxy: MetastoreProxy, path: TableIdentifier
 ) -> None:

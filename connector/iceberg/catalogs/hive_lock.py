@@ -27,7 +27,7 @@ from hive_metastore.ttypes import (
 )
 from pyiceberg.exceptions import CommitFailedException
 
-from connector.iceberg.catalog_messages import TableLockError
+from connector.iceberg.catalog_messages import TableLockError, first_line
 from connector.iceberg.catalogs.metastore import Connections, MetastoreError
 from connector.model.table_identifier import TableIdentifier
 
@@ -48,8 +48,17 @@ def hold_lock(connections: Connections, client: Any, path: TableIdentifier) -> I
         yield
     finally:
         # Through a new connection: the one of the change may be broken. A lock does not belong to a connection.
-        with suppress(MetastoreError, NoSuchLockException), connections as another:
-            another.unlock(UnlockRequest(lockid=lock.lockid))
+        try:
+            with suppress(NoSuchLockException), connections as another:
+                another.unlock(UnlockRequest(lockid=lock.lockid))
+        except MetastoreError as error:
+            log.warning(
+                "table %s: lock %d was not released in Hive (%s). The next commit of the connector to this table "
+                "releases it, or the metastore after hive.txn.timeout. Other engines have to wait for that.",
+                path,
+                lock.lockid,
+                first_line(str(error)),
+            )
 
 
 def make_request(path: TableIdentifier) -> LockRequest:
