@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from connector.config.endpoint_config import EndpointConfig
 from connector.host import facts
 from connector.iceberg.bound_table import BoundTable
-from connector.iceberg.catalogs.opening import OpenedCatalog
+from connector.iceberg.catalogs.opening import OpenedCatalog, load_opened_table
 from connector.iceberg.commits.commit import try_commits
 from connector.iceberg.commits.snapshot import SnapshotWriters
 from connector.iceberg.loading import load_table
@@ -56,7 +56,8 @@ def run_threads(
 ) -> Iterator[SessionThreads]:
     """Run the threads until the session ends. The engine may still be starting."""
     writers = SnapshotWriters()
-    compactor = TableCompactor(catalog, compact_in(engine.spark), writers)
+    reload = partial(load_opened_table, catalog, config)
+    compactor = TableCompactor(catalog, compact_in(engine.spark), writers, reload=reload)
     with ExitStack() as threads:
         compaction = threads.enter_context(run_compaction(compactor.compact, key_range))
         maintenance = threads.enter_context(run_maintenance(catalog, compaction.note_commit, writers.locks))

@@ -13,11 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
 
 from connector.encoding.live_rows import deleted_rows
 from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction, FailedGroup, FileGroup, GroupOutcome
-from connector.host.errors import RetryableError, UserError
+from connector.host import facts
+from connector.host.errors import RetryableError, SignInError, UserError
+from connector.host.facts import Fact
 from connector.host.interruption import InterruptedMaintenanceError, Interruption
 from connector.host.logs import FIELDS
 from connector.iceberg.commits import compaction_commit
@@ -27,6 +30,9 @@ from connector.iceberg.maintenance.background_compaction import RUN
 from connector.iceberg.maintenance.compact_table import CompactionBudget, TableCompactor
 from connector.iceberg.maintenance.compaction_thresholds import check_compaction
 from connector.iceberg.maintenance.failure_pauses import FIRST_PAUSE, LONGEST_PAUSE, FailurePauses
+from connector.model.table_identifier import TableIdentifier
+from connector.spark.jobs.compaction_job import compact_in
+from connector.storage.file_access import S3_EXPIRES_AT_MS
 from support.bindings import PATH
 from support.engines.snapshot_refs import point
 from support.rows.updated_rows import BY_PART, land, values_of
@@ -124,6 +130,25 @@ def test_a_group_that_fails_leaves_the_others(catalog: Catalog, caplog: pytest.L
     assert (result.commits, result.failed, result.files_after) == (1, 1, 1)
     assert len(values_of(catalog)) == 8
     assert "4 data file(s) were not compacted: the storage does not answer" in caplog.text
+
+
+def test_new_credentials_that_the_catalog_refuses_fail_a_group_with_its_reason(catalog: Catalog) -> None:
+    for number in range(4):
+        land(catalog, {number: "a"})
+    catalog.properties[S3_EXPIRES_AT_MS] = "1"
+    told: list[Fact] = []
+
+    def reload(_: TableIdentifier) -> Table:
+        raise SignInError("the catalog does not accept the sign-in")
+
+    facts.report = told.append
+    try:
+        jobs: Any = SimpleNamespace(maintenance_tasks=1, maintain=pytest.fail)
+        result = TableCompactor(catalog, compact_in(jobs), reload=reload).compact(PATH)
+    finally:
+        facts.report = facts.drop
+    assert (result.failed, result.errors) == (1, ("the catalog does not accept the sign-in",))
+    assert facts.RefreshedCredentials(facts.RefreshFailure.REFUSED) in told
 
 
 class SomeFail:

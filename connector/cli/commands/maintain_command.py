@@ -24,7 +24,12 @@ from connector.host.errors import ConnectorError
 from connector.host.late_start import start_when_needed
 from connector.host.redaction import redact
 from connector.host.signals import map_in_threads
-from connector.iceberg.catalogs.opening import OpenedCatalog, open_existing_catalog, translate_errors
+from connector.iceberg.catalogs.opening import (
+    OpenedCatalog,
+    load_opened_table,
+    open_existing_catalog,
+    translate_errors,
+)
 from connector.iceberg.maintenance.action_outcomes import (
     ActionOutcome,
     MaintainedTable,
@@ -92,7 +97,8 @@ def maintain_tables(arguments: MaintainArguments, waiting: WaitingLine) -> Maint
     chosen = parse_tables(arguments.tables, endpoint)
     budget = Budget(arguments.max_seconds, arguments.max_bytes)
     with closing(open_existing_catalog(endpoint)) as catalog, _compact_by_spark(endpoint.advanced.spark) as compact:
-        new_compactor = partial(TableCompactor, catalog, compact, plan=arguments.plan)
+        reload = partial(load_opened_table, catalog, endpoint)
+        new_compactor = partial(TableCompactor, catalog, compact, plan=arguments.plan, reload=reload)
         maintainer = Maintainer(catalog, new_compactor, budget, arguments.orphans, is_dry_run=arguments.is_dry_run)
         run = _Run(endpoint, catalog, maintainer, arguments.actions)
         with translate_errors(endpoint):

@@ -71,11 +71,14 @@ class TableCompactor:
         compact: Compact,
         writers: SnapshotWriters | None = None,
         plan: PlanTable = plan_compaction,
+        reload: Callable[[TableIdentifier], Table] | None = None,
     ) -> None:
+        """`reload` loads a table for new credentials. It raises ConnectorError, so that only the groups fail."""
         self._catalog = catalog
         self._compact = compact
         self._writers = writers or SnapshotWriters()
         self._plan = plan
+        self._reload = reload or catalog.load_table
         self._told: set[tuple[str, ...]] = set()  # tables that the catalog's service compacts
         # Data files of each table. Files do not change, so they are left out from then on.
         self._unreadable = defaultdict[TableIdentifier, set[str]](set)
@@ -174,7 +177,7 @@ class TableCompactor:
                 yield each.group
 
         path = TableIdentifier.of(table)
-        access = keep_access_fresh(path, access_to(table), partial(self._catalog.load_table, path))
+        access = keep_access_fresh(path, access_to(table), partial(self._reload, path))
         with closing(self._compact(compaction, begin(), access)) as outcomes:
             for outcome in outcomes:
                 interruption.check()
