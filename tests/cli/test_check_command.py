@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final
@@ -25,7 +26,10 @@ from connector.config.catalog import LOCAL
 from connector.iceberg.catalogs import local as local_catalog
 from connector.model.table_identifier import OWNER_PROPERTY, Owner
 from protocol.flow import Json
+from support.bindings import PATH
 from support.repository import REPOSITORY
+from support.rows.staged_files import land
+from support.rows.staged_rows import WRITER
 from support.servers.endpoint_configs import aws_keys, glue, on_s3, rest
 from support.servers.fault_proxy import Fault, Request, always, fault_proxy
 from support.servers.odd_servers import answering
@@ -340,6 +344,15 @@ def test_bindings_are_validated_after_what_the_table_says_of_the_task(
     assert step["outcome"] == FAILED
     assert refusal in step["message"]
     assert check_task(specification(tmp_path, WITH_ID, resource=resource, backfill=1))["bindings"]["outcome"] == OK
+
+
+def test_a_table_of_another_program_is_the_tasks_once_it_has_rows_of_the_task(tmp_path: Path) -> None:
+    task = specification(tmp_path, WITH_ID)
+    with open_local_catalog(tmp_path / "warehouse") as catalog:
+        foreign_table(catalog, PATH)
+        assert check_task(task)["bindings"]["outcome"] == FAILED
+        land(catalog, 1, writer=replace(WRITER, materialization="acme/lake"))
+    assert check_task(task)["bindings"]["outcome"] == OK
 
 
 def test_bindings_are_not_validated_where_the_catalog_cannot_be_used(tmp_path: Path) -> None:

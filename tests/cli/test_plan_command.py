@@ -10,6 +10,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField, StringType
 
 from connector.cli.commands.plan_command import describe_plan, plan_recorded, plan_task
 from connector.cli.flow.flow_files import FlowFile
@@ -26,9 +28,9 @@ from protocol.request import Request
 from support.bindings import ID, PATH, collection, local_config, materialization, projection
 from support.bindings import materialization_binding as binding
 from support.repository import REPOSITORY
-from support.rows.staged_files import stage
+from support.rows.staged_files import land, stage
 from support.rows.staged_rows import WRITER
-from support.tables.local_tables import local_catalog
+from support.tables.local_tables import ID_ONLY, foreign_table, local_catalog
 
 ORDERS = collection(ID, projection("note", "string"), projection("qty", "integer"))
 RELAXED = collection(ID, projection("note", "string", exists=Exists.MAY), projection("qty", "integer"))
@@ -267,6 +269,48 @@ def test_the_updates_count_as_unchanged_where_the_key_columns_cannot_be_identifi
     with local_catalog(tmp_path / "warehouse").load_table(PATH).update_schema() as update:
         update.set_identifier_fields()
         update.make_column_optional("id")
+    assert plan_task(flow) == []
+
+
+def take_over(flow: FlowFile, *, has_written: bool = True) -> None:
+    """Another program has made the table. The task has had it before, so it may write to it."""
+    task = replace(WRITER, materialization="acme/lake")
+    with local_catalog(Path(flow.file).parent / "warehouse") as catalog:
+        foreign_table(catalog, PATH, Schema(*ID_ONLY.fields, NestedField(2, "flow_document", StringType())))
+        if has_written:
+            land(catalog, 1, writer=task)
+
+
+ADDED = [
+    f"alter table shop.orders: add column {column}"
+    for column in ("'customer/name' string", "'flow_published_at' timestamptz", "'placed' timestamptz")
+]
+
+
+@pytest.mark.parametrize("updates", ["", ", delta_updates: false"])
+def test_a_table_of_another_program_counts_as_the_tasks_once_it_has_rows_of_the_task(
+    flow: FlowFile, updates: str
+) -> None:
+    """Its identifier fields do not tell which updates the task had."""
+    replace_in(flow, "flow.yaml", "{table: orders}", f"{{table: orders{updates}}}")
+    take_over(flow)
+    assert [line.partition(";")[0] for line in plan_task(flow)] == ADDED
+    publish(flow)
+    assert plan_task(flow) == []
+
+
+def test_a_table_of_another_program_without_rows_of_the_task_is_refused(flow: FlowFile) -> None:
+    take_over(flow, has_written=False)
+    with pytest.raises(UserError, match="exists already, and this task did not create it"):
+        plan_task(flow)
+
+
+def test_a_backfill_is_planned_from_what_the_task_has_written_to_a_table_of_another_program(flow: FlowFile) -> None:
+    take_over(flow)
+    replace_in(flow, "flow.yaml", "backfill: 0", "backfill: 1")
+    [change] = plan_task(flow)
+    assert change.startswith("backfill table shop.orders: ")
+    publish(flow)
     assert plan_task(flow) == []
 
 

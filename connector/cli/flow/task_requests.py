@@ -14,7 +14,8 @@ from connector.evolution.existing_table import CatalogEntry, ExistingTable
 from connector.evolution.field_config import NO_CONFIG, fold_case, parse_field_configs
 from connector.iceberg.catalog_entries import find_all
 from connector.iceberg.catalogs.opening import open_without_creating
-from connector.model.table_identifier import TableIdentifier
+from connector.iceberg.commits import fence
+from connector.model.table_identifier import Owner, TableIdentifier
 from protocol import request, response
 from protocol.flow import Json, Materialization, MaterializationBinding, ValidateBinding
 
@@ -53,22 +54,37 @@ def make_apply(
 
 def find_last(task: Task, endpoint: EndpointConfig, resources: Iterable[ResourceConfig]) -> Materialization:
     """Find what the tables say about the task as it was applied last: the updates and the backfill counters of their
-    bindings."""
+    bindings. A table that another program created counts, once the task has written to it."""
     resources = list(resources)
     paths = [resource_path(endpoint, resource) for resource in resources]
     with closing(open_without_creating(endpoint)) as catalog:
         found = find_all(catalog, endpoint, task.name, paths)
-    return Materialization(
-        task.name,
-        bindings=tuple(
-            MaterializationBinding(
-                resource_path=path,
-                delta_updates=_had_delta_updates(each.table, binding, resource),
-                backfill=_read_backfill(each.table.owner.state_key, binding),
-            )
-            for path, each, binding, resource in zip(paths, found, task.bindings, resources, strict=True)
-            if isinstance(each, CatalogEntry) and each.table and each.table.owner and each.table.is_of(task.name)
-        ),
+    bindings = (
+        _find_last_binding(task, path, each.table, binding, resource)
+        for path, each, binding, resource in zip(paths, found, task.bindings, resources, strict=True)
+        if isinstance(each, CatalogEntry) and each.table
+    )
+    return Materialization(task.name, bindings=tuple(binding for binding in bindings if binding))
+
+
+def _find_last_binding(
+    task: Task, path: TableIdentifier, table: ExistingTable, binding: TaskBinding, resource: ResourceConfig
+) -> MaterializationBinding | None:
+    if table.owner and table.is_of(task.name):
+        return MaterializationBinding(
+            resource_path=path,
+            delta_updates=_had_delta_updates(table, binding, resource),
+            backfill=_read_backfill(table.owner.state_key, binding),
+        )
+    if not fence.has_written(table.properties, task.name):
+        return None
+    # The names of fence properties have hashes of state keys. The identifier fields are not the task's.
+    writer = fence.writer_hash(Owner(task.name, _make_state_key(path, binding.backfill)))
+    is_backfilled = writer not in fence.find_writer_hashes(table.properties)
+    return MaterializationBinding(
+        resource_path=path,
+        delta_updates=resource.delta_updates,
+        backfill=max(0, binding.backfill - 1) if is_backfilled else binding.backfill,
     )
 
 
@@ -81,8 +97,12 @@ def _select(binding: TaskBinding, validated: response.ValidatedBinding) -> Mater
         field_selection=select_fields(binding.collection, validated.constraints, binding.rules),
         delta_updates=validated.delta_updates,
         backfill=binding.backfill,
-        state_key=f"{quote('/'.join(path), safe='')}.v{binding.backfill}",
+        state_key=_make_state_key(path, binding.backfill),
     )
+
+
+def _make_state_key(path: TableIdentifier, backfill: int) -> str:
+    return f"{quote('/'.join(path), safe='')}.v{backfill}"
 
 
 def _had_delta_updates(table: ExistingTable, binding: TaskBinding, resource: ResourceConfig) -> bool:

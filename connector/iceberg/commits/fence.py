@@ -97,6 +97,11 @@ def find_writer_hashes(properties: Mapping[str, str]) -> set[str]:
     return {name.removeprefix(PREFIX).partition(".")[0] for name in properties if name.startswith(PREFIX)}
 
 
+def has_written(properties: Mapping[str, str], materialization: str) -> bool:
+    """Whether a table has a fence value of a materialization, for any state key and key range."""
+    return any(name.startswith(PREFIX + materialization_hash(materialization)) for name in properties)
+
+
 def find_overlapping_fences(properties: Mapping[str, str], writer: WriterId) -> dict[str, str]:
     """Return the fence properties of the materialization whose key ranges overlap the writer's, its own included.
 

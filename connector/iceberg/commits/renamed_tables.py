@@ -57,11 +57,7 @@ def find_renamed_tables(tables: Sequence[WrittenTable]) -> Iterator[str]:
 def explain_other_owner(table: WrittenTable) -> str:
     """Say which other task has created the table, unless this task has written it; "" otherwise."""
     owner, ours = Owner.of(table.properties), table.writer.materialization
-    if owner is None or owner.materialization == ours:
-        return ""
-    if any(
-        writer.startswith(fence.materialization_hash(ours)) for writer in fence.find_writer_hashes(table.properties)
-    ):
+    if owner is None or owner.materialization == ours or fence.has_written(table.properties, ours):
         return ""
     return (
         f"table {table.path} belongs to another task: materialization {owner.materialization} created it, and this "
