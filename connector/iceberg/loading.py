@@ -1,6 +1,6 @@
 """Loads tables from the catalog, and says why the connector cannot write to one."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from pydantic import ValidationError as UnreadableAnswerError
@@ -16,6 +16,7 @@ from connector.host.errors import ConnectorError, UserError
 from connector.host.signals import map_in_threads
 from connector.iceberg.catalog_messages import explain_unknown_type
 from connector.iceberg.catalogs.opening import translate_errors
+from connector.iceberg.commits import fence
 from connector.iceberg.metadata.table_properties import check_properties, is_location, name_table_in_errors
 from connector.model.table_identifier import Owner, TableIdentifier
 
@@ -81,7 +82,8 @@ def load_tables(
 
 
 def find_own_tables(catalog: Catalog, endpoint: EndpointConfig, namespace: str, materialization: str) -> FoundTables:
-    """Find the tables that the connector has created in a namespace, for one task, or for all if it is "".
+    """Find the tables that the connector has created in a namespace, for all tasks if it is "". Otherwise those that
+    one task has created or written to.
 
     A table that cannot be read comes with the error. Raises UserError if the namespace does not exist.
     """
@@ -89,8 +91,15 @@ def find_own_tables(catalog: Catalog, endpoint: EndpointConfig, namespace: str, 
         if isinstance(table, ConnectorError):
             if not isinstance(table.__cause__, NoSuchIcebergTableError):
                 yield path, table
-        elif (owner := Owner.of(table.properties)) and materialization in ("", owner.materialization):
+        elif _is_own(table.properties, materialization):
             yield path, table
+
+
+def _is_own(properties: Mapping[str, str], materialization: str) -> bool:
+    owner = Owner.of(properties)
+    if owner and materialization in ("", owner.materialization):
+        return True
+    return bool(materialization) and fence.has_written(properties, materialization)
 
 
 def _list_tables(catalog: Catalog, namespace: str) -> list[TableIdentifier]:

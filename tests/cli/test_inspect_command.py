@@ -27,7 +27,7 @@ from connector.model.table_identifier import OWNER_PROPERTY, Generation, Owner, 
 from protocol.flow import Json
 from support.engines.foreign_deletes import delete_equal, delete_position
 from support.repository import REPOSITORY
-from support.rows.staged_files import stage
+from support.rows.staged_files import land, stage
 from support.servers.endpoint_configs import on_s3, rest
 from support.servers.rest_catalog import RestCatalogOnS3
 from support.servers.server_thread import QuietHandler, in_thread
@@ -348,14 +348,17 @@ def test_all_tables_of_the_connector_are_shown_and_no_others(lake: Lake) -> None
     lake.add_table(TableIdentifier("shop", "customers"), Owner("acme/other", "shop%2Fcustomers.v0"))
     lake.add_table(TableIdentifier("shop", "foreign"), owner=None)
     lake.add_table(TableIdentifier("store", "elsewhere"))
+    taken = TableIdentifier("shop", "taken")
+    lake.add_table(taken, owner=None)
+    land(lake.catalog, 1, path=taken, writer=WRITER)
     assert names(lake.inspect()) == ["shop.customers", "shop.orders"]
-    assert names(lake.inspect(task=TASK)) == ["shop.orders"]
+    assert names(lake.inspect(task=TASK)) == ["shop.orders", "shop.taken"]
     assert names(lake.inspect("shop.foreign", "store.elsewhere")) == ["shop.foreign", "store.elsewhere"]
 
 
 def test_a_namespace_without_tables_of_the_connector_is_said_to_have_none(lake: Lake) -> None:
     lake.catalog.drop_table(ORDERS)
-    assert lake.describe() == ["The connector has created no table here."]
+    assert lake.describe() == ["The connector has created no table here. Name others with --table."]
 
 
 def test_a_table_that_cannot_be_read_hides_no_other(lake: Lake) -> None:

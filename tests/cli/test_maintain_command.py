@@ -20,7 +20,7 @@ from pyiceberg.transforms import TruncateTransform
 
 from connector.cli.arguments import parse_arguments
 from connector.cli.commands.maintain_command import maintain_tables, read_arguments
-from connector.cli.flow.flow_files import ConfigFile
+from connector.cli.flow.flow_files import ConfigFile, FlowFile
 from connector.cli.texts.maintain_texts import describe_maintenance, encode_maintenance
 from connector.cli.waiting import WaitingLine
 from connector.config.catalog import LOCAL
@@ -288,6 +288,37 @@ def test_tables_of_the_connector_are_maintained_and_no_others(lake: Lake) -> Non
     foreign, missing = chosen["errors"]
     check_text("cli_errors", "maintain: a table of another program", foreign["message"])
     check_text("cli_errors", "maintain: a table that is not there", missing["message"])
+
+
+def test_a_table_of_another_program_is_maintained_if_a_task_has_written_to_it(lake: Lake) -> None:
+    taken = TableIdentifier("shop", "taken")
+    lake.add_table(taken, owner=None)
+    left = leave_behind(lake.catalog.load_table(taken), WRITER)
+    prev = fence.NONE
+    for i in range(3):
+        prev = lake.commit(i, path=taken, prev=prev).next
+    others = lake.maintain("all")
+    assert [table["table"] for table in others["tables"]] == ["shop.orders"], "no task is named"
+    maintained = lake.maintain("all", "--table", "shop.taken")
+    assert find(maintained, "manifests")["replaced"] == 3
+    assert find(maintained, "orphans")["deleted"] == [left]
+    assert ids_of(lake.catalog, taken) == [0, 1, 2]
+    assert len(lake.catalog.load_table(taken).snapshots()) == 1, "no snapshot of the task is left"
+    assert not lake.maintain("all", "--table", "shop.taken")["errors"]
+
+
+def test_the_tables_of_a_task_are_maintained_also_those_that_other_programs_created(lake: Lake, tmp_path: Path) -> None:
+    for name in ("taken", "foreign"):
+        lake.add_table(TableIdentifier("shop", name), owner=None)
+    lake.add_table(TableIdentifier("shop", "customers"), Owner("acme/other", "shop%2Fcustomers.v0"))
+    lake.commit(1, path=TableIdentifier("shop", "taken"))
+    task = {"endpoint": {"connector": {"image": "", "config": lake.config.name}}, "bindings": []}
+    flow = tmp_path / "flow.yaml"
+    flow.write_text(json.dumps({"materializations": {WRITER.materialization: task}}))
+    options = parse_arguments(["maintain", "all", "--flow", str(flow)])
+    maintained = maintain_tables(read_arguments(options, FlowFile(str(flow), None)), WaitingLine(None))
+    assert [str(table.path) for table in maintained.tables] == ["shop.orders", "shop.taken"]
+    assert not maintained.errors
 
 
 @pytest.mark.usefixtures("left")

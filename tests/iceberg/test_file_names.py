@@ -64,6 +64,23 @@ def test_files_of_an_apply_are_named_after_a_writer_of_the_owner_that_is_not_clo
     assert prefix(left=VALUE) == file_prefix(left, uuid_of_table, VALUE)
 
 
+def test_files_in_a_table_of_another_program_are_named_after_any_writer(catalog: Catalog) -> None:
+    """A property that was changed by hand never becomes part of a path."""
+    table = filled_table(catalog, ID)
+    prefixes = []
+    for name in (f"{fence.PREFIX}../../elsewhere", fence.property_name(WRITER)):
+        with table.transaction() as transaction:
+            transaction.set_properties({name: VALUE})
+        prefixes.append(find_file_prefix(table, None))
+    uuid_of_table = str(table.metadata.table_uuid)
+    assert prefixes == [
+        file_prefix(
+            replace(WRITER, materialization="", state_key="", key_range="00000000-ffffffff"), uuid_of_table, ""
+        ),
+        file_prefix(WRITER, uuid_of_table, VALUE),
+    ]
+
+
 @pytest.mark.parametrize("prev", [VALUE, f"closed:{VALUE}", reset_value(VALUE)], ids=["open", "closed", "reset"])
 def test_a_value_comes_after_the_one_that_it_was_staged_on(prev: str) -> None:
     assert [fence.read_ordinal(value) for value in (fence.NONE, prev, fence.new_value(prev))] == [0, 1, 2]

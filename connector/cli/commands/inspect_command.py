@@ -91,7 +91,7 @@ def _explain(path: TableIdentifier, error: Exception) -> str:
 def describe_tables(inspected: InspectedTables) -> str:
     """Describe for a person the tables that can be read."""
     lines = [line for each in inspected.found for line in (*describe_status(each.status, each.health), "")]
-    nothing = "" if inspected.errors else "The connector has created no table here."
+    nothing = "" if inspected.errors else "The connector has created no table here. Name others with --table."
     return "\n".join(lines).strip() or nothing
 
 

@@ -30,6 +30,7 @@ from connector.iceberg.catalogs.opening import (
     open_existing_catalog,
     translate_errors,
 )
+from connector.iceberg.commits import fence
 from connector.iceberg.maintenance.action_outcomes import (
     ActionOutcome,
     MaintainedTable,
@@ -153,11 +154,14 @@ class _Run:
                 work.append(partial(_Done, path, None, [describe_error(path, table)]))
             elif is_in_table_bucket(table.location()):
                 work.append(partial(_Done, path, MaintainedTable(path, (), is_managed=True), []))
-            elif owner := Owner.of(table.properties):
+            elif (owner := Owner.of(table.properties)) or fence.find_writer_hashes(table.properties):
                 before = TableInTurn(self._catalog, path, owner, before)
                 work.append(partial(self._perform_all, before, table))
             else:
-                error = "another program created this table. Maintain it with that program, or with an engine."
+                error = (
+                    "another program created this table, and no task of this connector has written to it. Maintain it "
+                    "with that program, or with an engine."
+                )
                 work.append(partial(_Done, path, None, [error]))
         done = map_in_threads(lambda each: each(), work, "maintain")
         self.errors += ((each.path, error) for each in done for error in each.errors)

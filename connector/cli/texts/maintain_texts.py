@@ -34,7 +34,7 @@ def describe_maintenance(maintained: MaintainedTables) -> str:
     lines = [line for table in maintained.tables for line in _describe_table(table, is_dry_run=maintained.is_dry_run)]
     if maintained.is_dry_run and maintained.tables:
         lines.append(NOTHING_CHANGED)
-    nothing = "" if maintained.errors else "The connector has created no table here."
+    nothing = "" if maintained.errors else "The connector has created no table here. Name others with --table."
     return "\n".join(lines) or nothing
 
 

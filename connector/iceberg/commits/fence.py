@@ -52,11 +52,16 @@ def is_recorded_value(value: str) -> bool:
     return _RECORDED.fullmatch(value) is not None
 
 
+def is_property_name(name: str) -> bool:
+    """Whether a connector may have given a fence property this name."""
+    return _PROPERTY.fullmatch(name) is not None
+
+
 def check_recorded(table: TableIdentifier, properties: Mapping[str, str], writer: WriterId) -> None:
     """Raise FencedError if a fence property of this materialization has a name or value that no connector writes."""
     prefix = PREFIX + materialization_hash(writer.materialization)
     for name, value in properties.items():
-        if name.startswith(prefix) and not (_PROPERTY.fullmatch(name) and is_recorded_value(value)):
+        if name.startswith(prefix) and not (is_property_name(name) and is_recorded_value(value)):
             raise explain_unknown_value(table, writer, name, value)
 
 
@@ -78,8 +83,13 @@ def file_prefix(writer: WriterId, table_uuid: str, prev: str) -> str:
 
     A property that was changed by hand never becomes part of a path.
     """
+    return file_prefix_of_property(property_name(writer), table_uuid, prev)
+
+
+def file_prefix_of_property(name: str, table_uuid: str, prev: str) -> str:
+    """Return the same for the writer of a fence property."""
     value = prev if is_recorded_value(prev) else FIRST
-    return f"{writer_hash(writer)}-{writer.key_range}-{table_uuid}-{value.replace(':', '-')}"
+    return f"{name.removeprefix(PREFIX).replace('.', '-')}-{table_uuid}-{value.replace(':', '-')}"
 
 
 def property_name(writer: WriterId) -> str:

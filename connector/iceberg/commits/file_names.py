@@ -24,20 +24,19 @@ _COMPACTION_FILE: Final = re.compile(
 )
 
 
-def find_file_prefix(table: Table, owner: Owner) -> str:
-    """Return the prefix of files that no session writes, named after one of the owner's writers.
+def find_file_prefix(table: Table, owner: Owner | None) -> str:
+    """Return the prefix of files that no session writes, named after one of the owner's writers. Without an owner,
+    another program created the table, and they are named after any writer.
 
     A writer that is not closed is preferred: after its next commit, a session can tell whether the files are orphans.
     """
-    is_closed = {
-        name.rpartition(".")[2]: value.startswith(fence.CLOSED)
-        for name, value in table.properties.items()
-        if name.startswith(f"{fence.PREFIX}{fence.writer_hash(owner)}.")
-    }
-    key_range = min(is_closed, key=lambda each: (is_closed[each], each), default=WHOLE_RANGE.key_range)
-    writer = WriterId(owner.materialization, owner.state_key, key_range)
-    generation = find_generation(table, owner.materialization)
-    return fence.file_prefix(writer, generation.uuid, fence.read_value(table.properties, writer))
+    recorded, prefix = table.properties, f"{fence.PREFIX}{fence.writer_hash(owner)}." if owner else fence.PREFIX
+    names = [name for name in recorded if name.startswith(prefix) and fence.is_property_name(name)]
+    creator = owner or Owner("", "")
+    first = fence.property_name(WriterId(creator.materialization, creator.state_key, WHOLE_RANGE.key_range))
+    name = min(names, key=lambda each: (recorded[each].startswith(fence.CLOSED), each), default=first)
+    generation = find_generation(table, creator.materialization)
+    return fence.file_prefix_of_property(name, generation.uuid, recorded.get(name, fence.NONE))
 
 
 @dataclass(frozen=True)

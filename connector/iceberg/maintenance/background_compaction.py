@@ -161,9 +161,10 @@ class BackgroundCompaction:
         if is_due:
             log.warning(
                 "table %s: %s of its data files wait for compaction, and more come than are compacted. Reads get "
-                "slower. Let the task upload less often, or run `materialize-iceberg maintain compact`.",
+                "slower. Let the task upload less often, or run `materialize-iceberg maintain compact --table %s`.",
                 path,
                 format_bytes(result.debt),
+                path,
             )
 
 

@@ -71,7 +71,10 @@ class TableInTurn:
     """A table as it was loaded last, and its turn: tables are written again in their order, since the budget may not
     suffice for all."""
 
-    def __init__(self, catalog: Catalog, path: TableIdentifier, owner: Owner, before: "TableInTurn | None") -> None:
+    def __init__(
+        self, catalog: Catalog, path: TableIdentifier, owner: Owner | None, before: "TableInTurn | None"
+    ) -> None:
+        """Without an owner, another program created the table."""
         self._catalog = catalog
         self.path = path
         self.owner = owner

@@ -86,7 +86,7 @@ def plan_manifests(table: Table, max_bytes: float = math.inf) -> ManifestPlan:
 def rewrite_manifests(
     catalog: Catalog,
     path: TableIdentifier,
-    owner: Owner,
+    owner: Owner | None,
     max_bytes: float = math.inf,
     interruption: Interruption = NEVER,
 ) -> ManifestPlan:
@@ -102,7 +102,7 @@ def rewrite_manifests(
 class _ManifestRewrite:
     """The attempts of one merge. What an attempt has written serves the next one, if it still fits."""
 
-    def __init__(self, catalog: Catalog, path: TableIdentifier, owner: Owner, max_bytes: float) -> None:
+    def __init__(self, catalog: Catalog, path: TableIdentifier, owner: Owner | None, max_bytes: float) -> None:
         self._catalog = catalog
         self._path = path
         self._owner = owner
@@ -135,7 +135,7 @@ class _ManifestRewrite:
             factory = self._snapshots.make_factory(table, prefix)
             merged = [each for group in plan.groups for each in self._merger.write_merged(factory, group)]
             summary = {
-                SUMMARY_MATERIALIZATION: self._owner.materialization,
+                **({SUMMARY_MATERIALIZATION: self._owner.materialization} if self._owner else {}),
                 SUMMARY_MAINTENANCE: "manifests",
                 "manifests-replaced": str(len(plan.replaced)),
                 "manifests-created": str(len(merged)),
