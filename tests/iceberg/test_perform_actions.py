@@ -1,6 +1,7 @@
 """The actions of `maintain` beside a task that goes on, within a budget, with the rows as they were."""
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Generator, Iterable
 from functools import partial
@@ -286,3 +287,23 @@ def test_manifests_are_merged_after_a_compaction(catalog: Catalog) -> None:
     outcomes = [perform(catalog, action) for action in Action]
     assert [type(outcome) for outcome in outcomes] == [CompactionResult, ManifestPlan, ExpiryOutcome, OrphanFiles]
     assert values_of(catalog) == dict.fromkeys(range(4), "a")
+
+
+def test_a_table_that_is_not_written_lets_no_later_table_overtake_an_earlier_one(catalog: Catalog) -> None:
+    first = TableInTurn(catalog, PATH, OWNER, None)
+    idle = TableInTurn(catalog, PATH, OWNER, first)
+    last = TableInTurn(catalog, PATH, OWNER, idle)
+    idle.end_turn()
+    entered = threading.Event()
+
+    def write() -> None:
+        with last.written_in_turn():
+            entered.set()
+
+    writing = threading.Thread(target=write)
+    writing.start()
+    overtook = entered.wait(0.5)
+    first.end_turn()
+    writing.join()
+    assert entered.is_set()
+    assert not overtook

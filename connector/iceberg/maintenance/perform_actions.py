@@ -67,6 +67,22 @@ class Budget:
         self.bytes_left = max(0, self.bytes_left - size)
 
 
+class _Turn:
+    """When a table may be written again: after all tables before it."""
+
+    def __init__(self, before: "_Turn | None") -> None:
+        self.ended: Final = threading.Event()
+        self._before = before
+
+    def wait(self) -> None:
+        """Wait for all turns before. One of a table that is not written ends before its time has come."""
+        before = self._before
+        while before:
+            before.ended.wait()
+            before = before._before
+        self._before = None  # they are over
+
+
 class TableInTurn:
     """A table as it was loaded last, and its turn: tables are written again in their order, since the budget may not
     suffice for all."""
@@ -79,8 +95,7 @@ class TableInTurn:
         self.path = path
         self.owner = owner
         self._loaded: Table | None = None
-        self._turn_ended: Final = threading.Event()
-        self._before = before._turn_ended if before else None
+        self._turn: _Turn = _Turn(before._turn if before else None)
 
     @property
     def loaded(self) -> Table:
@@ -97,14 +112,13 @@ class TableInTurn:
     @contextmanager
     def written_in_turn(self) -> Iterator[None]:
         """Wait for the turn of the table, and change it."""
-        if self._before:
-            self._before.wait()
+        self._turn.wait()
         with self.changed():
             yield
 
     def end_turn(self) -> None:
         """Let the next table have its turn."""
-        self._turn_ended.set()
+        self._turn.ended.set()
 
 
 class Maintainer:
