@@ -94,7 +94,7 @@ def check_finished(
     Without this check, the session would continue on the older value, and its maintenance would delete the data files
     of these commits as orphan files.
     """
-    by_table = group_by(lost_commits.select_finished(finished, staged), attrgetter("table_uuid"))
+    by_table = group_by(lost_commits.list_newest(finished, staged), attrgetter("table_uuid"))
     known: list[FinishedCommit | StagedCommit] = [*finished, *staged]
     recorded = group_by(known, attrgetter("table_uuid"))
     # Commits to generations that no table of the session has had.

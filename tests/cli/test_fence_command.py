@@ -535,6 +535,40 @@ def test_lost_transactions_are_given_up_once_that_is_confirmed(fenced: Fenced) -
     assert recorded(fenced.catalog).endswith(f"{5:08x}{'b' * 24}")
 
 
+def restored_with_staged(fenced: Fenced) -> tuple[FenceArguments, StagedCommit]:
+    """The table has lost its transactions 4 and 5. The state names the next one as staged."""
+    lost = stage(fenced.catalog, PATH, WHOLE, 5, prev=f"{4:08x}{'b' * 24}")
+    staged = stage(fenced.catalog, PATH, WHOLE, 6, prev=lost.next)
+    return fenced.place(staged), staged
+
+
+def test_a_task_with_a_staged_transaction_is_told_that_the_table_lacks_those_before(fenced: Fenced) -> None:
+    place, staged = restored_with_staged(fenced)
+    with pytest.raises(FencedError) as error:
+        recover(fenced.catalog, staged)
+    values = {fence.property_name(WHOLE): "PROPERTY", staged.prev: "PREV", recorded(fenced.catalog): "RECORDED"}
+    check_text(
+        "commit_errors", "a staged commit to a table that was restored from an older copy", str(error.value), values
+    )
+    assert [(each["transactions"], each["value"]) for each in shown(place)["lost"]] == [(2, staged.prev)]
+
+
+def test_what_was_staged_on_lost_transactions_is_not_added_without_them(fenced: Fenced) -> None:
+    place, _ = restored_with_staged(fenced)
+    with pytest.raises(UserError, match=r"has lost 2 transaction\(s\)"):
+        confirmed(place, Decision.ADD)
+
+
+def test_what_was_staged_on_lost_transactions_is_given_up_with_them(fenced: Fenced) -> None:
+    place, staged = restored_with_staged(fenced)
+    told = confirmed(place, Decision.SKIP)
+    assert "has lost the rows of 2 transaction(s)" in told
+    assert "1 row(s) of 1 staged transaction(s) are in no snapshot" in told
+    recover(fenced.catalog, staged)
+    assert ids_of(fenced.catalog, PATH) == [1, 2, 3]
+    assert shown(place)["lost"] == []
+
+
 @pytest.mark.parametrize("table", ["shop.nothing", "orders", ".orders", "shop."])
 def test_a_table_that_is_not_there_is_said_to_be_missing(fenced: Fenced, table: str) -> None:
     with pytest.raises(UserError) as error:

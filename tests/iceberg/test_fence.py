@@ -262,12 +262,12 @@ def ordinal_value(ordinal: int, random: str = "b") -> str:
 def test_an_older_value_than_the_newest_finished_one_says_how_many_transactions_are_lost(
     ordinal: int, lost: int, marks: str
 ) -> None:
-    assert lost_commits.count_lost(whole(f"{marks}{ordinal_value(ordinal, 'c')}"), finished(7)) == lost
+    assert fence.count_lost(whole(f"{marks}{ordinal_value(ordinal, 'c')}"), writer(), ordinal_value(7)) == lost
 
 
 @pytest.mark.parametrize("properties", [{}, whole("closed:0a1b2c3d:")])
 def test_a_writer_without_a_value_has_lost_all_transactions(properties: dict[str, str]) -> None:
-    assert lost_commits.count_lost(properties, finished(7)) == 7
+    assert fence.count_lost(properties, writer(), ordinal_value(7)) == 7
 
 
 def test_the_table_of_another_writer_says_nothing() -> None:
@@ -277,7 +277,19 @@ def test_the_table_of_another_writer_says_nothing() -> None:
 
 def test_what_is_staged_after_a_finished_commit_is_compared_instead() -> None:
     others = [finished(7, writer(LEFT)), replace(finished(7), table_uuid="another-uuid")]
-    assert lost_commits.select_finished([finished(7), *others], [FIRST]) == others
+    later = [staged(ordinal_value(number), ordinal_value(number + 1)) for number in (9, 8, 10)]
+    assert lost_commits.list_newest([finished(7), *others], later) == [finished(8), *others]
+
+
+@pytest.mark.parametrize("is_recovered", [True, False])
+def test_a_table_that_is_older_than_what_is_staged_is_not_said_to_be_taken_over(is_recovered: bool) -> None:
+    chain = [staged(f"closed:{ordinal_value(7)}", ordinal_value(8), is_recovered=is_recovered)]
+    for properties, said in ((whole(ordinal_value(5)), "last 2 transaction"), ({}, "last 7 transaction")):
+        with pytest.raises(FencedError, match=said):
+            fence.remaining_commits(chain, properties)
+    for newer in (ordinal_value(7, "c"), ordinal_value(9)):
+        with pytest.raises(FencedError, match="another process has taken over"):
+            fence.remaining_commits(chain, whole(newer))
 
 
 def test_a_table_with_an_older_value_is_refused() -> None:

@@ -100,6 +100,26 @@ def give_the_rows_up(shop: Shop) -> None:
     reset(shop.place("journal"), ("shop%2Fjournal.v0", WHOLE), Decision.SKIP, "a backup", is_confirmed=True)
 
 
+def test_rows_that_are_staged_on_lost_ones_are_not_added_without_these(shop: Shop) -> None:
+    with shop.runtime.open() as session:
+        shop.day(session, 2)
+        session.stage_and_die({"id": 3}, {"id": 4})
+    shop.restore()
+    error = shop.runtime.open_and_fail().last_log_line
+    assert "table shop.ledger lacks the last 1 transaction(s) of acmeCo/task" in error
+    assert "1 transaction(s), up to 00000002" in show(shop.place("ledger"), as_json=False)
+    writer = ("shop%2Fledger.v0", WHOLE)
+    with pytest.raises(UserError, match="has lost 1 transaction"):
+        reset(shop.place("ledger"), writer, Decision.ADD, "a backup", is_confirmed=True)
+    told = reset(shop.place("ledger"), writer, Decision.SKIP, "a backup", is_confirmed=True)
+    assert "has lost the rows of 1 transaction(s)" in told
+    assert "2 row(s) of 1 staged transaction(s) are in no snapshot" in told
+    reset(shop.place("journal"), ("shop%2Fjournal.v0", WHOLE), Decision.SKIP, "a backup", is_confirmed=True)
+    with shop.runtime.open() as session:
+        shop.day(session, 5)
+    assert shop.ids() == [1, 5]
+
+
 @pytest.mark.slow  # tests/catalogs/test_backfills.py has backfills of any table
 def test_a_backfill_replaces_the_older_table(shop: Shop) -> None:
     live_for_two_days(shop)

@@ -73,8 +73,10 @@ def test_of_other_keys_the_session_knows_nothing() -> None:
 
 
 def test_a_writer_with_staged_commits_is_compared_with_these() -> None:
-    staged = StagedCommit(WRITER, value(2), value(3), PATH, FIRST, 0, 0, ())
-    check_finished([table(1)], [finished(2)], [staged])
+    staged = StagedCommit(WRITER, value(3), value(4), PATH, FIRST, 0, 0, ())
+    check_finished([table(3)], [finished(2)], [staged])
+    with pytest.raises(UserError, match=r"table shop\.users lacks the last 1"):
+        check_finished([table(2)], [finished(2)], [staged])
 
 
 def test_a_table_of_before_its_backfill_is_refused() -> None:

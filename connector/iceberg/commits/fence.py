@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
-from connector.host.errors import UserError
-from connector.iceberg.commits.fence_errors import explain_fenced, explain_unknown_value
+from connector.host.errors import FencedError, UserError
+from connector.iceberg.commits.fence_errors import explain_fenced, explain_lost, explain_unknown_value
 from connector.model.state import KEY_RANGE, RECORDED_VALUE, Known, StagedCommit, WriterId, strip_marks
 from connector.model.table_identifier import Owner, TableIdentifier
 
@@ -100,6 +100,17 @@ def property_name(writer: WriterId) -> str:
 def read_value(properties: Mapping[str, str], writer: WriterId) -> str:
     """Return the writer's last committed fence value, with `closed:` before it if a successor has closed it."""
     return properties.get(property_name(writer), NONE)
+
+
+def count_lost(properties: Mapping[str, str], writer: WriterId, had: str) -> int:
+    """Return how many transactions a table lacks of those that it had, the last of them with the fence value `had`.
+
+    If there are any, the table is older than the state. A value that no connector writes does not say so.
+    """
+    recorded = properties.get(property_name(writer))
+    if recorded is None:
+        return read_ordinal(had)
+    return max(0, read_ordinal(had) - read_ordinal(recorded)) if is_recorded_value(recorded) else 0
 
 
 def find_writer_hashes(properties: Mapping[str, str]) -> set[str]:
@@ -189,15 +200,19 @@ def order_commits(staged: Sequence[StagedCommit]) -> list[StagedCommit]:
 def remaining_commits(pending: Sequence[StagedCommit], properties: Mapping[str, str]) -> Sequence[StagedCommit]:
     """Return the commits that the table does not have yet, of the ordered ones of one writer.
 
-    FencedError if the table's properties say that another process has taken over. Rows that the runtime's log has
-    committed must be added. A closed value still says what the table has, so a recovery may commit after it. A session
-    may commit its own transactions only while every overlapping writer has a value that the session knows.
+    FencedError if the table's properties say that another process has taken over, or that the table is older than the
+    commits. Rows that the runtime's log has committed must be added. A closed value still says what the table has, so a
+    recovery may commit after it. A session may commit its own transactions only while every overlapping writer has a
+    value that the session knows.
     """
-    check_recorded(pending[0].path, properties, pending[0].writer)
-    value = read_value(properties, pending[0].writer)
+    first, writer = pending[0], pending[0].writer
+    check_recorded(first.path, properties, writer)
+    name, value = property_name(writer), read_value(properties, writer)
     remaining = _after_value(pending, strip_marks(value))
     if remaining is None:
-        raise explain_fenced(pending[0], property_name(pending[0].writer), value, _explain_expected(pending[0]))
+        if lost := count_lost(properties, writer, first.follows):
+            raise FencedError(explain_lost(first.path, writer, lost, first.follows, name, value))
+        raise explain_fenced(first, name, value, _explain_expected(first))
     if any(not commit.is_recovered for commit in remaining):
         _check_known(pending, properties)
     return remaining

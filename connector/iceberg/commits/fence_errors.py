@@ -30,6 +30,20 @@ def explain_fenced(staged: StagedCommit, name: str, value: str, expected: str) -
     )
 
 
+def explain_lost(table: TableIdentifier, writer: WriterId, lost: int, had: str, name: str, value: str) -> str:
+    """Return why nothing is added to a table that lacks the last `lost` transactions up to the fence value `had`: its
+    property `name` has an older value."""
+    arguments = f"{format_arguments(table, writer)} --state-key {shlex.quote(writer.state_key)}"
+    return (
+        f"table {table} lacks the last {lost} transaction(s) of {writer.materialization} (state key "
+        f"{writer.state_key}, key range {writer.key_range}) that it had: the task's state says that it had them up "
+        f"to {had}, and its property {name} is {value or 'absent'}. The table or its catalog was restored from an "
+        "older copy, or the property was changed by hand. Nothing was added. Bring the newest metadata of the table "
+        "back, or backfill the binding. Only if these rows may be missing, and any that are staged after them, run "
+        f"`materialize-iceberg fence reset {arguments} --key-range {writer.key_range} --staged skip`."
+    )
+
+
 def format_arguments(table: TableIdentifier, writer: WriterId) -> str:
     """Return the arguments of a command that name the table and the task."""
     return (

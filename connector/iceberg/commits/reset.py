@@ -67,6 +67,10 @@ def plan_reset(table: Table, pending: Sequence[StagedCommit], decision: Decision
 
     `pending` are all such commits of the writer, in order. UserError if the decision would damage the table.
     """
+    writer = pending[0].writer
+    lost = fence.count_lost(table.properties, writer, pending[0].follows)
+    if lost and decision is Decision.ADD:
+        raise _refuse_to_add(lost)
     files_missing = find_missing_files(table, pending)
     hidden = _NO_HISTORY if is_in_nessie(table) else ""  # why the table's snapshots may not show a commit
     try:
@@ -101,10 +105,10 @@ def plan_reset(table: Table, pending: Sequence[StagedCommit], decision: Decision
             consequence = f"{_count(missing)} will be added when the task opens again.{_tell_cost_of_deleting(missing)}"
             value = pending[0].prev
         case Decision.SKIP:
-            consequence = " ".join(_tell_cost_of_skipping(missing, unknown, hidden or _NO_FILES))
+            consequence = _tell_lost(lost) + " ".join(_tell_cost_of_skipping(missing, unknown, hidden or _NO_FILES))
             value = pending[-1].next
     return Reset(
-        pending[0].writer,
+        writer,
         reset_value(value),
         (
             consequence,
@@ -117,17 +121,15 @@ def plan_reset(table: Table, pending: Sequence[StagedCommit], decision: Decision
 def plan_reset_of_lost(lost: LostCommits, decision: Decision) -> Reset:
     """Plan how a writer can continue without commits that its table has lost. UserError if they are to be added."""
     if decision is Decision.ADD:
-        raise UserError(
-            f"the table has lost {lost.count} transaction(s), and the state does not name their files any more: they "
-            f"cannot be added. Bring the newest metadata of the table back, or use --staged {Decision.SKIP}."
-        )
-    return Reset(
-        lost.writer,
-        reset_value(lost.value),
-        (
-            f"The table has lost the rows of {lost.count} transaction(s). They stay lost until the source is read "
-            "again. Their data files may be deleted as orphan files.",
-        ),
+        raise _refuse_to_add(lost.count)
+    return Reset(lost.writer, reset_value(lost.value), (_tell_lost(lost.count).rstrip(),))
+
+
+def _refuse_to_add(lost: int) -> UserError:
+    return UserError(
+        f"the table has lost {lost} transaction(s), and the state does not name their files any more: they cannot be "
+        "added, and what is staged after them is not added without them. Bring the newest metadata of the table back, "
+        f"or use --staged {Decision.SKIP}."
     )
 
 
@@ -170,6 +172,15 @@ def perform_reset(table: Table, reset: Reset, reason: str) -> None:
             f"table {TableIdentifier.of(table)}: the catalog's answer got lost ({type(error).__name__}: {error}). "
             "`fence show` says whether the fence was reset."
         ) from error
+
+
+def _tell_lost(lost: int) -> str:
+    if not lost:
+        return ""
+    return (
+        f"The table has lost the rows of {lost} transaction(s). They stay lost until the source is read again. Their "
+        "data files may be deleted as orphan files. "
+    )
 
 
 def _tell_cost_of_skipping(
