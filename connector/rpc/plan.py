@@ -16,7 +16,7 @@ from connector.evolution.property_changes import find_changed
 from connector.evolution.table_change import CreateTable, DropTable, StartBackfill, TableChange, describe_change
 from connector.evolution.target import Target
 from connector.host.errors import UserError
-from connector.iceberg.commits import commit_errors
+from connector.iceberg.commits import commit_errors, lost_commits
 from connector.model.state import StagedCommit
 from connector.model.state_reader import read_state
 from connector.model.table_identifier import Owner, TableIdentifier
@@ -180,7 +180,7 @@ def _plan(proposal: Proposal, target: Target, found: CatalogEntry | UserError, s
 
 
 def _check_table(staged: Sequence[StagedCommit], table: ExistingTable | None) -> None:
-    """Raise UserError if commits of the current state key are staged for a table that is gone.
+    """Raise UserError if commits of the current state key are staged for a table that is gone, or for newer rows of it.
 
     Only that table can take them, and a new table would take its name.
     """
@@ -192,4 +192,7 @@ def _check_table(staged: Sequence[StagedCommit], table: ExistingTable | None) ->
         if table and commit.table_uuid != table.generation_of(commit.writer.materialization).uuid
     ]
     if table and elsewhere:
+        writer = elsewhere[0].writer
+        if table.owner and table.is_of(writer.materialization) and table.owner.state_key != writer.state_key:
+            raise lost_commits.explain_older_table(elsewhere[0].path, writer.state_key)
         raise commit_errors.explain_replaced_table(elsewhere, table.uuid)

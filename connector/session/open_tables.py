@@ -67,13 +67,17 @@ def open_tables(
     policies = [_make_policy(resource, config) for resource in resource_configs]
     with pause_garbage_collection():
         catalog = open_catalog(config)
-    bind = partial(bind_all, catalog, task, key_range, policies)
+    appends = [each.existing_table is ExistingTableMode.APPEND for each in resource_configs]
+
+    def bind() -> list[BoundTable]:
+        tables = bind_all(catalog, task, key_range, policies)
+        check_names(tables, appends)
+        check_finished(tables, read_finished(task.name, message.state), staged)
+        return tables
+
     with start_when_needed(partial(_run_threads, catalog, task.name, key_range, config, engine)) as start_threads:
         with translate_errors(config):
             recovered = start_threads().recover(staged, bind) if staged else Recovered((), bind())
-        appends = [each.existing_table is ExistingTableMode.APPEND for each in resource_configs]
-        check_names(recovered.tables, appends)
-        check_finished(recovered.tables, read_finished(task.name, message.state), staged)
         yield OpenedTables(config, engine, catalog, staged, recovered, len(task.bindings), start_threads)
 
 

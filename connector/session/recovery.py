@@ -100,6 +100,7 @@ def check_finished(
     # Commits to generations that no table of the session has had.
     generations = frozenset[str]().union(*(table.generations for table in tables))
     unknown = {commit.writer.state_key for commit in finished if commit.table_uuid not in generations}
+    paths = {(commit.path, commit.writer.state_key) for commit in staged if commit.table_uuid not in generations}
     for table in tables:
         uuid, key_range, state_key = table.table_uuid, table.writer.key_range, table.writer.state_key
         for commit in by_table.get(uuid, ()):
@@ -107,13 +108,9 @@ def check_finished(
                 lost_commits.check_lost(table.binding.path, table.properties, commit)
         writers = [commit.writer for commit in recorded.get(uuid, ())]
         is_known = any(each.state_key == state_key and each.overlaps(key_range) for each in writers)
-        if table.has_earlier_owner and state_key in unknown and not is_known:
-            raise UserError(
-                f"table {table.binding.table} is older than the backfill that gave the binding its state key "
-                f"{table.writer.state_key}, and lacks the rows that the task has stored since. The table or its "
-                "catalog was restored from an older copy. Nothing was added. Bring the newest metadata of the table "
-                "back, or backfill the binding again."
-            )
+        is_absent = state_key in unknown or (table.binding.path, state_key) in paths
+        if table.has_earlier_owner and is_absent and not is_known:
+            raise lost_commits.explain_older_table(table.binding.path, state_key)
 
 
 def _check_recovered(

@@ -146,10 +146,14 @@ def test_an_older_copy_of_before_the_first_row_is_noticed(tmp_path: Path) -> Non
     assert "is absent" in runtime.open_and_fail().last_log_line
 
 
-def test_a_copy_of_before_a_backfill_is_noticed(shop: Shop) -> None:
+@pytest.mark.parametrize("is_staged", [False, True])
+def test_a_copy_of_before_a_backfill_is_noticed(shop: Shop, *, is_staged: bool) -> None:
     shop.runtime.backfill()
     with shop.runtime.open(publish=True) as session:
         shop.day(session, 1)
-        assert session.finish().status == 0
+        if is_staged:
+            session.stage_and_die({"id": 2})
+        else:
+            assert session.finish().status == 0
     shop.restore()
     assert "shop.ledger is older than the backfill" in shop.runtime.open_and_fail().last_log_line

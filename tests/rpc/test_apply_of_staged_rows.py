@@ -1,6 +1,8 @@
 """Rows that are staged when apply alters their tables are committed before."""
 
+import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from connector.host.errors import UserError
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.model.state import encode_added
+from connector.model.table_identifier import OWNER_PROPERTY, Owner
 from protocol import response
 from rpc.applied_bindings import AWAY, ORDERS, RETURNS, applied, before, planned
 from support.bindings import PATH
@@ -84,6 +87,20 @@ def test_no_new_table_gets_into_the_way_of_rows_that_are_staged_for_the_old_one(
     noted = binding(ORDERS, "note")
     assert applied(tmp_path, noted, last=before(bound), state=state).state is not None
     assert ids_of(catalog, PATH) == [1, 2]
+
+
+def test_a_table_of_before_the_backfill_for_which_rows_are_staged_is_said_to_be_older(tmp_path: Path) -> None:
+    bound = binding(ORDERS)
+    applied(tmp_path, bound)
+    catalog = local_catalog(tmp_path)
+    owner = Owner(WRITER.materialization, "orders.v0")
+    with catalog.load_table(PATH).transaction() as transaction:
+        transaction.set_properties({OWNER_PROPERTY: owner.encode()})
+    staged = replace(stage(catalog, PATH, WRITER, 1, 2), table_uuid=str(uuid.uuid4()))
+    attempts: list[Callable[..., object]] = [applied, planned]
+    for attempt in attempts:
+        with pytest.raises(UserError, match=r"^table shop\.orders is older than the backfill"):
+            attempt(tmp_path, bound, last=before(bound), state=encode_added([staged]))
 
 
 def test_a_new_table_that_is_in_the_way_is_left_alone_and_named(tmp_path: Path) -> None:

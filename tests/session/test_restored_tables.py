@@ -85,6 +85,14 @@ def test_a_table_of_before_its_backfill_is_refused() -> None:
     check_text("session_errors", "a table that was restored from before its backfill", str(error.value))
 
 
+def test_a_table_of_before_its_backfill_is_refused_if_its_first_rows_are_still_staged() -> None:
+    staged = StagedCommit(WRITER, "", value(1), PATH, FIRST, 0, 0, ())
+    with pytest.raises(UserError, match="is older than the backfill"):
+        check_finished([RESTORED], [finished(9, BEFORE, TABLE)], [staged])
+    of_rejected_rows = replace(staged, path=TableIdentifier("shop", "users_rejected"))
+    check_finished([RESTORED], [finished(9, BEFORE, TABLE)], [of_rejected_rows])
+
+
 def test_a_table_of_before_its_backfill_is_refused_also_if_an_earlier_one_has_kept_its_rows() -> None:
     kept = table(9, BEFORE, None, has_older_rows=True)
     with pytest.raises(UserError, match="is older than the backfill"):

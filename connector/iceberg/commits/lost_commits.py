@@ -48,3 +48,12 @@ def check_lost(table: TableIdentifier, properties: Mapping[str, str], finished: 
     if lost := fence.count_lost(properties, writer, had):
         name, value = fence.property_name(writer), fence.read_value(properties, writer)
         raise UserError(explain_lost(table, writer, lost, had, name, value))
+
+
+def explain_older_table(table: TableIdentifier, state_key: str) -> UserError:
+    """Return the error of a table that is older than the backfill after which a task has stored rows in it."""
+    return UserError(
+        f"table {table} is older than the backfill that gave the binding its state key {state_key}, and lacks the rows "
+        "that the task has stored since. The table or its catalog was restored from an older copy. Nothing was added. "
+        "Bring the newest metadata of the table back, or backfill the binding again."
+    )
