@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 import uuid
@@ -589,6 +590,24 @@ def test_the_error_of_a_fenced_task_names_a_command_that_can_be_run(fenced: Fenc
         [sys.executable, "-m", "connector", *arguments], capture_output=True, text=True, check=True, timeout=60
     )
     assert f"{fenced.lost.prev} -> {fenced.lost.next}: 1 row in 1 file: fenced" in completed.stdout
+
+
+def test_the_error_of_a_table_that_lacks_transactions_names_a_command_that_can_be_run(fenced: Fenced) -> None:
+    place, staged = restored_with_staged(fenced)
+    with pytest.raises(FencedError) as caught:
+        recover(fenced.catalog, staged)
+    command = re.search("`materialize-iceberg (fence reset [^`]*)`", str(caught.value))
+    assert command
+    arguments = command[1].replace("CONFIG.json", place.source.file).replace("STATE.json", str(place.state))
+    completed = subprocess.run(
+        [sys.executable, "-m", "connector", *shlex.split(arguments)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert "has lost the rows of 2 transaction(s)" in completed.stdout
+    assert "Nothing was changed." in completed.stdout
 
 
 def test_the_command_does_what_is_asked_only_with_yes(fenced: Fenced) -> None:

@@ -12,7 +12,8 @@ def explain_unknown_value(table: TableIdentifier, writer: WriterId, name: str, v
     return FencedError(
         f"table {table}: the property {name} is {value!r}, which is no fence value of this connector. It was "
         "changed by hand or by another engine. This process stops and adds nothing. Set the property to its "
-        f"last value: the newest snapshot of {writer.materialization} has it in its summary as flow.fence. "
+        f"last value: the newest snapshot of {writer.materialization} with the same flow.state-key and "
+        "flow.key-range has it in its summary as flow.fence. "
         "If rows are staged, `materialize-iceberg fence reset` can set it. Or backfill the binding."
     )
 
@@ -40,7 +41,7 @@ def explain_lost(table: TableIdentifier, writer: WriterId, lost: int, had: str, 
         f"to {had}, and its property {name} is {value or 'absent'}. The table or its catalog was restored from an "
         "older copy, or the property was changed by hand. Nothing was added. Bring the newest metadata of the table "
         "back, or backfill the binding. Only if these rows may be missing, and any that are staged after them, run "
-        f"`materialize-iceberg fence reset {arguments} --key-range {writer.key_range} --staged skip`."
+        f"`materialize-iceberg fence reset {arguments} --key-range {writer.key_range} --staged skip --reason '…'`."
     )
 
 
