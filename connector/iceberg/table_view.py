@@ -109,12 +109,18 @@ class SessionViews:
     """Loads a table's newest metadata for each transaction: another writer may have changed the table."""
 
     def __init__(
-        self, catalog: Catalog, views: TableViews, find_pending: Callable[[TableId, str], Sequence[StagedCommit]]
+        self,
+        catalog: Catalog,
+        views: TableViews,
+        find_pending: Callable[[TableId, str], Sequence[StagedCommit]],
+        fences: fence.LastFences,
     ) -> None:
-        """`find_pending` returns the pending commits of a table, for keys of a key range."""
+        """`find_pending` returns the pending commits of a table, for keys of a key range. `fences` knows those of the
+        opened tables, and each commit before it leaves the pending ones."""
         self._catalog = catalog
         self._views = views
         self._find_pending = find_pending
+        self._fences = fences
 
     def find(
         self, table_id: TableId, writer: WriterId, columns: Sequence[Column], keys: pa.Table | None = None
@@ -154,6 +160,7 @@ class SessionViews:
         path, uuid = table_id
         # Before the table is loaded: a commit may land in between, and then the table shows it.
         pending = self._find_pending(table_id, writer.key_range)
+        had = self._fences.find(table_id)  # after the pending commits, so each one is in either
         try:
             table = self._catalog.load_table(path)
         except NoSuchTableError:
@@ -163,6 +170,11 @@ class SessionViews:
             raise UserError(
                 f"table {path} was replaced by another table of the same name while the task was "
                 "running. Start the task again."
+            )
+        if (older := fence.find_older(table.properties, had)) is not None:
+            raise RetryableError(
+                f"the catalog answers with an older table: its property {older} is "
+                f"{table.properties.get(older, 'absent')}, and was {had[older]} before"
             )
         task_table = restrict_to_generation(table, generation)
         _check_keys(task_table, columns)

@@ -10,6 +10,7 @@ from typing import Final, Protocol
 from connector.host.errors import ConnectorError, FencedError, LostColumnError, RetryableError
 from connector.host.logs import Event, fields, name_some
 from connector.host.signals import Stopped
+from connector.iceberg.commits.fence import LastFences
 from connector.iceberg.commits.outcomes import (
     AlreadyCommitted,
     Committed,
@@ -49,6 +50,7 @@ class Committer:
     ) -> None:
         self._attempt = attempt
         self._listeners = listeners
+        self.fences = LastFences()
         self._backlog = Backlog(limit)
         self._retried: list[StagedCommit] = []  # committed by `retry`; the next `commit` returns them
         self._has_ended = False
@@ -198,6 +200,8 @@ class Committer:
         if isinstance(outcome, Failed):
             self._backlog.record_failure(chain_id, outcome.error, time.monotonic())
             return outcome.error if isinstance(outcome.error, FencedError | LostColumnError) else ()
+        if not isinstance(outcome, Superseded):
+            self.fences.note_committed(outcome.staged[-1])  # before it leaves the pending ones
         self._backlog.record_commit(chain_id)
         match outcome:
             case Committed(_, added, attempts, seconds):

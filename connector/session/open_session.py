@@ -26,6 +26,8 @@ def open_session(opened: OpenedTables) -> Iterator[Session]:
     socket = engine.directories.sockets / "claims"
     with closing(open_claim_server(config.advanced.spark, socket)) as claims:
         threads = opened.start_threads()
+        for table in tables:
+            threads.committer.fences.note_opened(table.table_id, table.properties, table.writer)
         open_views = cache(partial(_open_views, catalog, threads))
         access = [
             keep_access_fresh(path, table.access, partial(load_opened_table, catalog, config, path))
@@ -48,4 +50,6 @@ def open_session(opened: OpenedTables) -> Iterator[Session]:
 def _open_views(catalog: OpenedCatalog, threads: "SessionThreads") -> "SessionViews":
     from connector.iceberg.table_view import SessionViews, TableViews  # only for standard updates
 
-    return SessionViews(catalog, TableViews(threads.manifests), threads.committer.find_pending)
+    return SessionViews(
+        catalog, TableViews(threads.manifests), threads.committer.find_pending, threads.committer.fences
+    )

@@ -24,7 +24,8 @@ from connector.encoding.search.row_search import SearchedFile, search
 from connector.encoding.search.searched_keys import Keys
 from connector.host.errors import ConnectorError, FencedError, LostColumnError, RetryableError, SignInError, UserError
 from connector.iceberg import table_view
-from connector.iceberg.commits import commit, delete_files
+from connector.iceberg.commits import commit, delete_files, fence
+from connector.iceberg.commits.fence import LastFences
 from connector.iceberg.metadata import listed_files
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestCache
 from connector.iceberg.metadata.table_properties import CONVERTED_PREFIX
@@ -40,7 +41,7 @@ from support.rows.updated_rows import UPDATES, land, make_table, row, values_of
 from support.snapshots import check_text
 from support.tables.altered_tables import ID, append, filled_table, fit, wanted
 from support.tables.local_tables import local_catalog
-from support.tables.planted_faults import plant, refuse
+from support.tables.planted_faults import Fault, plant, refuse
 
 
 @pytest.fixture
@@ -166,7 +167,7 @@ def test_a_commit_that_lands_while_the_view_is_made_is_found(
         return loaded
 
     monkeypatch.setattr(catalog, "load_table", load)
-    views = SessionViews(catalog, TableViews(ManifestCache()), find_pending)
+    views = SessionViews(catalog, TableViews(ManifestCache()), find_pending, LastFences())
     found = views.find((TableIdentifier(*PATH), str(table.metadata.table_uuid)), WRITER, ())
     assert ids(catalog, *found.files) == [[1]]
 
@@ -261,7 +262,8 @@ class Session:
 
     def __init__(self, catalog: Catalog) -> None:
         self._table = TableIdentifier(*PATH), str(catalog.load_table(PATH).metadata.table_uuid)
-        self._views = SessionViews(catalog, TableViews(ManifestCache()), lambda *_: ())
+        self.fences = LastFences()
+        self._views = SessionViews(catalog, TableViews(ManifestCache()), lambda *_: (), self.fences)
 
     def find(self, *keys: Column) -> int:
         return len(self._views.find(self._table, WRITER, keys).files)
@@ -449,13 +451,13 @@ class LoadingSession:
     """A session that searches some ids for each transaction."""
 
     def __init__(self, catalog: Catalog, *pending: StagedCommit) -> None:
-        self._table = TableIdentifier(*PATH), str(catalog.load_table(PATH).metadata.table_uuid)
-        self.manifests = ManifestCache()
-        self._views = SessionViews(catalog, TableViews(self.manifests), lambda *_: pending)
+        self.table_id = TableIdentifier(*PATH), str(catalog.load_table(PATH).metadata.table_uuid)
+        self.manifests, self.fences = ManifestCache(), LastFences()
+        self._views = SessionViews(catalog, TableViews(self.manifests), lambda *_: pending, self.fences)
 
     def find(self, *numbers: int) -> tuple[SearchedFile, ...]:
         keys = keys_of_texts(pa.array([f"[{number}]" for number in numbers]), UPDATES.parts, [LongType()])
-        return self._views.find(self._table, WRITER, [Column("id", "id", 1, LongType(), required=True)], keys).files
+        return self._views.find(self.table_id, WRITER, [Column("id", "id", 1, LongType(), required=True)], keys).files
 
 
 def test_only_files_are_searched_that_may_have_a_loaded_key(catalog: Catalog) -> None:
@@ -491,3 +493,55 @@ def test_bounds_are_remembered_from_the_first_search_on(catalog: Catalog, monkey
     session.manifests.list_files(catalog.load_table(PATH))
     assert ids(catalog, *session.find(2)) == [[2]]
     assert parsed[0] == 3
+
+
+def answer_with(table: Table) -> Fault:
+    """The catalog answers with a table as it was: from a replica that lags, or from a cache."""
+    return lambda _: table
+
+
+def documents(catalog: Catalog, session: LoadingSession, number: int) -> list[Any]:
+    """The rows that a Load of this id finds."""
+    keys = Keys(keys_of_texts(pa.array([f"[{number}]"]), UPDATES.parts, [LongType()]), UPDATES, ["id"])
+    files, io = session.find(number), catalog.load_table(PATH).io
+    found = [rows.documents for file in files for rows in search(io, file, keys, with_documents=True)]
+    return [json.loads(text) for texts in found if texts is not None for text in texts.to_pylist()]
+
+
+def test_a_load_does_not_miss_the_last_commit_if_the_catalog_answers_with_an_older_table(
+    catalog: SqlCatalog, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The older row would be reduced with the new document, and the commit would delete the newer row by its key."""
+    make_table(catalog)
+    land(catalog, {1: "a"})
+    session, older = LoadingSession(catalog), catalog.load_table(PATH)
+    session.fences.note_committed(land(catalog, {1: "b"}))
+    plant(catalog, [answer_with(older)], "load_table")
+    assert documents(catalog, session, 1) == [{"id": 1, "value": "b"}]
+    assert "attempt 1 to read its snapshot: RetryableError: the catalog answers with an older table" in caplog.text
+
+
+def test_a_load_does_not_miss_what_another_writer_has_committed_before_the_session_opened(catalog: SqlCatalog) -> None:
+    """For example before a split of its key range."""
+    make_table(catalog)
+    older, half = catalog.load_table(PATH), replace(WRITER, key_range="00000000-7fffffff")
+    land(catalog, {1: "a"})
+    session = LoadingSession(catalog)
+    session.fences.note_opened(session.table_id, catalog.load_table(PATH).properties, half)
+    plant(catalog, [answer_with(older)], "load_table")
+    assert documents(catalog, session, 1) == [{"id": 1, "value": "a"}]
+
+
+def test_a_catalog_that_goes_on_to_answer_with_an_older_table_fails_the_loads(
+    catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_view, "RETRY_FOR", 0.0)
+    make_table(catalog)
+    session, older = LoadingSession(catalog), catalog.load_table(PATH)
+    landed = land(catalog, {1: "a"})
+    session.fences.note_committed(landed)
+    plant(catalog, [answer_with(older)], "load_table")
+    with pytest.raises(RetryableError) as error:
+        session.find(1)
+    names = {fence.property_name(WRITER): "PROPERTY", landed.next: "VALUE"}
+    check_text("update_errors", "an older table while Loads wait", str(error.value), names)

@@ -17,13 +17,14 @@ from typing import Any
 import msgspec
 import pytest
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import CommitStateUnknownException
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 
 from connector.host import facts
 from connector.host.errors import ConnectorError, FencedError, LostColumnError, RetryableError, UserError
 from connector.host.logs import FIELDS
 from connector.host.signals import AT_ONCE, Stopped
 from connector.iceberg.commits.commit import try_commits
+from connector.iceberg.commits.fence import property_name
 from connector.iceberg.commits.outcomes import AlreadyCommitted, Committed, Failed, Outcome, TableCommit, Tell
 from connector.iceberg.maintenance.background import BackgroundMaintenance
 from connector.model.state import ChainId, DataFile, StagedCommit, WriterId, encode_added
@@ -219,6 +220,24 @@ def test_rows_whose_commit_got_no_answer_are_told_with_the_next_commit(
     assert committer.commit([first]) == []
     assert committer.commit([second]) == [first, second]
     assert [fact.rows for fact in told if isinstance(fact, facts.CommittedRows)] == [3]
+
+
+def test_a_table_has_the_last_fence_value_of_its_commits_and_none_of_those_that_wait(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if it had them before."""
+    monkeypatch.setattr("connector.iceberg.commits.commit.RETRY_FOR", 0.0)
+    foreign_table(catalog, PATH)
+    first, second = stage_chain(catalog, PATH, WRITER)
+    try_commits(catalog, [first], tell=lambda _: None)
+    committer = Committer(partial(try_commits, catalog), GENEROUS)
+    plant(catalog, [refuse(CommitFailedException("409"))])
+    assert committer.commit([first]) == [first]
+    assert committer.commit([second]) == []
+    assert committer.fences.find(first.table_id) == {property_name(WRITER): first.next}
+    committer.finish(60)
+    committer.fences.note_opened(first.table_id, {property_name(WRITER): first.next}, WRITER)  # from an older answer
+    assert committer.fences.find(first.table_id) == {property_name(WRITER): second.next}
 
 
 def test_a_retry_that_succeeds_is_the_new_status(tables: Tables, caplog: pytest.LogCaptureFixture) -> None:

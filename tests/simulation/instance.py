@@ -92,7 +92,9 @@ class Instance:
         recovery.check_names(recovered.tables, [False] * len(self.message.materialization.bindings))
         recovery.check_finished(recovered.tables, read_finished(TASK, self.message.state), self._staged)
         self._tables = recovered.tables
-        views = SessionViews(catalog, TableViews(manifests), committer.find_pending)
+        for table in self._tables:
+            committer.fences.note_opened(table.table_id, table.properties, table.writer)
+        views = SessionViews(catalog, TableViews(manifests), committer.find_pending, committer.fences)
         start_loading = loading_jobs(recovered.tables, len(self.message.materialization.bindings), views).start_loading
         jobs: Any = SimpleNamespace(start_loading=start_loading, start_writing=partial(self._write_job, actor))
         session = transactions.Session(recovered.tables, recovered.commits, committer, jobs)

@@ -18,7 +18,7 @@ from typing import Final
 
 from connector.host.errors import FencedError, UserError
 from connector.iceberg.commits.fence_errors import explain_fenced, explain_lost, explain_unknown_value
-from connector.model.state import KEY_RANGE, RECORDED_VALUE, Known, StagedCommit, WriterId, strip_marks
+from connector.model.state import KEY_RANGE, RECORDED_VALUE, Known, StagedCommit, TableId, WriterId, strip_marks
 from connector.model.table_identifier import Owner, TableIdentifier
 
 PREFIX: Final = "flow.fence."
@@ -134,6 +134,46 @@ def find_overlapping_fences(properties: Mapping[str, str], writer: WriterId) -> 
         for name, value in properties.items()
         if name.startswith(prefix) and writer.overlaps(name.rpartition(".")[2])
     }
+
+
+class LastFences:
+    """Knows the last fence values that the tables of a session had, as it opened and after its commits. A table with
+    an older one is an older copy: a catalog may read from a replica or a cache."""
+
+    def __init__(self) -> None:
+        self._values: dict[TableId, Mapping[str, str]] = {}  # by property
+
+    def note_opened(self, table: TableId, properties: Mapping[str, str], writer: WriterId) -> None:
+        """Keep the values of all writers whose rows the session may replace."""
+        self._note(table, find_overlapping_fences(properties, writer))
+
+    def note_committed(self, commit: StagedCommit) -> None:
+        """Keep the value of a commit that its table has."""
+        self._note(commit.table_id, {property_name(commit.writer): commit.next})
+
+    def find(self, table: TableId) -> Mapping[str, str]:
+        """Return the last values of a table, by property. Read them before the table: a commit may follow."""
+        return self._values.get(table, {})
+
+    def _note(self, table: TableId, values: Mapping[str, str]) -> None:
+        had = self.find(table)  # not changed in place: another thread may be reading it
+        newer = {
+            name: value for name, value in values.items() if read_ordinal(value) >= read_ordinal(had.get(name, ""))
+        }
+        self._values[table] = {**had, **newer}
+
+
+def find_older(properties: Mapping[str, str], had: Mapping[str, str]) -> str | None:
+    """Return a fence property whose value is older than the one that the table `had`: then the table is an older copy.
+
+    A value that no connector writes does not say so.
+    """
+    for name, value in had.items():
+        recorded = properties.get(name, NONE)
+        is_known = recorded == NONE or is_recorded_value(recorded)
+        if is_known and read_ordinal(recorded) < read_ordinal(value):
+            return name
+    return None
 
 
 @dataclass(frozen=True)

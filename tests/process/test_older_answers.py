@@ -1,0 +1,66 @@
+"""A catalog answers a session with a table as it was before its last commit: from a replica that lags, or a cache."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import pytest
+
+from fixtures.collection import Collection, Field
+from fixtures.conversation import line
+from support.rows.updating_source import UpdatingSource
+from support.sessions.processes import wait_until
+from support.sessions.runtime import Runtime, Session
+
+pytestmark = pytest.mark.spark
+USERS: Final = Collection(
+    "acmeCo/users",
+    "users",
+    (Field("id", "/id", ("integer",), exists="MUST", is_key=True), Field("note", "/note", ("string",))),
+    settings={"delta_updates": False},
+)
+
+
+def make_user(key: Any, version: int) -> Any:
+    return {"id": key[0], "note": f"version {version}"}
+
+
+def swap_metadata(warehouse: Path) -> None:
+    """Let the catalog answer with the metadata file before the one that it answers with, or again with that one."""
+    with closing(sqlite3.connect(warehouse / "catalog.db")) as database, database:
+        database.execute(
+            "UPDATE iceberg_tables SET metadata_location = previous_metadata_location, "
+            "previous_metadata_location = metadata_location WHERE table_name = 'users'"
+        )
+
+
+@contextmanager
+def older_answers(warehouse: Path) -> Iterator[None]:
+    swap_metadata(warehouse)
+    try:
+        yield
+    finally:
+        swap_metadata(warehouse)
+
+
+def load_from_older(session: Session, directory: Path, users: UpdatingSource) -> None:
+    """All users are loaded, while the catalog answers with an older table for a moment."""
+    with older_answers(directory / "warehouse"):
+        session.load([1], [2])
+        session.connector.send(line("flush", {}))
+        assert wait_until(lambda: session.connector.log.count("the catalog answers with an older table") == 1)
+    users.check_loaded([[1], [2]], [session.connector.expect("loaded")["doc"] for _ in range(2)])
+    session.connector.expect("flushed")
+
+
+def test_loads_find_the_rows_of_the_last_commit_of_their_session_or_of_the_one_before(tmp_path: Path) -> None:
+    runtime, users = Runtime(tmp_path, (USERS,)), UpdatingSource(USERS, make_user, Random(1))
+    with runtime.open(publish=True) as session:
+        users.transact(session, [[1], [2]])
+        users.transact(session, [[1], [2]])
+        load_from_older(session, tmp_path, users)
+    with runtime.open() as session:
+        load_from_older(session, tmp_path, users)
