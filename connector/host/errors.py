@@ -85,6 +85,11 @@ class FencedError(ConnectorError):
     """Another process acts as this writer, or the table does not say which one does: this process must stop."""
 
 
+class OlderTableError(FencedError):
+    """A table lacks commits that it had: it was restored from an older copy, or its catalog has answered with one. Read
+    again, it may have them."""
+
+
 def join_errors(errors: Sequence[ConnectorError]) -> ConnectorError:
     """Return one error with the texts of all. It is retryable only if each of them is."""
     kind = RetryableError if all(isinstance(error, RetryableError) for error in errors) else UserError

@@ -543,7 +543,10 @@ def restored_with_staged(fenced: Fenced) -> tuple[FenceArguments, StagedCommit]:
     return fenced.place(staged), staged
 
 
-def test_a_task_with_a_staged_transaction_is_told_that_the_table_lacks_those_before(fenced: Fenced) -> None:
+def test_a_task_with_a_staged_transaction_is_told_that_the_table_lacks_those_before(
+    fenced: Fenced, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("connector.iceberg.commits.commit.RETRY_FOR", 0.0)
     place, staged = restored_with_staged(fenced)
     with pytest.raises(FencedError) as error:
         recover(fenced.catalog, staged)

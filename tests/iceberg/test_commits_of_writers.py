@@ -5,16 +5,18 @@ from dataclasses import replace
 
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
 
-from connector.host.errors import FencedError, UserError
+from connector.host.errors import FencedError, RetryableError, UserError
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.outcomes import Committed, Failed
+from connector.model.state import StagedCommit
 from support.bindings import PATH
 from support.snapshots import check_text
 from support.tables.commits_of_ids import LEFT, REFUSED, RIGHT, SCHEMA, WHOLE, commit_staged, foreign_append, stage_ids
 from support.tables.local_tables import ids_of
 from support.tables.outcomes import try_commits
-from support.tables.planted_faults import do_first, plant
+from support.tables.planted_faults import Fault, do_first, plant
 
 
 @pytest.fixture
@@ -159,4 +161,53 @@ def test_a_range_that_was_split_and_joined_goes_on_from_the_closed_value(catalog
     commit_staged(catalog, stage_ids(catalog, [3], prev=recorded))
     left = fence.read_value(catalog.load_table(PATH).properties, replace(first.writer, key_range=LEFT))
     assert left.startswith("closed:")
+    assert ids_of(catalog, PATH) == [1, 2, 3]
+
+
+def answer_with(table: Table) -> Fault:
+    """The catalog answers with a table as it was: from a replica that lags, or from a cache."""
+    return lambda _: table
+
+
+@pytest.fixture
+def older(catalog: Catalog) -> Table:
+    """The table as it was before its last commit."""
+    commit_staged(catalog, stage_in_order(catalog, 1))
+    table = catalog.load_table(PATH)
+    commit_staged(catalog, stage_in_order(catalog, 2))
+    return table
+
+
+def stage_in_order(catalog: Catalog, number: int) -> StagedCommit:
+    staged = stage_ids(catalog, [number])
+    return replace(staged, next=fence.new_value(staged.prev))
+
+
+def test_an_older_answer_is_not_taken_for_the_commit_of_another_process(catalog: Catalog, older: Table) -> None:
+    staged = stage_in_order(catalog, 3)
+    plant(catalog, [answer_with(older)], "load_table")
+    commit_staged(catalog, staged)
+    assert ids_of(catalog, PATH) == [1, 2, 3]
+
+
+def test_a_process_stops_if_the_table_stays_older(
+    catalog: Catalog, older: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its catalog was restored."""
+    monkeypatch.setattr("connector.iceberg.commits.commit.RETRY_FOR", 0.0)
+    staged = stage_in_order(catalog, 3)
+    plant(catalog, [answer_with(older)], "load_table")
+    with pytest.raises(FencedError, match=r"lacks the last 1 transaction"):
+        commit_staged(catalog, staged)
+
+
+def test_a_table_that_refuses_commits_may_be_older_when_it_is_tried_again(catalog: Catalog, older: Table) -> None:
+    """Then there is one attempt. The table waits for the next one, and the session goes on."""
+    staged = stage_in_order(catalog, 3)
+    plant(catalog, [answer_with(older)], "load_table")
+    [outcome] = try_commits(catalog, [staged], [staged.chain_id])
+    assert isinstance(outcome, Failed)
+    assert isinstance(outcome.error, RetryableError)
+    [outcome] = try_commits(catalog, [staged], [staged.chain_id])
+    assert isinstance(outcome, Committed)
     assert ids_of(catalog, PATH) == [1, 2, 3]

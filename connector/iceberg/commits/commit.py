@@ -20,7 +20,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate
 
-from connector.host.errors import ConnectorError, UserError
+from connector.host.errors import ConnectorError, OlderTableError, RetryableError, UserError
 from connector.host.signals import map_in_threads
 from connector.iceberg.catalog_messages import explain_unknown_type
 from connector.iceberg.commits import backfill, commit_errors, fence
@@ -170,6 +170,8 @@ class _PendingCommits:
         if is_final(error):
             return commit_errors.explain_refusal(path, error)
         commit_errors.report_retry(path, number, error)
+        if isinstance(error, OlderTableError) and self.has_failed:
+            return RetryableError(str(error))  # after a single attempt, which does not show that the table stays older
         return commit_errors.explain_last_attempt(path, error, self._seconds) if is_last else None
 
     def _attempt(self, number: int) -> Committed | AlreadyCommitted | Superseded:

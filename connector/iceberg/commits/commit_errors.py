@@ -20,7 +20,14 @@ from pyiceberg.exceptions import (
 )
 
 from connector.host import facts
-from connector.host.errors import CommitUnknownError, ConnectorError, RetryableError, SignInError, UserError
+from connector.host.errors import (
+    CommitUnknownError,
+    ConnectorError,
+    OlderTableError,
+    RetryableError,
+    SignInError,
+    UserError,
+)
 from connector.host.facts import AttemptFailure, FailedAttempt
 from connector.host.logs import Event, fields
 from connector.host.redaction import redact_and_shorten
@@ -58,7 +65,7 @@ def list_unknown_errors() -> tuple[type[Exception], ...]:
 
 def list_retried_errors() -> tuple[type[Exception], ...]:
     """Return the errors after which the table is loaded again, to see what is left to commit."""
-    return (*REFUSED, *list_unknown_errors(), RetryableError)
+    return (*REFUSED, *list_unknown_errors(), RetryableError, OlderTableError)
 
 
 def is_final(error: Exception) -> bool:
@@ -141,7 +148,7 @@ def explain_broken_metadata(
 
 def explain_last_attempt(path: TableIdentifier, last: Exception, seconds: float) -> ConnectorError:
     """Return the error of a commit after several attempts in so many seconds. `last` is the error of the last one."""
-    if isinstance(last, RetryableError):
+    if isinstance(last, RetryableError | OlderTableError):
         return last
     if isinstance(last, TableLockError):
         return RetryableError(f"table {path}: not committed for {seconds:.0f} s, because {last} {_STILL_STAGED}")

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
-from connector.host.errors import FencedError, UserError
+from connector.host.errors import OlderTableError, UserError
 from connector.iceberg.commits.fence_errors import explain_fenced, explain_lost, explain_unknown_value
 from connector.model.state import KEY_RANGE, RECORDED_VALUE, Known, StagedCommit, TableId, WriterId, strip_marks
 from connector.model.table_identifier import Owner, TableIdentifier
@@ -107,7 +107,10 @@ def count_lost(properties: Mapping[str, str], writer: WriterId, had: str) -> int
 
     If there are any, the table is older than the state. A value that no connector writes does not say so.
     """
-    recorded = properties.get(property_name(writer))
+    return _count_lost(properties.get(property_name(writer)), had)
+
+
+def _count_lost(recorded: str | None, had: str) -> int:
     if recorded is None:
         return read_ordinal(had)
     return max(0, read_ordinal(had) - read_ordinal(recorded)) if is_recorded_value(recorded) else 0
@@ -164,16 +167,8 @@ class LastFences:
 
 
 def find_older(properties: Mapping[str, str], had: Mapping[str, str]) -> str | None:
-    """Return a fence property whose value is older than the one that the table `had`: then the table is an older copy.
-
-    A value that no connector writes does not say so.
-    """
-    for name, value in had.items():
-        recorded = properties.get(name, NONE)
-        is_known = recorded == NONE or is_recorded_value(recorded)
-        if is_known and read_ordinal(recorded) < read_ordinal(value):
-            return name
-    return None
+    """Return a fence property with an older value than the table `had`. If there is one, the table is an older copy."""
+    return next((name for name, value in had.items() if _count_lost(properties.get(name), value)), None)
 
 
 @dataclass(frozen=True)
@@ -240,10 +235,10 @@ def order_commits(staged: Sequence[StagedCommit]) -> list[StagedCommit]:
 def remaining_commits(pending: Sequence[StagedCommit], properties: Mapping[str, str]) -> Sequence[StagedCommit]:
     """Return the commits that the table does not have yet, of the ordered ones of one writer.
 
-    FencedError if the table's properties say that another process has taken over, or that the table is older than the
-    commits. Rows that the runtime's log has committed must be added. A closed value still says what the table has, so a
-    recovery may commit after it. A session may commit its own transactions only while every overlapping writer has a
-    value that the session knows.
+    FencedError if the table's properties say that another process has taken over, and OlderTableError if the table is
+    older than the commits. Rows that the runtime's log has committed must be added. A closed value still says what the
+    table has, so a recovery may commit after it. A session may commit its own transactions only while every overlapping
+    writer has a value that the session knows.
     """
     first, writer = pending[0], pending[0].writer
     check_recorded(first.path, properties, writer)
@@ -251,7 +246,7 @@ def remaining_commits(pending: Sequence[StagedCommit], properties: Mapping[str, 
     remaining = _after_value(pending, strip_marks(value))
     if remaining is None:
         if lost := count_lost(properties, writer, first.follows):
-            raise FencedError(explain_lost(first.path, writer, lost, first.follows, name, value))
+            raise OlderTableError(explain_lost(first.path, writer, lost, first.follows, name, value))
         raise explain_fenced(first, name, value, _explain_expected(first))
     if any(not commit.is_recovered for commit in remaining):
         _check_known(pending, properties)

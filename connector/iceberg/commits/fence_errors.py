@@ -39,7 +39,8 @@ def explain_lost(table: TableIdentifier, writer: WriterId, lost: int, had: str, 
         f"table {table} lacks the last {lost} transaction(s) of {writer.materialization} (state key "
         f"{writer.state_key}, key range {writer.key_range}) that it had: the task's state says that it had them up "
         f"to {had}, and its property {name} is {value or 'absent'}. The table or its catalog was restored from an "
-        "older copy, or the property was changed by hand. Nothing was added. Bring the newest metadata of the table "
+        "older copy, the catalog answered from a replica or a cache, or the property was changed by hand. "
+        "Nothing was added. Bring the newest metadata of the table "
         "back, or backfill the binding. Only if these rows may be missing, and any that are staged after them, run "
         f"`materialize-iceberg fence reset {arguments} --key-range {writer.key_range} --staged skip --reason '…'`."
     )
