@@ -17,7 +17,7 @@ from connector.host.signals import map_in_threads
 from connector.iceberg.catalog_messages import explain_unknown_type
 from connector.iceberg.catalogs.opening import translate_errors
 from connector.iceberg.commits import fence
-from connector.iceberg.metadata.table_properties import check_properties, is_location, name_table_in_errors
+from connector.iceberg.metadata.table_properties import check_location, check_properties, name_table_in_errors
 from connector.model.table_identifier import Owner, TableIdentifier
 
 # Iceberg's own REST server answers so.
@@ -52,11 +52,7 @@ def load_table(catalog: Catalog, path: TableIdentifier) -> Table | None:
             f"Table {path} has Iceberg format version {version}. Only versions 2 and 3 are written: upgrade the table "
             "(in Spark: ALTER TABLE … SET TBLPROPERTIES ('format-version'='2')), or choose another table name."
         )
-    if not is_location(table.location()):
-        raise UserError(
-            f"Table {path} is at {table.location()}. The connector only writes to absolute locations without # and ?. "
-            "Choose another table name, or drop the table and create it at another location."
-        )
+    check_location(table)
     return table
 
 

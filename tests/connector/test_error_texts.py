@@ -20,14 +20,14 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import DateType, IcebergType, LongType, NestedField, StringType
 
-from connector.encoding.parquet.file_options import CODEC, LEVEL, TARGET_SIZE
+from connector.encoding.parquet.file_options import CODEC, LEVEL, PROVIDER, TARGET_SIZE
 from connector.evolution.existing_table import CatalogEntry
 from connector.evolution.plan_changes import plan_changes
 from connector.evolution.table_change import TableChange
 from connector.evolution.target import NewColumn, Target
 from connector.host.errors import ConnectorError
 from connector.iceberg import perform_changes
-from connector.iceberg.metadata.table_properties import ENCRYPTION, NAME_MAPPING, PREVIOUS_VERSIONS, PROVIDER
+from connector.iceberg.metadata.table_properties import ENCRYPTION, NAME_MAPPING, PREVIOUS_VERSIONS
 from connector.iceberg.perform_changes import evolve
 from connector.model.table_identifier import OWNER_PROPERTY, Owner
 from connector.rpc.validate import validate

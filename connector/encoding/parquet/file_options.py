@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from pyiceberg.table import Table
+from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.locations import LocationProvider, load_location_provider
 
 from connector.model.properties import Properties, parse_whole_number
 
+PROVIDER: Final = TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL
 CODEC: Final = "write.parquet.compression-codec"
 LEVEL: Final = "write.parquet.compression-level"
 TARGET_SIZE: Final = "write.target-file-size-bytes"
@@ -90,7 +91,19 @@ class Destination:
 
     @property
     def _locations(self) -> LocationProvider:
-        return load_location_provider(self.location, dict(self.properties))
+        return find_locations(self.location, self.properties)
+
+
+def find_locations(location: str, properties: Mapping[str, str]) -> LocationProvider:
+    """Return where the files of a table at this location go. ValueError if its properties name code."""
+    refuse_code(properties)
+    return load_location_provider(location, dict(properties))
+
+
+def refuse_code(properties: Mapping[str, str]) -> None:
+    """Raise ValueError if a table's properties name code. PyIceberg would import and call it."""
+    if PROVIDER in properties:
+        raise ValueError(f"{PROVIDER} is set, but the connector does not run code that a table names")
 
 
 def _level(properties: Mapping[str, str], codec: str) -> int | None:

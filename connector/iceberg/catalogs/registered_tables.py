@@ -24,11 +24,11 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.serializers import Compressor
 from pyiceberg.table import CommitTableResponse, StagedTable, Table, TableProperties
-from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.typedef import EMPTY_DICT, Identifier
 
+from connector.encoding.parquet.file_options import find_locations
 from connector.storage import storage_errors
 from connector.storage.file_access import FileCredentials, file_properties
 from connector.storage.file_io import open_file_io, write_small_file
@@ -99,7 +99,7 @@ class RegisteredTables(MetastoreCatalog):
         metadata = make_first_metadata(
             new_table_metadata(schema, partition_spec, sort_order, location, dict(properties))
         )
-        file = load_location_provider(location, metadata.properties).new_table_metadata_file_location()
+        file = find_locations(location, metadata.properties).new_table_metadata_file_location()
         self._write_metadata(metadata, self._load_file_io(location=file), file)
         return self.register_table(identifier, file)
 

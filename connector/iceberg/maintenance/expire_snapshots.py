@@ -34,7 +34,7 @@ from connector.iceberg.commits.snapshot import TableLocks
 from connector.iceberg.metadata.old_metadata import find_stale_metadata, must_delete_old_metadata
 from connector.iceberg.metadata.references import find_unreachable
 from connector.iceberg.metadata.retention import Expired, find_due, find_expired, may_delete_files
-from connector.iceberg.metadata.table_properties import name_table_in_errors
+from connector.iceberg.metadata.table_properties import locations_of, name_table_in_errors
 from connector.iceberg.metadata.table_updates import require_uuid
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.stored_files import delete_all
@@ -157,6 +157,7 @@ class _Expiry:
             expired = self._choose(table.metadata, _now())
         if not expired:
             return self._compare(before, table)
+        locations_of(table)  # otherwise an error after the commit would leave the files
         failure: Exception | None = None
         try:
             _commit_removal(self._catalog, table, expired)

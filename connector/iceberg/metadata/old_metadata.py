@@ -17,9 +17,9 @@ from uuid import UUID
 from pyiceberg.catalog import TABLE_METADATA_FILE_NAME_REGEX, Catalog, MetastoreCatalog
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table
-from pyiceberg.table.locations import load_location_provider
 from pyiceberg.utils.properties import property_as_bool
 
+from connector.iceberg.metadata.table_properties import locations_of
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.stored_files import files_under
 
@@ -59,8 +59,7 @@ def find_stale_metadata(table: Table) -> Iterator[str]:
     """
     named = [table.metadata_location, *(entry.metadata_file for entry in table.metadata.metadata_log)]
     oldest = min(map(_version, named))
-    provider = load_location_provider(table.location(), table.properties)
-    for location in files_under(table.io, provider.metadata_path):
+    for location in files_under(table.io, locations_of(table).metadata_path):
         if 0 <= _version(location) < oldest and _belongs_to(table, location):
             yield location
 

@@ -12,7 +12,6 @@ from typing import Final
 
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
-from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
 
@@ -21,6 +20,7 @@ from connector.host.groups import divide
 from connector.host.interruption import NEVER, Interruption
 from connector.host.signals import map_in_threads
 from connector.iceberg.metadata.manifests import manifests_of, read_all_entries, read_entries
+from connector.iceberg.metadata.table_directories import keep_own
 
 # What is read at the same time: small files, each of which waits for the store most of the time. With more of them, or
 # larger ones, a session's other threads would wait for the interpreter.
@@ -111,7 +111,7 @@ def find_unreachable(before: TableMetadata, table: Table, interruption: Interrup
     if _may_have_dropped_data(before, expired):
         locations += _data(table, [manifest for name, manifest in manifests.items() if name in free], interruption)
     locations += _find_statistics(before, table.metadata)
-    return [location for location in locations if _is_own(table, location)]
+    return keep_own(table, locations)
 
 
 def _find_statistics(before: TableMetadata, after: TableMetadata) -> set[str]:
@@ -151,9 +151,3 @@ def _data(table: Table, manifests: Iterable[ManifestFile], interruption: Interru
                 locations[basename(entry.data_file.file_path)] = entry.data_file.file_path
     free = find_unreferenced(table, locations, interruption, is_data=lambda _: True)
     return [locations[name] for name in free]
-
-
-def _is_own(table: Table, location: str) -> bool:
-    provider = load_location_provider(table.location(), table.properties)
-    directories = (table.location(), provider.data_path, provider.metadata_path)
-    return location.startswith(tuple(f"{directory.rstrip('/')}/" for directory in directories))

@@ -18,13 +18,13 @@ from pyiceberg.manifest import (
     ManifestFile,
 )
 from pyiceberg.table import Table
-from pyiceberg.table.locations import load_location_provider
 
 from connector.encoding.live_rows.deletion_vectors import FileId, WrittenVector
 from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION
 from connector.iceberg.metadata.manifests import DeleteManifestWriter, ManifestWriter, find_id
 from connector.iceberg.metadata.partitions import Partition, PartitionReader, find_source_schema, find_spec
 from connector.iceberg.metadata.row_lineage import NEWEST_VERSION
+from connector.iceberg.metadata.table_properties import locations_of
 from connector.model.state import ColumnStatistics, DataFile, StagedCommit
 from connector.storage.file_io import RememberedFile, WrittenFile
 
@@ -211,7 +211,7 @@ def _statistics(columns: Sequence[ColumnStatistics]) -> dict[str, Any]:
 
 def metadata_location(table: Table, name: str) -> str:
     """Return the location of a metadata file with this name."""
-    return load_location_provider(table.location(), table.properties).new_metadata_location(name)
+    return locations_of(table).new_metadata_location(name)
 
 
 class RememberingFileIO(FileIO):

@@ -1,13 +1,13 @@
 """The directories of a table's files, and whether they are in a table bucket."""
 
-from collections.abc import Set
+from collections.abc import Iterable, Set
 from typing import Final
 from urllib.parse import urlsplit
 
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table
-from pyiceberg.table.locations import load_location_provider
 
+from connector.iceberg.metadata.table_properties import locations_of
 from connector.storage.file_access import S3_SCHEMES
 from connector.storage.file_io import open_file_io
 
@@ -16,14 +16,22 @@ BUCKET_SUFFIX: Final = "--table-s3"  # only table buckets have such names
 
 def find_directories(table: Table) -> list[str]:
     """Return the directory of the table, and those of its files, none of which is within another one."""
-    provider = load_location_provider(table.location(), table.properties)
+    provider = locations_of(table)
     return _find_outermost(table.io, {table.location(), provider.data_path, provider.metadata_path})
 
 
 def find_file_directories(table: Table) -> list[str]:
     """Return the directories of the table's files, none of which is within another one."""
-    provider = load_location_provider(table.location(), table.properties)
+    provider = locations_of(table)
     return _find_outermost(table.io, {provider.data_path, provider.metadata_path})
+
+
+def keep_own(table: Table, locations: Iterable[str]) -> list[str]:
+    """Return the locations of files in the table's own directories: a file elsewhere may belong to another table."""
+    provider = locations_of(table)
+    directories = (table.location(), provider.data_path, provider.metadata_path)
+    own = tuple(f"{directory.rstrip('/')}/" for directory in directories)
+    return [location for location in locations if location.startswith(own)]
 
 
 def _find_outermost(io: FileIO, directories: Set[str]) -> list[str]:

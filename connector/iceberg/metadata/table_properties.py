@@ -8,10 +8,12 @@ from textwrap import shorten
 from typing import TYPE_CHECKING, Final
 
 from pyiceberg.table import Table, TableProperties
+from pyiceberg.table.locations import LocationProvider
 from pyiceberg.table.name_mapping import parse_mapping_from_json
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.utils.properties import property_as_bool
 
+from connector.encoding.parquet.file_options import find_locations, refuse_code
 from connector.host.errors import UserError
 from connector.iceberg.metadata.table_arrangement import keep_sources
 from connector.model.properties import parse_whole_number
@@ -20,7 +22,6 @@ from connector.model.table_identifier import Generation, TableIdentifier
 if TYPE_CHECKING:
     from connector.evolution.altered_schema import ConvertedColumn
 
-PROVIDER: Final = TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL
 ENCRYPTION: Final = "encryption.key-id"  # PyIceberg has no name for it
 DIRECTORIES: Final = (TableProperties.WRITE_DATA_PATH, TableProperties.WRITE_METADATA_PATH)
 SWITCHES: Final = (TableProperties.OBJECT_STORE_ENABLED, TableProperties.WRITE_OBJECT_STORE_PARTITIONED_PATHS)
@@ -120,15 +121,22 @@ class _FixedPropertyError(ValueError):
 def check_properties(properties: Mapping[str, str]) -> None:
     """Raise ValueError if no metadata can be written with these properties."""
     given = dict(properties)
-    # PyIceberg would import the module when it names the next file.
-    if PROVIDER in given:
-        raise ValueError(f"{PROVIDER} is set, but the connector does not run code that a table names")
+    _check_locations(given)
     # Files that are not encrypted would lie among those that are. PyIceberg also drops the keys from the metadata: no
     # reader could decrypt the others any more.
     if ENCRYPTION in given:
         raise _FixedPropertyError(f"{ENCRYPTION} is set, but the connector neither reads nor writes encrypted files")
+    read_number(given, PREVIOUS_VERSIONS, 0)
+    if mapping := given.get(NAME_MAPPING):
+        with _demand(given, NAME_MAPPING, "must be a name mapping, the JSON of Iceberg's specification"):
+            parse_mapping_from_json(mapping)
+
+
+def _check_locations(properties: Mapping[str, str]) -> None:
+    """Raise ValueError if PyIceberg cannot name files with these properties, or would run code to do so."""
+    refuse_code(properties)
     for name in DIRECTORIES:
-        if (path := given.get(name)) and not is_location(path):
+        if (path := properties.get(name)) and not is_location(path):
             raise ValueError(
                 f"{name} is {path!r}; it must be an absolute location without # and ?, such as s3://bucket/directory"
             )
@@ -138,11 +146,24 @@ def check_properties(properties: Mapping[str, str]) -> None:
                 "file, such as s3://bucket/directory"
             )
     for name in SWITCHES:
-        read_switch(given, name, False)
-    read_number(given, PREVIOUS_VERSIONS, 0)
-    if mapping := given.get(NAME_MAPPING):
-        with _demand(given, NAME_MAPPING, "must be a name mapping, the JSON of Iceberg's specification"):
-            parse_mapping_from_json(mapping)
+        read_switch(properties, name, False)
+
+
+def locations_of(table: Table) -> LocationProvider:
+    """Return where a table's files go. UserError if that is no directory, or if its properties name code."""
+    check_location(table)
+    with name_table_in_errors(table):
+        _check_locations(table.properties)
+        return find_locations(table.location(), table.properties)
+
+
+def check_location(table: Table) -> None:
+    """Raise UserError if no files can be written below the table's location."""
+    if not is_location(table.location()):
+        raise UserError(
+            f"Table {TableIdentifier.of(table)} is at {table.location()}. The connector only writes to absolute "
+            "locations without # and ?. Choose another table name, or drop the table and create it at another location."
+        )
 
 
 def is_location(text: str) -> bool:
