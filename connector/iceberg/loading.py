@@ -110,4 +110,4 @@ def check_table_properties(table: Table) -> None:
     """Raise UserError if the table's properties ask for files that the connector cannot write."""
     with name_table_in_errors(table):
         FileOptions.of_table(table.properties)
-        check_properties(table.properties)
+        check_properties(table.properties, table.location())

@@ -4,6 +4,7 @@ The properties are the address of the store and the credentials. They come from 
 and from what the server says about this table.
 """
 
+import re
 import time
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
@@ -137,8 +138,27 @@ DISPLACED_BY: Final = {
 SHORTEST_LIFE: Final = 900  # seconds
 DEFAULT_REGION: Final = "us-east-1"  # for stores without regions; PyIceberg would ask Amazon
 
+# The schemes of one kind of store. Any other scheme is a kind of its own.
+_KINDS: Final = {
+    "": "file",
+    **dict.fromkeys(S3_SCHEMES, "s3"),
+    **dict.fromkeys(AZURE_SCHEMES, "abfss"),
+    "gcs": "gs",
+    "viewfs": "hdfs",
+}
+_STORE: Final = re.compile(r"(?:([^:/]*):)?(?://([^/]*))?")
+
 FileAccess: TypeAlias = Lease[Properties]
 FileCredentials: TypeAlias = Callable[[], Mapping[str, str]]  # the config's, valid now, as FileIO properties
+
+
+def store_of(location: str) -> tuple[str, str]:
+    """Return the kind of store that a location is in, and the bucket. Some schemes mean the same kind."""
+    found = _STORE.match(location)
+    assert found, "it may be empty"
+    scheme, bucket = (found[1] or "").lower(), found[2] or ""
+    # A container of Azure has two addresses.
+    return _KINDS.get(scheme, scheme), bucket.replace(".blob.", ".dfs.")
 
 
 def file_properties(*sources: Mapping[str, str]) -> dict[str, str]:

@@ -206,7 +206,7 @@ class _PendingCommits:
         if older := [each for each in remaining if self.has_failed or each.is_recovered]:
             self._check_files(loaded, older)
         with name_table_in_errors(loaded.table):
-            check_properties(loaded.table.properties)
+            check_properties(loaded.table.properties, loaded.table.location())
 
     def _check_files(self, loaded: _LoadedTable, older: Sequence[StagedCommit]) -> None:
         """Raise UserError if files of these commits are gone."""

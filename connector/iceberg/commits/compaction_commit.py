@@ -156,7 +156,7 @@ class CompactionCommit:
             return None
         self._check_age(table)
         with name_table_in_errors(table):
-            check_properties(table.properties)
+            check_properties(table.properties, table.location())
         snapshots = self._writers.new()
         changes = self._decide(table, snapshots, groups)
         self._dropped = list(changes.dropped)

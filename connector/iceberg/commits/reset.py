@@ -149,7 +149,7 @@ def perform_reset(table: Table, reset: Reset, reason: str) -> None:
     }
     properties = {name: reset.value, RESET_PREFIX + name.removeprefix(fence.PREFIX): json.dumps(note)}
     with name_table_in_errors(table):
-        check_properties(table.properties)
+        check_properties(table.properties, table.location())
     try:
         with storage_errors.translate_errors(table.location()):
             # Every change of a fence moves the main branch. So a commit that asserts main has read the current fence.

@@ -34,7 +34,7 @@ from connector.iceberg.maintenance.void_files import VoidFiles
 from connector.iceberg.metadata.old_metadata import find_stale_metadata, must_delete_old_metadata
 from connector.iceberg.metadata.references import find_unreferenced
 from connector.iceberg.metadata.retention import GC_ENABLED, is_in_nessie, may_delete_files
-from connector.iceberg.metadata.table_directories import find_directories
+from connector.iceberg.metadata.table_directories import find_directories, keep_own
 from connector.model.table_identifier import Owner, TableIdentifier
 from connector.storage.stored_files import StoredFile, list_stored_files
 
@@ -83,7 +83,10 @@ def find_orphan_files(
         if options.is_wide:
             raise _explain_kept_files(first)
         return OrphanFiles(first, (), (), (), {}, must_stay=True)
-    listed = [file for directory in find_directories(first) for file in list_stored_files(first.io, directory)]
+    found = {
+        file.location: file for directory in find_directories(first) for file in list_stored_files(first.io, directory)
+    }
+    listed = [found[location] for location in keep_own(first, found)]
     table = catalog.load_table(path)
     orphans = _remove_referenced(table, listed, interruption)
     void = _find_void(table, orphans)

@@ -27,7 +27,7 @@ from connector.iceberg.commits.file_names import CompactionOrigin, FileOrigin
 from connector.iceberg.maintenance.void_files import VoidFiles
 from connector.iceberg.metadata.references import find_unreferenced
 from connector.iceberg.metadata.retention import may_delete_files
-from connector.iceberg.metadata.table_directories import find_file_directories
+from connector.iceberg.metadata.table_directories import find_file_directories, keep_own
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.stored_files import delete_all, files_under
@@ -58,16 +58,17 @@ def remove_task_orphans(
     in_state = {FileOrigin.of(basename(location)) for commit in staged for location in commit.locations}
     names = [name for name in listed if void.has(name) and _may_delete(FileOrigin.of(name), writer, in_state)]
     orphans = find_unreferenced(table, names, interruption)
-    delete_all(table.io, [f"{listed[name]}/{name}" for name in orphans], interruption)
-    if orphans:
-        facts.report(MaintainedFiles(str(path), REMOVE_ORPHAN_FILES, len(orphans)))
+    own = keep_own(first, [f"{listed[name]}/{name}" for name in orphans])
+    delete_all(table.io, own, interruption)
+    if own:
+        facts.report(MaintainedFiles(str(path), REMOVE_ORPHAN_FILES, len(own)))
         log.info(
             "table %s: deleted %d orphan file(s) of earlier sessions",
             path,
-            len(orphans),
-            extra=fields(Event.COLLECTED, table=str(path), files=len(orphans)),
+            len(own),
+            extra=fields(Event.COLLECTED, table=str(path), files=len(own)),
         )
-    return len(orphans)
+    return len(own)
 
 
 def _may_delete(origin: FileOrigin | None, writer: WriterId, in_state: Container[FileOrigin | None]) -> bool:

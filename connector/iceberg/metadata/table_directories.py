@@ -1,6 +1,7 @@
 """The directories of a table's files, and whether they are in a table bucket."""
 
 from collections.abc import Iterable, Set
+from posixpath import basename
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -8,7 +9,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 
 from connector.iceberg.metadata.table_properties import locations_of
-from connector.storage.file_access import S3_SCHEMES
+from connector.storage.file_access import S3_SCHEMES, store_of
 from connector.storage.file_io import open_file_io
 
 BUCKET_SUFFIX: Final = "--table-s3"  # only table buckets have such names
@@ -27,11 +28,22 @@ def find_file_directories(table: Table) -> list[str]:
 
 
 def keep_own(table: Table, locations: Iterable[str]) -> list[str]:
-    """Return the locations of files in the table's own directories: a file elsewhere may belong to another table."""
+    """Return the locations of files that may be deleted: those in the table's own directories, which are no others'.
+
+    Anyone who can commit to the table names its directories. So in another bucket than the table's, a file must have
+    the table's UUID in its name. A location with the part `..` is of another directory than it seems.
+    """
     provider = locations_of(table)
     directories = (table.location(), provider.data_path, provider.metadata_path)
     own = tuple(f"{directory.rstrip('/')}/" for directory in directories)
-    return [location for location in locations if location.startswith(own)]
+    store, uuid = store_of(table.location()), str(table.metadata.table_uuid)
+    return [
+        location
+        for location in locations
+        if location.startswith(own)
+        and not {".", ".."}.intersection(location.split("/"))
+        and (store_of(location) == store or uuid in basename(location))
+    ]
 
 
 def _find_outermost(io: FileIO, directories: Set[str]) -> list[str]:

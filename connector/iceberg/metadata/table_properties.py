@@ -18,6 +18,7 @@ from connector.host.errors import UserError
 from connector.iceberg.metadata.table_arrangement import keep_sources
 from connector.model.properties import parse_whole_number
 from connector.model.table_identifier import Generation, TableIdentifier
+from connector.storage.file_access import store_of
 
 if TYPE_CHECKING:
     from connector.evolution.altered_schema import ConvertedColumn
@@ -118,10 +119,10 @@ class _FixedPropertyError(ValueError):
     """A table property that it does not help to change. An encrypted table stays encrypted without it."""
 
 
-def check_properties(properties: Mapping[str, str]) -> None:
-    """Raise ValueError if no metadata can be written with these properties."""
+def check_properties(properties: Mapping[str, str], location: str | None = None) -> None:
+    """Raise ValueError if no metadata can be written with these properties. `location` is the table's."""
     given = dict(properties)
-    _check_locations(given)
+    _check_locations(given, location)
     # Files that are not encrypted would lie among those that are. PyIceberg also drops the keys from the metadata: no
     # reader could decrypt the others any more.
     if ENCRYPTION in given:
@@ -132,7 +133,7 @@ def check_properties(properties: Mapping[str, str]) -> None:
             parse_mapping_from_json(mapping)
 
 
-def _check_locations(properties: Mapping[str, str]) -> None:
+def _check_locations(properties: Mapping[str, str], location: str | None) -> None:
     """Raise ValueError if PyIceberg cannot name files with these properties, or would run code to do so."""
     refuse_code(properties)
     for name in DIRECTORIES:
@@ -145,6 +146,9 @@ def _check_locations(properties: Mapping[str, str]) -> None:
                 f"{name} is {path!r}; it must be a location in a store that PyIceberg knows: s3, gs, abfss, hdfs or "
                 "file, such as s3://bucket/directory"
             )
+        # Otherwise who may change a table in a bucket would choose files of this machine.
+        if path and location and store_of(path)[0] != store_of(location)[0]:
+            raise ValueError(f"{name} is {path!r}; it must be in a store of the same kind as the table's location")
     for name in SWITCHES:
         read_switch(properties, name, False)
 
@@ -153,7 +157,7 @@ def locations_of(table: Table) -> LocationProvider:
     """Return where a table's files go. UserError if that is no directory, or if its properties name code."""
     check_location(table)
     with name_table_in_errors(table):
-        _check_locations(table.properties)
+        _check_locations(table.properties, table.location())
         return find_locations(table.location(), table.properties)
 
 
