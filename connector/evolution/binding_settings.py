@@ -1,12 +1,13 @@
 """What a binding asks for, beside its columns, that decides how its table may change. Validate and apply both read it
 here."""
 
+from collections.abc import Container
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from connector.config.resource_config import ResourceConfig
-from connector.config.values import SchemaEvolution
+from connector.config.values import RETAIN_EXISTING_DATA, SchemaEvolution
 from connector.evolution.arrangement_terms import ArrangementTerms
 from protocol.flow import MaterializationBinding
 
@@ -28,14 +29,18 @@ class BindingSettings:
     schema_evolution: SchemaEvolution = SchemaEvolution.FULL
     arrangement: ArrangementTerms = NO_TERMS
     identifier_fields: IdentifierFields = IdentifierFields.KEPT
+    retains_rows: bool = False  # in a backfill, for a feature flag
 
     @classmethod
-    def of(cls, resource: ResourceConfig, last: MaterializationBinding | None) -> "BindingSettings":
+    def of(
+        cls, resource: ResourceConfig, last: MaterializationBinding | None, flags: Container[str]
+    ) -> "BindingSettings":
         """Return the settings of a resource config. `last` is its binding when it was last applied."""
         return cls(
             resource.schema_evolution,
             ArrangementTerms(resource.partition_terms, resource.sort_by),
             _choose_identifier_fields(resource, last),
+            RETAIN_EXISTING_DATA in flags,
         )
 
 

@@ -81,7 +81,11 @@ def _constrain_field(field: CandidateField) -> list[Constraint]:
     if kept := _explain_required(field, fit):
         result.append(Constraint(ConstraintType.FIELD_REQUIRED, kept))
     if fit.refusal:
-        result.append(Constraint(ConstraintType.INCOMPATIBLE, fit.refusal))
+        assert field.candidate.evolution is not None
+        helps = field.candidate.evolution.rules.can_be_replaced
+        # By default, Flow raises the backfill counter for an incompatible field, and publishes without asking again.
+        refused = ConstraintType.INCOMPATIBLE if helps else ConstraintType.FIELD_FORBIDDEN
+        result.append(Constraint(refused, fit.refusal))
     return result or [Constraint(ConstraintType.FIELD_OPTIONAL, _describe_fit(fit))]
 
 
@@ -203,12 +207,21 @@ def _find_table_problems(candidate: Candidate, required: Iterable[str]) -> list[
         and (refusals := [fit.refusal for fit in fits if fit.refusal])
     ]
     selectable = [
-        each.fit
+        (each, each.fit)
         for each in candidate.fields
         if each.fit and constrain_new_column(each).type is not ConstraintType.FIELD_FORBIDDEN
     ]
-    fieldless = [fit.refusal for fit in candidate.evolution.fit_unwritten_columns(selectable) if fit.refusal]
-    return without_column + fieldless
+    fits = [fit for _, fit in selectable]
+    fieldless = [fit.refusal for fit in candidate.evolution.fit_unwritten_columns(fits) if fit.refusal]
+    if candidate.evolution.rules.can_be_replaced:
+        return without_column + fieldless
+    # These fields can neither be selected nor be left out, and no backfill helps.
+    stuck = [
+        f"{fit.refusal} {kept}"
+        for field, fit in selectable
+        if fit.column and fit.refusal and (kept := _explain_required(field, fit))
+    ]
+    return without_column + stuck + fieldless
 
 
 def _find_arrangement_problems(candidate: Candidate) -> list[str]:

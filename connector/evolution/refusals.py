@@ -7,7 +7,7 @@ from typing import Final, TypeAlias, get_args
 
 from pyiceberg.types import DecimalType, DoubleType, LongType, NestedField, StringType
 
-from connector.config.values import SchemaEvolution
+from connector.config.values import RETAIN_EXISTING_DATA, SchemaEvolution
 from connector.evolution.arrangement_changes import ArrangementChange, SetPartitionSpec, SetSortOrder
 from connector.evolution.arrangement_terms import PARTITION_BY, SORT_BY
 from connector.evolution.binding_settings import DEFAULT_SETTINGS, BindingSettings, IdentifierFields
@@ -74,6 +74,17 @@ class ChangeRules:
         is_kept = self.settings.identifier_fields is IdentifierFields.KEPT
         return self.table.is_of(self.materialization) and not is_kept
 
+    @property
+    def can_be_replaced(self) -> bool:
+        """Whether a higher backfill counter makes apply replace the table's rows, and these are the task's to replace.
+        Flow may raise the counter unasked. So the rows of a table that no task has created count as those of others,
+        although apply replaces them if a person asks for it."""
+        return self._has_own_binding and not self.settings.retains_rows
+
+    @property
+    def _has_own_binding(self) -> bool:
+        return self.table.is_of(self.materialization) and not self.is_new
+
     def allows(self, change: type[Alteration]) -> bool:
         """Whether the mode of schema evolution allows a change of this kind."""
         return change in ALLOWED[self._mode]
@@ -115,12 +126,11 @@ class ChangeRules:
                 "rows: rename the column back, or name it with "
                 f'{{"{COLUMN_SETTING}": "…"}} in the field config, or {self._rewrite}.'
             )
-        rewrite = "choose another table name for the binding" if self.is_new else self._rewrite
         column = wanted.location_column
         keep = f"keep the column {column!r} with {_column_config(column)} in the field config, or " if column else ""
         return (
             f"Field {wanted.field!r} has no column in the table, and older rows would have no value in a new one. A "
-            f"key or a root document must be in the same column for all rows: {keep}{rewrite}."
+            f"key or a root document must be in the same column for all rows: {keep}{self._rewrite}."
         )
 
     def refuse_move(self, wanted: NewColumn) -> str:
@@ -135,8 +145,10 @@ class ChangeRules:
     @property
     def _rewrite(self) -> str:
         """What makes all rows new."""
-        if self.table.is_of(self.materialization):
+        if self.can_be_replaced:
             return "increment the binding's backfill, which replaces the table's rows"
+        if self._has_own_binding:
+            return f"remove the feature flag {RETAIN_EXISTING_DATA} and backfill the binding, which replaces its rows"
         return "choose another table name for the binding"
 
     def refuse_deselecting(self, column: NestedField) -> str:

@@ -62,17 +62,17 @@ class Proposal:
     @cached_property
     def settings(self) -> BindingSettings:
         """What decides how its table may change, beside its columns."""
-        return BindingSettings.of(self.resource, self.last)
+        return BindingSettings.of(self.resource, self.last, self.flags)
 
     @property
     def replaces_table(self) -> bool:
         """Whether apply will replace the rows of the table, for a backfill."""
-        return self._is_backfilled and RETAIN_EXISTING_DATA not in self.flags
+        return self._is_backfilled and not self.settings.retains_rows
 
     @property
     def keeps_rows(self) -> bool:
         """Whether the table keeps its rows in a backfill."""
-        return self._is_backfilled and RETAIN_EXISTING_DATA in self.flags
+        return self._is_backfilled and self.settings.retains_rows
 
     @property
     def _is_backfilled(self) -> bool:

@@ -15,14 +15,14 @@ from connector.evolution.candidate import Candidate, name_former_locations
 from connector.evolution.column_fits import Evolution
 from connector.evolution.constraints import find_problems, list_constraints, list_new_names, pick_most_severe
 from connector.evolution.existing_table import CatalogEntry
-from connector.evolution.field_config import change_case, parse_field_configs
+from connector.evolution.field_config import change_case, list_selected_fields, parse_field_configs
 from connector.evolution.plan_changes import find_last_bindings, name_former_columns
 from connector.evolution.refusals import ChangeRules
 from connector.host.errors import InvalidConfigError, UserError, join_errors
 from connector.model.table_identifier import TableIdentifier
 from connector.rpc.proposals import Proposal, find_confused_tables, find_property_problems
 from protocol import request, response
-from protocol.flow import ValidateBinding, find_collection
+from protocol.flow import Constraint, ConstraintType, ValidateBinding, find_collection
 
 log = logging.getLogger(__name__)
 
@@ -101,8 +101,10 @@ def _answer(
     projection_constraints = list_constraints(candidate)
     if isinstance(endpoint.catalog, S3TablesCatalog):
         _warn_of_capitals(proposal, list_new_names(candidate))
+    constraints = pick_most_severe(projection_constraints)
+    _warn_of_lost_fields(proposal, constraints)
     return response.ValidatedBinding(
-        constraints=pick_most_severe(projection_constraints),
+        constraints=constraints,
         projection_constraints=projection_constraints,
         resource_path=proposal.path,
         delta_updates=proposal.resource.delta_updates,
@@ -121,6 +123,21 @@ def _warn_of_capitals(proposal: Proposal, names: Iterable[str]) -> None:
             ", ".join(map(repr, with_capitals[:SHOWN_NAMES])) + (", …" if len(with_capitals) > SHOWN_NAMES else ""),
             NameCase.LOWERCASE,
         )
+
+
+def _warn_of_lost_fields(proposal: Proposal, constraints: Mapping[str, Constraint]) -> None:
+    """Warn of selected fields that are forbidden now. Flow leaves such a field out, unless the task requires it."""
+    selected = list_selected_fields(proposal.last.field_selection) if proposal.last else ()
+    for field in selected:
+        constraint = constraints.get(field)
+        if constraint and constraint.type is ConstraintType.FIELD_FORBIDDEN:
+            log.warning(
+                "table %s: field %r was selected, and cannot be selected any more. Unless `fields.require` of the "
+                "binding names it, it is left out, and new rows have no value in its column. %s",
+                proposal.table,
+                field,
+                constraint.reason,
+            )
 
 
 def _evolution(proposal: Proposal, found: CatalogEntry) -> Evolution | None:

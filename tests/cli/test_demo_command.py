@@ -122,7 +122,8 @@ def test_as_json_a_demo_says_only_what_was_done(tmp_path: Path) -> None:
     # Documents that do not fit the table are an error that says how to start anew.
     second = demo(tmp_path, "-", "--key", "id", stdin='{"id": 2}\n')
     assert second.returncode == 1
-    check_text("cli_errors", "demo: a field that does not fit its column", second.stderr.partition("error ")[2])
+    assert "Field 'id' has a column of type boolean, but its schema now needs long" in second.stderr
+    check_text("cli_errors", "demo: a field that does not fit its column", second.stderr.rpartition("error ")[2])
 
 
 @pytest.mark.spark

@@ -25,7 +25,7 @@ from connector.evolution.existing_table import CatalogEntry, ExistingTable
 from connector.evolution.field_config import parse_field_config, parse_field_configs
 from connector.evolution.plan_changes import name_former_columns, plan_changes, plan_columns
 from connector.evolution.refusals import ChangeRules
-from connector.evolution.table_change import AddColumn, ConvertColumn, TableChange
+from connector.evolution.table_change import AddColumn, ConvertColumn, DropTable, StartBackfill, TableChange
 from connector.evolution.target import Target
 from connector.evolution.type_mapping import find_decimal_problem
 from connector.host.errors import UserError
@@ -148,6 +148,36 @@ def test_apply_accepts_every_field_that_validate_allows_and_no_other(
             continue
         # Nothing but null fits any column: validate says so whatever the field config, apply need not.
         assert config.get(field)
+
+
+@given(
+    collections(),
+    st.builds(existing, schemas(), st.just(MATERIALIZATION), all_settings),
+    st.dictionaries(st.sampled_from("abcd"), st.sampled_from([None, {"castToString": True}, {"column": "d"}])),
+)
+@example(
+    collection(ID, projection("a", "string")),
+    existing(Schema(NestedField(1, "a", LongType())), MATERIALIZATION, BindingSettings(SchemaEvolution.STRICT)),
+    {},
+)
+def test_a_backfill_makes_room_for_every_incompatible_field(
+    bound: Collection, evolution: Evolution, config: dict[str, Json]
+) -> None:
+    """Flow raises the counter, and does not validate again."""
+    config = {name: each for name, each in config.items() if name in {each.field for each in bound.projections}}
+    candidate = Candidate(bound, parse_field_configs(config), True, evolution, former_names=name_former_columns(LAST))
+    assume(not find_problems(candidate))
+    told = list_constraints(candidate)
+    incompatible = {each.field for each in told if each.constraint.type is ConstraintType.INCOMPATIBLE}
+    assume(incompatible)
+    forbidden = {each.field for each in told if each.constraint.type is ConstraintType.FIELD_FORBIDDEN}
+    fields = tuple({each.field for each in told} - forbidden - {"id"})
+    wanted = plan_columns(bound, FieldSelection(("id",), fields, "", config), LAST)
+    target = Target(
+        PATH, Owner(MATERIALIZATION, "shop%2Forders.v1"), wanted, {}, True, settings=evolution.rules.settings
+    )
+    changes = plan_changes(CatalogEntry(True, evolution.table), target)
+    assert any(isinstance(change, StartBackfill | DropTable) for change in changes)
 
 
 def test_a_column_that_cannot_hold_the_document_of_standard_updates_is_refused_by_both() -> None:

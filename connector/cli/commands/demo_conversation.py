@@ -71,7 +71,7 @@ def materialize(
             show(f"→ {shorten(line.replace(msgspec.json.encode(config), HIDDEN_CONFIG))}")
             return connector.ask(line)
 
-        apply = _make_apply(task, msgspec.convert(ask("validate", make_validate(task)), response.Validated))
+        apply = _make_apply(task, _validate(task, ask))
         ask("apply", apply)
         ask("open", request.Open(apply.materialization, range=WHOLE_RANGE))
         ask("acknowledge", {})
@@ -108,16 +108,20 @@ def require_recommended(collection: Collection, constraints: Mapping[str, Constr
     return FieldRules(recommended=False, require={field: {} for field in recommended})
 
 
-def _make_apply(task: Task, validated: response.Validated) -> request.Apply:
-    [binding], [answer] = task.bindings, validated.bindings
-    selecting = replace(binding, rules=require_recommended(binding.collection, answer.constraints))
+def _validate(task: Task, ask: Callable[[str, Any], Any]) -> response.Validated:
     try:
-        return make_apply(replace(task, bindings=(selecting,)), validated)
-    except UserError as error:
+        return msgspec.convert(ask("validate", make_validate(task)), response.Validated)
+    except ConversationEndedError as error:
         raise UserError(
             f"{error} To start with a new table, give the file of documents another name, or another directory with "
             "--into."
         ) from error
+
+
+def _make_apply(task: Task, validated: response.Validated) -> request.Apply:
+    [binding], [answer] = task.bindings, validated.bindings
+    selecting = replace(binding, rules=require_recommended(binding.collection, answer.constraints))
+    return make_apply(replace(task, bindings=(selecting,)), validated)
 
 
 def _load_keys(

@@ -1,0 +1,179 @@
+"""A field is incompatible only if a backfill helps: by default, Flow raises the counter then, unasked, and publishes
+without validating again. Everywhere else the field is forbidden, or validate refuses the binding."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
+
+from connector.config.values import ALLOW_EXISTING_TABLES
+from connector.host.errors import UserError
+from connector.model.table_identifier import OWNER_PROPERTY, Owner
+from connector.rpc.validate import validate
+from protocol import request, response
+from protocol.flow import Collection, ConstraintType, Json, Materialization, MaterializationBinding, ValidateBinding
+from rpc.applied_bindings import RETAIN, applied, before
+from support.bindings import ID, MATERIALIZATION, PATH, collection, local_config, projection
+from support.bindings import materialization_binding as binding
+from support.snapshots import check_text
+from support.tables.local_tables import foreign_table, local_catalog
+
+OLD = collection(ID, projection("qty", "integer"))
+OTHER_VALUE = collection(ID, projection("qty", "number"))
+OTHER_KEY = collection(projection("id", "string"), projection("qty", "integer"))
+SCHEMA = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "qty", LongType()))
+APPEND: Json = {"existing_table": "append"}
+FORBIDDEN, INCOMPATIBLE, REQUIRED = (
+    ConstraintType.FIELD_FORBIDDEN,
+    ConstraintType.INCOMPATIBLE,
+    ConstraintType.FIELD_REQUIRED,
+)
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task with a binding whose field needs another type, in a table that no mode but `full` would change."""
+
+    warehouse: Path
+    resource: dict[str, Json]
+    flags: str = ""
+    is_new: bool = False
+
+    def bind(self, bound: Collection, backfill: int = 0) -> MaterializationBinding:
+        made = binding(bound, "qty", backfill=backfill)
+        return msgspec.structs.replace(made, resource_config={**made.resource_config, **self.resource})
+
+    @property
+    def last(self) -> Materialization | None:
+        return None if self.is_new else before(self.bind(OLD))
+
+    def validate(self, bound: Collection, backfill: int = 0) -> response.ValidatedBinding:
+        proposed = ValidateBinding(self.bind(bound).resource_config, bound, backfill=backfill)
+        config = local_config(self.warehouse, self.flags)
+        message = request.Validate(MATERIALIZATION, config=config, bindings=(proposed,), last_materialization=self.last)
+        [answer] = validate(message).bindings
+        return answer
+
+    def apply(self, bound: Collection, backfill: int) -> str:
+        return applied(self.warehouse, self.bind(bound, backfill), last=self.last, flags=self.flags).action_description
+
+
+def constrain(answer: response.ValidatedBinding, field: str) -> list[ConstraintType]:
+    return [each.constraint.type for each in answer.projection_constraints if each.field == field]
+
+
+def make_table(warehouse: Path, owner: str = "", *, has_rows: bool = True) -> None:
+    properties = {OWNER_PROPERTY: Owner(owner, "shop%2Forders.v0").encode()} if owner else {}
+    table = foreign_table(local_catalog(warehouse), PATH, SCHEMA, properties=properties)
+    if has_rows:
+        table.append(pa.table({"id": [1], "qty": [1]}, schema=table.schema().as_arrow()))
+
+
+def own(warehouse: Path) -> None:
+    make_table(warehouse, MATERIALIZATION)
+
+
+def pinned(warehouse: Path) -> None:
+    """Its name mapping names the column, so `full` does not convert it either."""
+    own(warehouse)
+    table = local_catalog(warehouse).load_table(PATH)
+    with table.transaction() as change:
+        change.set_properties({"schema.name-mapping.default": '[{"field-id": 2, "names": ["qty"]}]'})
+
+
+def of_nobody(warehouse: Path) -> None:
+    make_table(warehouse)
+
+
+def empty(warehouse: Path) -> None:
+    make_table(warehouse, has_rows=False)
+
+
+def of_another_task(warehouse: Path) -> None:
+    make_table(warehouse, "acme/other")
+
+
+@pytest.mark.parametrize(
+    ("make", "resource"),
+    [(own, {"schema_evolution": "strict"}), (own, {"schema_evolution": "strict", **APPEND}), (pinned, {})],
+)
+def test_apply_accepts_the_backfill_that_an_incompatible_field_asks_for(
+    tmp_path: Path, make: Callable[[Path], None], resource: dict[str, Json], caplog: pytest.LogCaptureFixture
+) -> None:
+    make(tmp_path)
+    task = Task(tmp_path, resource)
+    assert constrain(task.validate(OTHER_VALUE), "qty") == [INCOMPATIBLE]
+    assert not caplog.records
+    assert constrain(task.validate(OTHER_KEY), "id") == [REQUIRED, INCOMPATIBLE]
+    for backfill, bound in enumerate([OTHER_KEY, OTHER_VALUE], start=1):
+        assert "which replaces them all" in task.apply(bound, backfill)
+
+
+KEPT = pytest.mark.parametrize(
+    ("make", "resource", "flags", "is_new"),
+    [
+        pytest.param(own, {}, RETAIN, False, id="the flag"),
+        pytest.param(own, {}, "", True, id="a new binding"),
+        pytest.param(of_nobody, APPEND, "", False, id="appended to"),
+        pytest.param(of_nobody, APPEND, "", True, id="appended to by a new binding"),
+        pytest.param(of_nobody, {}, ALLOW_EXISTING_TABLES, False, id="the flag for existing tables"),
+        pytest.param(empty, APPEND, "", False, id="without rows"),
+        pytest.param(of_another_task, APPEND, "", False, id="of another task"),
+        pytest.param(of_another_task, APPEND, "", True, id="of another task, a new binding"),
+    ],
+)
+
+
+@KEPT
+def test_a_field_is_forbidden_where_flow_must_not_replace_the_rows(
+    tmp_path: Path,
+    make: Callable[[Path], None],
+    resource: dict[str, Json],
+    flags: str,
+    is_new: bool,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    make(tmp_path)
+    task = Task(tmp_path, {"schema_evolution": "strict", **resource}, flags, is_new)
+    answer = task.validate(OTHER_VALUE)
+    assert constrain(answer, "qty") == [FORBIDDEN]
+    assert answer.constraints["qty"].type is FORBIDDEN
+    warned = "table shop.orders: field 'qty' was selected, and cannot be selected any more" in caplog.text
+    assert warned is not is_new, "Flow leaves a forbidden field out without a word"
+
+
+@KEPT
+def test_a_binding_is_refused_if_its_table_needs_such_a_field(
+    tmp_path: Path, make: Callable[[Path], None], resource: dict[str, Json], flags: str, is_new: bool
+) -> None:
+    make(tmp_path)
+    task = Task(tmp_path, {"schema_evolution": "strict", **resource}, flags, is_new)
+    with pytest.raises(UserError, match=r"^bindings\[0\] \(acme/orders\): Field 'id' has a column of type long, but"):
+        task.validate(OTHER_KEY)
+
+
+def test_a_raised_counter_does_not_help_while_the_flag_keeps_the_rows(tmp_path: Path) -> None:
+    own(tmp_path)
+    task = Task(tmp_path, {"schema_evolution": "strict"}, RETAIN)
+    answer = task.validate(OTHER_VALUE, backfill=1)
+    assert constrain(answer, "qty") == [FORBIDDEN]
+    check_text("validate_errors", "another type while a flag keeps the rows", answer.constraints["qty"].reason)
+    with pytest.raises(UserError, match="remove the feature flag"):
+        task.apply(OTHER_VALUE, backfill=1)
+    without = Task(tmp_path, {"schema_evolution": "strict"})
+    assert "which replaces them all" in without.apply(OTHER_VALUE, backfill=1)
+
+
+def test_a_required_column_whose_field_cannot_stay_is_refused(tmp_path: Path) -> None:
+    """Flow leaves a forbidden field out. Apply would refuse that, because the column is NOT NULL."""
+    schema = Schema(SCHEMA.fields[0], NestedField(2, "qty", LongType(), required=True))
+    foreign_table(local_catalog(tmp_path), PATH, schema)
+    task = Task(tmp_path, {"schema_evolution": "strict", **APPEND})
+    with pytest.raises(UserError) as error:
+        task.validate(OTHER_VALUE)
+    check_text("validate_errors", "another type for a required column that must stay", str(error.value))
