@@ -2,6 +2,10 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+QUOTED_CHARACTERS: Final = 60  # of a value
 
 
 class Properties(Mapping[str, str]):
@@ -30,6 +34,26 @@ class Properties(Mapping[str, str]):
     def __repr__(self) -> str:
         """The names only: a value may be a secret."""
         return f"Properties of {', '.join(self._values) or 'nothing'}"
+
+
+def read_number(properties: Mapping[str, str], name: str, default: int, least: int | None = None) -> int:
+    """Return a property that is a whole number. ValueError if it is none, or less than the least one."""
+    with demand(properties, name, "must be a whole number" + (f" from {least} upwards" if least is not None else "")):
+        number = parse_whole_number(properties.get(name, str(default)))
+        if least is not None and number < least:
+            raise ValueError
+    return number
+
+
+@contextmanager
+def demand(properties: Mapping[str, str], name: str, demanded: str) -> Iterator[None]:
+    """Let a ValueError say what a property is, and what it must be."""
+    try:
+        yield
+    except ValueError as error:
+        value = properties[name]
+        shown = value if len(value) <= QUOTED_CHARACTERS else f"{value[:QUOTED_CHARACTERS]} …"
+        raise ValueError(f"{name} is {shown!r}; it {demanded}") from error
 
 
 def parse_whole_number(text: str) -> int:

@@ -312,6 +312,8 @@ def test_the_thresholds_without_properties_are_those_of_spark() -> None:
         ("flow.compaction.min-file-size-bytes", "1e12"),
         ("flow.compaction.max-file-size-bytes", "1"),
         ("flow.compaction.min-input-files", "1"),
+        ("flow.compaction.min-input-files", "2.9"),
+        ("flow.compaction.min-input-files", " 5 "),
         ("flow.compaction.delete-ratio-threshold", "many"),
         ("flow.compaction.delete-ratio-threshold", "0"),
         ("flow.compaction.delete-ratio-threshold", "nan"),

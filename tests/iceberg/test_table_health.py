@@ -136,7 +136,7 @@ def test_the_manifests_are_measured(catalog: Catalog) -> None:
 
 def test_an_invalid_property_is_named(catalog: Catalog) -> None:
     set_properties(catalog, {"flow.compaction.min-input-files": "1"})
-    with pytest.raises(UserError, match="min-input-files is 1"):
+    with pytest.raises(UserError, match="min-input-files is '1'"):
         health_of(catalog)
 
 

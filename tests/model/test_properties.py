@@ -2,7 +2,7 @@ import pickle
 
 import pytest
 
-from connector.model.properties import Properties, parse_whole_number
+from connector.model.properties import Properties, parse_whole_number, read_number
 
 SIGNED = {"s3.region": "eu-west-1", "s3.secret-access-key": "planted-secret"}
 
@@ -36,3 +36,15 @@ def test_whole_numbers_are_those_of_other_engines() -> None:
 def test_what_only_python_reads_as_a_whole_number_is_none(text: str) -> None:
     with pytest.raises(ValueError, match=r"^$"):
         parse_whole_number(text)
+
+
+@pytest.mark.parametrize("text", ["", "0", " 5 ", "2.9"])
+def test_an_error_names_a_number_and_the_least_one(text: str) -> None:
+    assert read_number({}, "a", 5, least=1) == 5
+    with pytest.raises(ValueError, match=rf"^a is '{text}'; it must be a whole number from 1 upwards$"):
+        read_number({"a": text}, "a", 5, least=1)
+
+
+def test_an_error_does_not_quote_a_long_value_whole() -> None:
+    with pytest.raises(ValueError, match=r"^a is 'x{60} …'; it must be a whole number$"):
+        read_number({"a": "x" * 100}, "a", 5)

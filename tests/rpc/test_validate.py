@@ -194,7 +194,7 @@ def test_the_number_of_snapshots_may_be_set(tmp_path: Path) -> None:
 def test_the_thresholds_of_compaction_may_be_set(tmp_path: Path) -> None:
     assert validated(tmp_path, binding(additional_table_properties={"flow.compaction.enabled": "false"}))
     [line] = refused(tmp_path, binding(additional_table_properties={"flow.compaction.min-input-files": "1"}))
-    assert "flow.compaction.min-input-files is 1; it must be at least 2" in line
+    assert "flow.compaction.min-input-files is '1'; it must be a whole number from 2 upwards" in line
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any, Final
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.locations import LocationProvider, load_location_provider
 
-from connector.model.properties import Properties, parse_whole_number
+from connector.model.properties import Properties, read_number
 
 PROVIDER: Final = TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL
 CODEC: Final = "write.parquet.compression-codec"
@@ -43,7 +43,7 @@ class FileOptions:
         if codec not in CODECS:
             raise ValueError(f"{CODEC} is {codec!r}; it may be {', '.join(CODECS)}")
         return cls(
-            target_size=_number(properties, TARGET_SIZE, 1) or 512 << 20,
+            target_size=read_number(properties, TARGET_SIZE, 512 << 20, least=1),
             codec=CODECS[codec],
             level=_level(properties, codec) if codec in WITH_LEVELS else None,
         )
@@ -112,20 +112,7 @@ def _level(properties: Mapping[str, str], codec: str) -> int | None:
     from pyarrow import Codec  # slow to import, and a session opens without it if no table has a level
 
     least, most = Codec.minimum_compression_level(codec), Codec.maximum_compression_level(codec)
-    level = _number(properties, LEVEL, least)
-    if level is not None and level > most:
+    level = read_number(properties, LEVEL, least, least)
+    if level > most:
         raise ValueError(f"{LEVEL} is {level}; with {codec} {most} is the most")
     return level
-
-
-def _number(properties: Mapping[str, str], name: str, least: int) -> int | None:
-    text = properties.get(name)
-    if text is None:
-        return None
-    try:
-        number = parse_whole_number(text)
-    except ValueError:
-        number = least - 1
-    if number < least:
-        raise ValueError(f"{name} is {text!r}; it must be a whole number from {least} upwards")
-    return number

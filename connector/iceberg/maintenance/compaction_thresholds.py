@@ -6,12 +6,13 @@ option like the last one.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isfinite
+from math import inf
 from typing import Final
 
 from connector.encoding.parquet.file_options import FileOptions
 from connector.evolution.property_changes import COMPACTION_PROPERTY
 from connector.iceberg.metadata.table_properties import read_switch
+from connector.model.properties import demand, read_number
 
 MIN_FILE_SIZE: Final = "flow.compaction.min-file-size-bytes"
 MAX_FILE_SIZE: Final = "flow.compaction.max-file-size-bytes"
@@ -21,6 +22,7 @@ COMMIT_ALLOWANCE: Final = "flow.compaction.bytes-per-commit"
 
 _MIN_SHARE: Final = 0.75  # of the target size; the shares are those of Spark's `rewrite_data_files`
 _MAX_SHARE: Final = 1.8
+_LEAST_RATIO: Final = 0.01
 
 
 @dataclass(frozen=True)
@@ -38,24 +40,16 @@ class CompactionThresholds:
     def of(cls, properties: Mapping[str, str]) -> "CompactionThresholds":
         """Read a table's properties. ValueError if one of them is invalid."""
         target = FileOptions.of_table(properties).target_size
-        min_size = int(_number(properties, MIN_FILE_SIZE, target * _MIN_SHARE))
-        max_size = int(_number(properties, MAX_FILE_SIZE, target * _MAX_SHARE))
+        min_size = read_number(properties, MIN_FILE_SIZE, int(target * _MIN_SHARE))
+        max_size = read_number(properties, MAX_FILE_SIZE, int(target * _MAX_SHARE))
         if not min_size <= target <= max_size:
             raise ValueError(
                 f"{MIN_FILE_SIZE} is {min_size} and {MAX_FILE_SIZE} is {max_size}; write.target-file-size-bytes, which "
                 f"is {target}, must be between them"
             )
-        min_files = int(_number(properties, MIN_INPUT_FILES, cls.min_files))
-        ratio = _number(properties, DELETE_RATIO, cls.delete_ratio)
-        allowance = int(_number(properties, COMMIT_ALLOWANCE, cls.commit_allowance))
-        for name, value, least in (
-            (MIN_INPUT_FILES, min_files, 2),
-            (DELETE_RATIO, ratio, 0.01),
-            (COMMIT_ALLOWANCE, allowance, 0),
-        ):
-            if value < least:
-                raise ValueError(f"{name} is {value}; it must be at least {least}")
-        return cls(target, min_size, max_size, min_files, ratio, allowance)
+        min_files = read_number(properties, MIN_INPUT_FILES, cls.min_files, least=2)
+        allowance = read_number(properties, COMMIT_ALLOWANCE, cls.commit_allowance, least=0)
+        return cls(target, min_size, max_size, min_files, _read_ratio(properties, cls.delete_ratio), allowance)
 
 
 def is_compaction_enabled(properties: Mapping[str, str]) -> bool:
@@ -69,13 +63,9 @@ def check_compaction(properties: Mapping[str, str]) -> None:
     CompactionThresholds.of(properties)
 
 
-def _number(properties: Mapping[str, str], name: str, default: float) -> float:
-    try:
-        if "_" in properties.get(name, ""):
-            raise ValueError  # only Python reads 1_000
-        number = float(properties.get(name, default))
-    except ValueError as error:
-        raise ValueError(f"{name} is {properties[name]!r}; it must be a number") from error
-    if not isfinite(number):
-        raise ValueError(f"{name} is {properties[name]!r}; it must be finite")
-    return number
+def _read_ratio(properties: Mapping[str, str], default: float) -> float:
+    text = properties.get(DELETE_RATIO, str(default))
+    with demand(properties, DELETE_RATIO, f"must be a number from {_LEAST_RATIO} upwards"):
+        if "_" in text or not _LEAST_RATIO <= float(text) < inf:  # only Python reads 1_000
+            raise ValueError
+    return float(text)

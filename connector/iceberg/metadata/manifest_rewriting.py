@@ -26,7 +26,8 @@ from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.manifests import copy_manifest, read_entries
 from connector.iceberg.metadata.row_lineage import ManifestKey, find_manifest_key
 from connector.iceberg.metadata.snapshot_manifests import ManifestFactory, group_by_spec
-from connector.iceberg.metadata.table_properties import read_number, read_switch
+from connector.iceberg.metadata.table_properties import read_switch
+from connector.model.properties import read_number
 from connector.model.table_identifier import TableIdentifier
 
 log = logging.getLogger(__name__)

@@ -17,6 +17,7 @@ from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 
 from connector.iceberg.metadata.table_properties import read_switch
+from connector.model.properties import read_number
 
 MAX_AGE: Final = "history.expire.max-snapshot-age-ms"
 MIN_KEPT: Final = "history.expire.min-snapshots-to-keep"
@@ -75,8 +76,7 @@ def check_expiry(properties: Mapping[str, str]) -> None:
     read_switch(properties, GC_ENABLED, True)
     # People set -1 to keep all snapshots. It would mean the opposite.
     for name, least in _LEAST.items():
-        if name in properties and not (properties[name].isdecimal() and int(properties[name]) >= least):
-            raise ValueError(f"{name} is {properties[name]!r}; it must be a whole number from {least} upwards")
+        read_number(properties, name, least, least)
 
 
 def find_expired(metadata: TableMetadata, now: int) -> Expired:

@@ -4,7 +4,6 @@ column has taken the place of which."""
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from textwrap import shorten
 from typing import TYPE_CHECKING, Final
 
 from pyiceberg.table import Table, TableProperties
@@ -16,7 +15,7 @@ from pyiceberg.utils.properties import property_as_bool
 from connector.encoding.parquet.file_options import find_locations, refuse_code
 from connector.host.errors import UserError
 from connector.iceberg.metadata.table_arrangement import keep_sources
-from connector.model.properties import parse_whole_number
+from connector.model.properties import demand, read_number
 from connector.model.table_identifier import Generation, TableIdentifier
 from connector.storage.file_access import store_of
 
@@ -29,7 +28,6 @@ SWITCHES: Final = (TableProperties.OBJECT_STORE_ENABLED, TableProperties.WRITE_O
 PREVIOUS_VERSIONS: Final = TableProperties.METADATA_PREVIOUS_VERSIONS_MAX
 NAME_MAPPING: Final = TableProperties.DEFAULT_NAME_MAPPING
 CONVERTED_PREFIX: Final = "flow.converted."
-QUOTED_CHARACTERS: Final = 60  # of a value
 _CORRECT: Final = "Correct it in the table (in Spark: ALTER TABLE … SET or UNSET TBLPROPERTIES …)."
 _OTHER_TABLE: Final = "Give the binding another table, which is not encrypted: the files of this one stay encrypted."
 _IN_A_STORE: Final = re.compile(
@@ -129,7 +127,7 @@ def check_properties(properties: Mapping[str, str], location: str | None = None)
         raise _FixedPropertyError(f"{ENCRYPTION} is set, but the connector neither reads nor writes encrypted files")
     read_number(given, PREVIOUS_VERSIONS, 0)
     if mapping := given.get(NAME_MAPPING):
-        with _demand(given, NAME_MAPPING, "must be a name mapping, the JSON of Iceberg's specification"):
+        with demand(given, NAME_MAPPING, "must be a name mapping, the JSON of Iceberg's specification"):
             parse_mapping_from_json(mapping)
 
 
@@ -191,21 +189,5 @@ def name_table_in_errors(table: Table) -> Iterator[None]:
 
 def read_switch(properties: Mapping[str, str], name: str, default: bool) -> bool:
     """Return whether a property is true. ValueError if it is neither true nor false."""
-    with _demand(properties, name, "must be true or false"):
+    with demand(properties, name, "must be true or false"):
         return property_as_bool(dict(properties), name, default)
-
-
-def read_number(properties: Mapping[str, str], name: str, default: int) -> int:
-    """Return a property that is a whole number. ValueError if it is none."""
-    with _demand(properties, name, "must be a whole number"):
-        return parse_whole_number(properties.get(name) or str(default))
-
-
-@contextmanager
-def _demand(properties: Mapping[str, str], name: str, demand: str) -> Iterator[None]:
-    try:
-        yield
-    except ValueError as error:
-        raise ValueError(
-            f"{name} is {shorten(properties[name], QUOTED_CHARACTERS, placeholder=' …')!r}; it {demand}"
-        ) from error
