@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from pyiceberg.manifest import FileFormat
 from pyiceberg.table import Table
-from pyiceberg.table.metadata import TableMetadataV3
 
 from connector.encoding.live_rows.deleted_rows import read_deleted_rows
 from connector.encoding.live_rows.position_deletes import join_positions
@@ -15,6 +14,7 @@ from connector.encoding.values.arrays import Positions
 from connector.host.errors import UserError
 from connector.host.signals import map_in_threads
 from connector.iceberg.metadata.listed_files import ListedFile
+from connector.iceberg.metadata.row_lineage import has_row_lineage
 from connector.model.table_identifier import TableIdentifier
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ LARGEST_MANIFEST: Final = 1_000  # files; a larger one is not written again only
 
 def has_deletion_vectors(table: Table) -> bool:
     """Whether deletion vectors delete the table's rows: it has format version 3."""
-    return isinstance(table.metadata, TableMetadataV3)
+    return has_row_lineage(table)
 
 
 class DeleteMerger:
