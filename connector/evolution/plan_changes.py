@@ -25,7 +25,7 @@ from connector.evolution.field_config import (
     parse_field_configs,
 )
 from connector.evolution.kept_columns import keep_columns
-from connector.evolution.property_changes import COMPACTION_PROPERTY, plan_properties
+from connector.evolution.property_changes import DEFAULT_PROPERTIES, plan_properties
 from connector.evolution.refusals import ChangeRules
 from connector.evolution.table_change import (
     AddFirstSnapshot,
@@ -55,19 +55,6 @@ NANOSECONDS_SINCE: Final = 3  # format version
 
 # AWS Glue stores a column's doc as its comment, which has one line.
 MAX_DOC: Final = 255  # characters
-
-# Every commit writes the whole metadata again. It lists all snapshots and older versions, so there should be few.
-DEFAULT_PROPERTIES: Final = {
-    "write.parquet.compression-codec": "zstd",
-    # 128 MiB: a compaction has short tasks, and rewrites little where rows are deleted.
-    "write.target-file-size-bytes": "134217728",
-    COMPACTION_PROPERTY: "true",
-    "write.metadata.delete-after-commit.enabled": "true",
-    "write.metadata.previous-versions-max": "20",
-    "history.expire.max-snapshot-age-ms": "259200000",  # three days: with a commit every five minutes, 1 MB of metadata
-    "history.expire.min-snapshots-to-keep": "1",
-    "flow.expire.max-snapshots-to-keep": "2000",  # 2 MB of metadata, also with a commit every second
-}
 
 
 def plan_columns(

@@ -1,4 +1,4 @@
-"""Which table properties a binding may set, and which ones a publication sets in a table that exists."""
+"""The table properties that new tables get, that a binding may set, and that are set in an existing table."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -10,6 +10,19 @@ from connector.model.properties import Properties
 # The connector's own table properties: who created the table, and what is committed to it.
 OWN_PREFIX: Final = "flow."
 COMPACTION_PROPERTY: Final = "flow.compaction.enabled"
+# The properties of new tables. Every commit writes the whole metadata again. It lists all snapshots and older versions,
+# so there should be few.
+DEFAULT_PROPERTIES: Final = {
+    "write.parquet.compression-codec": "zstd",
+    # 128 MiB: a compaction has short tasks, and rewrites little where rows are deleted.
+    "write.target-file-size-bytes": "134217728",
+    COMPACTION_PROPERTY: "true",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+    "history.expire.max-snapshot-age-ms": "259200000",  # three days: with a commit every five minutes, 1 MB of metadata
+    "history.expire.min-snapshots-to-keep": "1",
+    "flow.expire.max-snapshots-to-keep": "2000",  # 2 MB of metadata, also with a commit every second
+}
 _MAINTENANCE: Final = ("flow.compaction.", "flow.expire.")  # which a user may set
 NAME_MAPPING: Final = "schema.name-mapping.default"
 # Properties that a table gets when it is created, and not again. Its version may be higher by now, and each new column

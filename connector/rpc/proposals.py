@@ -13,8 +13,8 @@ from connector.encoding.parquet.file_options import FileOptions
 from connector.evolution import rejected_table
 from connector.evolution.binding_settings import BindingSettings
 from connector.evolution.existing_table import CatalogEntry, ExistingTable
-from connector.evolution.plan_changes import DEFAULT_PROPERTIES, refuse_backfill
-from connector.evolution.property_changes import find_changed, refuse_properties
+from connector.evolution.plan_changes import refuse_backfill
+from connector.evolution.property_changes import DEFAULT_PROPERTIES, find_changed, refuse_properties
 from connector.host.errors import UserError
 from connector.iceberg.commits.renamed_tables import (
     CHOOSE_TABLE,

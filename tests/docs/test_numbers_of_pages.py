@@ -5,8 +5,7 @@ from typing import Any, Final
 
 import pytest
 
-from connector.evolution.plan_changes import DEFAULT_PROPERTIES
-from connector.evolution.property_changes import COMPACTION_PROPERTY
+from connector.evolution.property_changes import COMPACTION_PROPERTY, DEFAULT_PROPERTIES
 from connector.iceberg.catalogs import metastore, sql, sql_time_limits, time_limits
 from connector.iceberg.commits.retry_commits import RETRY_FOR
 from connector.iceberg.maintenance import compaction_thresholds

@@ -13,7 +13,8 @@ from connector.evolution.arrangement_terms import ArrangementTerms, Source, find
 from connector.evolution.binding_settings import BindingSettings, IdentifierFields
 from connector.evolution.existing_table import CatalogEntry, ExistingTable
 from connector.evolution.field_config import MAX_NAME
-from connector.evolution.plan_changes import DEFAULT_PROPERTIES, MAX_DOC, find_last_bindings, plan_changes, plan_columns
+from connector.evolution.plan_changes import MAX_DOC, find_last_bindings, plan_changes, plan_columns
+from connector.evolution.property_changes import DEFAULT_PROPERTIES
 from connector.evolution.table_change import (
     AddColumn,
     CreateNamespace,

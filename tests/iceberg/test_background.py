@@ -15,7 +15,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, ForbiddenError, ServiceUnavailableError
 from pyiceberg.table.update import RemoveSnapshotsUpdate, SetPropertiesUpdate
 
-from connector.evolution.plan_changes import DEFAULT_PROPERTIES
+from connector.evolution.property_changes import DEFAULT_PROPERTIES
 from connector.host import facts
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.commits import commit, snapshot

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 from pyiceberg.catalog import Catalog
 
-from connector.evolution.plan_changes import DEFAULT_PROPERTIES
+from connector.evolution.property_changes import DEFAULT_PROPERTIES
 from connector.host import facts
 from connector.host.errors import RetryableError
 from connector.host.facts import CompactionDebt

@@ -15,6 +15,7 @@ PROVIDER: Final = TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL
 CODEC: Final = "write.parquet.compression-codec"
 LEVEL: Final = "write.parquet.compression-level"
 TARGET_SIZE: Final = "write.target-file-size-bytes"
+DEFAULT_SIZE: Final = 512 << 20  # bytes, as in Iceberg; new tables of the connector have a property with less
 
 # Iceberg's names of codecs, and PyArrow's.
 CODECS: Final = {
@@ -43,7 +44,7 @@ class FileOptions:
         if codec not in CODECS:
             raise ValueError(f"{CODEC} is {codec!r}; it may be {', '.join(CODECS)}")
         return cls(
-            target_size=read_number(properties, TARGET_SIZE, 512 << 20, least=1),
+            target_size=read_number(properties, TARGET_SIZE, DEFAULT_SIZE, least=1),
             codec=CODECS[codec],
             level=_level(properties, codec) if codec in WITH_LEVELS else None,
         )
