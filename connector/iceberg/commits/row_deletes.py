@@ -98,22 +98,22 @@ class RowDeletes:
         files = _DataFiles(table, self._manifests)
         pending = fence.group_by_writer(staged)
         reset_writers = {first.writer for first, *_ in pending if is_reset_since(first, table.properties)}
-        found: dict[str, list[Positions]] = {}
+        deleted: dict[str, list[Positions]] = {}
         key_searches: list[_KeySearch] = []
         for commit, fitted in zip(staged, fitting, strict=True):
             if commit.located:
                 located = self._read(table.io, commit.located.location) if commit.located.location else None
                 for path, positions in _find_at_old_positions(located, files):
-                    found.setdefault(path, []).append(positions)
+                    deleted.setdefault(path, []).append(positions)
                 # The Loads left out rows that a skipped commit was to delete.
                 is_reset = commit.writer in reset_writers
-                since = _NONE if is_reset else files.find_sequence_number(commit.located.snapshot_id)
-                key_searches += _plan_searches(table, files, since, commit, fitted, located)
+                above = _NONE if is_reset else files.find_sequence_number(commit.located.snapshot_id)
+                key_searches += _plan_searches(table, files, above, commit, fitted, located)
             # A commit deletes rows of earlier commits, never its own: its files only count for those that follow.
             files.add(fitted, is_rewritten=fitted is not commit)
         for path, positions in self._search(table, key_searches):
-            found.setdefault(path, []).append(positions)
-        merged = {path: join_positions(rows) for path, rows in found.items()}
+            deleted.setdefault(path, []).append(positions)
+        merged = {path: join_positions(rows) for path, rows in deleted.items()}
         return DeletedRows(
             {path: positions for path, positions in merged.items() if len(positions)},
             files.partitions,
@@ -139,16 +139,16 @@ class RowDeletes:
         for all, unless they have too many keys."""
         by_file: dict[tuple[SearchedFile, Updates], list[_KeySearch]] = {}
         for key_search in key_searches:
-            found = self._found.setdefault(key_search.id, {})
+            searched = self._found.setdefault(key_search.id, {})
             for file in key_search.files:
-                if file not in found:
+                if file not in searched:
                     by_file.setdefault((file, key_search.updates), []).append(key_search)
-        files_of: dict[tuple[_KeySearch, ...], list[SearchedFile]] = {}
+        files_by_searches: dict[tuple[_KeySearch, ...], list[SearchedFile]] = {}
         for (file, _), sharing in by_file.items():
-            files_of.setdefault(tuple(sharing), []).append(file)
+            files_by_searches.setdefault(tuple(sharing), []).append(file)
         return [
             _SearchBatch(packed, files)
-            for sharing, files in files_of.items()
+            for sharing, files in files_by_searches.items()
             for packed in divide(sharing, KEYS_AT_ONCE, attrgetter("count"))
         ]
 
@@ -192,16 +192,16 @@ class _DataFiles:
         if is_rewritten:
             self._rewritten += [SearchedFile(file.path, file.size) for file in files]
 
-    def find_newer(self, since: int, writer: WriterId) -> list[SearchedFile]:
-        """Find the files that were added since, by a sequence number, and may have rows of the writer's keys."""
-        if (since, writer) not in self._newer:
-            self._newer[since, writer] = [*self._find_newer(since, writer)]
-        return [*self._newer[since, writer], *self._rewritten]
+    def find_newer(self, above: int, writer: WriterId) -> list[SearchedFile]:
+        """Find the files with a higher sequence number that may have rows of the writer's keys."""
+        if (above, writer) not in self._newer:
+            self._newer[above, writer] = [*self._find_newer(above, writer)]
+        return [*self._newer[above, writer], *self._rewritten]
 
-    def find_newer_rows(self, since: int, writer: WriterId) -> list[SearchedFile]:
-        """Find those of these files whose rows were added since. The others have only been rewritten."""
-        newer = [file for file in self.find_newer(since, writer) if file.path in self.live]
-        return [file for file in newer if self.live[file.path].sequence_number > since]
+    def find_newer_rows(self, above: int, writer: WriterId) -> list[SearchedFile]:
+        """Find those of these files whose rows have a higher one, too. The others have only been rewritten."""
+        newer = [file for file in self.find_newer(above, writer) if file.path in self.live]
+        return [file for file in newer if self.live[file.path].sequence_number > above]
 
     def find_sequence_number(self, snapshot_id: int | None) -> int:
         """Return the number above which a file is new: it was added after the snapshot that the Loads have searched.
@@ -217,17 +217,17 @@ class _DataFiles:
             self._numbers[snapshot_id] = number if number or (searched and searched == current) else _NONE
         return self._numbers[snapshot_id]
 
-    def _find_newer(self, since: int, writer: WriterId) -> Iterator[SearchedFile]:
+    def _find_newer(self, above: int, writer: WriterId) -> Iterator[SearchedFile]:
         newer = [
             file
             for file in self.live.values()
-            if file.file_sequence_number > since and not _is_of_other_keys(file, writer)
+            if file.file_sequence_number > above and not _is_of_other_keys(file, writer)
         ]
         applied = self.deletes.find_all(newer)
         for file in newer:
-            found = tuple(delete.id for delete in applied[file.path])
+            deletes = tuple(delete.id for delete in applied[file.path])
             missing = self._missing.find(file.partition)
-            yield SearchedFile(file.path, file.size, position_deletes=found, missing_values=missing)
+            yield SearchedFile(file.path, file.size, position_deletes=deletes, missing_values=missing)
 
 
 def _find_at_old_positions(located: LocatedRows | None, files: _DataFiles) -> Iterator[tuple[str, Positions]]:
@@ -239,15 +239,15 @@ def _find_at_old_positions(located: LocatedRows | None, files: _DataFiles) -> It
 
 
 def _plan_searches(
-    table: Table, files: _DataFiles, since: int, commit: StagedCommit, fitted: StagedCommit, located: LocatedRows | None
+    table: Table, files: _DataFiles, above: int, commit: StagedCommit, fitted: StagedCommit, located: LocatedRows | None
 ) -> Iterator[_KeySearch]:
-    """Plan the searches for the rows of one commit, in files that were added since, by a sequence number."""
-    if located and (newer := files.find_newer(since, commit.writer)):
+    """Plan the searches for the rows of one commit, in files with a higher sequence number."""
+    if located and (newer := files.find_newer(above, commit.writer)):
         # Another engine may have moved rows that the Loads have found.
         updates = _follow_conversions(table, located.updates)
         moved = replace(located, updates=updates)
         yield _KeySearch(f"{commit.next} located", updates, len(located.rows), moved.keys, newer)
-    if commit.updates and (newer := files.find_newer_rows(since, commit.writer)):
+    if commit.updates and (newer := files.find_newer_rows(above, commit.writer)):
         # The Loads have not seen these rows, which may have the keys of the new ones.
         updates = _follow_conversions(table, commit.updates)
         read_keys = partial(read_stored_keys, table.io, files_of(table.io, fitted.files), updates)
