@@ -77,7 +77,7 @@ class TableCompactor:
         self._catalog = catalog
         self._compact = compact
         self._writers = writers or SnapshotWriters()
-        self._plan = plan
+        self._planner = plan
         self._reload = reload or catalog.load_table
         self._told: set[tuple[str, ...]] = set()  # tables that the catalog's service compacts
         # Data files of each table. Files do not change, so they are left out from then on.
@@ -103,7 +103,7 @@ class TableCompactor:
             table = self._catalog.load_table(path)
             plan = self.plan(table)
             if first is None:
-                first = {path for each in plan.groups for path in _paths(each)}
+                first = {file for each in plan.groups for file in _paths(each)}
             if plan.arrangement:  # a session may go on with an older one, so more and more files would be rewritten
                 old = tuple(each for each in plan.groups if not first.isdisjoint(_paths(each)))
                 plan = replace(plan, groups=old) if old else self.plan(table, plan_compaction)
@@ -114,20 +114,20 @@ class TableCompactor:
                 break
             done = self._perform(table, plan.arrangement, groups, min(seconds, COMMIT_SECONDS), interruption)
             result = replace(result + done.result, debt=plan.size - done.dropped_size)
-            unreadable = {path for each in done.failed for path in each.unreadable}
+            unreadable = {file for each in done.failed for file in each.unreadable}
             self._unreadable[TableIdentifier.of(table)] |= unreadable
             for each in done.failed:
                 if not each.unreadable:
                     self._pauses.begin(source.path for source in each.group.sources)
             # A group that was not committed is left for a later call, unless it can be rewritten without some files.
-            tried.update(path for each in done.begun if unreadable.isdisjoint(_paths(each)) for path in _paths(each))
+            tried.update(file for each in done.begun if unreadable.isdisjoint(_paths(each)) for file in _paths(each))
             if not done.committed.groups and not done.failed:
                 break
         return result
 
-    def plan(self, table: Table, plan: PlanTable | None = None) -> CompactionPlan:
-        """Return the groups of a table that can be compacted, planned by `plan` if it is given. UserError if a property
-        of the table is invalid."""
+    def plan(self, table: Table, planner: PlanTable | None = None) -> CompactionPlan:
+        """Return the groups of a table that can be compacted, planned by `planner` if it is given. UserError if a
+        property of the table is invalid."""
         if not is_compacted_here(table):  # then its files need not be listed
             return CompactionPlan()
         if is_compacted_by_service(table):
@@ -136,7 +136,7 @@ class TableCompactor:
         check_table_properties(table)
         listed, path = self._list_files(table), TableIdentifier.of(table)
         self._unreadable[path] &= {file.path for file in listed}  # the others are not needed any more
-        return (plan or self._plan)(table, [file for file in listed if file.path not in self._unreadable[path]])
+        return (planner or self._planner)(table, [file for file in listed if file.path not in self._unreadable[path]])
 
     def _choose_groups(
         self, plan: CompactionPlan, tried: Set[str], budget: CompactionBudget, begun_bytes: int
@@ -163,7 +163,7 @@ class TableCompactor:
         interruption: Interruption,
     ) -> PerformedGroups:
         began = time.monotonic()
-        base, compaction = _describe(table, arrangement, groups)
+        base, compaction = _prepare(table, arrangement, groups)
         commit = CompactionCommit(self._catalog, base, self._writers)
         compacted: list[CompactedGroup] = []
         failed: list[FailedGroup] = []
@@ -190,7 +190,7 @@ class TableCompactor:
             committed = commit.commit(compacted) if compacted else CommittedCompaction()
         except ConnectorError:
             # Perhaps they take too long to be committed: then other groups go first.
-            self._pauses.begin(path for each in begun for path in _paths(each))
+            self._pauses.begin(file for each in begun for file in _paths(each))
             raise
         outdated = self._find_outdated(base, failed)
         done = PerformedGroups(begun, committed, tuple(each for each in failed if each not in outdated), outdated)
@@ -211,8 +211,8 @@ class TableCompactor:
             return self._writers.manifests.list_files(table)
 
 
-def _describe(table: Table, new: Arrangement | None, groups: Sequence[GroupPlan]) -> tuple[CompactionBase, Compaction]:
-    """Return how the new files of a table are written and committed. `new` is as in CompactionPlan."""
+def _prepare(table: Table, new: Arrangement | None, groups: Sequence[GroupPlan]) -> tuple[CompactionBase, Compaction]:
+    """Decide how the new files of a table are written and committed. `new` is as in CompactionPlan."""
     snapshot = table.current_snapshot()
     assert snapshot is not None, "a table without a snapshot has no groups"
     columns = tuple(TargetColumn.of(column, column) for column in table.schema().fields)
