@@ -182,17 +182,17 @@ class _PendingCommits:
             return _supersede(self.staged)
         remaining = fence.remaining_commits(self.staged, loaded.table.properties)
         if not remaining:
-            return self._describe_landed(loaded.table, number - 1) or AlreadyCommitted(tuple(self.staged))
+            return self._find_landed(loaded.table, number - 1) or AlreadyCommitted(tuple(self.staged))
         self._check(loaded, remaining)
-        return self._describe((loaded.table, remaining), self._commit(loaded, remaining), number)
+        return self._conclude((loaded.table, remaining), self._commit(loaded, remaining), number)
 
-    def _describe_landed(self, table: Table, attempts: int) -> Committed | None:
+    def _find_landed(self, table: Table, attempts: int) -> Committed | None:
         """Return the commit that an earlier attempt has sent, if the table has it: the answer was lost."""
         lists = (snapshot.manifest_list for snapshot in table.metadata.snapshots)
         sent = next((self.sent[each] for each in lists if each in self.sent), None)
-        return self._describe(sent, table.metadata, attempts) if sent else None
+        return self._conclude(sent, table.metadata, attempts) if sent else None
 
-    def _describe(self, sent: tuple[Table, Sequence[StagedCommit]], after: TableMetadata, attempts: int) -> Committed:
+    def _conclude(self, sent: tuple[Table, Sequence[StagedCommit]], after: TableMetadata, attempts: int) -> Committed:
         before, remaining = sent
         located = (commit.located.location for commit in self.staged if commit.located)
         commit = TableCommit(before, after, frozenset(filter(None, located)))

@@ -129,7 +129,7 @@ class CompactionCommit:
                 landed = self._try(groups)
         except NoSuchTableError:
             self._dropped = [DroppedGroup(group, "the table is gone") for group in groups]
-        return self._describe(landed, number)
+        return self._conclude(landed, number)
 
     def _read_ahead(self, groups: Sequence[CompactedGroup]) -> None:
         """Decide while nobody waits for the lock: delete files never change, so those that are read stay in memory."""
@@ -203,7 +203,7 @@ class CompactionCommit:
         orders = [group.order for group in groups if group.order]
         delete_if_possible(self._base.table.io, [*unused, *orders])
 
-    def _describe(self, landed: CompactionChanges | None, attempts: int) -> CommittedCompaction:
+    def _conclude(self, landed: CompactionChanges | None, attempts: int) -> CommittedCompaction:
         if landed is None:
             return CommittedCompaction(dropped=tuple(self._dropped), attempts=attempts)
         return CommittedCompaction(landed.groups, tuple(self._dropped), landed.removed, attempts)
