@@ -108,20 +108,21 @@ class Evolution:
         renamed = plan_renames(self.table.schema, wanted)
         # A column that may not be renamed keeps its name, so that no other field gets the name.
         schema = alter_schema(self.table.schema, renamed.changes.values() if self.rules.allows(RenameColumn) else (), 0)
-        existing = match_columns(schema, (column.name for column in wanted))
         former = match_columns(self.table.schema, renamed.changes)
-        existing = {**{c.name: former[c.former] for c in wanted if c.former in former}, **existing}
+        existing = {c.name: former[c.former] for c in wanted if c.former in former}
+        existing |= match_columns(schema, (column.name for column in wanted))
         taken = {fold_case(name) for name in (*(c.name for c in schema.fields), *(c.name for c in wanted))}
-        refusals = {
-            **{column.field: self.rules.refuse_move(column) for column in self._list_moved(wanted, existing)},
-            **{column.field: _refuse_exchange(column) for column in wanted if column.former in renamed.circle},
-        }
-        return {
-            column.field: Fit(existing[column.name], refusal=refusals[column.field])
-            if column.field in refusals
-            else self._fit(column, existing.get(column.name), renamed.changes.get(column.former), taken)
-            for column in wanted
-        }
+        moved = {column.field for column in self._list_moved(wanted, existing)}
+        fits: dict[str, Fit] = {}
+        for column in wanted:
+            found, rename = existing.get(column.name), renamed.changes.get(column.former)
+            if column.former in renamed.circle:
+                fits[column.field] = Fit(found, refusal=_refuse_exchange(column))
+            elif column.field in moved:
+                fits[column.field] = Fit(found, refusal=self.rules.refuse_move(column))
+            else:
+                fits[column.field] = self._fit(column, found, rename, taken)
+        return fits
 
     def _list_moved(self, wanted: Sequence[NewColumn], existing: Mapping[str, NestedField]) -> Iterator[NewColumn]:
         """Yield the keys and documents that are to leave their column for another one of the table."""
