@@ -50,6 +50,8 @@ NoteCommit: TypeAlias = Callable[[TableIdentifier, Mapping[str, str], int], obje
 
 @dataclass(frozen=True)
 class _Task:
+    """A task of the queue, or a step of one: a step has its own warning, and its own metrics."""
+
     path: TableIdentifier
     consequence: str  # of a failure, for the warning
     perform: Callable[[Interruption], object]
@@ -139,15 +141,9 @@ class BackgroundMaintenance:
             earlier = self._recent.get(uuid)
             self._recent[uuid] = recent.after(earlier) if earlier else recent
         if earlier is None:
-            self._put(
-                _AFTER_COMMIT,
-                _Task(
-                    recent.path,
-                    "old metadata files and snapshots were not removed",
-                    partial(self._maintain, uuid),
-                    "",
-                ),
-            )
+            perform = partial(self._maintain, uuid)
+            task = _Task(recent.path, "old metadata files and snapshots were not removed", perform, "")
+            self._put(_AFTER_COMMIT, task)
 
     def _maintain(self, uuid: UUID, interruption: Interruption) -> None:
         """Perform what is due after the recent commits of a table."""
@@ -159,25 +155,13 @@ class BackgroundMaintenance:
         self._note_commit(path, recent.properties, recent.count)
         if recent.located:
             # The fence has passed: a process that still reads them would be refused.
-            self._perform(
-                _Task(
-                    path,
-                    "located rows were not deleted",
-                    partial(delete_all, recent.io, recent.located),
-                    "remove_located_rows",
-                )
-            )
+            delete = partial(delete_all, recent.io, recent.located)
+            self._perform(_Task(path, "located rows were not deleted", delete, "remove_located_rows"))
         # Invalid properties of the table stop only what they are about.
         dropped = recent.metadata_files - recent.named
         if dropped and must_delete_old_metadata(path, recent.catalog, recent.properties):
-            self._perform(
-                _Task(
-                    path,
-                    "old metadata files were not deleted",
-                    partial(delete_all, recent.io, dropped),
-                    "remove_old_metadata",
-                )
-            )
+            delete = partial(delete_all, recent.io, dropped)
+            self._perform(_Task(path, "old metadata files were not deleted", delete, "remove_old_metadata"))
         is_paused = time.monotonic() < self._expiry_pauses.get(path, 0.0)
         if not is_paused and recent.may_expire and not interruption.is_due():
             self._perform(self._expiry(path))
