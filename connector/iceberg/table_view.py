@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import compress
 from typing import Final
 from uuid import UUID
@@ -133,26 +134,8 @@ class SessionViews:
         if the catalog does not accept the sign-in any more, FencedError if another process has taken over.
         """
         path, began = table_id[0], time.monotonic()
-
-        def judge(error: Exception, number: int, is_last: bool) -> ConnectorError | None:
-            if explain_unknown_type(error):
-                return commit_errors.explain_broken_metadata(path, error, _NOTHING_VISIBLE)
-            if commit_errors.is_final(error):
-                return commit_errors.explain_refusal(
-                    path, error, "a read of its metadata", f"{_NOTHING_VISIBLE}.", permission="read"
-                )
-            answer = commit_errors.quote(error)
-            log.warning("table %s: attempt %d to read its snapshot: %s: %s", path, number, type(error).__name__, answer)
-            if not is_last:
-                return None
-            return RetryableError(
-                f"table {path}: its current snapshot could not be read to answer Loads, after "
-                f"{time.monotonic() - began:.0f} s of attempts: {answer}. Nothing of this transaction has become "
-                "visible, and the next start tries again."
-            )
-
         try:
-            return retry(lambda _: self._find(table_id, writer, columns, keys), judge, RETRY_FOR)
+            return retry(lambda _: self._find(table_id, writer, columns, keys), partial(_judge, path, began), RETRY_FOR)
         except InvalidMetadataError as error:
             raise commit_errors.explain_broken_metadata(path, error, _NOTHING_VISIBLE) from error
 
@@ -183,6 +166,24 @@ class SessionViews:
         values = keys.select([str(column.id) for column in columns])
         key_columns = {column.id: column.type for column in columns}
         return self._views.view(task_table, pending, keys=KeyValues(key_columns, values))
+
+
+def _judge(path: TableIdentifier, began: float, error: Exception, number: int, is_last: bool) -> ConnectorError | None:
+    """Return the error of the view, unless another attempt may succeed."""
+    if explain_unknown_type(error):
+        return commit_errors.explain_broken_metadata(path, error, _NOTHING_VISIBLE)
+    if commit_errors.is_final(error):
+        return commit_errors.explain_refusal(
+            path, error, "a read of its metadata", f"{_NOTHING_VISIBLE}.", permission="read"
+        )
+    answer = commit_errors.quote(error)
+    log.warning("table %s: attempt %d to read its snapshot: %s: %s", path, number, type(error).__name__, answer)
+    if not is_last:
+        return None
+    return RetryableError(
+        f"table {path}: its current snapshot could not be read to answer Loads, after {time.monotonic() - began:.0f} s "
+        f"of attempts: {answer}. Nothing of this transaction has become visible, and the next start tries again."
+    )
 
 
 def _check_keys(table: Table, keys: Sequence[Column]) -> None:
