@@ -206,12 +206,12 @@ def _name_rows(group: Sequence[int]) -> Iterator[None]:
         raise
 
 
-def _by_form(rows: Sequence[Row[Any, Any]], kept: Sequence[int]) -> list[Sequence[int]]:
-    """Return the indices of the kept rows, grouped by the forms of key and values. Nearly always there is one group."""
-    forms = [(rows[index].key is None, rows[index].values is None) for index in kept]
+def _by_form(rows: Sequence[Row[Any, Any]], indices: Sequence[int]) -> list[Sequence[int]]:
+    """Return the indices, grouped by the forms of key and values of their rows. Nearly always there is one group."""
+    forms = [(rows[index].key is None, rows[index].values is None) for index in indices]
     if len(set(forms)) <= 1:
-        return [kept] if kept else []
-    return [[index for index, other in zip(kept, forms, strict=True) if other == form] for form in set(forms)]
+        return [indices] if indices else []
+    return [[index for index, other in zip(indices, forms, strict=True) if other == form] for form in set(forms)]
 
 
 def _hash_existing(rows: Sequence[Row[Any, Any]], keys: Sequence[CheckedColumn]) -> Iterator[Words]:
