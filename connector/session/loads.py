@@ -56,7 +56,7 @@ from connector.storage.file_io import LARGEST_HELD, write_later
 from protocol.protocol_error import ProtocolError
 from protocol.request import Load
 
-FindView: TypeAlias = Callable[[pa.Table], TableView]  # by a keys table
+FindView: TypeAlias = Callable[[pa.Table], TableView]  # by a keys table: SessionViews.find
 
 GATHERED: Final = 8 << 20  # bytes of keys of all tables that are in memory while Loads come
 GATHERED_OF_TABLE: Final = 64 << 10  # for each of very many tables: less would be many small writes

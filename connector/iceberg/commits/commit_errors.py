@@ -43,7 +43,7 @@ _STILL_STAGED: Final = "Its files stay staged in the task's state."
 _PUBLISH: Final = " and publish the task again. Otherwise start the task again."
 _BACKFILL: Final = "Or backfill the binding: it drops these staged rows and reads the source again."
 
-# Another writer has committed, or has dropped the table. The next attempt sees if the table is gone.
+# Another writer has committed (HTTP status 409), or has dropped the table. The next attempt sees if the table is gone.
 CONFLICTS: Final = (CommitFailedException, NoSuchTableError)
 # ValueError: the metadata changed under PyIceberg's own checks, or there is a defect.
 REFUSED: Final = (*CONFLICTS, ValueError)
