@@ -147,23 +147,21 @@ class LastFences:
         self._values: dict[TableId, Mapping[str, str]] = {}  # by property
 
     def note_opened(self, table: TableId, properties: Mapping[str, str], writer: WriterId) -> None:
-        """Keep the values of all writers whose rows the session may replace."""
-        self._note(table, find_overlapping_fences(properties, writer))
+        """Keep the values of all writers whose rows the session may replace, unless a commit has a newer one."""
+        values, had = find_overlapping_fences(properties, writer), self.find(table)
+        newer = {
+            name: value for name, value in had.items() if read_ordinal(value) > read_ordinal(values.get(name, NONE))
+        }
+        self._values[table] = {**values, **newer}
 
     def note_committed(self, commit: StagedCommit) -> None:
         """Keep the value of a commit that its table has."""
-        self._note(commit.table_id, {property_name(commit.writer): commit.next})
+        # Not changed in place: another thread may be reading it.
+        self._values[commit.table_id] = {**self.find(commit.table_id), property_name(commit.writer): commit.next}
 
     def find(self, table: TableId) -> Mapping[str, str]:
         """Return the last values of a table, by property. Read them before the table: a commit may follow."""
         return self._values.get(table, {})
-
-    def _note(self, table: TableId, values: Mapping[str, str]) -> None:
-        had = self.find(table)  # not changed in place: another thread may be reading it
-        newer = {
-            name: value for name, value in values.items() if read_ordinal(value) >= read_ordinal(had.get(name, ""))
-        }
-        self._values[table] = {**had, **newer}
 
 
 def find_older(properties: Mapping[str, str], had: Mapping[str, str]) -> str | None:
