@@ -20,7 +20,6 @@ from pyiceberg.manifest import (
 from pyiceberg.table import Table
 
 from connector.encoding.live_rows.deletion_vectors import FileId, WrittenVector
-from connector.host.groups import group_by
 from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION
 from connector.iceberg.metadata.manifests import DeleteManifestWriter, ManifestWriter, find_id
 from connector.iceberg.metadata.partitions import Partition, PartitionReader, find_source_schema, find_spec
@@ -104,7 +103,9 @@ class ManifestFactory:
 
     def write_deletes(self, added: Iterable[AddedDeletes]) -> list[ManifestFile]:
         """Write a manifest of new delete files for each partition spec."""
-        by_spec = group_by(added, lambda each: each.partition.spec_id)
+        by_spec: dict[int, list[AddedDeletes]] = {}
+        for each in added:
+            by_spec.setdefault(each.partition.spec_id, []).append(each)
         return [self._write_deletes(spec_id, spec_deletes) for spec_id, spec_deletes in by_spec.items()]
 
     def _write_deletes(self, spec_id: int, added: Sequence[AddedDeletes]) -> ManifestFile:
