@@ -20,12 +20,12 @@ from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.table import Table
 
 from connector.encoding.live_rows.deletion_vectors import FileId
-from connector.host.groups import divide, group_by
+from connector.host.groups import divide
 from connector.host.signals import AT_ONCE, map_in_threads
 from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.manifests import copy_manifest, read_entries
 from connector.iceberg.metadata.row_lineage import ManifestKey, find_manifest_key
-from connector.iceberg.metadata.snapshot_manifests import ManifestFactory
+from connector.iceberg.metadata.snapshot_manifests import ManifestFactory, group_by_spec
 from connector.iceberg.metadata.table_properties import read_switch
 from connector.model.properties import read_number
 from connector.model.table_identifier import TableIdentifier
@@ -141,7 +141,7 @@ def remove_files(
     The new ones name the removed files as deleted, and `added` data files. Manifests that list no files any more are
     left out.
     """
-    new = group_by(added, lambda entry: entry.data_file.spec_id)
+    new = group_by_spec(added)
     gone = {file.id for file in removed}
     changed = {*(file.manifest for file in removed), *(each.manifest_path for each in merged if lists_files(each))}
     written = [

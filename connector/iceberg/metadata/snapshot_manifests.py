@@ -131,6 +131,14 @@ class ManifestFactory:
         )
 
 
+def group_by_spec(entries: Iterable[ManifestEntry]) -> dict[int, list[ManifestEntry]]:
+    """Return the entries by their partition specs: each manifest has one."""
+    by_spec: dict[int, list[ManifestEntry]] = {}
+    for entry in entries:
+        by_spec.setdefault(entry.data_file.spec_id, []).append(entry)
+    return by_spec
+
+
 def _make_delete_entry(file: WrittenDeletes, partition: Partition) -> ManifestEntry:
     if isinstance(file, WrittenVector):
         return _make_vector_entry(file, partition)
