@@ -347,21 +347,21 @@ NOT_APPLIED = {
         selecting(ORDERS), table(column(2, "qty", required=True), identifiers=(2,))
     ),
     "a column to be converted": published(
-        in_mode("strict", selecting(ORDERS, "qty", field_config=CAST_QTY)), table(column(2, "qty"))
+        in_mode("strict", selecting(ORDERS, "qty", field_config=CAST_QTY)), table(column(2, "qty")), LAST_SELECTED
     ),
     "a column to be set aside": published(
-        in_mode("add_columns", selecting(ORDERS, "qty")), table(column(2, "qty", DateType()))
+        in_mode("add_columns", selecting(ORDERS, "qty")), table(column(2, "qty", DateType())), LAST_SELECTED
     ),
     "a column of text to be converted": published(
-        in_mode("add_columns", selecting(ORDERS, "qty")), table(column(2, "qty", StringType()))
+        in_mode("add_columns", selecting(ORDERS, "qty")), table(column(2, "qty", StringType())), LAST_SELECTED
     ),
     "somebody else's column": published(
         appending(selecting(ORDERS, "qty")),
         table(column(2, "qty", StringType()), owner=Owner("acme/other", "x")),
         selecting(ORDERS),
     ),
-    "a column that partitions depend on": published(selecting(ORDERS, "qty"), with_partitions),
-    "a column that the sort order depends on": published(selecting(ORDERS, "qty"), with_order),
+    "a column that partitions depend on": published(selecting(ORDERS, "qty"), with_partitions, LAST_SELECTED),
+    "a column that the sort order depends on": published(selecting(ORDERS, "qty"), with_order, LAST_SELECTED),
     "terms of fields that are not selected": published(
         arranged("bucket(4, qty), note, zzz", "qty", selecting(ORDERS, "note")), table()
     ),
@@ -369,10 +369,11 @@ NOT_APPLIED = {
     "partitions that may not change": published(
         in_mode("strict", arranged("id", "id desc", selecting(ORDERS))), table()
     ),
-    "a key of another type": published(selecting(collection(projection("id", "boolean"))), table()),
+    "a key of another type": published(selecting(collection(projection("id", "boolean"))), table(), selecting(ORDERS)),
     "a key with values that have no equivalents": published(
         selecting(collection(projection("id", "integer"), QTY), field_config={"id": {"column": "key"}}),
         table(column(2, "key", StringType()), rows=[{"id": 1, "key": "one"}]),
+        selecting(ORDERS, field_config={"id": {"column": "key"}}),
     ),
     "a file that is not Parquet": published(selecting(ORDERS, "qty", field_config=CAST_QTY), with_an_orc_file),
     "a file without field ids": published(selecting(ORDERS, "qty"), without_field_ids),
