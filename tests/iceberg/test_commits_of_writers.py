@@ -7,7 +7,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from connector.host.errors import FencedError, RetryableError, UserError
+from connector.host.errors import FencedError, UserError
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.outcomes import Committed, Failed
 from connector.model.state import StagedCommit
@@ -16,7 +16,7 @@ from support.snapshots import check_text
 from support.tables.commits_of_ids import LEFT, REFUSED, RIGHT, SCHEMA, WHOLE, commit_staged, foreign_append, stage_ids
 from support.tables.local_tables import ids_of
 from support.tables.outcomes import try_commits
-from support.tables.planted_faults import Fault, do_first, plant
+from support.tables.planted_faults import Fault, do_first, plant, plant_always
 
 
 @pytest.fixture
@@ -201,13 +201,21 @@ def test_a_process_stops_if_the_table_stays_older(
         commit_staged(catalog, staged)
 
 
-def test_a_table_that_refuses_commits_may_be_older_when_it_is_tried_again(catalog: Catalog, older: Table) -> None:
-    """Then there is one attempt. The table waits for the next one, and the session goes on."""
+def test_one_older_answer_ends_no_session_whose_table_has_failed_before(catalog: Catalog, older: Table) -> None:
+    """Such a table gets a single attempt, but one answer does not show that the table was restored."""
     staged = stage_in_order(catalog, 3)
     plant(catalog, [answer_with(older)], "load_table")
     [outcome] = try_commits(catalog, [staged], [staged.chain_id])
-    assert isinstance(outcome, Failed)
-    assert isinstance(outcome.error, RetryableError)
-    [outcome] = try_commits(catalog, [staged], [staged.chain_id])
     assert isinstance(outcome, Committed)
     assert ids_of(catalog, PATH) == [1, 2, 3]
+
+
+def test_a_table_that_was_restored_after_it_had_failed_ends_the_session(
+    catalog: Catalog, older: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("connector.iceberg.commits.commit.RETRY_FOR", 0.01)
+    staged = stage_in_order(catalog, 3)
+    plant_always(catalog, answer_with(older), "load_table")
+    [outcome] = try_commits(catalog, [staged], [staged.chain_id])
+    assert isinstance(outcome, Failed)
+    assert isinstance(outcome.error, FencedError)

@@ -20,7 +20,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate
 
-from connector.host.errors import ConnectorError, OlderTableError, RetryableError, UserError
+from connector.host.errors import ConnectorError, OlderTableError, UserError
 from connector.host.signals import map_in_threads
 from connector.iceberg.catalog_messages import explain_unknown_type
 from connector.iceberg.commits import backfill, commit_errors, fence
@@ -160,7 +160,12 @@ class _PendingCommits:
     def commit(self) -> Committed | AlreadyCommitted | Superseded:
         """Attempt to commit until an attempt succeeds. Raises ConnectorError if none does."""
         retry_for = 0.0 if self.has_failed else max(self.retry_until - self.began, 0.0)
-        return retry(self._attempt, self._judge, retry_for)
+        try:
+            return retry(self._attempt, self._judge, retry_for)
+        except OlderTableError:
+            if retry_for >= RETRY_FOR / 2:
+                raise
+            return retry(self._attempt, self._judge, RETRY_FOR)  # a few answers do not show that the table stays older
 
     def _judge(self, error: Exception, number: int, is_last: bool) -> ConnectorError | None:
         """Return the error of the commit, unless another attempt may succeed."""
@@ -170,8 +175,6 @@ class _PendingCommits:
         if is_final(error):
             return commit_errors.explain_refusal(path, error)
         commit_errors.report_retry(path, number, error)
-        if isinstance(error, OlderTableError) and self.has_failed:
-            return RetryableError(str(error))  # after a single attempt, which does not show that the table stays older
         return commit_errors.explain_last_attempt(path, error, self._seconds) if is_last else None
 
     def _attempt(self, number: int) -> Committed | AlreadyCommitted | Superseded:
