@@ -154,11 +154,8 @@ class SessionViews:
                 f"table {path} was replaced by another table of the same name while the task was "
                 "running. Start the task again."
             )
-        if (older := fence.find_older(table.properties, had)) is not None:
-            raise RetryableError(
-                f"the catalog answers with an older table: its property {older} is "
-                f"{table.properties.get(older, 'absent')}, and was {had[older]} before"
-            )
+        if older := fence.explain_older_answer(table.properties, had):
+            raise RetryableError(older)
         task_table = restrict_to_generation(table, generation)
         _check_keys(task_table, columns)
         if keys is None:

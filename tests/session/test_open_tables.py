@@ -4,15 +4,19 @@ from typing import Any, Final
 
 import pytest
 
+from connector.host.errors import RetryableError
 from connector.iceberg.bound_table import BoundTable
+from connector.iceberg.commits import fence
 from connector.model.binding import PLAIN, Binding, KeyPart, Updates
 from connector.model.properties import Properties
 from connector.model.state import WriterId
 from connector.model.table_identifier import OWNER_PROPERTY, Owner
+from connector.session.open_session import note_fences
 from connector.session.open_tables import OpenedTables
 from connector.session.recovery import Recovered
 from protocol.flow import WHOLE_RANGE
 from support.bindings import MATERIALIZATION, PATH
+from support.snapshots import check_text
 
 WRITER: Final = WriterId(MATERIALIZATION, "shop%2Forders.v0", WHOLE_RANGE.key_range)
 OWN: Final = {OWNER_PROPERTY: Owner(WRITER.materialization, WRITER.state_key).encode()}
@@ -32,3 +36,16 @@ def test_all_keys_are_loaded_if_one_table_may_have_rows_of_others(
     tables = [bound(OWN), *map(bound, others)]
     opened = OpenedTables(unused, unused, unused, (), Recovered((), tables), len(tables), unused)
     assert opened.may_have_other_rows is loads_all
+
+
+def test_a_session_does_not_begin_on_a_table_that_lacks_what_was_recovered() -> None:
+    """The catalog has answered from a replica or a cache."""
+    name, first = fence.property_name(WRITER), fence.new_value()
+    newer, older = bound({name: fence.new_value(first)}), bound({name: first})
+    fences = fence.LastFences()
+    note_fences(fences, older)
+    note_fences(fences, newer)
+    with pytest.raises(RetryableError) as error:
+        note_fences(fences, older)
+    hidden = {name: "PROPERTY", first: "OLDER", newer.properties[name]: "NEWER"}
+    check_text("commit_errors", "a table that lacks the commits that were recovered", str(error.value), hidden)

@@ -164,9 +164,13 @@ class LastFences:
         return self._values.get(table, {})
 
 
-def find_older(properties: Mapping[str, str], had: Mapping[str, str]) -> str | None:
-    """Return a fence property with an older value than the table `had`. If there is one, the table is an older copy."""
-    return next((name for name, value in had.items() if _count_lost(properties.get(name), value)), None)
+def explain_older_answer(properties: Mapping[str, str], had: Mapping[str, str]) -> str:
+    """Say which fence property has an older value than the table `had`: then this is an older copy. "" if none has."""
+    older = next((name for name, value in had.items() if _count_lost(properties.get(name), value)), None)
+    if older is None:
+        return ""
+    recorded = properties.get(older, "absent")
+    return f"the catalog answers with an older table: its property {older} is {recorded}, and was {had[older]} before"
 
 
 @dataclass(frozen=True)
