@@ -114,6 +114,7 @@ def describe_found(
             arrangement=read_arrangement(table),
             partition_fields={each.name: each.source_id for spec in table.specs().values() for each in spec.fields},
             properties=table.properties,
+            location=table.location(),
         ),
     )
 

@@ -171,7 +171,7 @@ def find_property_problems(
     try:
         properties = _find_properties(configured, table)
         FileOptions.of_table(properties)
-        check_properties(properties)
+        check_properties(properties, table.location if table else None)
         check_compaction(properties)
         check_expiry(configured)
     except ValueError as error:
