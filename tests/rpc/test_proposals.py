@@ -120,6 +120,14 @@ def test_an_invalid_property_of_a_table_that_is_backfilled_is_refused(tmp_path: 
     assert applied == validated.replace("bindings[0] (acme/orders):", "table shop.orders:")
 
 
+def test_a_directory_in_another_kind_of_store_is_refused_before_it_is_set(tmp_path: Path) -> None:
+    """No session could open on the table any more, and no publication could correct it."""
+    old, new = binding(ORDERS), binding(ORDERS, properties={"write.data.path": "s3://elsewhere/orders"})
+    Applying(tmp_path, old).go_on()
+    for problem in (*validate_refuses(tmp_path, new, last=old), *apply_refuses(tmp_path, new, last=old)):
+        assert "it must be in a store of the same kind as the table's location" in problem
+
+
 @pytest.mark.parametrize("name", ONLY_AT_CREATION)
 def test_an_invalid_property_that_is_not_set_again_does_not_matter_to_a_table_that_is_there(
     tmp_path: Path, name: str
