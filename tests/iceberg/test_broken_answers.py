@@ -11,13 +11,14 @@ from typing import Final, NamedTuple
 
 import pytest
 from pyiceberg.exceptions import NoSuchTableError
-from requests import RequestException
+from requests import Request, RequestException
 
 from connector.config.catalog import RestCatalog
 from connector.config.secret import Secret
 from connector.host.errors import ConnectorError, RetryableError, UserError
 from connector.iceberg.catalogs.rest import open_rest
 from connector.iceberg.catalogs.rest_errors import translate_errors
+from connector.iceberg.catalogs.sign_in import TokenSession
 from support.servers.certificate import new_certificate
 from support.servers.odd_servers import Dripping, answering, answering_each, dripping
 from support.servers.server_process import free_address
@@ -84,6 +85,32 @@ def test_an_answer_of_a_token_server_that_cannot_be_read_is_explained(name: str)
         explained(server.uri, broken.kind, f"token server, {name}", {server.uri: "URI", tokens.uri: "TOKENS"}),
     ):
         open_rest(RestCatalog(server.uri, "wh", credential=Secret("robot:word"), oauth2_server_uri=tokens.uri), {})
+
+
+def test_the_secret_is_sent_to_no_server_that_the_token_server_redirects_to() -> None:
+    with (
+        answering(200, json.dumps({"access_token": "t", "token_type": "bearer"})) as other,
+        answering(307, "", {"Location": f"{other.uri}/tokens", "Content-Length": "0"}) as tokens,
+        answering(200, CONFIG) as server,
+        explained(
+            server.uri,
+            UserError,
+            "token server, a redirect to another server",
+            {server.uri: "URI", tokens.uri: "TOKENS", other.uri: "OTHER"},
+        ),
+    ):
+        open_rest(RestCatalog(server.uri, "wh", credential=Secret("robot:word"), oauth2_server_uri=tokens.uri), {})
+    assert not other.requests
+
+
+def test_a_password_of_the_machine_is_not_sent_to_the_token_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login me password mine\n")
+    monkeypatch.setenv("NETRC", str(netrc))
+    request = TokenSession().prepare_request(Request("POST", "http://127.0.0.1:1/tokens", data={"a": "b"}))
+    assert "Authorization" not in request.headers
 
 
 @pytest.mark.parametrize("token", ["planted\nword", "plantéd", ""])

@@ -17,7 +17,14 @@ from connector.host.refresh import Refreshed
 from connector.iceberg.catalog_messages import make_page_text, read_address
 from connector.iceberg.catalogs.rest_errors import GatewayError, RedirectError
 from connector.iceberg.catalogs.retry_after import RetryAfter
-from connector.iceberg.catalogs.sign_in import DEFAULT_SCOPE, OAuth2Client, RefreshedToken, SignIn, StaticHeader
+from connector.iceberg.catalogs.sign_in import (
+    DEFAULT_SCOPE,
+    OAuth2Client,
+    RefreshedToken,
+    SignIn,
+    StaticHeader,
+    TokenSession,
+)
 from connector.iceberg.catalogs.time_limits import TIME_LIMITS, TimeLimits, limit_time
 from connector.storage.file_access import ADLS_MACHINE_CREDENTIALS, FileCredentials, add_expiry, file_properties
 from connector.storage.file_io import hide_credentials, open_file_io
@@ -169,5 +176,5 @@ def _sign_in(catalog: catalog_config.RestCatalog, limits: TimeLimits) -> SignIn:
     uri = catalog.oauth2_server_uri or properties.get("oauth2-server-uri") or own_address
     parameters = {"scope": catalog.scope or DEFAULT_SCOPE}
     parameters |= {name: properties[name] for name in ("audience", "resource") if name in properties}
-    client = OAuth2Client(limit_time(Session(), limits), uri, catalog.credential, parameters)
+    client = OAuth2Client(limit_time(TokenSession(), limits), uri, catalog.credential, parameters)
     return RefreshedToken(Refreshed("the token of the REST catalog", client.fetch, refusal=OAuthError))

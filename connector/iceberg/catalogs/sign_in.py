@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final, Protocol
+from urllib.parse import urljoin, urlsplit
 
 import msgspec
 from pyiceberg.exceptions import OAuthError, RESTError
@@ -119,6 +120,33 @@ class RefreshedToken(AuthBase):
     def renew(self) -> None:
         """Get a new token for the next request: the server has refused this one."""
         self._token.discard()
+
+
+class TokenSession(Session):
+    """Sends a client's secret to its token server, and to no other one. A redirect to another server is an error."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        # Otherwise the password that a .netrc file has for the server would be sent.
+        self.auth = lambda request: request
+
+    def get_redirect_target(self, resp: Response) -> str | None:
+        """Return where an answer leads; None if it is no redirect. TokenServerError if that is another server."""
+        target = super().get_redirect_target(resp)
+        other = _resolve(resp.url, target or "")
+        if urlsplit(other)[:2] != urlsplit(resp.url)[:2]:
+            raise TokenServerError(
+                f"the OAuth2 server at {read_address(resp.url)} redirects to {read_address(other)}, and the client's "
+                "secret is not sent to another server"
+            )
+        return target
+
+
+def _resolve(url: str, target: str) -> str:
+    try:
+        return urljoin(url, target)
+    except ValueError:
+        return url  # `requests` says that the target is malformed
 
 
 class OAuth2Client:
