@@ -147,9 +147,9 @@ def derives_the_fence_from_the_checkpoint() -> None:
     stage_table: Callable[..., StagedCommit] = getattr(*private_connector.STAGE_TABLE)
 
     def stage_predictably(
-        self: Any, index: int, files: tuple[DataFile, ...], found: LoadedRows | None, checkpoint: str
+        self: Any, index: int, files: tuple[DataFile, ...], found: LoadedRows | None, checkpoint: str, *rest: Any
     ) -> StagedCommit:
-        staged = stage_table(self, index, files, found, checkpoint)
+        staged = stage_table(self, index, files, found, checkpoint, *rest)
         predictable = replace(staged, next=hashlib.sha256(checkpoint.encode()).hexdigest()[:32])
         self._fences[index] = self._fences[index].after(predictable)
         return predictable
