@@ -33,7 +33,7 @@ class ExistingTable:
     fixed_types: tuple[IcebergType, ...] = ()
     format_version: int = FORMAT_VERSIONS[0]
     properties: Mapping[str, str] = field(default_factory=dict)
-    location: str | None = None  # None only in tests of plans
+    location: str | None = None  # of its files; None: the kind of store is not checked
 
     def is_of(self, materialization: str) -> bool:
         """Whether that materialization created it."""
