@@ -130,8 +130,12 @@ def expire_with_statistics_of_partitions(catalog: Catalog) -> None:
     assert [file.snapshot_id for file in table_of(catalog).metadata.partition_statistics] == [kept]
 
 
-@pytest.mark.parametrize("content", [b"", b'{"format-version": 2, "table-uuid": "x'])
-def test_a_metadata_file_that_is_cut_short_stops_no_expiry(catalog: Catalog, content: bytes) -> None:
+@pytest.mark.parametrize(
+    "content",
+    [b"", b'{"format-version": 2, "table-uuid": "x', b'{"format-version": ' + b"[" * 100_000],
+    ids=["empty", "cut short", "nested too deeply"],
+)
+def test_a_metadata_file_that_cannot_be_read_stops_no_expiry(catalog: Catalog, content: bytes) -> None:
     with table_of(catalog).transaction() as change:
         change.set_properties({DELETE_OLD_METADATA: "true", "write.metadata.previous-versions-max": "2"})
     for number in range(5):

@@ -27,6 +27,7 @@ from connector.iceberg.commits.file_names import CompactionOrigin
 from connector.iceberg.maintenance.dropped_tables import DroppedTables
 from connector.iceberg.maintenance.find_orphan_files import OrphanOptions, find_orphan_files
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
+from connector.iceberg.metadata.old_metadata import LARGEST_METADATA
 from connector.iceberg.metadata.retention import GC_ENABLED
 from connector.iceberg.metadata.table_directories import find_directories
 from connector.model.table_identifier import OWNER_PROPERTY, Generation, Owner, TableIdentifier
@@ -306,6 +307,20 @@ def test_unknown_files_stay_beside_compressed_metadata_of_another_table(catalog:
 def test_a_table_without_a_uuid_does_not_count_as_dropped(catalog: Catalog, table_uuid: str | None) -> None:
     unknown = write_file(table_of(catalog), "part-0.parquet", 4)
     metadata = write_metadata(catalog, "00001-a.metadata.json", {"table-uuid": table_uuid}, bytes)
+    assert remove(catalog, OrphanOptions(LATER, DroppedTables(catalog), has_unknown=True)) == set()
+    assert place_of(unknown).exists()
+    assert metadata.exists()
+
+
+@pytest.mark.parametrize("encode", [bytes, gzip.compress], ids=["plain", "compressed"])
+@pytest.mark.parametrize(("filler", "length"), [(b" ", LARGEST_METADATA), (b"[", 100_000)], ids=["large", "deep"])
+def test_metadata_that_is_too_large_or_nested_too_deeply_counts_as_of_no_dropped_table(
+    catalog: Catalog, filler: bytes, length: int, encode: Callable[[bytes], bytes]
+) -> None:
+    unknown = write_file(table_of(catalog), "part-0.parquet", 4)
+    metadata = place_of(table_of(catalog).metadata_location).with_name("00001-a.metadata.json")
+    other = str(uuid.uuid4()).encode()
+    metadata.write_bytes(encode(b'{"table-uuid": "%s", "properties": %s{}}' % (other, filler * length)))
     assert remove(catalog, OrphanOptions(LATER, DroppedTables(catalog), has_unknown=True)) == set()
     assert place_of(unknown).exists()
     assert metadata.exists()

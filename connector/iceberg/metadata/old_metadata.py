@@ -5,15 +5,16 @@ of their own do so themselves. PyIceberg deletes them only after its own commits
 """
 
 import gzip
-import json
 import logging
 import zlib
 from collections.abc import Iterator
 from functools import cache
+from io import BytesIO
 from posixpath import basename
 from typing import Final
 from uuid import UUID
 
+import msgspec
 from pyiceberg.catalog import TABLE_METADATA_FILE_NAME_REGEX, Catalog, MetastoreCatalog
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table
@@ -27,6 +28,7 @@ log = logging.getLogger(__name__)
 
 DELETE_OLD_METADATA: Final = "write.metadata.delete-after-commit.enabled"
 NO_UUID: Final = "none"  # instead of the UUID that a metadata file should name
+LARGEST_METADATA: Final = 64 << 20  # bytes, decompressed: a larger file counts as one that names no table
 _GZIP: Final = b"\x1f\x8b"
 
 
@@ -69,19 +71,28 @@ def _belongs_to(table: Table, location: str) -> bool:
     return read_metadata_uuid(table.io, location) == str(table.metadata.table_uuid)
 
 
+class _Named(msgspec.Struct):
+    """The part of a metadata file that names its table. The rest is not kept, so it takes no memory."""
+
+    table_uuid: UUID = msgspec.field(name="table-uuid")
+
+
 def read_metadata_uuid(io: FileIO, location: str) -> str | None:
-    """Return the UUID of the table of a metadata file, of any version: NO_UUID if it names none, None if the file is
-    gone or cut short."""
+    """Return the UUID of the table of a metadata file, of any version: NO_UUID if it names none, is too large or nested
+    too deeply, None if the file is gone or cut short."""
     try:
         with io.new_input(location).open() as file:
-            content = file.read()
-        metadata = json.loads(gzip.decompress(content) if content.startswith(_GZIP) else content)
+            content = file.read(LARGEST_METADATA + 1)
+        if content.startswith(_GZIP) and len(content) <= LARGEST_METADATA:
+            with gzip.open(BytesIO(content)) as decompressed:
+                content = decompressed.read(LARGEST_METADATA + 1)
+        if len(content) > LARGEST_METADATA:
+            return NO_UUID
+        return str(msgspec.json.decode(content, type=_Named).table_uuid)
+    except (msgspec.ValidationError, RecursionError):  # version 1 needs none
+        return NO_UUID
     except (FileNotFoundError, ValueError, EOFError, zlib.error, gzip.BadGzipFile):
         return None
-    try:
-        return str(UUID(metadata["table-uuid"]))
-    except (KeyError, TypeError, ValueError, AttributeError):  # version 1 needs none
-        return NO_UUID
 
 
 def _version(location: str) -> int:
