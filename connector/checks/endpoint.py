@@ -21,7 +21,7 @@ from connector.host.signals import map_in_threads
 from connector.iceberg.catalog_entries import find_all
 from connector.iceberg.catalogs.opening import open_without_creating, table_location, translate_errors
 from connector.model.table_identifier import TableIdentifier
-from connector.storage.file_access import file_properties
+from connector.storage.file_access import file_properties, keep_addresses
 from connector.storage.file_stores import data_file_properties
 
 
@@ -91,7 +91,8 @@ def try_storage(config: EndpointConfig, opened: OpenedEndpoint | None) -> str | 
     """Try the storage and return the place of the probe file. A catalog is not needed; an opened one may add properties
     from its server."""
     added = opened.catalog.properties if opened else {}
-    return storage_probe.probe(config, file_properties(data_file_properties(config), added))
+    own = data_file_properties(config)
+    return storage_probe.probe(config, keep_addresses(file_properties(own, added), own))
 
 
 def survey(config: EndpointConfig, task: str, paths: Sequence[TableIdentifier]) -> tuple[Tables, list[ConnectorError]]:

@@ -134,6 +134,19 @@ DISPLACED_BY: Final = {
     ),
 }
 
+# By what signs in to a store: the properties that say which server the requests go to, with the token. S3 is left out:
+# its requests have a signature instead of the secret, and often only the catalog knows the endpoint.
+_ADDRESSES: Final = {
+    SIGN_INS["gs"]: (GCS_SERVICE_HOST,),
+    SIGN_INS["abfss"]: (
+        ADLS_ACCOUNT_NAME,
+        ADLS_BLOB_STORAGE_AUTHORITY,
+        ADLS_BLOB_STORAGE_SCHEME,
+        ADLS_DFS_STORAGE_AUTHORITY,
+        ADLS_DFS_STORAGE_SCHEME,
+    ),
+}
+
 # How long a token without an expiry is assumed to be valid: AWS issues none for less than 15 minutes.
 SHORTEST_LIFE: Final = 900  # seconds
 DEFAULT_REGION: Final = "us-east-1"  # for stores without regions; PyIceberg would ask Amazon
@@ -176,6 +189,17 @@ def file_properties(*sources: Mapping[str, str]) -> dict[str, str]:
     if S3_ENDPOINT in found:
         found.setdefault(S3_REGION, DEFAULT_REGION)
     return {**found, PY_IO_IMPL: STORE_FILE_IO}
+
+
+def keep_addresses(properties: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties without the addresses that a server has sent for a store of Google or Azure, if something
+    of the config signs in there. `own` are the config's properties, which may have another address."""
+    found = dict(properties)
+    for sign_ins, addresses in _ADDRESSES.items():
+        if any(name in own and found.get(name) == own[name] for name in sign_ins):
+            kept = {name: value for name, value in found.items() if name not in addresses}
+            found = kept | {name: own[name] for name in addresses if name in own}
+    return found
 
 
 def _read_account(source: Mapping[str, str]) -> dict[str, str]:

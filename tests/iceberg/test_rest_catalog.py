@@ -16,7 +16,7 @@ from connector.config.catalog import RestCatalog
 from connector.config.credentials import AwsIam
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.secret import Secret
-from connector.config.storage import S3Storage
+from connector.config.storage import AzureStorage, S3Storage
 from connector.host.errors import RetryableError, UserError
 from connector.iceberg.catalogs import retry_after
 from connector.iceberg.catalogs.opening import open_catalog, table_location, translate_errors
@@ -108,6 +108,27 @@ def test_keys_of_a_bucket_that_the_config_names_are_used_and_no_others_are_asked
     assert found.value["s3.access-key-id"] == key
     assert found.value.get("s3.session-token") == {"keyid": "session", "vended": "passing"}[key]
     assert (found.expires_at is None) == (key == "keyid")
+
+
+ELSEWHERE = {"adls.dfs-storage-authority": "theirs", "adls.account-name": "theirs"}
+
+
+@pytest.mark.parametrize("sent", ["config", "defaults", "overrides"])
+@pytest.mark.parametrize(("vended", "address"), [({}, None), ({"adls.sas-token": "vended"}, "theirs")])
+def test_a_token_of_the_config_is_not_sent_to_a_store_that_the_server_names(
+    sent: str, vended: Mapping[str, str], address: str | None
+) -> None:
+    metadata = new_table_metadata(SCHEMA, UNPARTITIONED_PARTITION_SPEC, UNSORTED_SORT_ORDER, "abfss://c@lake/t", {})
+    table = {"metadata-location": "abfss://c@lake/t/1.json", "metadata": metadata.model_dump(mode="json")}
+    answer = {"defaults": {}, "overrides": {}, "config": {}, **table, sent: {**ELSEWHERE, **vended}}
+    with answering(200, json.dumps(answer)) as server:
+        storage = AzureStorage("lake", "c", sas_token=Secret("planted"))
+        config = EndpointConfig(namespace="ns", catalog=rest(server.uri), storage=storage)
+        with open_catalog(config) as catalog:
+            found = access_to(catalog.load_table(("ns", "t"))).value
+    assert found["adls.sas-token"] == vended.get("adls.sas-token", "planted")
+    assert found.get("adls.dfs-storage-authority") == address
+    assert vended or found["adls.account-name"] == "lake"
 
 
 def test_a_credential_without_a_client_id_is_the_secret_and_goes_before_a_token() -> None:

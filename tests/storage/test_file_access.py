@@ -12,7 +12,14 @@ from pyiceberg.io import load_file_io
 from pyiceberg.table import Table
 
 from connector.host.errors import UserError
-from connector.storage.file_access import SHORTEST_LIFE, STORE_FILE_IO, access_to, add_expiry, file_properties
+from connector.storage.file_access import (
+    SHORTEST_LIFE,
+    STORE_FILE_IO,
+    access_to,
+    add_expiry,
+    file_properties,
+    keep_addresses,
+)
 from support.snapshots import check_text
 
 ARROW = {"py-io-impl": STORE_FILE_IO}
@@ -49,6 +56,67 @@ def test_the_last_word_on_each_property_counts_and_others_are_left_out(
     sources: list[dict[str, str]], found: dict[str, str]
 ) -> None:
     assert file_properties(*sources) == {**found, **ARROW}
+
+
+GOOGLE = {"gcs.oauth2.token": "planted"}
+AZURE = {"adls.account-name": "lake", "adls.sas-token": "planted"}
+AZURE_ELSEWHERE = {
+    "adls.account-name": "theirs",
+    "adls.blob-storage-authority": "theirs",
+    "adls.blob-storage-scheme": "http",
+    "adls.dfs-storage-authority": "theirs",
+    "adls.dfs-storage-scheme": "http",
+}
+
+
+@pytest.mark.parametrize(
+    ("own", "sent", "found"),
+    [
+        (GOOGLE, {"gcs.service.host": "http://theirs"}, GOOGLE),
+        (
+            {**GOOGLE, "gcs.service.host": "http://ours"},
+            {"gcs.service.host": "http://theirs"},
+            {**GOOGLE, "gcs.service.host": "http://ours"},
+        ),
+        (AZURE, AZURE_ELSEWHERE, AZURE),
+        (
+            {**AZURE, "adls.dfs-storage-authority": "ours"},
+            AZURE_ELSEWHERE,
+            {**AZURE, "adls.dfs-storage-authority": "ours"},
+        ),
+        (
+            {"adls.account-name": "lake", "adls.machine-credentials": ""},
+            AZURE_ELSEWHERE,
+            {"adls.account-name": "lake", "adls.machine-credentials": ""},
+        ),
+        (
+            AZURE,
+            {**AZURE_ELSEWHERE, "adls.account-key": "planted"},
+            {**AZURE, "adls.account-key": "planted"},
+        ),
+    ],
+)
+def test_a_sign_in_of_the_config_is_used_with_no_address_that_a_server_has_sent(
+    own: dict[str, str], sent: dict[str, str], found: dict[str, str]
+) -> None:
+    assert keep_addresses(file_properties(own, sent), own) == {**found, **ARROW}
+
+
+@pytest.mark.parametrize(
+    ("own", "sent"),
+    [
+        (GOOGLE, {"gcs.oauth2.token": "vended", "gcs.service.host": "http://theirs"}),
+        (AZURE, {**AZURE_ELSEWHERE, "adls.sas-token": "vended"}),
+        ({}, AZURE_ELSEWHERE),
+        (GOOGLE, AZURE_ELSEWHERE),
+        (KEY, {"s3.endpoint": "http://theirs", "s3.proxy-uri": "http://theirs"}),
+    ],
+)
+def test_other_addresses_that_a_server_has_sent_are_used(own: dict[str, str], sent: dict[str, str]) -> None:
+    """Only the server may know the endpoint of an S3 store whose keys the config has."""
+    found = keep_addresses(file_properties(own, sent), own)
+    assert found == file_properties(own, sent)
+    assert sent.items() <= found.items()
 
 
 def test_access_ends_when_its_token_does() -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -11,6 +12,7 @@ from msgspec.structs import replace
 from pyiceberg.io import GCS_SERVICE_HOST, GCS_TOKEN, GCS_TOKEN_EXPIRES_AT_MS, PY_IO_IMPL
 
 from connector.checks import storage_probe
+from connector.checks.endpoint import open_endpoint, try_storage
 from connector.checks.steps import Skipped
 from connector.config.catalog import RestCatalog, SqlCatalog
 from connector.config.endpoint_config import AdvancedOptions, EndpointConfig
@@ -85,6 +87,17 @@ def test_this_machine_s_credentials_are_used_where_that_is_allowed(
     with pytest.raises(UserError) as error:
         probe(without_key, flags=frozenset({MACHINE_CREDENTIALS}))
     check_text("google_errors", "a machine without credentials", str(error.value))
+
+
+def test_the_probe_sends_its_token_to_no_store_that_a_catalog_s_server_names(right: GoogleStorage) -> None:
+    with answering(200, "{}") as theirs:
+        sent = {"defaults": {}, "overrides": {GCS_SERVICE_HOST: theirs.uri}}
+        with answering(200, json.dumps(sent)) as server:
+            config = EndpointConfig(namespace="ns", catalog=RestCatalog(server.uri), storage=right)
+            opened = open_endpoint(config)
+            with closing(opened.catalog):
+                assert try_storage(config, opened) == right.location
+    assert theirs.requests == []
 
 
 def test_who_writes_files_gets_a_token_and_never_the_service_account_s_key(right: GoogleStorage) -> None:

@@ -26,7 +26,13 @@ from connector.iceberg.catalogs.sign_in import (
     TokenSession,
 )
 from connector.iceberg.catalogs.time_limits import TIME_LIMITS, TimeLimits, limit_time
-from connector.storage.file_access import ADLS_MACHINE_CREDENTIALS, FileCredentials, add_expiry, file_properties
+from connector.storage.file_access import (
+    ADLS_MACHINE_CREDENTIALS,
+    FileCredentials,
+    add_expiry,
+    file_properties,
+    keep_addresses,
+)
 from connector.storage.file_io import hide_credentials, open_file_io
 
 SIGN_INS: Final = frozenset({"token", "credential"})  # which a server may send, for requests about a table
@@ -53,6 +59,7 @@ class RestTables(RestCatalog):
         self._sign_in = sign_in
         self._credentials = credentials
         self._limits = limits
+        self._own_addresses = properties  # those of the files among them: the server may send others
         self._has_own_keys = has_own_keys  # for the files: those of the catalog are not asked for, and not used
         super().__init__("rest", **properties)
 
@@ -81,7 +88,8 @@ class RestTables(RestCatalog):
         vended.pop(ADLS_MACHINE_CREDENTIALS, None)  # only the config allows these
         _hide(vended)
         own, obtained = self._credentials(), (self.properties, add_expiry(vended))
-        io = open_file_io(file_properties(*obtained, own) if self._has_own_keys else file_properties(own, *obtained))
+        found = file_properties(*obtained, own) if self._has_own_keys else file_properties(own, *obtained)
+        io = open_file_io(keep_addresses(found, file_properties(self._own_addresses, own)))
         return Table(identifier_tuple, table_response.metadata, location, io, self, table_response.config)
 
     def commit_table(self, *args: Any, **kwargs: Any) -> CommitTableResponse:
