@@ -104,7 +104,7 @@ class TableStatus:
 
 
 def list_files(table: Table) -> list[ListedFile]:
-    """Return all live files of a table. UserError if a manifest cannot be read."""
+    """Return all live files of a table. UserError if a manifest or a file is not to be read."""
     with storage_errors.translate_errors(table.location()):
         return ManifestCache().list_files(table)
 

@@ -12,12 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.manifest import FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.transforms import IdentityTransform
-from pyiceberg.typedef import Record
 from pyiceberg.types import DateType, IcebergType, LongType, NestedField, StringType
 
 from connector.encoding.parquet.file_options import CODEC, LEVEL, PROVIDER, TARGET_SIZE
@@ -36,6 +35,7 @@ from protocol.flow import Json, Materialization, MaterializationBinding, Project
 from support.bindings import DOCUMENT, ID, MATERIALIZATION, PATH, collection, local_config, projection
 from support.bindings import materialization_binding as selecting
 from support.engines.foreign_deletes import delete_equal
+from support.engines.foreign_files import list_data_file
 from support.snapshots import check_text
 from support.tables.applying import Applying
 from support.tables.local_tables import (
@@ -284,17 +284,11 @@ def without_field_ids(warehouse: Path) -> None:
 
 
 def with_an_orc_file(warehouse: Path) -> None:
-    file = DataFile.from_args(
-        content=DataFileContent.DATA,
-        file_path=f"{warehouse}/theirs.orc",
-        file_format=FileFormat.ORC,
-        partition=Record(),
-        record_count=1,
-        file_size_in_bytes=1,
-    )
-    made = table(column(2, "qty"))(warehouse)
-    with made.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
-        append.append_data_file(file)
+    list_data_file(table(column(2, "qty"))(warehouse), f"{warehouse}/theirs.orc", FileFormat.ORC)
+
+
+def with_a_foreign_file(warehouse: Path) -> None:
+    list_data_file(table(column(2, "qty"))(warehouse), "s3://payroll/salaries.parquet")
 
 
 def with_deleted_rows(warehouse: Path) -> None:
@@ -376,6 +370,7 @@ NOT_APPLIED = {
         selecting(ORDERS, field_config={"id": {"column": "key"}}),
     ),
     "a file that is not Parquet": published(selecting(ORDERS, "qty", field_config=CAST_QTY), with_an_orc_file),
+    "a file in another kind of store": published(selecting(ORDERS, "qty", field_config=CAST_QTY), with_a_foreign_file),
     "a file without field ids": published(selecting(ORDERS, "qty"), without_field_ids),
     "rows deleted by the column's value": published(selecting(ORDERS, "qty", field_config=CAST_QTY), with_deleted_rows),
 }

@@ -14,13 +14,15 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.types import LongType, StringType
 
+from connector.host.errors import UserError
 from connector.iceberg.commits import delete_files as delete_files_module
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.file_names import CompactionOrigin
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestCache
 from connector.model.table_identifier import Generation
 from support.bindings import PATH
-from support.engines.foreign_deletes import delete_equal, delete_position
+from support.engines.foreign_deletes import delete_equal, delete_position, list_delete_file
+from support.engines.foreign_files import list_data_file
 from support.rows.staged_rows import WRITER
 from support.rows.updated_rows import BY_PART, land, make_table, row, stage_updates, values_of
 from support.snapshots import check_text
@@ -48,6 +50,19 @@ def test_small_files_become_one(catalog: Catalog) -> None:
     [file] = files(catalog)
     assert CompactionOrigin.of(basename(file))
     assert compact(catalog, PATH).commits == 0, "nothing is left to do"
+
+
+@pytest.mark.parametrize("list_file", [list_data_file, list_delete_file])
+def test_rows_of_files_in_another_kind_of_store_are_not_copied(
+    catalog: Catalog, list_file: Callable[[Table, str], None]
+) -> None:
+    for number in range(6):
+        land(catalog, {number: "a"})
+    list_file(catalog.load_table(PATH), "s3://payroll/salaries.parquet")
+    before = files(catalog)
+    with pytest.raises(UserError, match=r"s3://payroll/salaries\.parquet is in another kind of store"):
+        compact(catalog, PATH)
+    assert files(catalog) == before
 
 
 def test_deleted_rows_and_their_delete_files_go(catalog: Catalog) -> None:

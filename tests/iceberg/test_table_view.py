@@ -1,6 +1,7 @@
 """A Load finds the rows of the table's snapshot and of pending commits, each of them once."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,8 @@ from connector.model.binding import Column
 from connector.model.state import DataFile, FileList, LocatedRowsFile, StagedCommit
 from connector.model.table_identifier import TableIdentifier
 from support.bindings import PATH
-from support.engines.foreign_deletes import delete_equal, delete_position
+from support.engines.foreign_deletes import delete_equal, delete_position, list_delete_file
+from support.engines.foreign_files import list_data_file
 from support.rows.staged_files import listed, place_of
 from support.rows.staged_rows import WRITER, staged
 from support.rows.updated_rows import UPDATES, land, make_table, row, values_of
@@ -255,6 +257,28 @@ def test_files_that_are_not_parquet_are_refused(catalog: Catalog) -> None:
     with pytest.raises(UserError) as error:
         table_view.check_files(table, [orc])
     check_text("update_errors", "a data file is not Parquet", str(error.value))
+
+
+@pytest.mark.parametrize("list_file", [list_data_file, list_delete_file])
+def test_files_in_another_kind_of_store_are_refused(
+    catalog: Catalog, tmp_path: Path, list_file: Callable[[Table, str], None]
+) -> None:
+    """Who has listed them need not have access to them, but the connector may."""
+    filled_table(catalog, ID, rows=[[{"id": 1}]])
+    list_file(catalog.load_table(PATH), "s3://payroll/salaries.parquet")
+    with pytest.raises(UserError) as error:
+        view(catalog)
+    check_text("update_errors", "a file is in another kind of store", str(error.value), {str(tmp_path): "…"})
+
+
+def test_files_of_this_machine_are_refused_for_a_table_elsewhere(catalog: Catalog) -> None:
+    filled_table(catalog, ID, rows=[[{"id": 1}]])
+    table = catalog.load_table(PATH)
+    moved = table.metadata.model_copy(update={"location": "s3://bucket/orders"})
+    with pytest.raises(
+        UserError, match=r"file://.*\.parquet is in another kind of store than s3://bucket/orders, where"
+    ):
+        TableViews(ManifestCache()).view(Table(PATH, moved, table.metadata_location, table.io, catalog), [])
 
 
 class Session:

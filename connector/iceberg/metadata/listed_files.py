@@ -25,12 +25,15 @@ from connector.encoding.live_rows.position_deletes import PATH_ID
 from connector.encoding.live_rows.source_rows import RowLineage, SourceFile
 from connector.encoding.search.key_bounds import ColumnBounds, KeyTypes, KeyValues, find_files, make_bounds_table
 from connector.encoding.values.arrays import Mask
+from connector.host.errors import UserError
 from connector.host.groups import group_by
 from connector.host.signals import map_in_threads
 from connector.iceberg.metadata.manifests import find_vector, manifests_of, read_entries
 from connector.iceberg.metadata.partitions import Partition
 from connector.iceberg.metadata.row_lineage import ManifestKey, find_manifest_key, first_row_id_of
 from connector.iceberg.metadata.snapshot_manifests import WrittenSnapshots
+from connector.model.table_identifier import TableIdentifier
+from connector.storage.file_access import store_of
 
 _Parsed: TypeAlias = Mapping[ManifestKey, "_ParsedManifest"]
 
@@ -105,6 +108,22 @@ class ListedFile:
         return self.sequence_number >= data.sequence_number and self.partition == data.partition
 
 
+def check_stores(table: Table, files: Iterable[ListedFile]) -> None:
+    """Raise UserError if a file is in another kind of store than its table.
+
+    Otherwise who may change a table in a bucket would choose files of this machine, and their rows would be copied into
+    the table.
+    """
+    kind, _ = store_of(table.location())
+    for file in files:
+        if store_of(file.path)[0] != kind:
+            raise UserError(
+                f"table {TableIdentifier.of(table)}: {file.path} is in another kind of store than {table.location()}, "
+                "where the table is. The connector does not read such files. Remove the file from the table, or have "
+                "the table's files rewritten (in Spark: CALL system.rewrite_data_files)."
+            )
+
+
 def _path_bounds(file: DataFile) -> tuple[bytes, bytes] | None:
     lower, upper = (bounds and bounds.get(PATH_ID) for bounds in (file.lower_bounds, file.upper_bounds))
     return (lower, upper) if lower and upper else None
@@ -142,11 +161,12 @@ class ManifestCache:
         self._key_columns: dict[UUID, KeyTypes] = {}
 
     def list_files(self, table: Table) -> list[ListedFile]:
-        """Return all live files of the current snapshot, in the order of its manifests."""
+        """Return all live files of the current snapshot, in the order of its manifests. UserError if one of them is not
+        to be read."""
         return [*chain.from_iterable(manifest.files for manifest in self._list_manifests(table))]
 
     def find_files(self, table: Table, keys: KeyValues) -> tuple[list[ListedFile], Mask]:
-        """Return all live files, and which of them may have one of the keys."""
+        """Return all live files, and which of them may have one of the keys. UserError as in `list_files`."""
         self._key_columns[table.metadata.table_uuid] = keys.columns
         manifests = self._list_manifests(table)
         files = [*chain.from_iterable(manifest.files for manifest in manifests)]
@@ -168,7 +188,9 @@ class ManifestCache:
         manifests = {find_manifest_key(manifest): manifest for manifest in manifests_of(table.io, snapshot)}
 
         def parse(manifest: ManifestFile) -> _ParsedManifest:
-            return _ParsedManifest.of(manifest, read_entries(table.io, manifest), key_columns)
+            found = _ParsedManifest.of(manifest, read_entries(table.io, manifest), key_columns)
+            check_stores(table, found.files)
+            return found
 
         new = [key for key in manifests if key not in known or known[key].key_columns != key_columns]
         parsed = zip(new, map_in_threads(parse, [manifests[key] for key in new], "view"), strict=True)

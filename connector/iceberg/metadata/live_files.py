@@ -8,7 +8,7 @@ from pyiceberg.table import Table
 
 from connector.encoding.live_rows.source_rows import SourceFile
 from connector.host.errors import UserError
-from connector.iceberg.metadata.listed_files import ListedFile, PositionDeletes
+from connector.iceberg.metadata.listed_files import ListedFile, PositionDeletes, check_stores
 from connector.iceberg.metadata.manifests import manifests_of, read_entries
 
 
@@ -35,6 +35,7 @@ def find_live_files(table: Table, is_wanted: Callable[[DataFile], bool]) -> Live
     for manifest in manifests_of(table.io, table.current_snapshot()):
         for entry in read_entries(table.io, manifest):
             listed = ListedFile.of(manifest, entry)
+            check_stores(table, [listed])
             match listed.content:
                 case DataFileContent.DATA if is_wanted(entry.data_file):
                     data.append(listed)

@@ -72,6 +72,20 @@ def delete_position(table: Table, file: str, position: int, file_format: FileFor
     _commit(table, _write(table, rows, of=_find(table, file), file_format=file_format))
 
 
+def list_delete_file(table: Table, path: str) -> None:
+    """Commit a position delete file, which need not exist."""
+    file = DataFile.from_args(
+        content=DataFileContent.POSITION_DELETES,
+        file_path=path,
+        file_format=FileFormat.PARQUET,
+        partition=Record(),
+        record_count=1,
+        file_size_in_bytes=1,
+    )
+    file.spec_id = GLOBAL_SPEC
+    _commit(table, file)
+
+
 def _find(table: Table, path: str) -> DataFile | None:
     snapshot = table.current_snapshot()
     assert snapshot
