@@ -8,6 +8,7 @@ from pyiceberg.types import IcebergType
 
 from connector.config.values import FORMAT_VERSIONS
 from connector.model.binding import PLAIN, Arrangement
+from connector.model.estuary_state import find_added
 from connector.model.table_identifier import Generation, Owner
 
 
@@ -38,6 +39,11 @@ class ExistingTable:
     def is_of(self, materialization: str) -> bool:
         """Whether that materialization created it."""
         return self.owner is not None and self.owner.materialization == materialization
+
+    def has_rows_of(self, materialization: str) -> bool:
+        """Whether its rows are that materialization's, also if Estuary's S3 Iceberg connector has written them."""
+        is_taken_over = self.owner is None and find_added(self.properties, materialization) is not None
+        return self.is_of(materialization) or is_taken_over
 
     def generation_of(self, materialization: str) -> Generation:
         """The generation that a materialization's staged commits must have."""

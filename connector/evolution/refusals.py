@@ -78,12 +78,12 @@ class ChangeRules:
     def can_be_replaced(self) -> bool:
         """Whether a higher backfill counter makes apply replace the table's rows, and these are the task's to replace.
         Flow may raise the counter unasked. So the rows of a table that no task has created count as those of others,
-        although apply replaces them if a person asks for it."""
+        although apply replaces them if a person asks for it. Those of Estuary's S3 Iceberg connector are the task's."""
         return self._has_own_binding and not self.settings.retains_rows
 
     @property
     def _has_own_binding(self) -> bool:
-        return self.table.is_of(self.materialization) and not self.is_new
+        return self.table.has_rows_of(self.materialization) and not self.is_new
 
     def allows(self, change: type[Alteration]) -> bool:
         """Whether the mode of schema evolution allows a change of this kind."""
@@ -200,7 +200,7 @@ class ChangeRules:
     ) -> tuple[str | None, list[str]]:
         """Find why the type cannot change, and what helps in this case only; None if it can change."""
         if not isinstance(change, WidenColumn):
-            if not wanted.former and not self.table.is_of(self.materialization):
+            if not wanted.former and not self.table.has_rows_of(self.materialization):
                 other_name = f'give it another column with {{"{COLUMN_SETTING}": "…"}} in its field config'
                 return ", and this task did not create the column", [other_name]
             if dependent := self._find_dependent(column.field_id, wanted):

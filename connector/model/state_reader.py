@@ -5,7 +5,7 @@ add rows in the wrong order, and would delete entries that another image can rea
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Final, TypeVar
 
@@ -13,6 +13,7 @@ import msgspec
 
 from connector.host.errors import UserError
 from connector.host.groups import group_by
+from connector.model.estuary_state import ESTUARY_NAMES
 from connector.model.state import (
     FENCE_VALUE,
     KEY_RANGE,
@@ -36,11 +37,6 @@ _TABLE_UUID: Final = re.compile(UUID)
 # How msgspec's error begins for a field that the form does not have, by name or by place.
 _UNKNOWN_FIELD: Final = "Object contains unknown field"
 _UNKNOWN: Final = (_UNKNOWN_FIELD, "Expected `array` of at most length")
-
-# Names that Estuary's S3 Iceberg connector writes beside the key ranges. A task keeps its state when this image
-# replaces the image of that connector.
-_FILE_KEYS: Final = "fileKeys"  # files that it has not added yet
-_ESTUARY_NAMES: Final = frozenset({_FILE_KEYS, "previousCheckpoint", "currentCheckpoint"})
 
 _SECOND: Final = 2  # the first version that an entry names
 # The version that has added each field of an entry, by its name in the state.
@@ -84,24 +80,6 @@ def read_finished(materialization: str, state: Json) -> list[FinishedCommit]:
     return [] if state is None else list(_read_finished(materialization, state))
 
 
-def check_estuary_staged_nothing(state: Json, state_keys: Iterable[str]) -> None:
-    """Raise UserError if Estuary's connector has staged files: it is unknown which of them the table has already."""
-    kept = (state or {}).get("bindingStates") or {}
-    for state_key in state_keys:
-        files = (kept.get(state_key) or {}).get(_FILE_KEYS)
-        if not isinstance(files, list | None):
-            raise UserError(
-                f"the task's state, state key {state_key!r}: `{_FILE_KEYS}` is not a list. The connector that ran this "
-                "task before lists its staged files there. Restore the state from before the change."
-            )
-        if files:
-            raise UserError(
-                f"the connector that ran this task before has staged {len(files)} data file(s) for {state_key}, and "
-                "may not have added them to the table. Run its image again until it has acknowledged them, or backfill "
-                "the binding."
-            )
-
-
 def _read_staged(materialization: str, state: Json) -> Iterator[StagedCommit]:
     if state is None:
         return
@@ -132,7 +110,7 @@ def _read_finished(materialization: str, state: Json) -> Iterator[FinishedCommit
 
 def _own_ranges(kept: Mapping[str, Json]) -> dict[str, Json]:
     """Pick the entries of this connector, by key range, from the state of one state key."""
-    return {name: value for name, value in kept.items() if name not in _ESTUARY_NAMES}
+    return {name: value for name, value in kept.items() if name not in ESTUARY_NAMES}
 
 
 def _check_key_range(where: str, key_range: str) -> None:

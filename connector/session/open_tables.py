@@ -19,8 +19,9 @@ from connector.host.late_start import start_when_needed
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.catalogs.opening import OpenedCatalog, open_catalog, translate_errors
 from connector.model.binding import Policy, UpdateMode
+from connector.model.estuary_state import check_files_are_added
 from connector.model.state import StagedCommit
-from connector.model.state_reader import check_estuary_staged_nothing, read_finished, read_state
+from connector.model.state_reader import read_finished, read_state
 from connector.session.recovery import Recovered, check_finished, check_names, select_overlapping_commits
 from connector.spark.engine import Engine
 from protocol import request
@@ -63,7 +64,6 @@ def open_tables(
     """Open the tables. Raises UserError if the user must change the task first."""
     task, key_range = message.materialization, _check_key_range(message)
     staged = select_overlapping_commits(read_state(task.name, message.state), key_range)
-    check_estuary_staged_nothing(message.state, (binding.state_key for binding in task.bindings))
     policies = [_make_policy(resource, config) for resource in resource_configs]
     with pause_garbage_collection():
         catalog = open_catalog(config)
@@ -72,6 +72,8 @@ def open_tables(
     def bind() -> list[BoundTable]:
         tables = bind_all(catalog, task, key_range, policies)
         check_names(tables, appends)
+        for table in tables[: len(task.bindings)]:
+            check_files_are_added(message.state, table.writer.state_key, table.properties, task.name)
         check_finished(tables, read_finished(task.name, message.state), staged)
         return tables
 

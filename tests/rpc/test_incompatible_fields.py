@@ -86,6 +86,19 @@ def pinned(warehouse: Path) -> None:
         change.set_properties({"schema.name-mapping.default": '[{"field-id": 2, "names": ["qty"]}]'})
 
 
+def taken_over(warehouse: Path) -> None:
+    """Estuary's S3 Iceberg connector has made it for the task, and has added files by name."""
+    make_table(warehouse)
+    table = local_catalog(warehouse).load_table(PATH)
+    with table.transaction() as change:
+        change.set_properties(
+            {
+                "flow_checkpoints_v1": f'{{"{MATERIALIZATION}": "00c0ffee"}}',
+                "schema.name-mapping.default": '[{"field-id": 1, "names": ["id"]}, {"field-id": 2, "names": ["qty"]}]',
+            }
+        )
+
+
 def of_nobody(warehouse: Path) -> None:
     make_table(warehouse)
 
@@ -100,7 +113,13 @@ def of_another_task(warehouse: Path) -> None:
 
 @pytest.mark.parametrize(
     ("make", "resource"),
-    [(own, {"schema_evolution": "strict"}), (own, {"schema_evolution": "strict", **APPEND}), (pinned, {})],
+    [
+        (own, {"schema_evolution": "strict"}),
+        (own, {"schema_evolution": "strict", **APPEND}),
+        (pinned, {}),
+        (taken_over, {"schema_evolution": "strict"}),
+        (taken_over, {}),
+    ],
 )
 def test_apply_accepts_the_backfill_that_an_incompatible_field_asks_for(
     tmp_path: Path, make: Callable[[Path], None], resource: dict[str, Json], caplog: pytest.LogCaptureFixture
@@ -119,6 +138,8 @@ KEPT = pytest.mark.parametrize(
     [
         pytest.param(own, {}, RETAIN, False, id="the flag"),
         pytest.param(own, {}, "", True, id="a new binding"),
+        pytest.param(taken_over, {}, RETAIN, False, id="taken over, and the flag"),
+        pytest.param(taken_over, APPEND, "", True, id="taken over by a new binding"),
         pytest.param(of_nobody, APPEND, "", False, id="appended to"),
         pytest.param(of_nobody, APPEND, "", True, id="appended to by a new binding"),
         pytest.param(of_nobody, {}, ALLOW_EXISTING_TABLES, False, id="the flag for existing tables"),
