@@ -98,7 +98,8 @@ class Proposal:
             yield refusal
         # The feature flag is for all bindings, also for those whose tables are the task's alone.
         keeps_others = appends and ALLOW_EXISTING_TABLES not in self.flags
-        if self.replaces_table and table.owner is None and table.has_rows and keeps_others:
+        has_others = table.owner is None and table.has_rows and not table.has_rows_of(self.materialization)
+        if self.replaces_table and has_others and keeps_others:
             yield (
                 f"the backfill would remove all rows of table {self.table}, also those of others: this task did not "
                 f"create it, and `existing_table` is {ExistingTableMode.APPEND}. To keep the rows, set the feature "

@@ -119,6 +119,7 @@ def of_another_task(warehouse: Path) -> None:
         (pinned, {}),
         (taken_over, {"schema_evolution": "strict"}),
         (taken_over, {}),
+        (taken_over, APPEND),
     ],
 )
 def test_apply_accepts_the_backfill_that_an_incompatible_field_asks_for(
