@@ -47,6 +47,10 @@ SQL: Final = "SQL"
 HIVE: Final = "Hive Metastore"
 LOCAL: Final = "Local"
 
+# The address that Cloudflare documents for its catalog, and a part of the one by which the public connector knows it.
+R2_CATALOGS: Final = ("://catalog.cloudflarestorage.com/", "r2.cloudflarestorage.com")
+R2_PREFIX: Final = "__r2_data_catalog"
+
 
 class RestCatalog(Definition, frozen=True, tag_field=CATALOG_TYPE, tag=REST):
     """An Iceberg REST catalog."""
@@ -108,6 +112,11 @@ class RestCatalog(Definition, frozen=True, tag_field=CATALOG_TYPE, tag=REST):
     properties: Annotated[Properties, properties_setting(REST_PROPERTIES, FILE_PROPERTIES, has_headers=True)] = (
         Properties()
     )
+
+    @property
+    def is_r2(self) -> bool:
+        """Whether it is the catalog of Cloudflare R2, which refuses tables outside of `R2_PREFIX`."""
+        return any(address in self.uri for address in R2_CATALOGS)
 
     @property
     def has_google_sign_in(self) -> bool:

@@ -57,7 +57,6 @@ def broken_rules(config: Json) -> Iterator[Problem]:
     yield from _needs_of_google_sign_in(config)
     yield from _needs_of_storage(config)
     yield from _needs_of_endpoints(config)
-    yield from _needs_of_r2(config)
     yield from _needs_of_schedule(config)
     yield from _needs_of_names(config)
 
@@ -205,22 +204,6 @@ def _needs_of_endpoints(config: Json) -> Iterator[Problem]:
         _, _, directory = str(at(config, *path) or "").rpartition("://")[2].strip("/").partition("/")
         if bucket and directory.rpartition("/")[2] == bucket:
             yield Problem(path, "must not end with the bucket, which the connector appends to it")
-
-
-# The address that Cloudflare documents, and a part of the address by which the public connector knows R2.
-R2_CATALOGS: Final = ("://catalog.cloudflarestorage.com/", "r2.cloudflarestorage.com")
-R2_PREFIX: Final = "__r2_data_catalog"
-
-
-def _needs_of_r2(config: Json) -> Iterator[Problem]:
-    """The catalog of Cloudflare R2 refuses tables in other places. It chooses one itself if no bucket is set."""
-    uri = str(at(config, "catalog", "uri"))
-    if chosen_catalog(config) != REST or not any(address in uri for address in R2_CATALOGS):
-        return
-    for path in ((), ("storage",)):
-        prefix = str(at(config, *path, "prefix") or "")
-        if at(config, *path, "bucket") and prefix.strip("/").partition("/")[0] != R2_PREFIX:
-            yield Problem((*path, "prefix"), f"must begin with {R2_PREFIX}/: the catalog of Cloudflare R2 demands it")
 
 
 def _needs_of_azure(storage: Json, *, is_needed: bool) -> Iterator[Problem]:

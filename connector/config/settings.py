@@ -5,12 +5,13 @@ from typing import Final
 
 import msgspec
 
-from connector.config.catalog import RestCatalog
+from connector.config.catalog import R2_PREFIX, RestCatalog
 from connector.config.credentials import MachineCredentials, OlderKeys
 from connector.config.definition import parse_object
 from connector.config.endpoint_config import ENDPOINT_SCHEMA, EndpointConfig
 from connector.config.resource_config import RESOURCE_SCHEMA, ResourceConfig
 from connector.config.secret import secret_values
+from connector.config.storage import S3Storage
 from connector.config.values import ALLOW_EXISTING_TABLES, FORMAT_VERSION, FORMAT_VERSIONS, ExistingTableMode
 from connector.host.errors import InvalidConfigError
 from connector.host.redaction import hide
@@ -86,7 +87,22 @@ def _parse_endpoint(config: Json) -> EndpointConfig:
     is_google = isinstance(endpoint.catalog, RestCatalog) and endpoint.catalog.has_google_sign_in
     machine = MachineCredentials() if endpoint.allows_machine_credentials and not is_google else None
     credentials = endpoint.credentials or parse_object(OlderKeys, config).credentials or machine
-    return msgspec.structs.replace(endpoint, credentials=credentials)
+    endpoint = msgspec.structs.replace(endpoint, credentials=credentials)
+    return (
+        _use_r2_prefix(endpoint) if isinstance(endpoint.catalog, RestCatalog) and endpoint.catalog.is_r2 else endpoint
+    )
+
+
+def _use_r2_prefix(endpoint: EndpointConfig) -> EndpointConfig:
+    """Return the config with prefixes that the catalog of Cloudflare R2 takes, as the public connector has them."""
+
+    def extend(prefix: str) -> str:
+        return prefix if f"{prefix}/".startswith(f"{R2_PREFIX}/") else f"{R2_PREFIX}/{prefix}".rstrip("/")
+
+    storage = endpoint.storage
+    if isinstance(storage, S3Storage):
+        storage = msgspec.structs.replace(storage, prefix=extend(storage.prefix))
+    return msgspec.structs.replace(endpoint, prefix=extend(endpoint.prefix), storage=storage)
 
 
 def _parse_resource(resource: Json, endpoint: EndpointConfig) -> ResourceConfig:

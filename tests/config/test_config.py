@@ -14,6 +14,7 @@ from connector.config.endpoint_config import AdvancedOptions, EndpointConfig, No
 from connector.config.resource_config import ResourceConfig
 from connector.config.secret import Secret
 from connector.config.settings import parse, resource_path
+from connector.config.storage import S3Storage
 from connector.config.values import FEATURE_FLAGS, SchemaEvolution
 from connector.model.invalid_values import OnInvalid
 from connector.model.properties import Properties
@@ -62,6 +63,29 @@ def test_everything_that_can_be_set_arrives() -> None:
 )
 def test_a_prefix_is_one_that_every_client_of_a_store_takes(text: str, prefix: str) -> None:
     assert parse({**LOCAL, "prefix": text}, [])[0].prefix == prefix
+
+
+@pytest.mark.parametrize(
+    "uri", ["https://catalog.cloudflarestorage.com/abc/lake", "https://abc.r2.cloudflarestorage.com/lake"]
+)
+@pytest.mark.parametrize(
+    ("prefix", "expected"),
+    [
+        ("", "__r2_data_catalog"),
+        ("lake/flow", "__r2_data_catalog/lake/flow"),
+        ("__r2_data_catalog/lake", "__r2_data_catalog/lake"),
+        ("__r2_data_catalog2", "__r2_data_catalog/__r2_data_catalog2"),
+    ],
+)
+def test_files_are_where_the_catalog_of_r2_takes_them(uri: str, prefix: str, expected: str) -> None:
+    r2: Json = {"catalog": {**REST["catalog"], "uri": uri}}
+    assert parse({**REST, **r2, "prefix": prefix}, [])[0].prefix == expected
+    storage: Json = {"storage_type": "Amazon S3", "bucket": "lake", "region": "auto", "prefix": prefix}
+    without_bucket: Json = {name: REST[name] for name in ("namespace", "credentials")}
+    chosen = parse({**without_bucket, **r2, "storage": storage}, [])[0].storage
+    assert isinstance(chosen, S3Storage)
+    assert chosen.location == f"s3://lake/{expected}"
+    assert parse({**REST, "prefix": prefix}, [])[0].prefix == prefix
 
 
 @pytest.mark.parametrize(

@@ -85,16 +85,6 @@ ENDPOINTS: Final[Mapping[str, Json]] = {
         {"storage_type": "Amazon S3", "bucket": "lake", "region": "auto", "endpoint": "https://store.example.com/lake"},
         credentials=KEYS,
     ),
-    "a prefix that is not R2's": {
-        **ON_S3,
-        "prefix": "lake",
-        "catalog": {**REST_CATALOG, "uri": "https://catalog.cloudflarestorage.com/abc/lake"},
-    },
-    "a prefix that is not R2's, at the public connector's address": {
-        **ON_S3,
-        "prefix": "lake",
-        "catalog": {**REST_CATALOG, "uri": "https://abc.r2.cloudflarestorage.com/lake"},
-    },
     "names as other connectors write them": {
         **ON_S3,
         "credentials": {"auth_type": "AWSAccessKey", "aws_access_key_id": "id", "aws_secret_access_key": "planted"},
