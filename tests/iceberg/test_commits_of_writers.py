@@ -178,13 +178,17 @@ def older(catalog: Catalog) -> Table:
     return table
 
 
-def stage_in_order(catalog: Catalog, number: int) -> StagedCommit:
-    staged = stage_ids(catalog, [number])
+def stage_in_order(catalog: Catalog, number: int, key_range: str = WHOLE) -> StagedCommit:
+    staged = stage_ids(catalog, [number], key_range=key_range)
     return replace(staged, next=fence.new_value(staged.prev))
 
 
-def test_an_older_answer_is_not_taken_for_the_commit_of_another_process(catalog: Catalog, older: Table) -> None:
-    staged = stage_in_order(catalog, 3)
+@pytest.mark.parametrize("key_range", [WHOLE, LEFT])
+def test_an_older_answer_is_not_taken_for_the_commit_of_another_process(
+    catalog: Catalog, older: Table, key_range: str
+) -> None:
+    """It has an older value of the session's own range, or of the one that was split."""
+    staged = stage_in_order(catalog, 3, key_range)
     plant(catalog, [answer_with(older)], "load_table")
     commit_staged(catalog, staged)
     assert ids_of(catalog, PATH) == [1, 2, 3]

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from connector.host.errors import FencedError, UserError
+from connector.host.errors import FencedError, OlderTableError, UserError
 from connector.iceberg.commits import fence, lost_commits
 from connector.iceberg.commits.fence import WriterFence
 from connector.iceberg.commits.passed_values import is_passed, is_void, reset_value
@@ -271,7 +271,7 @@ def test_a_writer_without_a_value_has_lost_all_transactions(properties: dict[str
 
 
 def test_the_table_of_another_writer_says_nothing() -> None:
-    with pytest.raises(UserError, match="1 transaction"):
+    with pytest.raises(OlderTableError, match="1 transaction"):
         lost_commits.check_lost(PATH, recorded({writer(LEFT): ordinal_value(9)}), finished(1))
 
 
@@ -292,8 +292,24 @@ def test_a_table_that_is_older_than_what_is_staged_is_not_said_to_be_taken_over(
             fence.remaining_commits(chain, whole(newer))
 
 
+@pytest.mark.parametrize("waiting", [[], [staged(ordinal_value(7), ordinal_value(8))]], ids=["alone", "waiting"])
+@pytest.mark.parametrize("marks", ["", "closed:"])
+def test_an_older_value_of_another_writer_is_no_takeover_either(waiting: list[StagedCommit], marks: str) -> None:
+    """Both values of a range that was split, for example, are in each answer of the catalog."""
+    session = opened(writer(LEFT), whole(f"{marks}{ordinal_value(7)}"), *waiting)
+    with pytest.raises(OlderTableError) as error:
+        fence.remaining_commits(session, whole(ordinal_value(6)))
+    names = {fence.property_name(writer()): "PROPERTY"}
+    assert f"is {ordinal_value(6)}, and was {marks}{ordinal_value(7)} before" in str(error.value)
+    if not marks:
+        check_text("commit_errors", "a table with an older value of another writer", str(error.value), names)
+    for other in (ordinal_value(7, "c"), ordinal_value(9)):
+        with pytest.raises(FencedError, match="another process has taken over"):
+            fence.remaining_commits(session, whole(other))
+
+
 def test_a_table_with_an_older_value_is_refused() -> None:
-    with pytest.raises(UserError) as error:
+    with pytest.raises(OlderTableError) as error:
         lost_commits.check_lost(PATH, whole(ordinal_value(5)), finished(7))
     check_text("commit_errors", "a table that was restored from an older copy", str(error.value))
 

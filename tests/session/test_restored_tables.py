@@ -5,7 +5,7 @@ from typing import Final
 
 import pytest
 
-from connector.host.errors import UserError
+from connector.host.errors import OlderTableError, UserError
 from connector.host.refresh import Lease
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits import fence
@@ -62,7 +62,7 @@ def test_a_table_that_has_what_the_state_says_goes_on() -> None:
 @pytest.mark.parametrize("key_range", [WHOLE, LEFT])
 def test_a_table_that_lacks_transactions_is_refused(key_range: str) -> None:
     lost = finished(4, replace(WRITER, key_range=key_range))
-    with pytest.raises(UserError, match=r"table shop\.users lacks the last"):
+    with pytest.raises(OlderTableError, match=r"table shop\.users lacks the last"):
         check_finished([table(3)], [lost], [])
 
 
@@ -75,7 +75,7 @@ def test_of_other_keys_the_session_knows_nothing() -> None:
 def test_a_writer_with_staged_commits_is_compared_with_these() -> None:
     staged = StagedCommit(WRITER, value(3), value(4), PATH, FIRST, 0, 0, ())
     check_finished([table(3)], [finished(2)], [staged])
-    with pytest.raises(UserError, match=r"table shop\.users lacks the last 1"):
+    with pytest.raises(OlderTableError, match=r"table shop\.users lacks the last 1"):
         check_finished([table(2)], [finished(2)], [staged])
 
 

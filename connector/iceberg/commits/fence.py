@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
-from connector.host.errors import OlderTableError, UserError
-from connector.iceberg.commits.fence_errors import explain_fenced, explain_lost, explain_unknown_value
+from connector.host.errors import UserError
+from connector.iceberg.commits import fence_errors
 from connector.model.state import KEY_RANGE, RECORDED_VALUE, Known, StagedCommit, TableId, WriterId, strip_marks
 from connector.model.table_identifier import Owner, TableIdentifier
 
@@ -62,7 +62,7 @@ def check_recorded(table: TableIdentifier, properties: Mapping[str, str], writer
     prefix = PREFIX + materialization_hash(writer.materialization)
     for name, value in properties.items():
         if name.startswith(prefix) and not (is_property_name(name) and is_recorded_value(value)):
-            raise explain_unknown_value(table, writer, name, value)
+            raise fence_errors.explain_unknown_value(table, writer, name, value)
 
 
 def materialization_hash(materialization: str) -> str:
@@ -166,11 +166,9 @@ class LastFences:
 
 def explain_older_answer(properties: Mapping[str, str], had: Mapping[str, str]) -> str:
     """Say which fence property has an older value than the table `had`: then this is an older copy. "" if none has."""
-    older = next((name for name, value in had.items() if _count_lost(properties.get(name), value)), None)
-    if older is None:
-        return ""
-    recorded = properties.get(older, "absent")
-    return f"the catalog answers with an older table: its property {older} is {recorded}, and was {had[older]} before"
+    older = (name for name, value in had.items() if _count_lost(properties.get(name), value))
+    texts = (fence_errors.describe_older_value(name, properties.get(name, "absent"), had[name]) for name in older)
+    return next(texts, "")
 
 
 @dataclass(frozen=True)
@@ -248,8 +246,8 @@ def remaining_commits(pending: Sequence[StagedCommit], properties: Mapping[str, 
     remaining = _after_value(pending, strip_marks(value))
     if remaining is None:
         if lost := count_lost(properties, writer, first.follows):
-            raise OlderTableError(explain_lost(first.path, writer, lost, first.follows, name, value))
-        raise explain_fenced(first, name, value, _explain_expected(first))
+            raise fence_errors.explain_lost(first.path, writer, lost, first.follows, name, value)
+        raise fence_errors.explain_fenced(first, name, value)
     if any(not commit.is_recovered for commit in remaining):
         _check_known(pending, properties)
     return remaining
@@ -264,18 +262,17 @@ def _after_value(pending: Sequence[StagedCommit], value: str) -> Sequence[Staged
 def _check_known(pending: Sequence[StagedCommit], properties: Mapping[str, str]) -> None:
     """Raise FencedError if another process has taken over a part of the key range, even under another state key.
 
-    Such a process commits under a property of its own, or under ours. Both are compared here.
+    Such a process commits under a property of its own, or under ours. Both are compared here. OlderTableError if a
+    value is older than all that the session knows for its property.
     """
     own, newest = property_name(pending[0].writer), pending[-1]
     for name, value in find_overlapping_fences(properties, newest.writer).items():
-        is_ours = name == own and (value == pending[0].prev or any(value == commit.next for commit in pending))
-        if not is_ours and value not in newest.known.get(name, ()):
-            expected = _explain_expected(newest) if name == own else "nothing newer than it has read"
-            raise explain_fenced(newest, name, value, expected)
-
-
-def _explain_expected(staged: StagedCommit) -> str:
-    return f"{staged.prev or 'none'} or {staged.next}"
+        known = newest.known.get(name, frozenset())
+        if value in known or (name == own and value in {pending[0].prev, *(commit.next for commit in pending)}):
+            continue
+        if older := explain_older_answer(properties, {name: min(sorted(known), key=read_ordinal, default=NONE)}):
+            raise fence_errors.explain_lagging(newest.path, older)
+        raise fence_errors.explain_fenced(newest, name, value, "" if name == own else "nothing newer than it has read")
 
 
 def advance(properties: Mapping[str, str], newest: StagedCommit) -> dict[str, str]:

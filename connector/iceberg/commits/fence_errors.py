@@ -2,7 +2,7 @@
 
 import shlex
 
-from connector.host.errors import FencedError
+from connector.host.errors import FencedError, OlderTableError
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 
@@ -18,9 +18,10 @@ def explain_unknown_value(table: TableIdentifier, writer: WriterId, name: str, v
     )
 
 
-def explain_fenced(staged: StagedCommit, name: str, value: str, expected: str) -> FencedError:
-    """Return the error of a process that finds in property `name` another value than the expected ones."""
-    writer = staged.writer
+def explain_fenced(staged: StagedCommit, name: str, value: str, expected: str = "") -> FencedError:
+    """Return the error of a process that finds in property `name` another value than the expected ones. These are the
+    values before and after the staged commit, unless `expected` names others."""
+    writer, expected = staged.writer, expected or f"{staged.prev or 'none'} or {staged.next}"
     return FencedError(
         f"table {staged.path}: another process has taken over {writer.materialization} "
         f"(state key {writer.state_key}, key range {writer.key_range}). The table's property {name} is "
@@ -31,11 +32,26 @@ def explain_fenced(staged: StagedCommit, name: str, value: str, expected: str) -
     )
 
 
-def explain_lost(table: TableIdentifier, writer: WriterId, lost: int, had: str, name: str, value: str) -> str:
-    """Return why nothing is added to a table that lacks the last `lost` transactions up to the fence value `had`: its
-    property `name` has an older value."""
+def describe_older_value(name: str, value: str, had: str) -> str:
+    """Say that the property `name` shows an older table."""
+    return f"the catalog answers with an older table: its property {name} is {value}, and was {had} before"
+
+
+def explain_lagging(table: TableIdentifier, older: str) -> OlderTableError:
+    """Return the error of a process that finds an older table than it has read before. `older` says how."""
+    return OlderTableError(
+        f"table {table}: {older}. This process stops and adds nothing more. The next start reads the table again. Let "
+        "the catalog answer with what was committed last, and not from a replica or a cache."
+    )
+
+
+def explain_lost(
+    table: TableIdentifier, writer: WriterId, lost: int, had: str, name: str, value: str
+) -> OlderTableError:
+    """Return the error of a table that lacks the last `lost` transactions up to the fence value `had`: its property
+    `name` has an older value."""
     arguments = f"{format_arguments(table, writer)} --state-key {shlex.quote(writer.state_key)}"
-    return (
+    return OlderTableError(
         f"table {table} lacks the last {lost} transaction(s) of {writer.materialization} (state key "
         f"{writer.state_key}, key range {writer.key_range}) that it had: the task's state says that it had them up "
         f"to {had}, and its property {name} is {value or 'absent'}. The table or its catalog was restored from an "

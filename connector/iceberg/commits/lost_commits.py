@@ -43,11 +43,11 @@ def list_newest(finished: Iterable[FinishedCommit], staged: Iterable[StagedCommi
 
 
 def check_lost(table: TableIdentifier, properties: Mapping[str, str], finished: FinishedCommit) -> None:
-    """Raise UserError if a table lacks transactions that it had."""
+    """Raise OlderTableError if a table lacks transactions that it had."""
     writer, had = finished.writer, finished.value
     if lost := fence.count_lost(properties, writer, had):
         name, value = fence.property_name(writer), fence.read_value(properties, writer)
-        raise UserError(explain_lost(table, writer, lost, had, name, value))
+        raise explain_lost(table, writer, lost, had, name, value)
 
 
 def explain_older_table(table: TableIdentifier, state_key: str) -> UserError:
