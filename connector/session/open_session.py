@@ -5,10 +5,7 @@ from contextlib import closing, contextmanager
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from connector.host.errors import RetryableError
-from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.catalogs.opening import OpenedCatalog, load_opened_table
-from connector.iceberg.commits.fence import LastFences, explain_older_answer
 from connector.session.commit_facts import report_opened
 from connector.session.open_tables import OpenedTables
 from connector.session.progress import log_opened
@@ -30,7 +27,7 @@ def open_session(opened: OpenedTables) -> Iterator[Session]:
     with closing(open_claim_server(config.advanced.spark, socket)) as claims:
         threads = opened.start_threads()
         for table in tables:
-            note_fences(threads.committer.fences, table)
+            threads.committer.fences.note_opened(table.table_id, table.properties, table.writer)
         open_views = cache(partial(_open_views, catalog, threads))
         access = [
             keep_access_fresh(path, table.access, partial(load_opened_table, catalog, config, path))
@@ -48,17 +45,6 @@ def open_session(opened: OpenedTables) -> Iterator[Session]:
         session = Session(tables, opened.recovered.commits, threads.committer, jobs)
         threads.continue_earlier_work(tables, opened.staged)
         yield session
-
-
-def note_fences(fences: LastFences, table: BoundTable) -> None:
-    """Note the fences of a table. RetryableError if it was read as it was before the recovered commits: what is staged
-    on an older value could never be committed."""
-    if older := explain_older_answer(table.properties, fences.find(table.table_id)):
-        raise RetryableError(
-            f"table {table.binding.path}: {older}. Nothing was staged, and the next start reads the table again. Let "
-            "the catalog answer with what was committed last, and not from a replica or a cache."
-        )
-    fences.note_opened(table.table_id, table.properties, table.writer)
 
 
 def _open_views(catalog: OpenedCatalog, threads: "SessionThreads") -> "SessionViews":

@@ -22,7 +22,14 @@ from connector.model.binding import Policy, UpdateMode
 from connector.model.estuary_state import check_files_are_added
 from connector.model.state import StagedCommit
 from connector.model.state_reader import read_finished, read_state
-from connector.session.recovery import Recovered, check_finished, check_names, select_overlapping_commits
+from connector.session.recovery import (
+    Recovered,
+    bind_newest,
+    check_fences,
+    check_finished,
+    check_names,
+    select_overlapping_commits,
+)
 from connector.spark.engine import Engine
 from protocol import request
 from protocol.flow import KEY_END, WHOLE_RANGE, Materialization
@@ -75,11 +82,14 @@ def open_tables(
         for table in tables[: len(task.bindings)]:
             check_files_are_added(message.state, table.writer.state_key, table.properties, task.name)
         check_finished(tables, read_finished(task.name, message.state), staged)
+        if staged:
+            check_fences(tables, start_threads().committer.fences)
         return tables
 
     with start_when_needed(partial(_run_threads, catalog, task.name, key_range, config, engine)) as start_threads:
         with translate_errors(config):
-            recovered = start_threads().recover(staged, bind) if staged else Recovered((), bind())
+            newest = partial(bind_newest, bind)
+            recovered = start_threads().recover(staged, newest) if staged else Recovered((), newest())
         yield OpenedTables(config, engine, catalog, staged, recovered, len(task.bindings), start_threads)
 
 

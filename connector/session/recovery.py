@@ -3,15 +3,19 @@
 The order matters: a session may build on a fence value only if no earlier commit can still change it.
 """
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from connector.host.errors import MissingTableError, RetryableError, UserError
+from connector.host.errors import MissingTableError, OlderTableError, RetryableError, UserError
 from connector.host.groups import group_by
+from connector.host.redaction import redact_and_shorten
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits import lost_commits
+from connector.iceberg.commits.fence import LastFences, explain_older_answer
+from connector.iceberg.commits.fence_errors import explain_lagging
 from connector.iceberg.commits.renamed_tables import (
     CHOOSE_TABLE,
     WrittenTable,
@@ -23,6 +27,8 @@ from connector.model.table_identifier import TableIdentifier
 
 if TYPE_CHECKING:
     from connector.session.committer import Committer
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -69,6 +75,26 @@ def recover(
     return Recovered((*commits, *superseded), tables)
 
 
+def bind_newest(bind: Callable[[], Sequence[BoundTable]]) -> Sequence[BoundTable]:
+    """Bind the tables. If one is older than the state says, bind them again for RETRY_FOR: the catalog may have
+    answered from a replica or a cache. Raises OlderTableError if it stays older."""
+    try:
+        return bind()
+    except OlderTableError:
+        # Imported here: it takes long, and is rarely needed.
+        from connector.iceberg.commits.retry_commits import RETRY_FOR, retry
+
+        return retry(lambda _: bind(), _judge_older, RETRY_FOR)
+
+
+def _judge_older(error: Exception, number: int, is_last: bool) -> OlderTableError | None:
+    """Return the error of an older table, unless another attempt may get a newer one. Raises any other error."""
+    if not isinstance(error, OlderTableError):
+        raise error
+    log.warning("attempt %d to open the tables: %s", number, redact_and_shorten(str(error)))
+    return error if is_last else None
+
+
 def check_names(tables: Sequence[BoundTable], may_be_others: Sequence[bool]) -> None:
     """Raise UserError if a table has the name of another table of the session, or belongs to another task.
 
@@ -89,7 +115,7 @@ def check_names(tables: Sequence[BoundTable], may_be_others: Sequence[bool]) -> 
 def check_finished(
     tables: Sequence[BoundTable], finished: Sequence[FinishedCommit], staged: Sequence[StagedCommit]
 ) -> None:
-    """Raise UserError if a table lacks commits that it had, because it was restored from an older copy.
+    """Raise OlderTableError if a table lacks commits that it had, because it was restored from an older copy.
 
     Without this check, the session would continue on the older value, and its maintenance would delete the data files
     of these commits as orphan files.
@@ -111,6 +137,14 @@ def check_finished(
         is_absent = state_key in unknown or (table.binding.path, state_key) in paths
         if table.has_earlier_owner and is_absent and not is_known:
             raise lost_commits.explain_older_table(table.binding.path, state_key)
+
+
+def check_fences(tables: Sequence[BoundTable], fences: LastFences) -> None:
+    """Raise OlderTableError if a table was read as it was before the commits of the recovery: what is staged on an
+    older value could never be committed."""
+    for table in tables:
+        if older := explain_older_answer(table.properties, fences.find(table.table_id)):
+            raise explain_lagging(table.binding.path, older)
 
 
 def _check_recovered(

@@ -3,7 +3,7 @@
 from typing import Final
 
 from connector import __main__ as command
-from connector.iceberg.commits import commit
+from connector.iceberg.commits import commit, retry_commits
 from connector.session import backlog
 from connector.storage import file_stores
 from crash import boundaries, compacting, defects, storage
@@ -19,6 +19,7 @@ if __name__ == "__main__":
         swap(file_stores, "S3_TIME_LIMITS", dict.fromkeys(file_stores.S3_TIME_LIMITS, S3_TIME_LIMIT))
     defects.plant()
     swap(commit, "RETRY_FOR", RETRY_FOR)
+    swap(retry_commits, "RETRY_FOR", RETRY_FOR)  # of Open, and of maintenance
     swap(backlog, "FIRST_PAUSE", PAUSE)
     boundaries.guard_catalog()
     boundaries.guard_commits()

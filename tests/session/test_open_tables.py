@@ -4,16 +4,15 @@ from typing import Any, Final
 
 import pytest
 
-from connector.host.errors import RetryableError
+from connector.host.errors import OlderTableError
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits import fence
 from connector.model.binding import PLAIN, Binding, KeyPart, Updates
 from connector.model.properties import Properties
 from connector.model.state import WriterId
 from connector.model.table_identifier import OWNER_PROPERTY, Owner
-from connector.session.open_session import note_fences
 from connector.session.open_tables import OpenedTables
-from connector.session.recovery import Recovered
+from connector.session.recovery import Recovered, check_fences
 from protocol.flow import WHOLE_RANGE
 from support.bindings import MATERIALIZATION, PATH
 from support.snapshots import check_text
@@ -43,9 +42,10 @@ def test_a_session_does_not_begin_on_a_table_that_lacks_what_was_recovered() -> 
     name, first = fence.property_name(WRITER), fence.new_value()
     newer, older = bound({name: fence.new_value(first)}), bound({name: first})
     fences = fence.LastFences()
-    note_fences(fences, older)
-    note_fences(fences, newer)
-    with pytest.raises(RetryableError) as error:
-        note_fences(fences, older)
+    check_fences([older], fences)
+    fences.note_opened(newer.table_id, newer.properties, WRITER)
+    check_fences([newer], fences)
+    with pytest.raises(OlderTableError) as error:
+        check_fences([older], fences)
     hidden = {name: "PROPERTY", first: "OLDER", newer.properties[name]: "NEWER"}
     check_text("commit_errors", "a table that lacks the commits that were recovered", str(error.value), hidden)

@@ -1,5 +1,6 @@
 """A session does not continue on a table that was restored from an older copy."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -8,12 +9,12 @@ import pytest
 from connector.host.errors import OlderTableError, UserError
 from connector.host.refresh import Lease
 from connector.iceberg.bound_table import BoundTable
-from connector.iceberg.commits import fence
+from connector.iceberg.commits import fence, retry_commits
 from connector.model.binding import PLAIN, Binding
 from connector.model.properties import Properties
 from connector.model.state import FinishedCommit, StagedCommit, WriterId
 from connector.model.table_identifier import OWNER_PROPERTY, Generation, Owner, TableIdentifier
-from connector.session.recovery import check_finished
+from connector.session.recovery import bind_newest, check_finished
 from support.snapshots import check_text
 
 PATH: Final = TableIdentifier("shop", "users")
@@ -80,14 +81,14 @@ def test_a_writer_with_staged_commits_is_compared_with_these() -> None:
 
 
 def test_a_table_of_before_its_backfill_is_refused() -> None:
-    with pytest.raises(UserError) as error:
+    with pytest.raises(OlderTableError) as error:
         check_finished([RESTORED], [finished(9, BEFORE, TABLE), finished(3)], [])
     check_text("session_errors", "a table that was restored from before its backfill", str(error.value))
 
 
 def test_a_table_of_before_its_backfill_is_refused_if_its_first_rows_are_still_staged() -> None:
     staged = StagedCommit(WRITER, "", value(1), PATH, FIRST, 0, 0, ())
-    with pytest.raises(UserError, match="is older than the backfill"):
+    with pytest.raises(OlderTableError, match="is older than the backfill"):
         check_finished([RESTORED], [finished(9, BEFORE, TABLE)], [staged])
     of_rejected_rows = replace(staged, path=TableIdentifier("shop", "users_rejected"))
     check_finished([RESTORED], [finished(9, BEFORE, TABLE)], [of_rejected_rows])
@@ -95,7 +96,7 @@ def test_a_table_of_before_its_backfill_is_refused_if_its_first_rows_are_still_s
 
 def test_a_table_of_before_its_backfill_is_refused_also_if_an_earlier_one_has_kept_its_rows() -> None:
     kept = table(9, BEFORE, None, has_older_rows=True)
-    with pytest.raises(UserError, match="is older than the backfill"):
+    with pytest.raises(OlderTableError, match="is older than the backfill"):
         check_finished([kept], [finished(9, BEFORE, TABLE), finished(3)], [])
 
 
@@ -119,3 +120,39 @@ def test_a_table_that_was_made_anew_goes_on() -> None:
     for owner in (WRITER, WriterId("acme/other", "users.v0", WHOLE)):
         check_finished([table(0, owner, None)], [finished(3)], [])
     check_finished([table(0, WRITER, None, has_older_rows=True)], [finished(3)], [])
+
+
+# Catalogs that answer with an older table for a moment
+
+
+def bind_in_turn(*answers: BoundTable | UserError) -> Callable[[], list[BoundTable]]:
+    """Each attempt gets the next one of these answers. The state says that the table has three transactions."""
+    left = iter(answers)
+
+    def bind() -> list[BoundTable]:
+        answer = next(left)
+        if isinstance(answer, UserError):
+            raise answer
+        check_finished([answer], [finished(9, BEFORE, TABLE), finished(3)], [])
+        return [answer]
+
+    return bind
+
+
+@pytest.mark.parametrize("older", [table(2), RESTORED], ids=["of-before-a-commit", "of-before-a-backfill"])
+def test_tables_are_bound_again_if_the_catalog_has_answered_with_an_older_one(
+    older: BoundTable, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert bind_newest(bind_in_turn(older, older, table(3))) == [table(3)]
+    assert "attempt 1 to open the tables: table shop.users" in caplog.text
+
+
+def test_a_table_that_stays_older_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retry_commits, "RETRY_FOR", 0.0)
+    with pytest.raises(OlderTableError, match="lacks the last 1"):
+        bind_newest(bind_in_turn(table(2), table(2)))
+
+
+def test_another_error_ends_the_attempts() -> None:
+    with pytest.raises(UserError, match="dropped"):
+        bind_newest(bind_in_turn(table(2), UserError("dropped")))

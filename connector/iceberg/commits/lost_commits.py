@@ -6,7 +6,7 @@ from operator import attrgetter
 
 from pyiceberg.table import Table
 
-from connector.host.errors import UserError
+from connector.host.errors import OlderTableError
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.fence_errors import explain_lost
 from connector.iceberg.metadata.table_properties import find_generation
@@ -50,10 +50,11 @@ def check_lost(table: TableIdentifier, properties: Mapping[str, str], finished: 
         raise explain_lost(table, writer, lost, had, name, value)
 
 
-def explain_older_table(table: TableIdentifier, state_key: str) -> UserError:
+def explain_older_table(table: TableIdentifier, state_key: str) -> OlderTableError:
     """Return the error of a table that is older than the backfill after which a task has stored rows in it."""
-    return UserError(
+    return OlderTableError(
         f"table {table} is older than the backfill that gave the binding its state key {state_key}, and lacks the rows "
-        "that the task has stored since. The table or its catalog was restored from an older copy. Nothing was added. "
-        "Bring the newest metadata of the table back, or backfill the binding again."
+        "that the task has stored since. The table or its catalog was restored from an older copy, or the catalog "
+        "answered from a replica or a cache. Nothing was added. Bring the newest metadata of the table back, or "
+        "backfill the binding again."
     )
