@@ -5,7 +5,7 @@ A table may refuse commits for a while. Its Loads must still see every row that 
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import compress
@@ -115,13 +115,16 @@ class SessionViews:
         views: TableViews,
         find_pending: Callable[[TableId, str], Sequence[StagedCommit]],
         fences: fence.LastFences,
+        generations: Mapping[TableId, Collection[str]],
     ) -> None:
         """`find_pending` returns the pending commits of a table, for keys of a key range. `fences` knows those of the
-        opened tables, and each commit before it leaves the pending ones."""
+        opened tables, and each commit before it leaves the pending ones. `generations` has all that the rows of each
+        table have had."""
         self._catalog = catalog
         self._views = views
         self._find_pending = find_pending
         self._fences = fences
+        self._generations = generations
 
     def find(
         self, table_id: TableId, writer: WriterId, columns: Sequence[Column], keys: pa.Table | None = None
@@ -150,6 +153,8 @@ class SessionViews:
             raise explain_dropped_table(path) from None
         generation = find_generation(table, writer.materialization)
         if generation.uuid != uuid:
+            if generation.uuid in self._generations[table_id]:
+                raise RetryableError("the catalog answers with an older table: as it was before the backfill")
             raise UserError(
                 f"table {path} was replaced by another table of the same name while the task was "
                 "running. Start the task again."

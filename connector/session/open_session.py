@@ -5,7 +5,7 @@ from contextlib import closing, contextmanager
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from connector.iceberg.catalogs.opening import OpenedCatalog, load_opened_table
+from connector.iceberg.catalogs.opening import load_opened_table
 from connector.session.commit_facts import report_opened
 from connector.session.open_tables import OpenedTables
 from connector.session.progress import log_opened
@@ -28,7 +28,7 @@ def open_session(opened: OpenedTables) -> Iterator[Session]:
         threads = opened.start_threads()
         for table in tables:
             threads.committer.fences.note_opened(table.table_id, table.properties, table.writer)
-        open_views = cache(partial(_open_views, catalog, threads))
+        open_views = cache(partial(_open_views, opened, threads))
         access = [
             keep_access_fresh(path, table.access, partial(load_opened_table, catalog, config, path))
             for table in tables
@@ -47,9 +47,13 @@ def open_session(opened: OpenedTables) -> Iterator[Session]:
         yield session
 
 
-def _open_views(catalog: OpenedCatalog, threads: "SessionThreads") -> "SessionViews":
+def _open_views(opened: OpenedTables, threads: "SessionThreads") -> "SessionViews":
     from connector.iceberg.table_view import SessionViews, TableViews  # only for standard updates
 
     return SessionViews(
-        catalog, TableViews(threads.manifests), threads.committer.find_pending, threads.committer.fences
+        opened.catalog,
+        TableViews(threads.manifests),
+        threads.committer.find_pending,
+        threads.committer.fences,
+        {table.table_id: table.generations for table in opened.tables},
     )

@@ -1,6 +1,7 @@
 """A Load finds the rows of the table's snapshot and of pending commits, each of them once."""
 
 import json
+import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -29,11 +30,11 @@ from connector.iceberg.commits import commit, delete_files, fence
 from connector.iceberg.commits.fence import LastFences
 from connector.iceberg.metadata import listed_files
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestCache
-from connector.iceberg.metadata.table_properties import CONVERTED_PREFIX
+from connector.iceberg.metadata.table_properties import CONVERTED_PREFIX, find_generation
 from connector.iceberg.table_view import SessionViews, TableViews
 from connector.model.binding import Column
 from connector.model.state import DataFile, FileList, LocatedRowsFile, StagedCommit
-from connector.model.table_identifier import TableIdentifier
+from connector.model.table_identifier import Generation, TableIdentifier
 from support.bindings import PATH
 from support.engines.foreign_deletes import delete_equal, delete_position, list_delete_file
 from support.engines.foreign_files import list_data_file
@@ -169,7 +170,7 @@ def test_a_commit_that_lands_while_the_view_is_made_is_found(
         return loaded
 
     monkeypatch.setattr(catalog, "load_table", load)
-    views = SessionViews(catalog, TableViews(ManifestCache()), find_pending, LastFences())
+    views = SessionViews(catalog, TableViews(ManifestCache()), find_pending, LastFences(), {})
     found = views.find((TableIdentifier(*PATH), str(table.metadata.table_uuid)), WRITER, ())
     assert ids(catalog, *found.files) == [[1]]
 
@@ -287,7 +288,8 @@ class Session:
     def __init__(self, catalog: Catalog) -> None:
         self._table = TableIdentifier(*PATH), str(catalog.load_table(PATH).metadata.table_uuid)
         self.fences = LastFences()
-        self._views = SessionViews(catalog, TableViews(ManifestCache()), lambda *_: (), self.fences)
+        generations = {self._table: self._table[1:]}
+        self._views = SessionViews(catalog, TableViews(ManifestCache()), lambda *_: (), self.fences, generations)
 
     def find(self, *keys: Column) -> int:
         return len(self._views.find(self._table, WRITER, keys).files)
@@ -475,9 +477,11 @@ class LoadingSession:
     """A session that searches some ids for each transaction."""
 
     def __init__(self, catalog: Catalog, *pending: StagedCommit) -> None:
-        self.table_id = TableIdentifier(*PATH), str(catalog.load_table(PATH).metadata.table_uuid)
+        generation = find_generation(catalog.load_table(PATH), WRITER.materialization)
+        self.table_id = TableIdentifier(*PATH), generation.uuid
         self.manifests, self.fences = ManifestCache(), LastFences()
-        self._views = SessionViews(catalog, TableViews(self.manifests), lambda *_: pending, self.fences)
+        generations = {self.table_id: (generation.uuid, *generation.former)}
+        self._views = SessionViews(catalog, TableViews(self.manifests), lambda *_: pending, self.fences, generations)
 
     def find(self, *numbers: int) -> tuple[SearchedFile, ...]:
         keys = keys_of_texts(pa.array([f"[{number}]" for number in numbers]), UPDATES.parts, [LongType()])
@@ -569,3 +573,32 @@ def test_a_catalog_that_goes_on_to_answer_with_an_older_table_fails_the_loads(
         session.find(1)
     names = {fence.property_name(WRITER): "PROPERTY", landed.next: "VALUE"}
     check_text("update_errors", "an older table while Loads wait", str(error.value), names)
+
+
+@pytest.fixture
+def of_before(catalog: SqlCatalog) -> Table:
+    """The table as it was before its last backfill."""
+    make_table(catalog)
+    older, table = catalog.load_table(PATH), catalog.load_table(PATH)
+    begun = Generation(str(uuid.uuid4()), (str(table.metadata.table_uuid),), WRITER.materialization)
+    with table.transaction() as transaction:
+        transaction.set_properties(begun.encode())
+    land(catalog, {1: "a"})
+    return older
+
+
+def test_an_answer_of_before_a_backfill_is_not_taken_for_another_table(catalog: SqlCatalog, of_before: Table) -> None:
+    session = LoadingSession(catalog)
+    plant(catalog, [answer_with(of_before)], "load_table")
+    assert documents(catalog, session, 1) == [{"id": 1, "value": "a"}]
+
+
+def test_a_catalog_that_goes_on_to_answer_with_a_table_of_before_a_backfill_fails_the_loads(
+    catalog: SqlCatalog, of_before: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_view, "RETRY_FOR", 0.0)
+    session = LoadingSession(catalog)
+    plant(catalog, [answer_with(of_before)], "load_table")
+    with pytest.raises(RetryableError) as error:
+        session.find(1)
+    check_text("update_errors", "a table of before a backfill while Loads wait", str(error.value))

@@ -62,13 +62,17 @@ def open_on_older(runtime: Runtime) -> Iterator[Session]:
 
 def load_from_older(session: Session, directory: Path, users: UpdatingSource) -> None:
     """All users are loaded, while the catalog answers with an older table for a moment."""
-    before = session.connector.log.count(OLDER)  # of earlier sessions, too
+    send_loads(session, directory, OLDER)
+    users.check_loaded([[1], [2]], [session.connector.expect("loaded")["doc"] for _ in range(2)])
+    session.connector.expect("flushed")
+
+
+def send_loads(session: Session, directory: Path, said: str) -> None:
+    before = session.connector.log.count(said)  # of earlier sessions, too
     with older_answers(directory / "warehouse"):
         session.load([1], [2])
         session.connector.send(line("flush", {}))
-        assert wait_until(lambda: session.connector.log.count(OLDER) > before)
-    users.check_loaded([[1], [2]], [session.connector.expect("loaded")["doc"] for _ in range(2)])
-    session.connector.expect("flushed")
+        assert wait_until(lambda: session.connector.log.count(said) > before)
 
 
 def test_sessions_and_their_loads_begin_with_the_last_commit_of_their_session_or_of_the_one_before(
@@ -85,3 +89,7 @@ def test_sessions_and_their_loads_begin_with_the_last_commit_of_their_session_or
         session.acknowledge()
     with open_on_older(runtime) as session:  # it has nothing to recover
         load_from_older(session, tmp_path, users)
+    runtime.backfill()
+    with runtime.open(publish=True) as session:
+        send_loads(session, tmp_path, f"{OLDER}: as it was before the backfill")
+        session.connector.expect("flushed")
