@@ -6,7 +6,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from connector.config.endpoint_config import AdvancedOptions
 from connector.host import facts
-from connector.host.errors import ConnectorError, FencedError, SignInError
+from connector.host.errors import ConnectorError, FencedError, OlderTableError, SignInError
 from connector.host.facts import (
     CommitFailure,
     CommittedRows,
@@ -79,6 +79,8 @@ def _read_count(summary: Mapping[str, str], name: str, default: int = 0) -> int:
 
 def _find_reason(error: ConnectorError) -> CommitFailure:
     match error:
+        case OlderTableError():  # no other process: the table was restored, or a replica has answered
+            return CommitFailure.OTHER
         case FencedError():
             return CommitFailure.FENCED
         case SignInError():

@@ -21,15 +21,24 @@ from connector.config.catalog import RestCatalog
 from connector.config.secret import Secret
 from connector.evolution.property_changes import COMPACTION_PROPERTY
 from connector.host import facts
-from connector.host.errors import RetryableError, UserError
+from connector.host.errors import (
+    ConnectorError,
+    FencedError,
+    OlderTableError,
+    RetryableError,
+    SignInError,
+    UserError,
+)
 from connector.host.facts import (
     COMPACT_DATA_FILES,
     AttemptFailure,
+    CommitFailure,
     CommittedRows,
     CompactionDebt,
     Delivery,
     EndedCommits,
     Fact,
+    FailedCommit,
     FullSpool,
     MaintainedFiles,
     MaintenanceRun,
@@ -41,12 +50,12 @@ from connector.host.facts import (
 from connector.host.refresh import Lease, Refreshed
 from connector.iceberg.catalogs.rest import open_rest
 from connector.iceberg.commits import commit, commit_errors
-from connector.iceberg.commits.outcomes import Committed, TableCommit
+from connector.iceberg.commits.outcomes import Committed, Failed, TableCommit
 from connector.iceberg.maintenance.background import run_maintenance
 from connector.iceberg.maintenance.background_compaction import run_compaction
 from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.metadata.retention import MAX_AGE
-from connector.model.state import WriterId
+from connector.model.state import StagedCommit, WriterId
 from connector.notifications import notifier
 from connector.session.commit_facts import report_outcome
 from connector.spark.blocks.ledger import Ledger
@@ -184,6 +193,21 @@ def test_odd_numbers_of_another_engine_stop_no_report(told: list[Fact], tmp_path
     assert (committed.rows, committed.files, committed.delete_files, committed.delete_size) == (2, 1, 0, 0)
     [state] = [fact for fact in told if isinstance(fact, TableState)]
     assert (state.snapshots, state.data_files, state.delete_files) == (2, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (FencedError("another process"), CommitFailure.FENCED),
+        (OlderTableError("a replica, or a restored table"), CommitFailure.OTHER),
+        (SignInError("401"), CommitFailure.SIGN_IN),
+        (RetryableError("503"), CommitFailure.OTHER),
+    ],
+)
+def test_only_another_process_fences_a_commit(told: list[Fact], error: ConnectorError, reason: CommitFailure) -> None:
+    staged = StagedCommit(WRITER, "", "a" * 32, PATH, "a-uuid", 0, 0, ())
+    report_outcome(Failed((staged,), error))
+    assert told == [FailedCommit("shop.orders", reason)]
 
 
 def test_the_numbers_of_a_later_commit_are_not_those_of_ours(told: list[Fact], tmp_path: Path) -> None:
