@@ -23,6 +23,8 @@ DEFAULT_PROPERTIES: Final = {
     "history.expire.min-snapshots-to-keep": "1",
     "flow.expire.max-snapshots-to-keep": "2000",  # 2 MB of metadata, also with a commit every second
 }
+CORRECT_CONFIG: Final = "Correct or remove it in `additional_table_properties` of the binding's config."
+_REMOVE: Final = "Remove it from `additional_table_properties` of the binding's config."
 _MAINTENANCE: Final = ("flow.compaction.", "flow.expire.")  # which a user may set
 NAME_MAPPING: Final = "schema.name-mapping.default"
 # Properties that a table gets when it is created, and not again. Its version may be higher by now, and each new column
@@ -87,11 +89,11 @@ def refuse_properties(configured: Mapping[str, str], format_version: int) -> Ite
     """Say which properties a binding may not set, and why."""
     for name, value in configured.items():
         if name.startswith(OWN_PREFIX) and not name.startswith(_MAINTENANCE):
-            yield f"table property {name!r}: names that begin with {OWN_PREFIX!r} are the connector's own. Remove it."
+            yield f"table property {name!r}: names that begin with {OWN_PREFIX!r} are the connector's own. {_REMOVE}"
         if name in _FACTS:
             yield (
                 f"table property {name!r}: Iceberg and its catalogs keep a fact about the table under this name. "
-                "Remove it."
+                f"{_REMOVE}"
             )
         if name == FORMAT_VERSION and value != str(format_version):
             yield (

@@ -20,6 +20,7 @@ from pyiceberg.types import NestedField
 
 from connector.encoding.rewriting.rewritten_schemas import UnconvertibleError
 from connector.evolution.existing_table import CatalogEntry
+from connector.evolution.property_changes import CORRECT_CONFIG
 from connector.evolution.table_change import (
     AddFirstSnapshot,
     Alteration,
@@ -37,6 +38,7 @@ from connector.iceberg.catalog_messages import first_line
 from connector.iceberg.commits.backfill import start_backfill
 from connector.iceberg.loading import load_table
 from connector.iceberg.metadata.table_arrangement import make_partition_spec, make_sort_order
+from connector.iceberg.metadata.table_properties import check_properties
 from connector.model.table_identifier import OWNER_PROPERTY, TableIdentifier
 
 ATTEMPTS: Final = 8
@@ -110,7 +112,9 @@ def _perform(catalog: Catalog, table: Table | None, change: TableChange, locatio
         case CreateNamespace():
             create_namespace(catalog, change.namespace)
         case CreateTable():
-            add_first_snapshot(_create_table(catalog, change, location))
+            created = _create_table(catalog, change, location)
+            _check_created(created)
+            add_first_snapshot(created)
         case AddFirstSnapshot():
             add_first_snapshot(catalog.load_table(change.path))
         case DropTable():
@@ -141,6 +145,16 @@ def add_first_snapshot(table: Table) -> None:
     if needs_snapshot(table):
         with table.transaction() as transaction, transaction.update_snapshot().fast_append():
             pass
+
+
+def _check_created(table: Table) -> None:
+    """Drop a table again that no session could open: its catalog has chosen a location in another kind of store than
+    the config's directories. UserError then."""
+    try:
+        check_properties(table.properties, table.location())
+    except ValueError as error:
+        table.catalog.drop_table(table.name())
+        raise UserError(f"table {TableIdentifier.of(table)}: table property {error}. {CORRECT_CONFIG}") from error
 
 
 def _create_table(catalog: Catalog, change: CreateTable, location: str | None) -> Table:

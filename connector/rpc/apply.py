@@ -33,7 +33,7 @@ def apply(message: request.Apply) -> response.Applied:
         message.materialization.config, [binding.resource_config for binding in message.materialization.bindings]
     )
     opened = OpenedEndpoint(endpoint, open_catalog(endpoint))
-    planned = plan_tables(message, resources, endpoint.advanced, partial(find_all, opened.catalog, endpoint))
+    planned = plan_tables(message, resources, endpoint, partial(find_all, opened.catalog, endpoint))
     with rewrite_jobs(endpoint.advanced.spark) as rewrite:
         return perform(planned, opened, rewrite)
 

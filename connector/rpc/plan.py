@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from connector.config.endpoint_config import AdvancedOptions
+from connector.config.endpoint_config import AdvancedOptions, EndpointConfig
 from connector.config.resource_config import ResourceConfig
 from connector.config.values import ALWAYS_DROP
 from connector.evolution import rejected_table
@@ -16,6 +16,7 @@ from connector.evolution.property_changes import find_changed
 from connector.evolution.table_change import CreateTable, DropTable, StartBackfill, TableChange, describe_change
 from connector.evolution.target import Target
 from connector.host.errors import UserError
+from connector.iceberg.catalogs.opening import table_location
 from connector.iceberg.commits import commit_errors, lost_commits
 from connector.model.state import StagedCommit
 from connector.model.state_reader import read_state
@@ -56,15 +57,15 @@ class Plan:
 def plan_tables(
     message: request.Apply,
     resources: Sequence[ResourceConfig],
-    advanced: AdvancedOptions,
+    endpoint: EndpointConfig,
     find_all: Callable[[str, Sequence[TableIdentifier]], Sequence[CatalogEntry | UserError]],
 ) -> list[Plan]:
     """Plan every table. Raises one UserError with everything that is wrong with any of them."""
-    proposals = list(_propose(message, resources, advanced.feature_flags))
+    proposals = list(_propose(message, resources, endpoint))
     requested = [
         (proposal, target)
         for proposal in proposals
-        for target in _make_targets(message.materialization.bindings[proposal.index], proposal, advanced)
+        for target in _make_targets(message.materialization.bindings[proposal.index], proposal, endpoint.advanced)
     ]
     staged = read_state(message.materialization.name, message.state)
     paths = [target.path for _, target in requested]
@@ -101,24 +102,28 @@ def plan_table(proposal: Proposal, target: Target, found: CatalogEntry) -> list[
     existing = None if any(isinstance(change, CreateTable) for change in changes) else found.table
     # A backfill sets them, too.
     if existing is None or find_changed(existing.properties, target.properties):
-        problems = find_property_problems(target.properties, target.format_version, existing)
+        problems = find_property_problems(proposal, existing)
         if lines := [f"table {target.table}: {problem}" for problem in problems]:
             raise UserError("\n".join(lines))
     return changes
 
 
-def _propose(message: request.Apply, resources: Sequence[ResourceConfig], flags: frozenset[str]) -> Iterator[Proposal]:
+def _propose(
+    message: request.Apply, resources: Sequence[ResourceConfig], endpoint: EndpointConfig
+) -> Iterator[Proposal]:
     materialization, last = message.materialization, find_last_bindings(message.last_materialization)
     for index, (binding, resource) in enumerate(zip(materialization.bindings, resources, strict=True)):
+        path = TableIdentifier(*binding.table)
         yield Proposal(
             index,
             materialization.name,
             find_collection(binding, materialization.linked_collections),
             resource,
-            TableIdentifier(*binding.table),
+            path,
             binding.backfill,
             last.get(binding.resource_path),
-            flags,
+            endpoint.advanced.feature_flags,
+            table_location(endpoint, path),
         )
 
 

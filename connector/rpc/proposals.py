@@ -14,7 +14,7 @@ from connector.evolution import rejected_table
 from connector.evolution.binding_settings import BindingSettings
 from connector.evolution.existing_table import CatalogEntry, ExistingTable
 from connector.evolution.plan_changes import refuse_backfill
-from connector.evolution.property_changes import DEFAULT_PROPERTIES, find_changed, refuse_properties
+from connector.evolution.property_changes import CORRECT_CONFIG, DEFAULT_PROPERTIES, find_changed, refuse_properties
 from connector.host.errors import UserError
 from connector.iceberg.commits.renamed_tables import (
     CHOOSE_TABLE,
@@ -43,6 +43,7 @@ class Proposal:
     backfill: int
     last: MaterializationBinding | None  # of the same path
     flags: frozenset[str]
+    location: str | None  # of its table, if that is created; None: the catalog chooses it
 
     @property
     def place(self) -> str:
@@ -164,19 +165,18 @@ def _describe_writing(path: TableIdentifier, proposal: Proposal, table: Existing
     return WrittenTable(path, writer, table.properties if table else {})
 
 
-def find_property_problems(
-    configured: Mapping[str, str], format_version: int, table: ExistingTable | None
-) -> Iterator[str]:
+def find_property_problems(proposal: Proposal, table: ExistingTable | None) -> Iterator[str]:
     """Find why the table cannot have the configured properties, a sentence each; None if the table is created."""
-    yield from refuse_properties(configured, format_version)
+    configured = proposal.resource.additional_table_properties
+    yield from refuse_properties(configured, proposal.resource.format_version)
     try:
         properties = _find_properties(configured, table)
         FileOptions.of_table(properties)
-        check_properties(properties, table.location if table else None)
+        check_properties(properties, table.location if table else proposal.location)
         check_compaction(properties)
         check_expiry(configured)
     except ValueError as error:
-        yield f"table property {error}."
+        yield f"table property {error}. {CORRECT_CONFIG}"
 
 
 def _find_properties(configured: Mapping[str, str], table: ExistingTable | None) -> Mapping[str, str]:

@@ -19,6 +19,7 @@ from connector.evolution.field_config import change_case, list_selected_fields, 
 from connector.evolution.plan_changes import find_last_bindings, name_former_columns
 from connector.evolution.refusals import ChangeRules
 from connector.host.errors import InvalidConfigError, UserError, join_errors
+from connector.iceberg.catalogs.opening import table_location
 from connector.model.table_identifier import TableIdentifier
 from connector.rpc.proposals import Proposal, find_confused_tables, find_property_problems
 from protocol import request, response
@@ -63,7 +64,10 @@ def _propose(
         if isinstance(resource, ResourceConfig):
             path = resource_path(endpoint, resource)
             collection = find_collection(binding, message.linked_collections)
-            yield Proposal(index, message.name, collection, resource, path, binding.backfill, last.get(path), flags)
+            location = table_location(endpoint, path)
+            yield Proposal(
+                index, message.name, collection, resource, path, binding.backfill, last.get(path), flags, location
+            )
 
 
 def _answer(
@@ -91,9 +95,7 @@ def _answer(
     )
     if wrong := [
         *proposal.refuse_table(found.table),
-        *find_property_problems(
-            proposal.resource.additional_table_properties, proposal.resource.format_version, found.table
-        ),
+        *find_property_problems(proposal, found.table),
         *_rejected_table_refusals(proposal, all_found),
         *find_problems(candidate),
     ]:

@@ -154,6 +154,9 @@ NOT_VALIDATED = {
     "files of no size": proposed(proposing(additional_table_properties={TARGET_SIZE: "512 MB"})),
     "a table with files of another codec": proposed(proposing(), on=with_properties({CODEC: "lzo"}), last=LAST),
     "metadata in no store": proposed(proposing(additional_table_properties={"write.metadata.path": "http://[::1/x"})),
+    "data in another kind of store": proposed(
+        proposing(additional_table_properties={"write.data.path": "s3://elsewhere/orders"})
+    ),
     "metadata below no directory": proposed(proposing(additional_table_properties={"write.metadata.path": "meta"})),
     "a table with a relative directory": proposed(
         proposing(), on=with_properties({"write.data.path": "data/orders"}), last=LAST

@@ -56,7 +56,7 @@ class LocalTask:
         body = {"materialization": self._materialization(binding), "lastMaterialization": self._materialization(last)}
         message = _decoded(request.Apply, "apply", {**body, "state": state})
         endpoint, resources = parse(message.materialization.config, [binding["resourceConfig"]])
-        planned = plan_tables(message, resources, endpoint.advanced, partial(find_all, self.catalog, endpoint))
+        planned = plan_tables(message, resources, endpoint, partial(find_all, self.catalog, endpoint))
         return perform(planned, OpenedEndpoint(endpoint, self.catalog), rewrite)
 
     def opening(self, binding: Json) -> bytes:

@@ -144,6 +144,16 @@ def test_a_change_by_somebody_else_in_between_is_met_by_a_new_plan(tmp_path: Pat
     assert names(catalog) == ["id", "theirs", "both", "ours"]
 
 
+def test_a_table_whose_catalog_puts_it_in_another_kind_of_store_than_its_files_is_dropped_again(
+    catalog: Catalog,
+) -> None:
+    with pytest.raises(
+        UserError, match=r"table shop\.orders: table property write\.data\.path .* same kind .* \(file\)"
+    ):
+        fit(catalog, target(properties={"write.data.path": "s3://elsewhere/orders"}))
+    assert not catalog.table_exists(PATH)
+
+
 def test_endless_changes_by_somebody_else_end_the_attempts(tmp_path: Path, catalog: Catalog) -> None:
     fit(catalog, target())
     theirs: list[str] = []

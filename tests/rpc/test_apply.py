@@ -11,7 +11,6 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField, UUIDType
 
 from connector.checks.endpoint import OpenedEndpoint
-from connector.config.endpoint_config import AdvancedOptions
 from connector.config.settings import parse
 from connector.config.values import ALLOW_EXISTING_TABLES
 from connector.host.errors import UserError
@@ -87,9 +86,7 @@ def test_tables_do_not_wait_for_each_other(tmp_path: Path) -> None:
     endpoint, resources = parse(task.config, [bound.resource_config for bound in task.bindings])
     with closing(local_catalog(tmp_path)) as catalog:
         plant_always(catalog, do_first(meeting(2).wait), "create_table")
-        all_planned = plan_tables(
-            request.Apply(task), resources, AdvancedOptions(), partial(find_all, catalog, endpoint)
-        )
+        all_planned = plan_tables(request.Apply(task), resources, endpoint, partial(find_all, catalog, endpoint))
         answer = perform(all_planned, OpenedEndpoint(endpoint, catalog), rewrite_here)
     assert answer.action_description.splitlines() == [
         "create namespace shop",

@@ -128,6 +128,17 @@ def test_a_directory_in_another_kind_of_store_is_refused_before_it_is_set(tmp_pa
         assert "it must be in a store of the same kind as the table's location" in problem
 
 
+@pytest.mark.parametrize("name", ["write.data.path", "write.metadata.path"])
+def test_a_directory_of_a_new_table_in_another_kind_of_store_is_refused(tmp_path: Path, name: str) -> None:
+    """Otherwise apply would create a table on which no session could open."""
+    new = configured(binding(ORDERS, properties={name: "s3://elsewhere/orders"}), on_invalid="quarantine")
+    [validated] = validate_refuses(tmp_path, new)
+    assert "it must be in a store of the same kind as the table's location (file)" in validated
+    applied = apply_refuses(tmp_path, new)
+    tables = ("shop.orders", "shop.orders__rejected")
+    assert applied == [validated.replace("bindings[0] (acme/orders):", f"table {table}:") for table in tables]
+
+
 @pytest.mark.parametrize("name", ONLY_AT_CREATION)
 def test_an_invalid_property_that_is_not_set_again_does_not_matter_to_a_table_that_is_there(
     tmp_path: Path, name: str

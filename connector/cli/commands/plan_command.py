@@ -65,7 +65,7 @@ def _plan_actions(message: request.Apply, *, knows_columns: bool = True) -> list
     if missing := find_missing_warehouse(endpoint):
         log.info("there is no Local catalog in %s yet: apply creates it", missing)
     with closing(open_without_creating(endpoint)) as catalog:
-        planned = plan_tables(message, resources, endpoint.advanced, look_up)
+        planned = plan_tables(message, resources, endpoint, look_up)
     if knows_columns:
         return list_actions(planned)
     notes = dict(note for plan in planned for note in _note_renames(plan, tables[plan.target.path]))

@@ -145,8 +145,10 @@ def _check_locations(properties: Mapping[str, str], location: str | None) -> Non
                 "file, such as s3://bucket/directory"
             )
         # Otherwise who may change a table in a bucket would choose files of this machine.
-        if path and location and store_of(path)[0] != store_of(location)[0]:
-            raise ValueError(f"{name} is {path!r}; it must be in a store of the same kind as the table's location")
+        if path and location and store_of(path)[0] != (kind := store_of(location)[0]):
+            raise ValueError(
+                f"{name} is {path!r}; it must be in a store of the same kind as the table's location ({kind})"
+            )
     for name in SWITCHES:
         read_switch(properties, name, False)
 

@@ -25,7 +25,7 @@ def apply_here(line: bytes) -> response.Applied:
     task = message.materialization
     endpoint, resources = parse(task.config, [binding.resource_config for binding in task.bindings])
     opened = open_endpoint(endpoint)
-    planned = plan_tables(message, resources, endpoint.advanced, partial(find_all, opened.catalog, endpoint))
+    planned = plan_tables(message, resources, endpoint, partial(find_all, opened.catalog, endpoint))
     return perform(planned, opened, rewrite_here)
 
 

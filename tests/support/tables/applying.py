@@ -27,7 +27,7 @@ class Applying:
         before = Materialization(bindings=(last,)) if last else None
         message = request.Apply(task, last_materialization=before)
         look_up = partial(find_all, self._endpoint.catalog, endpoint)
-        self._planned = plan_tables(message, resources, endpoint.advanced, look_up)
+        self._planned = plan_tables(message, resources, endpoint, look_up)
 
     def go_on(self, rewrite: Rewrite = rewrite_here) -> str:
         return perform(self._planned, self._endpoint, rewrite).action_description
