@@ -215,7 +215,31 @@ def test_a_table_of_another_task_is_left_alone(tmp_path: Path) -> None:
     outcome = demo(tmp_path)
     assert outcome.returncode == 1
     assert "table demo.orders exists already, and this task did not create it" in outcome.stderr
+    assert outcome.stderr.endswith("To start with a new table, name another directory with --into.\n")
     assert TASK not in str(catalog.load_table("demo.orders").properties)
+
+
+@pytest.mark.parametrize("place", ["--into", "--config"])
+def test_the_way_to_a_new_table_is_one_that_there_is(tmp_path: Path, place: str) -> None:
+    config = {"namespace": "demo", "catalog": {"catalog_type": "Local", "warehouse": str(tmp_path)}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "documents.jsonl").write_text(DOCUMENTS)
+    catalog = readers_catalog(tmp_path)
+    catalog.create_namespace("demo")
+    catalog.create_table("demo.documents", pa.schema([pa.field("id", pa.int64())]))
+    where = {"--into": str(tmp_path), "--config": str(tmp_path / "config.json")}
+    outcome = demo(tmp_path, "documents.jsonl", "--key", "id", place, where[place])
+    other = {"--into": "name another directory with --into", "--config": "set another namespace in the config"}
+    assert outcome.stderr.endswith(
+        f"To start with a new table, give the file of documents another name, or {other[place]}.\n"
+    )
+
+
+def test_documents_that_no_table_could_have_are_refused_without_a_word_of_a_new_one(tmp_path: Path) -> None:
+    outcome = demo(tmp_path, "-", "--key", "id", "--key", "ID", stdin='{"id": 1, "ID": 2}\n')
+    assert outcome.returncode == 1
+    assert "must both be materialized, and their columns' names differ in upper and lower case only" in outcome.stderr
+    assert outcome.stderr.endswith("The connector ended with status 1. Its last line above says why.\n")
 
 
 @pytest.mark.spark

@@ -76,7 +76,9 @@ def run_demo(demo: Demo, show: Show, *, as_json: bool = False) -> None:
         if found := _load_table(endpoint, table):
             does = "updates them, or adds to them" if demo.updates else "adds to them"
             say(f"{table} has {count_rows(found)} rows already. A new transaction {does}.")
-        stored = materialize(make_collection("/".join(table), key, shape, ()), resource, documents, config, say)
+        way_out = _describe_way_out(demo) if found else ""
+        collection = make_collection("/".join(table), key, shape, ())
+        stored = materialize(collection, resource, documents, config, say, way_out)
     materialized = _load_table(endpoint, table)
     assert materialized is not None
     if as_json:
@@ -88,6 +90,13 @@ def run_demo(demo: Demo, show: Show, *, as_json: bool = False) -> None:
         show("\n".join(("", *explain_opening(materialized, warehouse / CATALOG_FILE))))
     else:
         show(f"\nThe newest metadata file of {table} is {materialized.metadata_location}")
+
+
+def _describe_way_out(demo: Demo) -> str:
+    """Say how the documents get another table than the one that is there."""
+    rename = "" if demo.file in (None, STDIN) else "give the file of documents another name, or "
+    other = "set another namespace in the config" if demo.config else "name another directory with --into"
+    return f"To start with a new table, {rename}{other}."
 
 
 def _describe_transaction(stored: Stored, repeated: int, *, updates: bool) -> Iterator[str]:

@@ -52,9 +52,15 @@ class _LoadedKeys:
 
 
 def materialize(
-    collection: Collection, resource: Json, documents: DocumentFile, config: Json, show: Callable[[str], None]
+    collection: Collection,
+    resource: Json,
+    documents: DocumentFile,
+    config: Json,
+    show: Callable[[str], None],
+    way_out: str,
 ) -> Stored:
-    """Materialize the documents into the table of a binding with this resource config.
+    """Materialize the documents into the table of a binding with this resource config. `way_out` is a sentence for the
+    error if validate refuses them.
 
     Raises ConversationEndedError if the connector fails, and UserError if the documents do not fit the table.
     """
@@ -71,7 +77,7 @@ def materialize(
             show(f"→ {shorten(line.replace(msgspec.json.encode(config), HIDDEN_CONFIG))}")
             return connector.ask(line)
 
-        apply = _make_apply(task, _validate(task, ask))
+        apply = _make_apply(task, _validate(task, ask, way_out))
         ask("apply", apply)
         ask("open", request.Open(apply.materialization, range=WHOLE_RANGE))
         ask("acknowledge", {})
@@ -108,14 +114,13 @@ def require_recommended(collection: Collection, constraints: Mapping[str, Constr
     return FieldRules(recommended=False, require={field: {} for field in recommended})
 
 
-def _validate(task: Task, ask: Callable[[str, Any], Any]) -> response.Validated:
+def _validate(task: Task, ask: Callable[[str, Any], Any], way_out: str) -> response.Validated:
     try:
         return msgspec.convert(ask("validate", make_validate(task)), response.Validated)
     except ConversationEndedError as error:
-        raise UserError(
-            f"{error} To start with a new table, give the file of documents another name, or another directory with "
-            "--into."
-        ) from error
+        if way_out:
+            raise UserError(f"{error} {way_out}") from error
+        raise
 
 
 def _make_apply(task: Task, validated: response.Validated) -> request.Apply:
