@@ -199,5 +199,5 @@ def _check_table(staged: Sequence[StagedCommit], table: ExistingTable | None) ->
     if table and elsewhere:
         writer = elsewhere[0].writer
         if table.owner and table.is_of(writer.materialization) and table.owner.state_key != writer.state_key:
-            raise lost_commits.explain_older_table(elsewhere[0].path, writer.state_key)
+            raise lost_commits.explain_older_table(elsewhere[0].path, writer.state_key, table.owner)
         raise commit_errors.explain_replaced_table(elsewhere, table.uuid)

@@ -23,7 +23,7 @@ from connector.iceberg.commits.renamed_tables import (
     find_renamed_tables,
 )
 from connector.model.state import FinishedCommit, StagedCommit
-from connector.model.table_identifier import TableIdentifier
+from connector.model.table_identifier import Owner, TableIdentifier
 
 if TYPE_CHECKING:
     from connector.session.committer import Committer
@@ -136,7 +136,7 @@ def check_finished(
         is_known = any(each.state_key == state_key and each.overlaps(key_range) for each in writers)
         is_absent = state_key in unknown or (table.binding.path, state_key) in paths
         if table.has_earlier_owner and is_absent and not is_known:
-            raise lost_commits.explain_older_table(table.binding.path, state_key)
+            raise lost_commits.explain_older_table(table.binding.path, state_key, Owner.of(table.properties))
 
 
 def check_fences(tables: Sequence[BoundTable], fences: LastFences) -> None:

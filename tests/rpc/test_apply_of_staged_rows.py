@@ -90,13 +90,13 @@ def test_no_new_table_gets_into_the_way_of_rows_that_are_staged_for_the_old_one(
 
 
 def test_a_table_of_before_the_backfill_for_which_rows_are_staged_is_said_to_be_older(tmp_path: Path) -> None:
-    bound = binding(ORDERS)
+    bound, writer = binding(ORDERS, backfill=1), replace(WRITER, state_key="shop%2Forders.v1")
     applied(tmp_path, bound)
     catalog = local_catalog(tmp_path)
-    owner = Owner(WRITER.materialization, "orders.v0")
+    owner = Owner(WRITER.materialization, WRITER.state_key)
     with catalog.load_table(PATH).transaction() as transaction:
         transaction.set_properties({OWNER_PROPERTY: owner.encode()})
-    staged = replace(stage(catalog, PATH, WRITER, 1, 2), table_uuid=str(uuid.uuid4()))
+    staged = replace(stage(catalog, PATH, writer, 1, 2), table_uuid=str(uuid.uuid4()))
     attempts: list[Callable[..., object]] = [applied, planned]
     for attempt in attempts:
         with pytest.raises(UserError, match=r"^table shop\.orders is older than the backfill"):

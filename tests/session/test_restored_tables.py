@@ -86,6 +86,14 @@ def test_a_table_of_before_its_backfill_is_refused() -> None:
     check_text("session_errors", "a table that was restored from before its backfill", str(error.value))
 
 
+def test_the_table_of_a_binding_that_was_removed_is_not_called_older() -> None:
+    """It was renamed to the name of this binding's table."""
+    other = table(9, WriterId("acme/task", "returns.v0", WHOLE), None)
+    with pytest.raises(UserError) as error:
+        check_finished([other], [finished(3)], [])
+    check_text("session_errors", "the table of a binding that was removed", str(error.value))
+
+
 def test_a_table_of_before_its_backfill_is_refused_if_its_first_rows_are_still_staged() -> None:
     staged = StagedCommit(WRITER, "", value(1), PATH, FIRST, 0, 0, ())
     with pytest.raises(OlderTableError, match="is older than the backfill"):

@@ -11,7 +11,7 @@ from connector.iceberg.commits import fence
 from connector.iceberg.commits.fence_errors import explain_lost
 from connector.iceberg.metadata.table_properties import find_generation
 from connector.model.state import FinishedCommit, StagedCommit, WriterId
-from connector.model.table_identifier import TableIdentifier
+from connector.model.table_identifier import Owner, TableIdentifier
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,28 @@ def check_lost(table: TableIdentifier, properties: Mapping[str, str], finished: 
         raise explain_lost(table, writer, lost, had, name, value)
 
 
-def explain_older_table(table: TableIdentifier, state_key: str) -> OlderTableError:
-    """Return the error of a table that is older than the backfill after which a task has stored rows in it."""
+def explain_older_table(table: TableIdentifier, state_key: str, owner: Owner | None) -> UserError:
+    """Return the error of a table that lacks all rows that a task has stored with this state key.
+
+    Its owner is an earlier state key of the same binding: then it is older than the backfill after which these rows
+    were stored. Or that of another binding, which the task may not have any more.
+    """
+    if owner and _name_binding(owner.state_key) != _name_binding(state_key):
+        return UserError(
+            f"table {table} has none of the rows that the task has stored for this binding (state key {state_key}). It "
+            f"was made for another binding, perhaps one that was removed since (state key {owner.state_key}). So "
+            "another program has renamed tables, or has restored this one from an older copy. Nothing was added. Give "
+            "the table of this binding its name back. Or choose another table name for the binding. (A backfill would "
+            "remove the rows that the table has.)"
+        )
     return OlderTableError(
         f"table {table} is older than the backfill that gave the binding its state key {state_key}, and lacks the rows "
         "that the task has stored since. The table or its catalog was restored from an older copy, or the catalog "
         "answered from a replica or a cache. Nothing was added. Bring the newest metadata of the table back, or "
         "backfill the binding again."
     )
+
+
+def _name_binding(state_key: str) -> str:
+    """Return what the state keys of a binding have in common: Flow appends .v and the backfill counter."""
+    return state_key.rpartition(".v")[0]
