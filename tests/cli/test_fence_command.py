@@ -536,6 +536,51 @@ def test_lost_transactions_are_given_up_once_that_is_confirmed(fenced: Fenced) -
     assert recorded(fenced.catalog).endswith(f"{5:08x}{'b' * 24}")
 
 
+# A fence property that was removed by hand: the table has its rows
+
+
+def remove_fence(catalog: Catalog) -> None:
+    with catalog.load_table(PATH).transaction() as transaction:
+        transaction.remove_properties(fence.property_name(WHOLE))
+
+
+@pytest.mark.parametrize("decision", Decision)
+def test_a_property_that_was_removed_has_lost_no_rows(fenced: Fenced, decision: Decision) -> None:
+    last = recorded(fenced.catalog)
+    place = restored(fenced, last)
+    remove_fence(fenced.catalog)
+    title = "not lost: a snapshot of the table has these, and only its fence property was removed or changed"
+    assert show(place, as_json=False).splitlines()[-3] == title
+    said = confirmed(place, decision)
+    assert said.startswith("The table has the rows of the 3 transaction(s)")
+    assert "None is lost." in said
+    assert recorded(fenced.catalog).endswith(last)
+    assert shown(place)["lost"] == []
+
+
+def test_what_was_staged_before_its_property_was_removed_can_be_added(fenced: Fenced) -> None:
+    waiting = stage(fenced.catalog, PATH, WHOLE, 20, prev=recorded(fenced.catalog))
+    remove_fence(fenced.catalog)
+    confirmed(fenced.place(waiting), Decision.ADD)
+    recover(fenced.catalog, waiting)
+    assert ids_of(fenced.catalog, PATH) == [1, 2, 3, 20]
+
+
+def test_what_was_staged_before_its_property_was_removed_is_all_that_is_given_up(fenced: Fenced) -> None:
+    waiting = stage(fenced.catalog, PATH, WHOLE, 20, prev=recorded(fenced.catalog))
+    remove_fence(fenced.catalog)
+    said = confirmed(fenced.place(waiting), Decision.SKIP)
+    assert said.startswith("1 row(s) of 1 staged transaction(s) are in no snapshot that the table still has")
+
+
+def test_rows_that_were_rolled_back_are_lost_though_a_snapshot_has_them(fenced: Fenced) -> None:
+    table, last = fenced.catalog.load_table(PATH), recorded(fenced.catalog)
+    with table.manage_snapshots() as manage:
+        manage.rollback_to_snapshot(table.snapshots()[0].snapshot_id)
+    remove_fence(fenced.catalog)
+    assert "has lost the rows of 3 transaction(s)" in confirmed(restored(fenced, last), Decision.SKIP, yes=False)
+
+
 def restored_with_staged(fenced: Fenced) -> tuple[FenceArguments, StagedCommit]:
     """The table has lost its transactions 4 and 5. The state names the next one as staged."""
     lost = stage(fenced.catalog, PATH, WHOLE, 5, prev=f"{4:08x}{'b' * 24}")

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from pyiceberg.table import Table
 
@@ -29,6 +30,11 @@ from connector.iceberg.loading import load_table
 from connector.model.state import StagedCommit
 from connector.model.table_identifier import TableIdentifier
 from connector.storage import storage_errors
+
+LOST_TITLES: Final = (
+    ("lost: the table had these, and was restored from an older copy", False),
+    ("not lost: a snapshot of the table has these, and only its fence property was removed or changed", True),
+)
 
 
 @dataclass(frozen=True)
@@ -151,6 +157,7 @@ def _format_text(
         return
     yield f"staged in the state{'' if verdicts else ': none'}"
     yield from (f"  {line}" for line in describe_staged(verdicts))
-    if lost:
-        yield "lost: the table had these, and was restored from an older copy"
-        yield from (f"  {line}" for line in describe_lost(lost))
+    for title, is_in_table in LOST_TITLES:
+        if listed := [each for each in lost if each.is_in_table == is_in_table]:
+            yield title
+            yield from (f"  {line}" for line in describe_lost(listed))

@@ -57,7 +57,8 @@ def explain_lost(
         f"to {had}, and its property {name} is {value or 'absent'}. The table or its catalog was restored from an "
         "older copy, the catalog answered from a replica or a cache, or the property was changed by hand. "
         "Nothing was added. Bring the newest metadata of the table "
-        "back, or backfill the binding. Only if these rows may be missing, and any that are staged after them, run "
+        f"back, or backfill the binding. If only the property was changed, set it to {had}. Only if these rows may be "
+        "missing, and any that are staged after them, run "
         f"`materialize-iceberg fence reset {arguments} --key-range {writer.key_range} --staged skip --reason '…'`."
     )
 

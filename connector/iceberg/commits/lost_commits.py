@@ -1,16 +1,19 @@
-"""Finds finished commits that a table lacks, because it was restored from an older copy."""
+"""Finds finished commits that a table lacks, because it was restored from an older copy. Or it only seems to lack them,
+because its fence property was removed or changed by hand."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import ancestors_of
 
-from connector.host.errors import OlderTableError
+from connector.host.errors import OlderTableError, UserError
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.fence_errors import explain_lost
+from connector.iceberg.commits.summaries import SUMMARY_FENCE, read_summary, summarize_writer
 from connector.iceberg.metadata.table_properties import find_generation
-from connector.model.state import FinishedCommit, StagedCommit, WriterId
+from connector.model.state import FinishedCommit, StagedCommit, WriterId, strip_marks
 from connector.model.table_identifier import Owner, TableIdentifier
 
 
@@ -21,16 +24,30 @@ class LostCommits:
     writer: WriterId
     value: str  # the fence value of the newest of them
     count: int
+    is_in_table: bool  # its snapshots have them: only the property is older
 
 
 def find_lost(table: Table, staged: Iterable[StagedCommit], finished: Iterable[FinishedCommit]) -> list[LostCommits]:
     """Return what the table has lost of the commits that it had."""
     return [
-        LostCommits(commit.writer, commit.value, count)
+        LostCommits(commit.writer, commit.value, count, _is_in_history(table, commit.writer, commit.value))
         for commit in list_newest(finished, staged)
         if commit.table_uuid == find_generation(table, commit.writer.materialization).uuid
         and (count := fence.count_lost(table.properties, commit.writer, commit.value))
     ]
+
+
+def count_absent(table: Table, writer: WriterId, had: str) -> int:
+    """Return how many transactions a table has lost, the last of them with the fence value `had`. 0 if its snapshots
+    have them, and only its property is older."""
+    return 0 if _is_in_history(table, writer, had) else fence.count_lost(table.properties, writer, had)
+
+
+def _is_in_history(table: Table, writer: WriterId, value: str) -> bool:
+    """Whether a snapshot of the table's rows is the writer's commit with this fence value. It may have expired."""
+    expected = summarize_writer(writer) | {SUMMARY_FENCE: strip_marks(value)}
+    snapshots = ancestors_of(table.current_snapshot(), table.metadata)
+    return any(expected.items() <= read_summary(snapshot).items() for snapshot in snapshots)
 
 
 def list_newest(finished: Iterable[FinishedCommit], staged: Iterable[StagedCommit]) -> list[FinishedCommit]:
@@ -50,7 +67,7 @@ def check_lost(table: TableIdentifier, properties: Mapping[str, str], finished: 
         raise explain_lost(table, writer, lost, had, name, value)
 
 
-def explain_older_table(table: TableIdentifier, state_key: str, owner: Owner | None) -> UserError:
+def explain_older_table(table: TableIdentifier, state_key: str, owner: Owner | None) -> OlderTableError | UserError:
     """Return the error of a table that lacks all rows that a task has stored with this state key.
 
     Its owner is an earlier state key of the same binding: then it is older than the backfill after which these rows

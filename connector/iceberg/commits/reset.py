@@ -26,7 +26,7 @@ from connector.iceberg.commits.commit_errors import (
     list_unknown_errors,
     quote,
 )
-from connector.iceberg.commits.lost_commits import LostCommits
+from connector.iceberg.commits.lost_commits import LostCommits, count_absent
 from connector.iceberg.commits.passed_values import reset_value
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.commits.staged_files import MissingFile, find_missing_files, find_unplaced
@@ -68,7 +68,7 @@ def plan_reset(table: Table, pending: Sequence[StagedCommit], decision: Decision
     `pending` are all such commits of the writer, in order. UserError if the decision would damage the table.
     """
     writer = pending[0].writer
-    lost = fence.count_lost(table.properties, writer, pending[0].follows)
+    lost = count_absent(table, writer, pending[0].follows)
     if lost and decision is Decision.ADD:
         raise _refuse_to_add(lost)
     files_missing = find_missing_files(table, pending)
@@ -120,6 +120,12 @@ def plan_reset(table: Table, pending: Sequence[StagedCommit], decision: Decision
 
 def plan_reset_of_lost(lost: LostCommits, decision: Decision) -> Reset:
     """Plan how a writer can continue without commits that its table has lost. UserError if they are to be added."""
+    if lost.is_in_table:
+        said = (
+            f"The table has the rows of the {lost.count} transaction(s): a snapshot says so, and only the fence "
+            "property was removed or changed. None is lost."
+        )
+        return Reset(lost.writer, reset_value(lost.value), (said,))
     if decision is Decision.ADD:
         raise _refuse_to_add(lost.count)
     return Reset(lost.writer, reset_value(lost.value), (_tell_lost(lost.count).rstrip(),))
@@ -178,8 +184,9 @@ def _tell_lost(lost: int) -> str:
     if not lost:
         return ""
     return (
-        f"The table has lost the rows of {lost} transaction(s). They stay lost until the source is read again. Their "
-        "data files may be deleted as orphan files. "
+        f"The table has lost the rows of {lost} transaction(s), unless their snapshots have expired: none of its "
+        "snapshots is theirs. They stay lost until the source is read again. Their data files may be deleted as orphan "
+        "files. "
     )
 
 
