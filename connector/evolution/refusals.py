@@ -124,13 +124,13 @@ class ChangeRules:
                 f"Field {wanted.field!r} had the column {wanted.former!r}, which the table has no more: another "
                 "program has dropped or renamed it. A key or a root document must be in the same column for all "
                 "rows: rename the column back, or name it with "
-                f'{{"{COLUMN_SETTING}": "…"}} in the field config, or {self._rewrite}.'
+                f'{{"{COLUMN_SETTING}": "…"}} in the field config, or {self.rewrite}.'
             )
         column = wanted.location_column
         keep = f"keep the column {column!r} with {_column_config(column)} in the field config, or " if column else ""
         return (
             f"Field {wanted.field!r} has no column in the table, and older rows would have no value in a new one. A "
-            f"key or a root document must be in the same column for all rows: {keep}{self._rewrite}."
+            f"key or a root document must be in the same column for all rows: {keep}{self.rewrite}."
         )
 
     def refuse_move(self, wanted: NewColumn) -> str:
@@ -139,11 +139,11 @@ class ChangeRules:
         return (
             f"Field {wanted.field!r} has the column {column!r}, and is to have {wanted.name!r}, which has "
             "values of its own. But a key or a root document must be in the same column for all rows: keep its "
-            f"column, or {self._rewrite}."
+            f"column, or {self.rewrite}."
         )
 
     @property
-    def _rewrite(self) -> str:
+    def rewrite(self) -> str:
         """What makes all rows new."""
         if self.can_be_replaced:
             return "increment the binding's backfill, which replaces the table's rows"
@@ -183,7 +183,7 @@ class ChangeRules:
         obstacle, remedies = self._find_obstacle(change, wanted, column)
         if obstacle is None:
             return ""
-        remedies.append(self._rewrite)
+        remedies.append(self.rewrite)
         if not wanted.is_indispensable:
             remedies.append("deselect the field")
         if column.field_type == StringType():

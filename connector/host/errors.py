@@ -9,7 +9,15 @@ which error of ours they become, and the sentence that the user reads.
 import errno
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
+
+# Advice that does not help while the feature flag is on: then a backfill keeps the rows that are the problem.
+BACKFILL: Final = (
+    "backfill the binding, which replaces all rows unless the feature flag retain_existing_data_on_backfill is on"
+)
+
+# Advice for a table whose metadata file is gone or damaged: no backfill can begin on it.
+NEW_TABLE: Final = "drop the table in its catalog and publish the task again with the binding's backfill incremented"
 
 
 class ConnectorError(Exception):

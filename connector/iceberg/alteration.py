@@ -43,10 +43,13 @@ SUMMARY_CONVERTED: Final = "flow.converted-columns"
 
 
 class Alterer:
-    """Alters one table. Later attempts use the files that earlier ones have rewritten."""
+    """Alters one table. Later attempts use the files that earlier ones have rewritten.
 
-    def __init__(self, owner: Owner, rewrite: Rewrite) -> None:
-        self._owner = owner
+    `remedy` says what helps if files cannot be rewritten.
+    """
+
+    def __init__(self, owner: Owner, rewrite: Rewrite, remedy: str) -> None:
+        self._owner, self._remedy = owner, remedy
         self._rewriting = RewriteFiles(rewrite)
 
     @property
@@ -95,10 +98,12 @@ class Alterer:
         """Plan to rewrite every file that may hold a value of a converted column."""
         old_ids = {column.old.field_id for column in converted}
         with storage_errors.translate_errors(table.location()):
-            live = find_live_files(table, lambda file: any(_may_have_values(file, column) for column in old_ids))
+            live = find_live_files(
+                table, lambda file: any(_may_have_values(file, column) for column in old_ids), self._remedy
+            )
         # The other equality deletes apply to the new files, too: those have the old files' sequence numbers.
         for delete in live.equality_deletes:
-            _check_equality_delete(table, delete, old_ids)
+            self._check_equality_delete(table, delete, old_ids)
         conversions = [f"{each.new.name}: {each.old.field_type} to {each.new.field_type}" for each in converted]
         summary = {
             SUMMARY_MATERIALIZATION: self.task,
@@ -107,6 +112,15 @@ class Alterer:
         columns = _target_columns(schema, converted)
         rewriting = Rewriting(columns, Destination.of_table(table, find_file_prefix(table, self._owner)))
         return RewritePlan(table, live.files, rewriting, schema.schema_id, summary)
+
+    def _check_equality_delete(self, table: Table, delete: DataFile, column_ids: Collection[int]) -> None:
+        for column in table.schema().fields:
+            if column.field_id in column_ids and column.field_id in (delete.equality_ids or ()):
+                raise UserError(
+                    f"table {TableIdentifier.of(table)}: another engine has deleted rows by their value of "
+                    f"{column.name!r}, a column that is to be converted. Have the deletions merged into the data files "
+                    f"first (in Spark: CALL system.rewrite_data_files), or {self._remedy}."
+                )
 
 
 def _arrange(table: Table, schema: Schema, changes: Collection[Alteration]) -> Iterator[TableUpdate]:
@@ -147,16 +161,6 @@ def _check_columns(table: Table, awaited: Schema, changes: Collection[Alteration
 def _may_have_values(file: DataFile, column_id: int) -> bool:
     nulls = (file.null_value_counts or {}).get(column_id)
     return nulls is None or nulls < file.record_count
-
-
-def _check_equality_delete(table: Table, delete: DataFile, column_ids: Collection[int]) -> None:
-    for column in table.schema().fields:
-        if column.field_id in column_ids and column.field_id in (delete.equality_ids or ()):
-            raise UserError(
-                f"table {TableIdentifier.of(table)}: another engine has deleted rows by their value of "
-                f"{column.name!r}, a column that is to be converted. Have the deletions merged into the data files "
-                "first (in Spark: CALL system.rewrite_data_files), or increment the binding's backfill."
-            )
 
 
 def _target_columns(schema: Schema, converted: Sequence[ConvertedColumn]) -> tuple[TargetColumn, ...]:

@@ -18,6 +18,7 @@ from connector.model.table_identifier import TableIdentifier
 _PAGE: Final = ": Received unexpected JSON Payload: "
 _STATUS: Final = "RESTError"
 _NO_BODY: Final = ": RestError: "
+DAMAGED_FILE: Final = "its metadata file is damaged"  # of an error that catalogs raise
 _UNKNOWN_TYPE: Final = re.compile("(?:Unsupported field type: '|Type not recognized: )([^' ]{1,100})")
 
 

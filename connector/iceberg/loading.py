@@ -12,7 +12,7 @@ from pyiceberg.table import Table
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.values import FORMAT_VERSIONS
 from connector.encoding.parquet.file_options import FileOptions
-from connector.host.errors import ConnectorError, UserError
+from connector.host.errors import NEW_TABLE, ConnectorError, UserError
 from connector.host.signals import map_in_threads
 from connector.iceberg.catalog_messages import explain_unknown_type
 from connector.iceberg.catalogs.opening import translate_errors
@@ -42,10 +42,7 @@ def load_table(catalog: Catalog, path: TableIdentifier) -> Table | None:
             raise UserError(f"Table {path} {reason}") from error
         if isinstance(error, UnreadableAnswerError):
             raise
-        raise UserError(
-            f"Table {path}: its metadata file is broken. Restore the file, or drop the table in its catalog "
-            "and publish the task again with the binding's backfill incremented."
-        ) from error
+        raise UserError(f"Table {path}: its metadata file is broken. Restore the file, or {NEW_TABLE}.") from error
     version = table.metadata.format_version
     if version not in FORMAT_VERSIONS:
         raise UserError(

@@ -22,7 +22,7 @@ from pyiceberg.table import Table
 from connector.encoding.search.key_bounds import KeyValues, find_files, make_bounds_table
 from connector.encoding.search.row_search import SearchedFile
 from connector.encoding.values.arrays import Positions
-from connector.host.errors import ConnectorError, LostColumnError, RetryableError, UserError
+from connector.host.errors import BACKFILL, ConnectorError, LostColumnError, RetryableError, UserError
 from connector.iceberg.catalog_messages import explain_dropped_table, explain_unknown_type
 from connector.iceberg.commits import commit_errors, fence
 from connector.iceberg.commits.retry_commits import RETRY_FOR, retry
@@ -205,7 +205,7 @@ def _check_keys(table: Table, keys: Sequence[Column]) -> None:
             )
         raise LostColumnError(
             f"table {name}: another engine has dropped column {column.name!r}, which is part of the key. Rows cannot "
-            "be found by their keys any more. Backfill the binding."
+            f"be found by their keys any more. {BACKFILL.capitalize()}."
         )
 
 

@@ -67,7 +67,7 @@ def _perform(endpoint: OpenedEndpoint, rewrite: Rewrite, plan: Plan) -> list[str
     commit_all_or_raise(catalog, plan.finished, _choose_writers(config, plan))
     performed = list(plan.state_actions())
     if plan.changes:
-        path, alterer = plan.target.path, Alterer(plan.target.owner, rewrite)
+        path, alterer = plan.target.path, Alterer(plan.target.owner, rewrite, plan.remedy)
         plan_again = partial(_plan_again, plan)
         created = [change for change in plan.changes if isinstance(change, CreateNamespace)]
         absent = None if plan.found.table else replace(plan.found, namespace_exists=True)

@@ -13,9 +13,10 @@ from connector.evolution.existing_table import CatalogEntry, ExistingTable
 from connector.evolution.field_config import list_selected_fields
 from connector.evolution.plan_changes import find_last_bindings, plan_changes, plan_columns
 from connector.evolution.property_changes import find_changed
+from connector.evolution.refusals import ChangeRules
 from connector.evolution.table_change import CreateTable, DropTable, StartBackfill, TableChange, describe_change
 from connector.evolution.target import Target
-from connector.host.errors import UserError
+from connector.host.errors import BACKFILL, UserError
 from connector.iceberg.catalogs.opening import table_location
 from connector.iceberg.commits import commit_errors, lost_commits
 from connector.model.state import StagedCommit
@@ -41,6 +42,14 @@ class Plan:
     def settled(self) -> tuple[StagedCommit, ...]:
         """The commits that apply removes from the state."""
         return self.finished + self.dropped
+
+    @property
+    def remedy(self) -> str:
+        """What helps if files of the table cannot be rewritten."""
+        target, table = self.target, self.found.table
+        if table is None:  # another process has created it since
+            return BACKFILL
+        return ChangeRules(table, target.owner.materialization, target.settings, target.is_new).rewrite
 
     def describe(self, change: TableChange) -> str:
         """Describe a change of the table for people."""

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import msgspec
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile, OutputStream
 
-from connector.host.errors import ConnectorError, UserError
+from connector.host.errors import BACKFILL, ConnectorError, UserError
 from connector.host.redaction import hide_obtained
 from connector.host.signals import StartedCalls, map_in_threads
 from connector.model.properties import Properties
@@ -189,8 +189,7 @@ def files_of(io: FileIO, files: tuple[DataFile, ...] | FileList) -> tuple[DataFi
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UserError(
             f"{files.location}: this list of staged files was changed or is damaged ({error}). The {files.rows} rows "
-            "in these files stay staged in the task's state: restore the list, or backfill the binding, which "
-            "replaces all rows."
+            f"in these files stay staged in the task's state: restore the list, or {BACKFILL}."
         ) from error
 
 

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Final
 
 from connector.host.errors import (
+    BACKFILL,
+    NEW_TABLE,
     ErrorTable,
     Matcher,
     RetryableError,
@@ -228,9 +230,14 @@ STORAGE_ERRORS: Final[ErrorTable] = (
         "the jars of Hadoop's client.",
     ),
     Translation(
+        is_a(FileNotFoundError, saying=(".metadata.json",)),
+        RetryableError,
+        f"{{location}}: a metadata file is gone ({{answer}}). Restore it, or {NEW_TABLE}.",
+    ),
+    Translation(
         is_a(FileNotFoundError),
         RetryableError,
-        "{location}: a file is gone ({answer}). Restore it, or backfill the binding.",
+        f"{{location}}: a file is gone ({{answer}}). Restore it, or {BACKFILL}.",
     ),
     Translation(_says(""), RetryableError, "{location}: {answer}."),
 )

@@ -15,7 +15,8 @@ from connector.config.resource_config import ResourceConfig
 from connector.config.secret import Secret
 from connector.config.settings import parse, resource_path
 from connector.config.storage import S3Storage
-from connector.config.values import FEATURE_FLAGS, SchemaEvolution
+from connector.config.values import FEATURE_FLAGS, RETAIN_EXISTING_DATA, SchemaEvolution
+from connector.host.errors import BACKFILL
 from connector.model.invalid_values import OnInvalid
 from connector.model.properties import Properties
 from protocol.flow import Json
@@ -362,6 +363,10 @@ def test_a_feature_flag_is_on_unless_no_stands_before_it(text: str, on: set[str]
 def test_the_feature_flags_of_the_public_connector_are_accepted(flag: str) -> None:
     assert parse(with_advanced(feature_flags=flag), [])[0].advanced.feature_flags == {flag}
     assert parse(with_advanced(feature_flags=f"no_{flag}"), [])[0].advanced.feature_flags == set()
+
+
+def test_advice_that_depends_on_a_feature_flag_has_its_name() -> None:
+    assert RETAIN_EXISTING_DATA in BACKFILL.split()
 
 
 @pytest.mark.parametrize(

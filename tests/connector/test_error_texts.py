@@ -19,6 +19,7 @@ from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DateType, IcebergType, LongType, NestedField, StringType
 
+from connector.config.values import RETAIN_EXISTING_DATA
 from connector.encoding.parquet.file_options import CODEC, LEVEL, PROVIDER, TARGET_SIZE
 from connector.evolution.existing_table import CatalogEntry
 from connector.evolution.plan_changes import plan_changes
@@ -238,12 +239,16 @@ class Published:
     prepare: Callable[[Path], object]
     new: MaterializationBinding
     last: MaterializationBinding | None = None
+    flags: str = ""
 
 
 def published(
-    new: MaterializationBinding, on: Callable[[Path], object] = nothing, last: MaterializationBinding | None = None
+    new: MaterializationBinding,
+    on: Callable[[Path], object] = nothing,
+    last: MaterializationBinding | None = None,
+    flags: str = "",
 ) -> Published:
-    return Published(on, new, last)
+    return Published(on, new, last, flags)
 
 
 def in_mode(mode: str, new: MaterializationBinding) -> MaterializationBinding:
@@ -372,10 +377,17 @@ NOT_APPLIED = {
         table(column(2, "key", StringType()), rows=[{"id": 1, "key": "one"}]),
         selecting(ORDERS, field_config={"id": {"column": "key"}}),
     ),
-    "a file that is not Parquet": published(selecting(ORDERS, "qty", field_config=CAST_QTY), with_an_orc_file),
+    "a file that is not Parquet": published(
+        selecting(ORDERS, "qty", field_config=CAST_QTY), with_an_orc_file, LAST_SELECTED
+    ),
     "a file in another kind of store": published(selecting(ORDERS, "qty", field_config=CAST_QTY), with_a_foreign_file),
     "a file without field ids": published(selecting(ORDERS, "qty"), without_field_ids),
-    "rows deleted by the column's value": published(selecting(ORDERS, "qty", field_config=CAST_QTY), with_deleted_rows),
+    "rows deleted by the column's value, and a flag keeps the others": published(
+        selecting(ORDERS, "qty", field_config=CAST_QTY), with_deleted_rows, LAST_SELECTED, RETAIN_EXISTING_DATA
+    ),
+    "rows deleted by the column's value": published(
+        selecting(ORDERS, "qty", field_config=CAST_QTY), with_deleted_rows, LAST_SELECTED
+    ),
 }
 
 
@@ -385,7 +397,7 @@ def test_why_a_task_cannot_be_applied_and_nothing_is_changed(tmp_path: Path, nam
     case.prepare(tmp_path)
     before = metadata(tmp_path)
     with pytest.raises(ConnectorError) as error:
-        Applying(tmp_path, case.new, case.last).go_on()
+        Applying(tmp_path, case.new, case.last, case.flags).go_on()
     check_text("apply_errors", name, str(error.value), {str(tmp_path): "…"})
     assert metadata(tmp_path) == before
 

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pytest
 from msgspec.structs import replace
-from pyiceberg.io import load_file_io
+from pyiceberg.io import PY_IO_IMPL, load_file_io
 
 from connector.config.catalog import GlueCatalog
 from connector.config.credentials import AwsCredentials
@@ -23,6 +23,7 @@ from connector.encoding.parquet.data_files import DataFileWriter, NewFiles, RowG
 from connector.encoding.parquet.file_options import FileOptions
 from connector.host.errors import RetryableError, UserError
 from connector.storage import arrow_file_io
+from connector.storage.file_access import STORE_FILE_IO
 from connector.storage.file_stores import data_file_properties
 from connector.storage.storage_errors import is_of_content, translate_errors, translate_errors_of_directory
 from support.servers.odd_servers import answering
@@ -253,3 +254,10 @@ def test_an_answer_of_google_is_quoted_without_what_surrounds_it() -> None:
         translate_errors("gs://lake/file"),
     ):
         raise OSError("google::cloud::Status(UNAVAILABLE: closed)")
+
+
+def test_a_metadata_file_that_is_gone_is_told_from_the_files_that_a_backfill_replaces(tmp_path: Path) -> None:
+    missing = f"file://{tmp_path}/00001-a.metadata.json"
+    with pytest.raises(RetryableError) as error, translate_errors("the metadata of table shop.orders"):
+        load_file_io({PY_IO_IMPL: STORE_FILE_IO}, missing).new_input(missing).open()
+    check_text("storage_errors", "a metadata file that is gone", str(error.value), {str(tmp_path): "DIRECTORY"})

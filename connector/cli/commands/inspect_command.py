@@ -12,7 +12,7 @@ from connector.cli.task_tables import describe_error, find_tables, parse_tables,
 from connector.cli.texts.health_texts import encode_health
 from connector.cli.texts.table_texts import describe_status, encode_status
 from connector.config.settings import parse
-from connector.host.errors import ConnectorError
+from connector.host.errors import BACKFILL, ConnectorError
 from connector.host.redaction import redact
 from connector.iceberg.catalogs.opening import open_existing_catalog, translate_errors
 from connector.iceberg.loading import FoundTables
@@ -85,7 +85,8 @@ def _read(found: FoundTables, staged: Sequence[StagedCommit] | None, *, has_chos
 def _explain(path: TableIdentifier, error: Exception) -> str:
     if isinstance(error, ConnectorError):
         return describe_error(path, error)
-    return f"a metadata file is broken ({type(error).__name__}: {redact(str(error))})."
+    broken = f"a metadata file is broken ({type(error).__name__}: {redact(str(error))})"
+    return f"{broken}. Repair the table, or {BACKFILL}."
 
 
 def describe_tables(inspected: InspectedTables) -> str:

@@ -20,7 +20,7 @@ from connector.cli.waiting import WaitingLine
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.settings import parse
 from connector.encoding.rewriting.file_groups import Compact
-from connector.host.errors import ConnectorError
+from connector.host.errors import BACKFILL, ConnectorError
 from connector.host.late_start import start_when_needed
 from connector.host.redaction import redact
 from connector.host.signals import map_in_threads
@@ -180,7 +180,7 @@ class _Run:
                     errors.append(f"{action}: {describe_error(table.path, error)}")
                 except InvalidMetadataError as error:
                     broken = f"one of its metadata files is broken ({type(error).__name__}: {redact(str(error))})"
-                    errors.append(f"{action}: {broken}. Repair or backfill the table.")
+                    errors.append(f"{action}: {broken}. Repair the table, or {BACKFILL}.")
                 else:
                     outcomes.append((action, outcome))
                     if isinstance(outcome, CompactionResult) and outcome.errors:

@@ -17,7 +17,7 @@ from pyiceberg.io import FileIO
 from pyroaring import BitMap64
 
 from connector.encoding.values.arrays import Positions
-from connector.host.errors import UnreadableFileError
+from connector.host.errors import BACKFILL, UnreadableFileError
 from connector.storage.file_io import WriteFile, write_small_file
 from connector.storage.storage_errors import translate_errors
 
@@ -132,5 +132,5 @@ def _explain_broken(vector: DeletionVector) -> UnreadableFileError:
     return UnreadableFileError(
         vector.data_path,
         f"{vector.path}: the deletion vector at byte {vector.offset} is damaged. It says which rows of "
-        f"{vector.data_path} are deleted. Restore the file, or backfill the binding, which replaces all rows.",
+        f"{vector.data_path} are deleted. Restore the file, or {BACKFILL}.",
     )

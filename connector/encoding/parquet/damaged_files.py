@@ -6,13 +6,13 @@ from typing import Final
 
 import pyarrow as pa
 
-from connector.host.errors import UnreadableFileError
+from connector.host.errors import BACKFILL, UnreadableFileError
 from connector.host.redaction import redact_and_shorten
 from connector.storage.storage_errors import is_of_content
 
 DAMAGED: Final = (
     "{path} is damaged, or of a form that cannot be read ({answer}). Restore it, or remove it from the table. Or "
-    "backfill the binding, which replaces all rows."
+    f"{BACKFILL}."
 )
 
 

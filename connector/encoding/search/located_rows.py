@@ -19,7 +19,7 @@ from pyiceberg.types import PrimitiveType
 
 from connector.encoding.lines.key_tables import keys_of_texts
 from connector.encoding.parquet.data_files import open_new_file
-from connector.host.errors import UserError
+from connector.host.errors import BACKFILL, UserError
 from connector.model.binding import Updates
 from connector.storage.file_io import WriteFile, write_small_file
 from connector.storage.storage_errors import translate_errors
@@ -119,6 +119,5 @@ def _read(location: str, content: bytes, *names: str) -> pa.Table:
 def _explain_damage(location: str, error: Exception) -> UserError:
     return UserError(
         f"{location}: this object of located rows was changed or is damaged ({error}). A staged commit has to "
-        "delete these rows, and stays in the task's state: restore the object, or backfill the binding, which "
-        "replaces all rows."
+        f"delete these rows, and stays in the task's state: restore the object, or {BACKFILL}."
     )

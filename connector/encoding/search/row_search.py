@@ -21,7 +21,7 @@ from connector.encoding.search.document_keys import Key, MalformedDocumentError,
 from connector.encoding.search.searched_keys import Bounds, Keys
 from connector.encoding.values.arrays import NO_ROWS, Indices, Mask, Numbers, Positions, join_arrays
 from connector.encoding.values.column_types import column_id
-from connector.host.errors import LostColumnError, UserError
+from connector.host.errors import BACKFILL, LostColumnError, UserError
 from connector.host.groups import divide
 from connector.storage.storage_errors import translate_errors
 
@@ -111,7 +111,7 @@ def _check_key_columns(columns: FileColumns, keys: Keys, path: str) -> None:
             raise LostColumnError(
                 f"{path}: another engine has dropped column {name!r}, which is part of the key, and has added a new "
                 "one of this name. Older rows have no values in it and cannot be found by their keys any more. "
-                "Backfill the binding."
+                f"{BACKFILL.capitalize()}."
             )
 
 
@@ -223,6 +223,5 @@ class _FileSearch:
     def _lacks_document(self, position: int) -> UserError:
         return UserError(
             f"{self.file.path}: row {position} has no JSON object as its document, which the connector always writes. "
-            "Another program has changed the table. Restore the column of documents, or backfill the binding, which "
-            "replaces all rows."
+            f"Another program has changed the table. Restore the column of documents, or {BACKFILL}."
         )

@@ -29,6 +29,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.typedef import EMPTY_DICT, Identifier
 
 from connector.encoding.parquet.file_options import find_locations
+from connector.iceberg.catalog_messages import DAMAGED_FILE
 from connector.storage import storage_errors
 from connector.storage.file_access import FileCredentials, file_properties
 from connector.storage.file_io import open_file_io, write_small_file
@@ -75,7 +76,7 @@ class RegisteredTables(MetastoreCatalog):
         try:
             return super().load_table(identifier)  # type: ignore[safe-super]
         except _DAMAGED as error:
-            raise InvalidMetadataError(f"its metadata file is damaged: {type(error).__name__}: {error}") from error
+            raise InvalidMetadataError(f"{DAMAGED_FILE}: {type(error).__name__}: {error}") from error
 
     def create_table(
         self,

@@ -25,7 +25,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 
 from connector.config import catalog as catalog_config
-from connector.host.errors import ErrorTable, RetryableError, Translation, UserError, is_a, translate
+from connector.host.errors import NEW_TABLE, ErrorTable, RetryableError, Translation, UserError, is_a, translate
 from connector.iceberg.catalog_messages import first_line
 from connector.iceberg.catalogs.registered_tables import RegisteredTables, TablesInStore
 from connector.storage.file_access import FileCredentials
@@ -103,7 +103,7 @@ class LocalTables(SqlTables):
             raise UserError(
                 f"table {'.'.join(self.identifier_to_tuple(identifier))}: its metadata file is not there "
                 f"({error.filename}). If the warehouse directory was moved, move it back, or make its "
-                f"old path a symbolic link to {where}."
+                f"old path a symbolic link to {where}. Otherwise restore the file, or {NEW_TABLE}."
             ) from error
 
     def _read_metadata(self, location: str) -> TableMetadata:

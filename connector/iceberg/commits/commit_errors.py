@@ -21,6 +21,8 @@ from pyiceberg.exceptions import (
 
 from connector.host import facts
 from connector.host.errors import (
+    BACKFILL,
+    NEW_TABLE,
     CommitUnknownError,
     ConnectorError,
     OlderTableError,
@@ -31,7 +33,12 @@ from connector.host.errors import (
 from connector.host.facts import AttemptFailure, FailedAttempt
 from connector.host.logs import Event, fields
 from connector.host.redaction import redact_and_shorten
-from connector.iceberg.catalog_messages import TableLockError, explain_unknown_type, read_message
+from connector.iceberg.catalog_messages import (
+    DAMAGED_FILE,
+    TableLockError,
+    explain_unknown_type,
+    read_message,
+)
 from connector.model.state import StagedCommit
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.aws_errors import has_code, is_refusal, refuses_credentials
@@ -140,9 +147,10 @@ def explain_broken_metadata(
     says what became of the transaction."""
     if reason := explain_unknown_type(error):
         return RetryableError(f"table {path} {reason} {left}.")
+    way_out = NEW_TABLE if DAMAGED_FILE in str(error) else BACKFILL
     return RetryableError(
         f"table {path}: its metadata cannot be read ({type(error).__name__}: {quote(error)}). {left}: repair the "
-        "table, or backfill the binding."
+        f"table, or {way_out}."
     )
 
 

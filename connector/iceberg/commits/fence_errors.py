@@ -2,7 +2,7 @@
 
 import shlex
 
-from connector.host.errors import FencedError, OlderTableError
+from connector.host.errors import BACKFILL, FencedError, OlderTableError
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 
@@ -14,7 +14,8 @@ def explain_unknown_value(table: TableIdentifier, writer: WriterId, name: str, v
         "changed by hand or by another engine. This process stops and adds nothing. Set the property to its "
         f"last value: the newest snapshot of {writer.materialization} with the same flow.state-key and "
         "flow.key-range has it in its summary as flow.fence. "
-        "If rows are staged, `materialize-iceberg fence reset` can set it. Or backfill the binding."
+        "If rows are staged, `materialize-iceberg fence reset` can set it. Or "
+        f"{BACKFILL}."
     )
 
 
@@ -57,7 +58,7 @@ def explain_lost(
         f"to {had}, and its property {name} is {value or 'absent'}. The table or its catalog was restored from an "
         "older copy, the catalog answered from a replica or a cache, or the property was changed by hand. "
         "Nothing was added. Bring the newest metadata of the table "
-        f"back, or backfill the binding. If only the property was changed, set it to {had}. Only if these rows may be "
+        f"back, or {BACKFILL}. If only the property was changed, set it to {had}. Only if these rows may be "
         "missing, and any that are staged after them, run "
         f"`materialize-iceberg fence reset {arguments} --key-range {writer.key_range} --staged skip --reason '…'`."
     )

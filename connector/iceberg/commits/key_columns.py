@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 from pyiceberg.table import Table
 
-from connector.host.errors import UserError
+from connector.host.errors import BACKFILL, UserError
 from connector.iceberg.commits import fence
 from connector.iceberg.metadata.table_properties import find_newest_column, name_table_in_errors
 from connector.model.binding import Binding
@@ -59,7 +59,7 @@ def check_key_columns(table: Table, writer: WriterId, generation: str, binding: 
             raise UserError(
                 f"table {binding.table}: column {column.name!r} does not have this part of the key in older rows: "
                 "another engine has dropped or renamed columns. These rows cannot be found by their keys any more. "
-                "Give the columns their names back, or backfill the binding."
+                f"Give the columns their names back, or {BACKFILL}."
             )
 
 

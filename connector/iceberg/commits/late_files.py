@@ -25,7 +25,7 @@ from connector.encoding.parquet.file_columns import open_data_file
 from connector.encoding.parquet.file_options import Destination
 from connector.encoding.rewriting.converted_files import Rewriting
 from connector.encoding.rewriting.rewritten_schemas import UnconvertibleError
-from connector.host.errors import LostColumnError, UserError
+from connector.host.errors import BACKFILL, LostColumnError, UserError
 from connector.iceberg.metadata.table_arrangement import keep_sort_order
 from connector.iceberg.metadata.table_properties import find_newest_column, is_converted, read_successors
 from connector.model.binding import Updates
@@ -116,7 +116,7 @@ def _explain_unconvertible(table: Table, file: DataFile, error: UnconvertibleErr
     return UserError(
         f"table {TableIdentifier.of(table)}: {file.rows} rows were staged before their column {names} was converted to "
         "another type, and have values without an equivalent of that type. They were not added, and stay in the task's "
-        "state. Backfill the binding, which replaces all rows."
+        f"state. {BACKFILL.capitalize()}."
     )
 
 
@@ -165,8 +165,7 @@ def _describe_change(commit: StagedCommit, written: NestedField, current: Nested
     return (
         f"table {commit.path}: another engine has changed column {current.name!r} from {written.field_type} to "
         f"{current.field_type} after {commit.rows} rows were staged: no reader could read them. They were not added, "
-        "and stay in the task's state. Give the column its type back, or backfill the binding, which replaces all "
-        "rows."
+        f"and stay in the task's state. Give the column its type back, or {BACKFILL}."
     )
 
 
@@ -183,7 +182,7 @@ def _describe_needed(commit: StagedCommit, column: NestedField, role: str) -> st
         f"table {commit.path}: another engine has dropped column {column.name!r}, which has {role}. Standard updates "
         f"need it to find rows and to read them back. The {commit.rows} rows that were staged before were not added, "
         "and stay in the task's state. Make an earlier schema of the table, which has the column, its current schema "
-        "again. Or backfill the binding, which replaces all rows."
+        f"again. Or {BACKFILL}."
     )
 
 
@@ -191,5 +190,5 @@ def _describe_missing_values(commit: StagedCommit, column: NestedField) -> str:
     return (
         f"table {commit.path}: another engine requires values for column {column.name!r} now, and some of the "
         f"{commit.rows} rows that were staged before have none: no reader could read them. They were not added, and "
-        "stay in the task's state. Make the column optional, or backfill the binding, which replaces all rows."
+        f"stay in the task's state. Make the column optional, or {BACKFILL}."
     )

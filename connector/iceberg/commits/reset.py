@@ -15,7 +15,7 @@ from typing import Final
 from pyiceberg.exceptions import ValidationError as InvalidMetadataError
 from pyiceberg.table import Table
 
-from connector.host.errors import CommitUnknownError, FencedError, RetryableError, UserError
+from connector.host.errors import BACKFILL, CommitUnknownError, FencedError, RetryableError, UserError
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.commit import commit_snapshot
 from connector.iceberg.commits.commit_errors import (
@@ -100,7 +100,7 @@ def plan_reset(table: Table, pending: Sequence[StagedCommit], decision: Decision
             if unknown and hidden:
                 raise UserError(
                     f"{_count(unknown)} may be in the table already: {hidden}. Adding them could double them. Use "
-                    f"--staged {Decision.SKIP}, or backfill the binding."
+                    f"--staged {Decision.SKIP}, or {BACKFILL}."
                 )
             consequence = f"{_count(missing)} will be added when the task opens again.{_tell_cost_of_deleting(missing)}"
             value = pending[0].prev

@@ -30,7 +30,7 @@ from connector.encoding.search.row_search import SearchedFile, search
 from connector.encoding.search.searched_keys import KEYS_AT_ONCE, Keys
 from connector.encoding.search.stored_rows import ReadKeys, read_stored_keys
 from connector.encoding.values.arrays import Positions, join_arrays
-from connector.host.errors import UserError
+from connector.host.errors import BACKFILL, UserError
 from connector.host.groups import divide
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.file_names import FileOrigin
@@ -295,5 +295,5 @@ def _explain_lost_key(table: Table, column_id: int) -> UserError:
     return UserError(
         f"table {TableIdentifier.of(table)}: another engine has dropped the key column {name!r} and rewritten "
         "data files. So the rows that a staged commit replaces cannot be found. The staged rows were not "
-        "added, and stay in the task's state. Backfill the binding, which replaces all rows."
+        f"added, and stay in the task's state. {BACKFILL.capitalize()}."
     )

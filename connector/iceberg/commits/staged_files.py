@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 
-from connector.host.errors import UserError
+from connector.host.errors import BACKFILL, UserError
 from connector.host.signals import map_in_threads
 from connector.iceberg.metadata.partitions import PartitionReader
 from connector.model.state import FileList, StagedCommit
@@ -110,5 +110,5 @@ def _explain_missing(table: Table, staged: Sequence[StagedCommit], missing: Sequ
         f"{', '.join(file.location for file in missing[:NAMED])}{more}. A job that removes orphan files may have "
         f"deleted them. The {sum(commit.rows for commit in staged)} staged rows of this table were not added, and "
         "stay in the task's state. Put the files back and start the task again, or give up their rows with "
-        "`materialize-iceberg fence reset --staged skip`, or backfill the binding, which replaces all rows."
+        f"`materialize-iceberg fence reset --staged skip`, or {BACKFILL}."
     )

@@ -29,8 +29,8 @@ class LiveFiles:
     equality_deletes: Sequence[DataFile]
 
 
-def find_live_files(table: Table, is_wanted: Callable[[DataFile], bool]) -> LiveFiles:
-    """Return the data files that are wanted. UserError if one of them cannot be rewritten."""
+def find_live_files(table: Table, is_wanted: Callable[[DataFile], bool], remedy: str) -> LiveFiles:
+    """Return the data files that are wanted. UserError if one of them cannot be rewritten; `remedy` says what helps."""
     data, position_deletes, equality_deletes = [], [], []
     for manifest in manifests_of(table.io, table.current_snapshot()):
         for entry in read_entries(table.io, manifest):
@@ -41,23 +41,23 @@ def find_live_files(table: Table, is_wanted: Callable[[DataFile], bool]) -> Live
                     data.append(listed)
                 case DataFileContent.POSITION_DELETES:
                     if not listed.vector:
-                        _check_format(listed)
+                        _check_format(listed, remedy)
                     position_deletes.append(listed)
                 case DataFileContent.EQUALITY_DELETES:
                     equality_deletes.append(entry.data_file)
     applied = PositionDeletes(position_deletes).find_all(data)
+    for file in data:
+        _check_format(file, remedy)
     return LiveFiles([_make_live_file(each, applied[each.path]) for each in data], equality_deletes)
 
 
 def _make_live_file(listed: ListedFile, applied: Sequence[ListedFile]) -> LiveFile:
-    _check_format(listed)
     return LiveFile(listed, listed.as_source(applied), next((delete for delete in applied if delete.vector), None))
 
 
-def _check_format(file: ListedFile) -> None:
+def _check_format(file: ListedFile, remedy: str) -> None:
     if file.format != FileFormat.PARQUET:
         raise UserError(
             f"{file.path} is no Parquet file: the connector cannot rewrite it. Have the table's files "
-            "rewritten as Parquet first (in Spark: CALL system.rewrite_data_files), or increment the binding's "
-            "backfill."
+            f"rewritten as Parquet first (in Spark: CALL system.rewrite_data_files), or {remedy}."
         )

@@ -16,13 +16,13 @@ from pyiceberg.transforms import IdentityTransform, VoidTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import PrimitiveType, UUIDType
 
-from connector.host.errors import UserError
+from connector.host.errors import BACKFILL, UserError
 from connector.model.state import DataFile
 from connector.model.table_identifier import TableIdentifier
 
 _REMEDY: Final = (
     "The staged rows stay in the task's state. Give them up with `materialize-iceberg fence reset --staged "
-    "skip`, or backfill the binding, which replaces all rows."
+    f"skip`, or {BACKFILL}."
 )
 
 

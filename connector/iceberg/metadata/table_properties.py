@@ -13,7 +13,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.utils.properties import property_as_bool
 
 from connector.encoding.parquet.file_options import find_locations, refuse_code
-from connector.host.errors import UserError
+from connector.host.errors import BACKFILL, UserError
 from connector.iceberg.metadata.table_arrangement import keep_sources
 from connector.model.properties import demand, read_number
 from connector.model.table_identifier import Generation, TableIdentifier
@@ -60,7 +60,7 @@ def restrict_to_generation(table: Table, generation: Generation) -> Table:
     if generation.schema_id not in table.schemas():
         raise UserError(
             f"Table {TableIdentifier.of(table)}: another program has removed schema {generation.schema_id}, which the "
-            "backfill has added. Increment the binding's backfill, and publish the task again."
+            f"backfill has added. Once more, {BACKFILL}."
         )
     references = {name: ref for name, ref in table.metadata.refs.items() if name != MAIN_BRANCH}
     awaited = keep_sources(table, table.schemas()[generation.schema_id])

@@ -19,9 +19,9 @@ class Applying:
     """An apply that has planned what it will do."""
 
     def __init__(
-        self, warehouse: Path, new: MaterializationBinding, last: MaterializationBinding | None = None
+        self, warehouse: Path, new: MaterializationBinding, last: MaterializationBinding | None = None, flags: str = ""
     ) -> None:
-        task = materialization(local_config(warehouse), new)
+        task = materialization(local_config(warehouse, flags), new)
         endpoint, resources = parse(task.config, [new.resource_config])
         self._endpoint = OpenedEndpoint(endpoint, local_catalog(warehouse))
         before = Materialization(bindings=(last,)) if last else None

@@ -122,7 +122,7 @@ def rewrite_here(
 
 
 def alterer(rewrite: Rewrite = rewrite_here) -> Alterer:
-    return Alterer(Owner(MATERIALIZATION, "shop%2Forders.v0"), rewrite)
+    return Alterer(Owner(MATERIALIZATION, "shop%2Forders.v0"), rewrite, "do something else")
 
 
 def table_of(catalog: Catalog) -> Table:
