@@ -94,7 +94,8 @@ class Lifecycle:
         match message:
             case request.Acknowledge() | request.Flush() | request.StartCommit() if None in message.state_patches:
                 raise ProtocolError(
-                    "a state patch is null: a shard reset the connector state in the middle of a session"
+                    "a state patch is null: a shard reset the connector state in the middle of a session. "
+                    "Start the task again"
                 )
         self._request = type(message)
         self._due = ANSWER.get(type(message))

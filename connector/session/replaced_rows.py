@@ -64,7 +64,7 @@ def leave_out_unstored(
     if not len(unstored):
         raise ProtocolError(
             f"table {binding.table}: the runtime loaded a key more than once. Nothing of this transaction has become "
-            "visible."
+            "visible. A runtime of Flow does not do this: report it."
         )
     _check_not_added(layout, unstored, files_of(layout.io, written.files.get(binding.index, ())))
     log.info(
@@ -90,7 +90,7 @@ def _check_not_added(layout: TableLayout, unstored: pa.Array, files: Sequence[Da
         if any(search(layout.io, SearchedFile(file.path, file.size), keys, with_documents=False)):
             raise ProtocolError(
                 f"table {binding.table}: the runtime loaded a document, and stored its next version without `exists`. "
-                "Nothing of this transaction has become visible."
+                "Nothing of this transaction has become visible. A runtime of Flow does not do this: report it."
             )
 
 

@@ -125,7 +125,7 @@ class Session:
                 raise ProtocolError(
                     f"table {binding.table}: the runtime stored {sum(map(len, stored))} documents with `exists`. Each "
                     "of their keys must be loaded and found in the same transaction, and stored once. Nothing of this "
-                    "transaction has become visible."
+                    "transaction has become visible. A runtime of Flow does not do this: report it."
                 )
 
     def _stage_table(

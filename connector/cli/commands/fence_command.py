@@ -134,7 +134,7 @@ def _load(endpoint: EndpointConfig, path: TableIdentifier) -> Table:
     with translate_errors(endpoint):
         table = load_table(catalog, path)
     if table is None:
-        raise UserError(f"table {path} does not exist.")
+        raise UserError(f"table {path} does not exist. Correct --table, or the catalog in the config.")
     return table
 
 

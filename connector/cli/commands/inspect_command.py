@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from typing import Final
 
 from pyiceberg.exceptions import ValidationError as InvalidMetadataError
 
@@ -21,6 +22,11 @@ from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.table_status import TableStatus, list_files, read_status
 from connector.model.state import StagedCommit
 from connector.model.table_identifier import TableIdentifier
+
+NO_SUCH_TABLE: Final = (
+    "the state names staged commits for it, but the task has no such table. To keep their rows, bring the table back "
+    "under its name. To give them up, backfill its binding."
+)
 
 
 @dataclass(frozen=True)
@@ -78,7 +84,7 @@ def _read(found: FoundTables, staged: Sequence[StagedCommit] | None, *, has_chos
     seen = {each.status.path for each in inspected} | {path for path, _ in errors}
     if not has_chosen:
         for path in sorted({commit.path for commit in staged or ()} - seen):
-            errors.append((path, "the state names staged commits for it, but the task has no such table."))
+            errors.append((path, NO_SUCH_TABLE))
     return InspectedTables(inspected, errors)
 
 

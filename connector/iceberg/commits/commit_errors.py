@@ -46,7 +46,7 @@ from connector.storage.aws_errors import has_code, is_refusal, refuses_credentia
 log = logging.getLogger(__name__)
 
 _ADDED_LATER: Final = "the task adds those that the table does not have yet"
-_STILL_STAGED: Final = "Its files stay staged in the task's state."
+_STILL_STAGED: Final = "The new rows stay staged in the task's state."
 _PUBLISH: Final = " and publish the task again. Otherwise start the task again."
 _BACKFILL: Final = "Or backfill the binding: it drops these staged rows and reads the source again."
 
@@ -141,7 +141,7 @@ def explain_refusal(
 
 
 def explain_broken_metadata(
-    path: TableIdentifier, error: Exception, left: str = "Its files stay staged in the task's state"
+    path: TableIdentifier, error: Exception, left: str = "The new rows stay staged in the task's state"
 ) -> ConnectorError:
     """Return the error of a table whose metadata PyIceberg cannot read. It may be repaired, so it is retryable. `left`
     says what became of the transaction."""
@@ -172,7 +172,7 @@ def explain_last_attempt(path: TableIdentifier, last: Exception, seconds: float)
         )
     return CommitUnknownError(
         f"table {path}: the catalog gave no answer for {seconds:.0f} s ({type(last).__name__}: {quote(last)}). "
-        "Its files stay staged in the task's state until it answers. Check the catalog."
+        "The new rows stay staged in the task's state until it answers. Check the catalog."
     )
 
 

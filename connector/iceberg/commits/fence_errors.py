@@ -14,7 +14,7 @@ def explain_unknown_value(table: TableIdentifier, writer: WriterId, name: str, v
         "changed by hand or by another engine. This process stops and adds nothing. Set the property to its "
         f"last value: the newest snapshot of {writer.materialization} with the same flow.state-key and "
         "flow.key-range has it in its summary as flow.fence. "
-        "If rows are staged, `materialize-iceberg fence reset` can set it. Or "
+        "If rows are staged, `materialize-iceberg fence reset` can set it. Or remove the property, and "
         f"{BACKFILL}."
     )
 
