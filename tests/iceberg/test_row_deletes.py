@@ -258,6 +258,15 @@ def test_a_row_that_a_rollback_brings_back_is_replaced_though_its_key_was_not_th
     assert values_of(catalog) == {1: "b", 2: "b", 3: "b"}
 
 
+def test_rows_that_an_older_image_has_staged_replace_what_their_loads_have_found(catalog: Catalog) -> None:
+    """It did not record where new rows have their keys."""
+    land(catalog, {1: "a"})
+    staged = replace(stage_updates(catalog, {1: "b"}), updates=None, is_recovered=True)
+    append(catalog, row(2, "foreign"))
+    commit_all_or_raise(catalog, [staged])
+    assert values_of(catalog) == {1: "b", 2: "foreign"}
+
+
 def test_new_keys_that_their_column_cannot_tell_apart_are_told_apart_by_their_documents(catalog: Catalog) -> None:
     updates = Updates((KeyPart(1, "/id", is_exact=False),), document_id=2)
     land(catalog, {1: "a"})
