@@ -81,6 +81,21 @@ def test_the_row_id_of_a_key_is_that_of_its_newest_row(tmp_path: Path) -> None:
     loads.close()  # another program has removed it
 
 
+def test_rows_keep_their_ids_beside_a_group_of_files_whose_rows_have_none_yet(tmp_path: Path) -> None:
+    searched = searched_tables.SearchedTable(tmp_path, [StringType()])
+    files = (
+        (searched.write(['["one"]']), RowLineage(100, 1)),
+        (searched.write(['["waits"]'], _row_id=pa.array([None], pa.int64())), None),
+    )
+    large = 1 << 40  # bytes
+    view = TableView(None, tuple(SearchedFile(path, large, lineage=lineage, keeps_ids=True) for path, lineage in files))
+    loads = search(tmp_path, searched, view, "one", "waits")
+    keys = read_keys(str(loads.row_ids[0].path))  # type: ignore[union-attr]
+    assert sorted(zip(keys["_row_id"].to_pylist(), keys["key"].to_pylist(), strict=True)) == [
+        (NO_ROW_ID, '["waits"]'), (100, '["one"]'),
+    ]  # fmt: skip
+
+
 def test_rows_without_ids_need_no_table_of_them(tmp_path: Path) -> None:
     searched = searched_tables.SearchedTable(tmp_path, [StringType()])
     view = TableView(None, (SearchedFile(searched.write(['["one"]']), 1),))
