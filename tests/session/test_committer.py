@@ -600,7 +600,7 @@ def test_what_a_table_has_taken_is_told_in_numbers(event: str, caplog: pytest.Lo
     }
 
 
-@pytest.mark.parametrize("limit", [Limit(commits=2, size=1 << 40), Limit(commits=100, size=2999)])
+@pytest.mark.parametrize("limit", [Limit(commits=2, size=1 << 40), Limit(commits=100, size=2000)])
 def test_more_than_the_limit_is_an_error_that_says_what_waits(tables: Tables, limit: Limit) -> None:
     committer = Committer(tables.attempt, limit)
     committer.commit([staged("bad", "b1")])
@@ -612,6 +612,13 @@ def test_more_than_the_limit_is_an_error_that_says_what_waits(tables: Tables, li
     check_text("commit_errors", "more than may wait", str(error.value))
     assert "g1" in tables.taken
     committer.check_limit(BOUND - {staged("bad", "").chain_id})  # nothing adds to it
+
+
+def test_commits_that_have_not_failed_do_not_count_for_the_limit() -> None:
+    """The first attempt may still be running."""
+    waiting = Backlog(Limit(commits=1, size=1))
+    waiting.add([staged("good", "g1"), staged("good", "g2", prev="g1")])
+    waiting.check_limit(BOUND)
 
 
 def test_a_state_that_no_message_could_hold_is_an_error(tables: Tables) -> None:
