@@ -15,7 +15,7 @@ from connector.model.state import ChainId, StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from connector.session.backlog import Limit
 from connector.session.committer import Committer
-from connector.session.recovery import Recovered, recover
+from connector.session.recovery import Recovered, recover, select_overlapping_commits
 from support.snapshots import check_text
 
 PATH: Final = TableIdentifier("shop", "users")
@@ -54,6 +54,14 @@ def test_a_session_of_the_same_writer_goes_on() -> None:
 
 def test_a_session_of_other_keys_goes_on() -> None:
     assert recover_as(writer(LEFT), writer(RIGHT)).tables
+
+
+def test_a_session_commits_what_was_staged_for_some_of_its_keys_only() -> None:
+    """A recovery closes the fences of a commit. The other shard may be running."""
+    whole, left, right = (
+        StagedCommit(writer(key_range), "", "0" * 31 + "1", PATH, UUID, 0, 0, ()) for key_range in (WHOLE, LEFT, RIGHT)
+    )
+    assert select_overlapping_commits([whole, left, right], LEFT) == [whole, left]
 
 
 def test_a_session_that_only_adds_rows_goes_on() -> None:

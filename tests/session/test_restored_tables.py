@@ -117,6 +117,12 @@ def test_a_table_whose_rows_a_backfill_has_kept_goes_on() -> None:
         check_finished([kept], commits, [staged])
 
 
+def test_what_another_shard_has_staged_for_the_table_itself_is_of_no_later_table() -> None:
+    right = replace(RESTORED, writer=replace(WRITER, key_range=RIGHT))
+    of_left = StagedCommit(replace(WRITER, key_range=LEFT), "", value(1), PATH, TABLE, 0, 0, ())
+    check_finished([right], [finished(9, BEFORE, TABLE)], [of_left])
+
+
 def test_commits_to_a_former_generation_and_to_the_table_of_rejected_rows_are_known() -> None:
     former = table(3, BEFORE, Generation(SECOND, (TABLE, FIRST), "acme/task"))
     check_finished(

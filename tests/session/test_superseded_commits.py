@@ -15,7 +15,7 @@ from connector.iceberg.commits import commit
 from connector.model.binding import PLAIN, Binding
 from connector.model.properties import Properties
 from connector.model.state import StagedCommit, WriterId
-from connector.model.table_identifier import OWNER_PROPERTY, Owner
+from connector.model.table_identifier import OWNER_PROPERTY, Owner, TableIdentifier
 from connector.session.backlog import Limit
 from connector.session.committer import Committer
 from connector.session.recovery import Recovered, recover
@@ -43,10 +43,14 @@ def committer(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> Committer:
 def replace_table(catalog: Catalog, owner: WriterId) -> StagedCommit:
     """Rows are staged, another engine renames their table, and a new one gets its name."""
     waiting = replace(staged(catalog, {"id": 1}), is_recovered=True)
+    make_anew(catalog, owner)
+    return waiting
+
+
+def make_anew(catalog: Catalog, owner: WriterId) -> None:
     catalog.rename_table(PATH, ("shop", "away"))
     foreign_table(catalog, PATH)
     record_owner(catalog, owner)
-    return waiting
 
 
 def record_owner(catalog: Catalog, owner: WriterId) -> None:
@@ -80,6 +84,27 @@ def test_rows_of_before_a_backfill_are_given_up(
     assert recover_as(BACKFILLED, waiting, catalog, committer).commits == (waiting,)
     committer.finish(0.0)  # the end of the input is no error
     assert "1 rows that were staged before its backfill are not added" in caplog.text
+
+
+def test_they_are_given_up_beside_tables_that_they_were_not_staged_for(catalog: Catalog, committer: Committer) -> None:
+    waiting = replace_table(catalog, BACKFILLED)
+    table = bind(BACKFILLED, catalog)
+    other = replace(table, binding=replace(table.binding, index=1, path=TableIdentifier("shop", "items")))
+    assert recover([waiting], committer, lambda: [table, other]).commits == (waiting,)
+
+
+def test_rows_that_their_table_has_got_before_it_was_replaced_are_not_given_up(
+    catalog: Catalog, committer: Committer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is replaced between the commit of the rows and the binding of the tables."""
+    waiting = replace(staged(catalog, {"id": 1}), is_recovered=True)
+
+    def bind_late() -> list[BoundTable]:
+        make_anew(catalog, BACKFILLED)
+        return [bind(BACKFILLED, catalog)]
+
+    assert recover([waiting], committer, bind_late).commits == (waiting,)
+    assert "before its backfill" not in caplog.text
 
 
 def test_more_rows_than_may_wait_are_given_up_too(catalog: Catalog, committer: Committer) -> None:
