@@ -335,6 +335,7 @@ def test_a_property_that_was_changed_by_hand_is_taken_for_no_value(value: str, o
         with pytest.raises(FencedError, match="which is no fence value of this connector"):
             fence.remaining_commits(chain, properties)
     assert not is_passed(value_of("a0"), value)
+    assert not is_void(value_of("a0"), value)
 
 
 def test_a_property_whose_name_was_changed_by_hand_is_named() -> None:
