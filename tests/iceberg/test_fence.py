@@ -246,6 +246,12 @@ def test_a_recovery_may_still_build_on_the_closed_value(ordinal: int, expected: 
     assert (is_passed(value, closed), is_void(value, closed)) == expected
 
 
+@pytest.mark.parametrize(("ordinal", "expected"), [(6, True), (7, False)])
+def test_after_a_reset_the_value_that_was_reset_is_not_passed(ordinal: int, expected: bool) -> None:
+    """The rows that the operator wants to add are staged on it."""
+    assert is_passed(ordinal_value(ordinal), reset_value(ordinal_value(7))) is expected
+
+
 # Tables that were restored from an older copy
 
 

@@ -175,6 +175,15 @@ def test_a_recovery_of_an_older_image_leaves_the_property_as_it_is(catalog: Cata
     assert recorded(catalog) == before
 
 
+def test_a_recovery_of_an_older_images_rows_with_newer_ones_records_what_the_newer_ones_have(catalog: Catalog) -> None:
+    before, older = recorded(catalog), replace(stage_updates(catalog, {2: "a"}), updates=None, is_recovered=True)
+    newer = replace(stage_updates(catalog, {3: "a"}, after=[older]), is_recovered=True)
+    with catalog.load_table(PATH).transaction() as transaction:
+        transaction.remove_properties(*before)
+    commit_all_or_raise(catalog, [older, newer])
+    assert recorded(catalog) == before
+
+
 @pytest.mark.parametrize("value", ["", "{}", '{"generation": "x", "columns": {"/id": "1"}}'])
 def test_a_property_that_was_changed_by_hand_is_named(catalog: Catalog, value: str) -> None:
     [name] = recorded(catalog)
