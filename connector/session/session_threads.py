@@ -57,7 +57,7 @@ def run_threads(
     """Run the threads until the session ends. The engine may still be starting."""
     writers = SnapshotWriters()
     reload = partial(load_opened_table, catalog, config)
-    compactor = TableCompactor(catalog, compact_in(engine.spark), writers, reload=reload)
+    compactor = TableCompactor(catalog, compact_in(engine.spark), reload, writers)
     with ExitStack() as threads:
         compaction = threads.enter_context(run_compaction(compactor.compact, key_range))
         maintenance = threads.enter_context(run_maintenance(catalog, compaction.note_commit, writers.locks))

@@ -90,7 +90,7 @@ def test_a_table_that_glue_compacts_is_left_to_it(
 ) -> None:
     caplog.set_level(logging.INFO)
     optimize(glue_client, path, "compaction")
-    compactor = TableCompactor(catalog, compact_here)
+    compactor = TableCompactor(catalog, compact_here, catalog.load_table)
     for _ in range(2):
         assert compactor.compact(path).commits == 0
     told = [message for message in messages(caplog, logging.INFO) if "compacts" in message]
@@ -107,7 +107,7 @@ def test_maintain_says_that_glue_compacts_a_table(
     optimize(glue_client, path, "compaction")
     maintainer = Maintainer(
         catalog,
-        lambda: TableCompactor(catalog, compact_here),
+        lambda: TableCompactor(catalog, compact_here, catalog.load_table),
         Budget(None, None),
         OrphanChoice(),
         is_dry_run=is_dry_run,
@@ -127,7 +127,7 @@ def test_a_table_that_glue_does_not_compact_is_compacted(
     if kind:
         optimize(glue_client, path, kind, enabled=kind != "compaction")
     assert health_of(catalog, path).debt.files == 3
-    assert TableCompactor(catalog, compact_here).compact(path).files_before == 3
+    assert TableCompactor(catalog, compact_here, catalog.load_table).compact(path).files_before == 3
     assert ids_of(catalog, path) == [1, 2, 3]
 
 
@@ -146,7 +146,7 @@ def test_a_table_is_compacted_if_glue_does_not_say_whether_it_does(
     caplog.set_level(logging.INFO)
     optimize(glue_client, path, "compaction")
     glue_proxy.choose = always(Fault(0, status), asks_for_optimizer)
-    assert TableCompactor(catalog, compact_here).compact(path).commits == 1
+    assert TableCompactor(catalog, compact_here, catalog.load_table).compact(path).commits == 1
     told = [message for message in messages(caplog, logging.INFO) if "glue:GetTableOptimizer" in message]
     assert len(told) == times
     assert messages(caplog, logging.WARNING) == []

@@ -8,9 +8,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
@@ -26,6 +28,7 @@ from connector.cli.waiting import WaitingLine
 from connector.config.catalog import LOCAL
 from connector.host.errors import InvalidConfigError
 from connector.iceberg.commits import commit, fence
+from connector.iceberg.maintenance import compact_table
 from connector.iceberg.maintenance.action_outcomes import MaintainedTable, MaintainedTables
 from connector.iceberg.maintenance.actions import Action
 from connector.iceberg.maintenance.compact_table import TableCompactor
@@ -34,6 +37,7 @@ from connector.iceberg.maintenance.compaction_thresholds import MIN_INPUT_FILES
 from connector.iceberg.metadata.retention import GC_ENABLED, MAX_AGE
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import OWNER_PROPERTY, Owner, TableIdentifier
+from connector.spark.jobs import compaction_job
 from connector.storage.stored_files import list_stored_files
 from protocol.flow import Json
 from support.engines.snapshot_refs import tag
@@ -42,6 +46,7 @@ from support.servers.endpoint_configs import on_s3, rest
 from support.servers.rest_catalog import RestCatalogOnS3
 from support.sessions.processes import heeded_signals, marked, new_mark, wait_until
 from support.snapshots import check_text
+from support.tables.compacting import expire_access
 from support.tables.local_tables import foreign_table, ids_of, local_catalog
 
 ORDERS: Final = TableIdentifier("shop", "orders")
@@ -275,6 +280,20 @@ def test_the_end_of_the_log_says_why_groups_failed(
     ((action,), (error,)) = maintained["tables"][0]["actions"], maintained["errors"]
     assert (action["isFinished"], action["failedGroups"]) == (False, 2)
     check_text("cli_errors", name, error["message"])
+
+
+@pytest.mark.usefixtures("left")
+def test_new_credentials_that_are_refused_fail_a_group(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another error would end the whole action."""
+    with lake.table.transaction() as transaction:
+        transaction.set_properties({MIN_INPUT_FILES: "2"})
+    jobs: Any = SimpleNamespace(maintenance_tasks=1, maintain=pytest.fail)
+    monkeypatch.setattr(compaction_job, "compaction_jobs", lambda _: nullcontext(compaction_job.compact_in(jobs)))
+    monkeypatch.setattr(compact_table, "access_to", expire_access)
+    maintained = lake.maintain("compact")
+    ((action,), (error,)) = maintained["tables"][0]["actions"], maintained["errors"]
+    assert action["failedGroups"] == 1
+    assert "table shop.orders was dropped or renamed while the task was running" in error["message"]
 
 
 def test_tables_of_the_connector_are_maintained_and_no_others(lake: Lake) -> None:

@@ -225,7 +225,7 @@ def catalog(catalog: Catalog) -> Catalog:
 @pytest.fixture
 def maintained(catalog: Catalog) -> Iterator[BackgroundMaintenance]:
     """A session's maintenance, with its compaction; the tasks of maintenance are done by `land`."""
-    with run_compaction(TableCompactor(catalog, compact_here).compact) as compaction:
+    with run_compaction(TableCompactor(catalog, compact_here, catalog.load_table).compact) as compaction:
         yield BackgroundMaintenance(catalog, compaction.note_commit)
 
 

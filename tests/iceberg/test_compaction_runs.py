@@ -52,10 +52,13 @@ def catalog(catalog: Catalog) -> Catalog:
 def test_a_budget_of_bytes_takes_the_best_groups(catalog: Catalog) -> None:
     for number in range(3):
         land(catalog, {number: "a"})
-    result = TableCompactor(catalog, compact_here).compact(PATH, CompactionBudget(size=10))
+    result = TableCompactor(catalog, compact_here, catalog.load_table).compact(PATH, CompactionBudget(size=10))
     assert (result.commits, len(files(catalog))) == (0, 3)
     assert result.debt > 10
-    assert TableCompactor(catalog, compact_here).compact(PATH, CompactionBudget(seconds=0)).commits == 0
+    assert (
+        TableCompactor(catalog, compact_here, catalog.load_table).compact(PATH, CompactionBudget(seconds=0)).commits
+        == 0
+    )
 
 
 def test_a_budget_may_allow_a_larger_group(catalog: Catalog) -> None:
@@ -63,7 +66,7 @@ def test_a_budget_may_allow_a_larger_group(catalog: Catalog) -> None:
     for number in range(3):
         land(catalog, {number: "a"})
     budget = replace(RUN, size=10)
-    assert TableCompactor(catalog, compact_here).compact(PATH, budget).commits == 1
+    assert TableCompactor(catalog, compact_here, catalog.load_table).compact(PATH, budget).commits == 1
     assert len(files(catalog)) == 1
 
 
@@ -81,7 +84,7 @@ def test_a_session_s_run_ends_although_new_files_keep_coming(catalog: Catalog) -
         land_more()
 
     land_more()
-    result = TableCompactor(catalog, compact_beside_commits).compact(PATH, RUN)
+    result = TableCompactor(catalog, compact_beside_commits, catalog.load_table).compact(PATH, RUN)
     assert result.commits == 1
     assert result.debt > 0, "the new files are left for the next run"
 
@@ -99,7 +102,7 @@ def test_the_processor_time_of_a_compaction_counts_groups_that_were_given_up(cat
             assert isinstance(outcome, CompactedGroup)
             yield replace(outcome, processor_seconds=2.5)
 
-    result = TableCompactor(catalog, compact_late).compact(PATH)
+    result = TableCompactor(catalog, compact_late, catalog.load_table).compact(PATH)
     assert (result.groups, result.dropped, result.processor_seconds) == (1, 1, 5.0)
 
 
@@ -110,7 +113,7 @@ def test_the_processor_time_of_a_compaction_counts_groups_that_have_failed(catal
     def fail(_: Compaction, groups: Iterable[FileGroup], __: Any) -> Generator[GroupOutcome, None, None]:
         return (FailedGroup(group, RetryableError("the storage does not answer"), 2.5) for group in groups)
 
-    assert TableCompactor(catalog, fail).compact(PATH).processor_seconds == 2.5
+    assert TableCompactor(catalog, fail, catalog.load_table).compact(PATH).processor_seconds == 2.5
 
 
 def test_a_group_that_fails_leaves_the_others(catalog: Catalog, caplog: pytest.LogCaptureFixture) -> None:
@@ -126,7 +129,7 @@ def test_a_group_that_fails_leaves_the_others(catalog: Catalog, caplog: pytest.L
         yield FailedGroup(first, RetryableError("the storage does not answer"))
         yield from compact_here(compaction, others, access)
 
-    result = TableCompactor(catalog, fail_first).compact(PATH)
+    result = TableCompactor(catalog, fail_first, catalog.load_table).compact(PATH)
     assert (result.commits, result.failed, result.files_after) == (1, 1, 1)
     assert len(values_of(catalog)) == 8
     assert "4 data file(s) were not compacted: the storage does not answer" in caplog.text
@@ -144,7 +147,7 @@ def test_new_credentials_that_the_catalog_refuses_fail_a_group_with_its_reason(c
     facts.report = told.append
     try:
         jobs: Any = SimpleNamespace(maintenance_tasks=1, maintain=pytest.fail)
-        result = TableCompactor(catalog, compact_in(jobs), reload=reload).compact(PATH)
+        result = TableCompactor(catalog, compact_in(jobs), reload).compact(PATH)
     finally:
         facts.report = facts.drop
     assert (result.failed, result.errors) == (1, ("the catalog does not accept the sign-in",))
@@ -180,7 +183,7 @@ def test_groups_that_keep_failing_keep_no_other_from_being_compacted(
     """Each run takes three, and the first three fail."""
     now, some = [0.0], SomeFail(catalog, "abcdefg")
     monkeypatch.setattr(failure_pauses, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    compactor = TableCompactor(catalog, some)
+    compactor = TableCompactor(catalog, some, catalog.load_table)
     [group, *_] = compactor.plan(catalog.load_table(PATH)).groups
     budget = CompactionBudget(size=3.5 * group.size, commits=1)
     assert compactor.compact(PATH, budget).failed == 3
@@ -220,7 +223,7 @@ def test_groups_that_were_not_committed_let_others_go_first(catalog: Catalog, mo
     """For example, because the tasks took more than an hour."""
     some = SomeFail(catalog, "ab")
     some.failing.clear()
-    compactor = TableCompactor(catalog, some)
+    compactor = TableCompactor(catalog, some, catalog.load_table)
     budget = CompactionBudget(size=1.5 * compactor.plan(catalog.load_table(PATH)).groups[0].size, commits=1)
     with monkeypatch.context() as late:
         late.setattr(compaction_commit, "MAX_AGE", -1)
@@ -236,7 +239,7 @@ def test_groups_are_tried_though_all_of_one_commit_have_failed(
 ) -> None:
     some = SomeFail(catalog, "abcde")
     monkeypatch.setattr(compact_table_module, "COMMIT_SIZE", 10)
-    compactor = TableCompactor(catalog, some)
+    compactor = TableCompactor(catalog, some, catalog.load_table)
     some.failing = {group.group.partition_values[0][1] for group in compactor.plan(catalog.load_table(PATH)).groups[:2]}
     result = compactor.compact(PATH)
     assert (result.failed, result.groups, len(some.begun)) == (2, 3, 5)
@@ -259,7 +262,7 @@ def test_a_file_that_cannot_be_read_is_left_out_and_its_neighbours_are_compacted
     damaged = files(catalog)[1]
     file = Path(damaged.removeprefix("file://"))
     file.write_bytes(damage(file.read_bytes()))
-    compactor = TableCompactor(catalog, compact_here)
+    compactor = TableCompactor(catalog, compact_here, catalog.load_table)
     result = compactor.compact(PATH)
     assert (result.commits, result.failed, result.files_before, result.debt) == (1, 1, 3, 0)
     assert damaged in files(catalog)
@@ -279,7 +282,7 @@ def test_an_unreadable_file_is_forgotten_when_the_table_no_longer_has_it(catalog
     [damaged] = {*files(catalog)}.difference(before)
     with_damaged = current_id(catalog)
     Path(damaged.removeprefix("file://")).write_bytes(b"")
-    compactor = TableCompactor(catalog, compact_here)
+    compactor = TableCompactor(catalog, compact_here, catalog.load_table)
     assert [compactor.compact(PATH).failed for _ in range(2)] == [1, 0]
     point(catalog, PATH, MAIN_BRANCH, readable)
     assert compactor.compact(PATH).failed == 0
@@ -301,7 +304,7 @@ def test_a_file_whose_deleted_rows_are_unknown_is_left_out(catalog: Catalog) -> 
         pq.write_table(pa.table({"file_path": ["a"], "pos": [None]}), path.removeprefix("file://"))
     deleted_rows._written.clear()  # as in the process of a worker, which has not written them
     before = set(files(catalog))
-    result = TableCompactor(catalog, compact_here).compact(PATH)
+    result = TableCompactor(catalog, compact_here, catalog.load_table).compact(PATH)
     assert (result.failed, result.files_before, len(before & set(files(catalog)))) == (2, 4, 2)
 
 
@@ -314,7 +317,7 @@ def test_what_takes_longer_than_a_commit_may_wait_is_compacted_by_further_ones(
     for number in range(4):
         land(catalog, {number: "a", number + 10: "b", number + 20: "c"})
     monkeypatch.setattr(compact_table_module, "COMMIT_SECONDS", 0.0)
-    result = TableCompactor(catalog, compact_here).compact(PATH)
+    result = TableCompactor(catalog, compact_here, catalog.load_table).compact(PATH)
     assert (result.commits, result.groups, result.files_before, result.debt) == (3, 3, 12, 0)
 
 
@@ -326,8 +329,10 @@ def test_a_group_that_is_larger_than_a_commit_should_be_has_one_of_its_own(
     for number in range(4):
         land(catalog, {number: "a", number + 10: "b"})
     monkeypatch.setattr(compact_table_module, "COMMIT_SIZE", 10)
-    assert TableCompactor(catalog, compact_here).compact(PATH, CompactionBudget(size=10)).commits == 0
-    result = TableCompactor(catalog, compact_here).compact(PATH)
+    assert (
+        TableCompactor(catalog, compact_here, catalog.load_table).compact(PATH, CompactionBudget(size=10)).commits == 0
+    )
+    result = TableCompactor(catalog, compact_here, catalog.load_table).compact(PATH)
     assert (result.commits, result.groups, result.files_before, result.debt) == (2, 2, 8, 0)
 
 
@@ -347,7 +352,7 @@ def test_an_interrupted_compaction_commits_nothing(catalog: Catalog) -> None:
     for number in range(3):
         land(catalog, {number: "a"})
     with pytest.raises(InterruptedMaintenanceError):
-        TableCompactor(catalog, compact_here).compact(PATH, interruption=Interruption(lambda: True))
+        TableCompactor(catalog, compact_here, catalog.load_table).compact(PATH, interruption=Interruption(lambda: True))
     assert len(files(catalog)) == 3
 
 
@@ -365,7 +370,7 @@ def test_an_invalid_threshold_is_named(catalog: Catalog, name: str, value: str) 
     make_property(catalog, f"flow.compaction.{name}", value)
     land(catalog, {1: "a"})
     with pytest.raises(UserError) as caught:
-        TableCompactor(catalog, compact_here).compact(PATH)
+        TableCompactor(catalog, compact_here, catalog.load_table).compact(PATH)
     check_text("compaction_errors", f"{name} {value}", str(caught.value))
 
 

@@ -72,7 +72,7 @@ def compact(
         if pending:
             pending.pop(0)()
 
-    return TableCompactor(catalog, perform).compact(PATH)
+    return TableCompactor(catalog, perform, catalog.load_table).compact(PATH)
 
 
 @pytest.mark.parametrize("is_written", [False, True], ids=["before it is read", "after it is written"])

@@ -58,7 +58,7 @@ def compact(
             cache.clear()  # another process has read and written them
         monkeypatch.setattr(deleted_rows, "read_position_deletes", read_with(read_position_deletes))
 
-    return TableCompactor(catalog, perform, SnapshotWriters(locks=locks)).compact(PATH, RUN)
+    return TableCompactor(catalog, perform, catalog.load_table, SnapshotWriters(locks=locks)).compact(PATH, RUN)
 
 
 @pytest.mark.parametrize("removed", [[], [*range(100, 100 + COMMITS)]], ids=["no new deletes", "new deletes"])

@@ -71,7 +71,7 @@ def perform(
         yield from list(compact_here(compaction, groups, access))
         meanwhile()
 
-    new_compactor = partial(TableCompactor, catalog, compact)
+    new_compactor = partial(TableCompactor, catalog, compact, catalog.load_table)
     maintainer = Maintainer(catalog, new_compactor, budget, OrphanChoice(), is_dry_run=is_dry_run)
     return maintainer.perform(action, TableInTurn(catalog, PATH, OWNER, None))
 

@@ -79,7 +79,7 @@ def test_readers_read_hardly_more_than_of_a_table_that_was_written_once(
     random = Random(7)
     make_table(catalog)
     set_properties(catalog)
-    compactor = TableCompactor(catalog, compact_here)
+    compactor = TableCompactor(catalog, compact_here, catalog.load_table)
     land(catalog, {key: make_value(key) for key in range(KEYS)})
     for number in range(TRANSACTIONS):
         land(catalog, {key: make_value(KEYS * (number + 1) + key) for key in choose(random, number)})

@@ -270,7 +270,7 @@ def test_it_ends_although_a_session_goes_on_with_the_old_spec(catalog: Catalog) 
     for number in range(100, 108):
         later.append(stage_updates(catalog, {number: "a2"}, after=later))
     partition_by_part(catalog)
-    compactor = TableCompactor(catalog, beside_a_session(catalog, later), plan=plan_rearrangement)
+    compactor = TableCompactor(catalog, beside_a_session(catalog, later), catalog.load_table, plan=plan_rearrangement)
     assert compactor.compact(PATH).commits == 1
     assert {file.partition.spec_id for file in data_files(catalog)} == {0, 1}
     check(catalog, {**FIRST, 100: "a2"})
@@ -286,7 +286,7 @@ def test_the_table_is_compacted_also_if_a_session_goes_on_with_the_old_spec(cata
     for number in range(20, 24):
         land(catalog, {number: "a1"}, writer=replace(WRITER, materialization="acme/other"))
 
-    TableCompactor(catalog, beside_a_session(catalog, later), plan=plan_rearrangement).compact(PATH)
+    TableCompactor(catalog, beside_a_session(catalog, later), catalog.load_table, plan=plan_rearrangement).compact(PATH)
     new = [file for file in data_files(catalog) if file.partition.text == "['a']"]
     assert len(new) == 1, "those of four transactions, and of the rearrangement"
     check(catalog, values_of(catalog))
@@ -308,7 +308,7 @@ def test_files_that_came_before_it_are_taken_together_with_later_ones(
         later.append(stage_updates(catalog, {number: "a2"}, after=later))
     partition_by_part(catalog)
 
-    TableCompactor(catalog, beside_a_session(catalog, later), plan=plan_rearrangement).compact(PATH)
+    TableCompactor(catalog, beside_a_session(catalog, later), catalog.load_table, plan=plan_rearrangement).compact(PATH)
     assert {file.path for file in old}.isdisjoint(file.path for file in data_files(catalog))
 
 

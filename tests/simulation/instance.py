@@ -192,7 +192,9 @@ class Instance:
         actor.store = self.network.store_of(actor)
         write = partial(compact, partial(self._wait_for_commit, owner))
         plans = (plan_compaction, plan_rearrangement)
-        compactors = [TableCompactor(catalog, write, SnapshotWriters(manifests), plan=plan) for plan in plans]
+        compactors = [
+            TableCompactor(catalog, write, catalog.load_table, SnapshotWriters(manifests), plan=plan) for plan in plans
+        ]
         for compactor in islice(cycle(compactors), COMPACTIONS):
             self._wait_for_commit(owner, actor)
             for table in self._tables:

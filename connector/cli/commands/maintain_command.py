@@ -99,7 +99,7 @@ def maintain_tables(arguments: MaintainArguments, waiting: WaitingLine) -> Maint
     budget = Budget(arguments.max_seconds, arguments.max_bytes)
     with closing(open_existing_catalog(endpoint)) as catalog, _compact_by_spark(endpoint.advanced.spark) as compact:
         reload = partial(load_opened_table, catalog, endpoint)
-        new_compactor = partial(TableCompactor, catalog, compact, plan=arguments.plan, reload=reload)
+        new_compactor = partial(TableCompactor, catalog, compact, reload, plan=arguments.plan)
         maintainer = Maintainer(catalog, new_compactor, budget, arguments.orphans, is_dry_run=arguments.is_dry_run)
         run = _Run(endpoint, catalog, maintainer, arguments.actions)
         with translate_errors(endpoint):

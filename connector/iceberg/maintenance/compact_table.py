@@ -69,16 +69,16 @@ class TableCompactor:
         self,
         catalog: Catalog,
         compact: Compact,
+        reload: Callable[[TableIdentifier], Table],
         writers: SnapshotWriters | None = None,
         plan: PlanTable = plan_compaction,
-        reload: Callable[[TableIdentifier], Table] | None = None,
     ) -> None:
         """`reload` loads a table for new credentials. It raises ConnectorError, so that only the groups fail."""
         self._catalog = catalog
         self._compact = compact
         self._writers = writers or SnapshotWriters()
         self._planner = plan
-        self._reload = reload or catalog.load_table
+        self._reload = reload
         self._told: set[tuple[str, ...]] = set()  # tables that the catalog's service compacts
         # Data files of each table. Files do not change, so they are left out from then on.
         self._unreadable = defaultdict[TableIdentifier, set[str]](set)

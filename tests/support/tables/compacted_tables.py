@@ -60,7 +60,7 @@ def check_compactions(
 def compact_after(catalog: Catalog, path: TableIdentifier, commit: Callable[[], None]) -> CompactionResult:
     """Compact. When it has loaded the table for its commit, another commit is faster."""
     plant(catalog, [do_first(commit)])
-    return TableCompactor(catalog, compact_here).compact(path)
+    return TableCompactor(catalog, compact_here, catalog.load_table).compact(path)
 
 
 def without(values: dict[int, Any], *removed: int) -> dict[int, Any]:

@@ -4,18 +4,21 @@ from collections.abc import Callable, Generator, Iterable
 from typing import Final
 
 from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.table import Table
 
 from connector.encoding.rewriting.file_groups import Compaction, FailedGroup, FileGroup, GroupOutcome
 from connector.encoding.rewriting.group_compaction import compact_group
 from connector.host.errors import ConnectorError
-from connector.host.refresh import Refreshed
+from connector.host.refresh import Lease, Refreshed
 from connector.iceberg.maintenance.compact_table import CompactionBudget, PlanTable, TableCompactor
 from connector.iceberg.maintenance.compaction_plan import plan_compaction
 from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.metadata.listed_files import ManifestCache
 from connector.model.properties import Properties
 from connector.model.table_identifier import TableIdentifier
+from support.tables.planted_faults import plant, refuse
 
 # Everything is merged, and a file is rewritten for one deleted row in a hundred, whatever its age.
 EAGER: Final = {
@@ -54,4 +57,12 @@ def compact(
 
     table = catalog.load_table(path)
     size = plan(table, ManifestCache().list_files(table)).size
-    return TableCompactor(catalog, compact_then, plan=plan).compact(path, CompactionBudget(size=size))
+    return TableCompactor(catalog, compact_then, catalog.load_table, plan=plan).compact(
+        path, CompactionBudget(size=size)
+    )
+
+
+def expire_access(table: Table) -> Lease[Properties]:
+    """The access to a table's files, with credentials that have expired. The catalog does not find the table again."""
+    plant(table.catalog, [refuse(NoSuchTableError("gone"))], "load_table")
+    return Lease.until(Properties(), 0.0)
