@@ -297,7 +297,7 @@ def test_a_clock_that_is_behind_the_tables_expires_snapshots_and_leaves_readable
     land(catalog, 2)
     monkeypatch.setattr(
         "connector.iceberg.maintenance.expire_snapshots.find_due",
-        lambda metadata, _: Expired([metadata.snapshots[0].snapshot_id]),
+        lambda metadata, *_: Expired([metadata.snapshots[0].snapshot_id]),
     )
     assert expire_snapshots(catalog, PATH) > 0
     metadata = table_of(catalog).metadata

@@ -7,8 +7,8 @@ many tables.
 import logging
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -76,8 +76,8 @@ class _Recent:
     may_expire: bool
 
     @classmethod
-    def of(cls, commit: TableCommit) -> "_Recent":
-        """Return what is due after one commit."""
+    def of(cls, commit: TableCommit, lasting: Collection[str]) -> "_Recent":
+        """Return what is due after one commit. `lasting` are the branches and tags that stay at any age."""
         table, after = commit.before, commit.after
         return cls(
             TableIdentifier.of(table),
@@ -89,7 +89,7 @@ class _Recent:
             commit.located,
             _list_metadata_files(table.metadata),
             _list_metadata_files(after),
-            _may_expire(after),
+            _may_expire(after, lasting),
         )
 
     def after(self, earlier: "_Recent") -> "_Recent":
@@ -125,6 +125,8 @@ class BackgroundMaintenance:
         self._noting = threading.Lock()
         self._ended = threading.Event()
         self._expiry_pauses: dict[TableIdentifier, float] = {}  # the ends of the last ones
+        # Branches and tags that the catalog does not remove. It would be asked again after each commit.
+        self._lasting = defaultdict[TableIdentifier, set[str]](set)
         self._failed: deque[tuple[float, _Task]] = deque()  # with the time at which each is repeated
 
     def note_outcome(self, outcome: Outcome) -> None:
@@ -136,7 +138,8 @@ class BackgroundMaintenance:
         if not isinstance(outcome, Committed):
             return
         commit = outcome.commit
-        uuid, recent = commit.after.table_uuid, _Recent.of(commit)
+        uuid, lasting = commit.after.table_uuid, self._lasting[TableIdentifier.of(commit.before)]
+        recent = _Recent.of(commit, lasting)
         with self._noting:
             earlier = self._recent.get(uuid)
             self._recent[uuid] = recent.after(earlier) if earlier else recent
@@ -189,7 +192,7 @@ class BackgroundMaintenance:
 
     def _expire(self, path: TableIdentifier, interruption: Interruption) -> None:
         try:
-            expire_snapshots(self._catalog, path, interruption, self._locks)
+            expire_snapshots(self._catalog, path, interruption, self._locks, self._lasting[path])
         except Exception:
             # An invalid property, or a catalog that refuses: each attempt takes the lock of the table for nothing.
             self._expiry_pauses[path] = time.monotonic() + PAUSE
@@ -243,10 +246,10 @@ def _list_metadata_files(metadata: TableMetadata) -> frozenset[str]:
     return frozenset(entry.metadata_file for entry in metadata.metadata_log)
 
 
-def _may_expire(metadata: TableMetadata) -> bool:
+def _may_expire(metadata: TableMetadata, lasting: Collection[str]) -> bool:
     """Whether snapshots are due to expire, or an expiry would tell what is wrong with the metadata."""
     try:
-        return bool(find_due(metadata, time.time_ns() // 1_000_000))
+        return bool(find_due(metadata, time.time_ns() // 1_000_000, lasting))
     except Exception:  # noqa: BLE001 - the commit itself has succeeded
         return True
 

@@ -8,9 +8,9 @@ commit is short, but not zero.
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence, Set
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
@@ -40,6 +40,9 @@ from connector.model.table_identifier import TableIdentifier
 from connector.storage.stored_files import delete_all
 
 log = logging.getLogger(__name__)
+
+# Chooses what is removed, given the metadata of a table, the time, and the branches and tags that stay at any age.
+Choose: TypeAlias = Callable[[TableMetadata, int, Collection[str]], Expired]
 
 EXPIRY: Final = ActionText("expire snapshots", "snapshots were expired")
 
@@ -74,14 +77,16 @@ def expire_snapshots(
     path: TableIdentifier,
     interruption: Interruption = NEVER,
     locks: TableLocks | None = None,
+    lasting: set[str] | None = None,
 ) -> int:
     """Expire the snapshots of one table that are due, and delete their files. Returns the number of deleted files.
 
     Several processes may do this at once. A process whose commit is refused leaves the work to a later call. Raises
-    ConnectorError if the catalog would always refuse it.
+    ConnectorError if the catalog would always refuse it. Branches and tags that the catalog does not remove are added
+    to `lasting`, and those in it stay.
     """
     with (locks or TableLocks()).of(path):
-        removed = _Expiry(catalog, path, find_due).attempt()
+        removed = _Expiry(catalog, path, find_due, lasting).attempt()
     if removed.failure:
         if is_final(removed.failure):
             raise explain_failure(path, EXPIRY.of_failures, removed.failure, None)
@@ -134,33 +139,60 @@ def plan_expiry(table: Table, interruption: Interruption = NEVER) -> ExpiredSnap
 
 
 class _Expiry:
-    """Removes what `choose` returns for the metadata of one table and the time.
+    """Removes what `choose` returns for one table.
 
     The answer to an attempt may be lost. So a later attempt also counts what the earlier ones have removed.
     """
 
     def __init__(
-        self, catalog: Catalog, path: TableIdentifier, choose: Callable[[TableMetadata, int], Expired]
+        self, catalog: Catalog, path: TableIdentifier, choose: Choose, lasting: set[str] | None = None
     ) -> None:
+        """`lasting` is as in `expire_snapshots`."""
         self._catalog = catalog
         self._path = path
         self._choose = choose
+        self._lasting = set() if lasting is None else lasting
         self._before: TableMetadata | None = None  # with the snapshots that any attempt has seen
         self._sent: set[int] = set()  # snapshots that attempts have removed or may have removed
         self._sent_references: set[str] = set()
 
     def attempt(self) -> _Removed:
-        """Remove the snapshots, branches and tags in one commit."""
+        """Remove the snapshots, branches and tags in one commit. If the catalog refuses to remove the branches and
+        tags, remove the snapshots that they do not keep."""
+        removed = self._remove(self._lasting)
+        refused = self._sent_references - self._lasting
+        if not (refused and removed.failure and is_final(removed.failure)):
+            return removed
+        rest = self._remove(self._lasting | refused)
+        if rest.count <= removed.count:
+            return removed  # it refuses all, or nothing else is due
+        self._let_last(refused, quote(removed.failure))
+        return rest
+
+    def _let_last(self, names: Collection[str], answer: str) -> None:
+        """Try no more to remove these branches and tags."""
+        self._lasting.update(names)
+        log.warning(
+            "table %s: the catalog does not remove branches or tags at their maximum age: %s (%s). They stay, with the "
+            "snapshots that they keep. The other snapshots expire.",
+            self._path,
+            ", ".join(sorted(names)),
+            answer,
+        )
+
+    def _remove(self, lasting: Collection[str]) -> _Removed:
         table = self._catalog.load_table(self._path)
         before = self._before = self._add_snapshots(table.metadata)
         with name_table_in_errors(table):
-            expired = self._choose(table.metadata, _now())
+            expired = self._choose(table.metadata, _now(), lasting)
         if not expired:
             return self._compare(before, table)
         locations_of(table)  # otherwise an error after the commit would leave the files
         failure: Exception | None = None
         try:
-            _commit_removal(self._catalog, table, expired)
+            refs = _commit_removal(self._catalog, table, expired)
+            if ignored := refs & set(expired.references):
+                self._let_last(ignored, "it answers as if it did")
         except list_unknown_errors() as error:
             failure = error
         except REFUSED as error:
@@ -218,8 +250,9 @@ def _find_files(before: TableMetadata, after: Table, interruption: Interruption)
     return locations
 
 
-def _commit_removal(catalog: Catalog, table: Table, expired: Expired) -> None:
-    """Remove what has expired, unless a branch or tag has moved since the table was loaded."""
+def _commit_removal(catalog: Catalog, table: Table, expired: Expired) -> Set[str]:
+    """Remove what has expired, unless a branch or tag has moved since the table was loaded. Returns the branches and
+    tags that the table has then."""
     refs = table.metadata.refs.items()
     requirements: tuple[TableRequirement, ...] = (
         require_uuid(table),
@@ -235,4 +268,4 @@ def _commit_removal(catalog: Catalog, table: Table, expired: Expired) -> None:
         for file in table.metadata.partition_statistics
         if file.snapshot_id in expired.snapshots
     ]
-    catalog.commit_table(table, requirements, tuple(updates))
+    return catalog.commit_table(table, requirements, tuple(updates)).metadata.refs.keys()

@@ -7,7 +7,7 @@ points, which help readers and other writers: the age of a snapshot counts from 
 are staged for an audit are kept until they are published.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -79,28 +79,29 @@ def check_expiry(properties: Mapping[str, str]) -> None:
         read_number(properties, name, least, least)
 
 
-def find_expired(metadata: TableMetadata, now: int) -> Expired:
-    """Return all that has expired. `now` is in milliseconds."""
+def find_expired(metadata: TableMetadata, now: int, lasting: Collection[str] = ()) -> Expired:
+    """Return all that has expired. `now` is in milliseconds. `lasting` names branches and tags that stay at any age."""
     retention = Retention.of(metadata.properties)
     if retention is None:
         return Expired()
-    return Expired(_find_expired(metadata, retention, now), _find_old_references(metadata, retention, now))
+    old = _find_old_references(metadata, retention, now, lasting)
+    return Expired(_find_expired(metadata, retention, now, old), old)
 
 
-def find_due(metadata: TableMetadata, now: int) -> Expired:
-    """Return all that has expired once a snapshot is late or a reference has expired; before, nothing. `now` is in
-    milliseconds."""
+def find_due(metadata: TableMetadata, now: int, lasting: Collection[str] = ()) -> Expired:
+    """Return all that has expired once a snapshot is late or a reference has expired; before, nothing. The arguments
+    are those of `find_expired`."""
     retention = Retention.of(metadata.properties)
     if retention is None:
         return Expired()
     late = now - retention.max_age // LATENESS
-    is_due = _find_old_references(metadata, retention, now) or _find_expired(metadata, retention.late, late)
-    return find_expired(metadata, now) if is_due else Expired()
+    old = _find_old_references(metadata, retention, now, lasting)
+    is_due = old or _find_expired(metadata, retention.late, late, old)
+    return find_expired(metadata, now, lasting) if is_due else Expired()
 
 
-def _find_expired(metadata: TableMetadata, retention: Retention, now: int) -> list[int]:
+def _find_expired(metadata: TableMetadata, retention: Retention, now: int, old: Collection[str]) -> list[int]:
     by_id = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
-    old = _find_old_references(metadata, retention, now)
     refs = [ref for name, ref in metadata.refs.items() if name not in old]
     kept = {ref.snapshot_id for ref in refs}
     reached: set[int] = set()
@@ -124,7 +125,9 @@ def _find_expired(metadata: TableMetadata, retention: Retention, now: int) -> li
     return [snapshot.snapshot_id for snapshot in metadata.snapshots if has_expired(snapshot)]
 
 
-def _find_old_references(metadata: TableMetadata, retention: Retention, now: int) -> list[str]:
+def _find_old_references(
+    metadata: TableMetadata, retention: Retention, now: int, lasting: Collection[str]
+) -> list[str]:
     """Return the branches and tags whose snapshots are older than they say, or else the table. As in Iceberg, the age
     counts from the commit of the snapshot, and the main branch stays."""
     times = {snapshot.snapshot_id: snapshot.timestamp_ms for snapshot in metadata.snapshots}
@@ -132,6 +135,7 @@ def _find_old_references(metadata: TableMetadata, retention: Retention, now: int
         name
         for name, ref in metadata.refs.items()
         if name != MAIN_BRANCH
+        and name not in lasting
         and (age := ref.max_ref_age_ms or retention.max_ref_age) is not None
         and times.get(ref.snapshot_id, now) < now - age
     ]
