@@ -58,12 +58,23 @@ class Refreshed(Generic[T]):
         self._keep(first)
 
     def current(self) -> Lease[T]:
-        """Return the value, refreshed if that is due. Raises what `fetch` raises if the old value has expired."""
-        with self._lock:
-            lease = self._lease
-            if lease is None or lease.seconds_left == 0 or time.monotonic() >= self._due:
-                lease = self._fetch_or_prolong(lease)
-            return lease
+        """Return the value, refreshed if that is due. Raises what `fetch` raises if the old value has expired.
+
+        One thread refreshes it. The others get the old value meanwhile, unless it has expired: a server that hangs must
+        not hold up all requests.
+        """
+        old = self._lease
+        if old and not self._is_due(old):
+            return old
+        left = self._find_life(old)
+        if not self._lock.acquire(blocking=left <= 0):
+            assert old is not None, "what has time left is a value"
+            return _prolong(old, left)
+        try:
+            lease = self._lease  # another thread may have refreshed it
+            return self._fetch_or_prolong(lease) if lease is None or self._is_due(lease) else lease
+        finally:
+            self._lock.release()
 
     def discard(self) -> None:
         """Do not use this value again: it was refused, although it may not have expired."""
@@ -80,26 +91,36 @@ class Refreshed(Generic[T]):
         machine."""
         self._lease, self._due = lease, _convert_time(lease.renew_at if lease else None)
 
+    def _is_due(self, lease: Lease[T]) -> bool:
+        return lease.seconds_left == 0 or time.monotonic() >= self._due
+
     def _fetch_or_prolong(self, old: Lease[T] | None) -> Lease[T]:
         try:
             lease = self._fetch()
         except Exception as error:
             is_refused = isinstance(error, self._refusal)
             facts.report(RefreshedCredentials(RefreshFailure.REFUSED if is_refused else RefreshFailure.NO_ANSWER))
-            left = 0.0 if old is None or old.expires_at is None else self._find_life(old.expires_at)
+            left = self._find_life(old)
             if old is None or left <= 0:
                 raise
             log.warning("%s: not refreshed (%s), still valid for %.0f s", self._what, type(error).__name__, left)
-            prolonged = Lease(old.value, old.expires_at, time.time() + PAUSE * left)
+            prolonged = _prolong(old, left)
             self._keep_until_due(prolonged)
             return prolonged
         facts.report(RefreshedCredentials())
         self._keep(lease)
         return lease
 
-    def _find_life(self, expires_at: float) -> float:
-        """Return the seconds until the value expires, by the clock that says so first."""
-        return min(expires_at - time.time(), self._ends - time.monotonic())
+    def _find_life(self, lease: Lease[T] | None) -> float:
+        """Return the seconds until the value expires, by the clock that says so first. 0 if there is no value."""
+        if lease is None or lease.expires_at is None:
+            return 0.0
+        return min(lease.expires_at - time.time(), self._ends - time.monotonic())
+
+
+def _prolong(lease: Lease[T], left: float) -> Lease[T]:
+    """Return a lease of the same value, which has so many seconds left. It is due again before that."""
+    return Lease(lease.value, lease.expires_at, time.time() + PAUSE * left)
 
 
 def _convert_time(at: float | None) -> float:

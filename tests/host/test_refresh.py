@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -178,3 +179,35 @@ def test_many_threads_fetch_once(server: Server) -> None:
     for thread in threads:
         thread.join()
     assert values == [1] * 8
+
+
+class HangingServer(Server):
+    """It answers when it is told to."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
+        self.is_asked, self.answers = threading.Event(), threading.Event()
+
+    def grant(self) -> Lease[int]:
+        self.is_asked.set()
+        assert self.answers.wait(60)
+        return super().grant()
+
+
+def test_a_server_that_hangs_holds_up_one_thread_until_the_value_has_expired(clock: Clock) -> None:
+    server = HangingServer(clock)
+    first = Lease.until(0, clock.now + HOUR)
+    renewed = Refreshed("a number", server.grant, first)
+    clock.now += HOUR / 2
+    with ThreadPoolExecutor() as threads:
+        held_up = threads.submit(renewed.current)
+        assert server.is_asked.wait(60)
+        try:
+            meanwhile = threads.submit(renewed.current).result(timeout=10)
+            assert (meanwhile.value, meanwhile.expires_at) == (0, first.expires_at)
+            assert meanwhile.seconds_left == HOUR / 20, "who uses it does not ask again at once"
+            clock.now += HOUR / 2
+            waiting = threads.submit(renewed.current)
+        finally:
+            server.answers.set()
+        assert (held_up.result().value, waiting.result().value) == (1, 1)
