@@ -172,12 +172,12 @@ class Notifier:
     def _note_failure(self, queue: TableQueue, event: CloudEvent, error: DeliveryError, *, is_last: bool) -> None:
         is_given_up = time.time() - event.committed > GIVE_UP_AFTER
         with self._changed:
-            if error.is_refusal:
-                queue.refusals += 1
-                queue.due = time.monotonic() + _pause(queue.refusals, error.retry_after)
-            else:
+            if not error.is_refusal:
                 self._failures += 1
                 self._due = time.monotonic() + _pause(self._failures, error.retry_after)
+            elif queue.first is event:  # otherwise another shard has told it meanwhile
+                queue.refusals += 1
+                queue.due = time.monotonic() + _pause(queue.refusals, error.retry_after)
             self._has_given_up = is_last
             if is_given_up:
                 self._end(queue, event)

@@ -53,9 +53,9 @@ class TableQueue:
     def end(self, event: CloudEvent) -> None:
         """Note that this message, and all before it, need not be posted any more."""
         self._end(event.sequence_number)
-        self.due, self.refusals = 0.0, 0
 
     def _end(self, sequence_number: int) -> None:
         self.notified = max(self.notified, sequence_number)
         while self._waiting and self._waiting[0].sequence_number <= self.notified:
             self._waiting.popleft()
+            self.due, self.refusals = 0.0, 0

@@ -222,6 +222,27 @@ def test_a_key_range_tells_what_the_other_has_not_told(catalog: Catalog, server:
     assert server.snapshots() == committed
 
 
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_refused_message_that_the_other_key_range_has_told_delays_no_later_one(
+    catalog: Catalog, server: WebhookServer, is_late: bool
+) -> None:
+    """The refusal comes before or after the table says that it was told."""
+    answers = threading.Event()
+    server.answers.append(Answer(400, {"Retry-After": "60"}, after=answers if is_late else None))
+    with webhook_server() as other, killed_shard(catalog, server.url) as left:
+        left.commit(1)
+        server.wait_for_posts(1)
+        with shard(catalog, other.url, RIGHT) as right:
+            right.commit(2)
+            other.wait_for_accepted(2)
+            right.wait_until_told()
+            committed = [("shop.orders", right.commit(3))]
+        committed.append(("shop.orders", left.commit(4)))
+        answers.set()
+        server.wait_for_accepted(2)
+    assert server.snapshots() == committed
+
+
 def test_what_does_not_fit_into_memory_is_read_from_the_table(
     catalog: Catalog, server: WebhookServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
