@@ -28,6 +28,7 @@ from connector.iceberg.commits.commit_errors import is_final
 from connector.iceberg.commits.compaction_changes import CompactionChanges, DroppedGroup, decide_changes
 from connector.iceberg.commits.delete_files import DeleteFiles
 from connector.iceberg.commits.file_names import CompactionOrigin
+from connector.iceberg.commits.key_columns import find_key_ids
 from connector.iceberg.commits.retry_commits import RETRY_FOR, FailureTexts, explain_failure, is_unanswered, retry
 from connector.iceberg.commits.snapshot import SnapshotWriter, SnapshotWriters
 from connector.iceberg.commits.summaries import summarize_rewrite
@@ -36,7 +37,11 @@ from connector.iceberg.metadata.manifest_rewriting import find_small, remove_fil
 from connector.iceberg.metadata.manifests import manifests_of
 from connector.iceberg.metadata.partitions import PartitionReader
 from connector.iceberg.metadata.snapshot_manifests import make_added_entry
-from connector.iceberg.metadata.table_properties import check_properties, name_table_in_errors
+from connector.iceberg.metadata.table_properties import (
+    check_properties,
+    find_missing_statistics,
+    name_table_in_errors,
+)
 from connector.model.table_identifier import GENERATION_PROPERTY, TableIdentifier
 from connector.storage import storage_errors
 from connector.storage.file_io import delete_if_possible
@@ -214,7 +219,7 @@ class CompactionCommit:
         carried = self._deletes.add(table, prefix, changes.positions, changes.partitions)
         deletes = factory.write_deletes(carried)
         existing = manifests_of(table.io, table.current_snapshot())
-        merged, entries = find_small(table, existing), self._make_entries(changes)
+        merged, entries = find_small(table, existing), self._make_entries(table, changes)
         existing, changed = remove_files(factory, existing, changes.removed, merged, entries)
         counts = summarize_rewrite(changes.new_files, (each.deletes for each in carried), changes.removed)
         summary = {SUMMARY_COMPACTION: str(len(changes.groups)), **counts}
@@ -222,9 +227,11 @@ class CompactionCommit:
             table, prefix, [*deletes, *changed, *existing], table.metadata.current_schema_id, summary
         )
 
-    def _make_entries(self, changes: CompactionChanges) -> Iterator[ManifestEntry]:
+    def _make_entries(self, table: Table, changes: CompactionChanges) -> Iterator[ManifestEntry]:
         """Yield the entries of the new data files."""
+        missing = find_missing_statistics(table, find_key_ids(table))
+        # They are as old as the snapshot that they were made from: later deletes of other engines apply to them.
+        number, order = self._base.sequence_number, self._base.sort_order_id
         for file in changes.new_files:
-            # They are as old as the snapshot that they were made from: later deletes of other engines apply to them.
-            number, sort_order_id = self._base.sequence_number, self._base.sort_order_id
-            yield make_added_entry(file, changes.partitions[file.path], number, sort_order_id=sort_order_id)
+            partition = changes.partitions[file.path]
+            yield make_added_entry(file, partition, number, sort_order_id=order, missing=missing)

@@ -6,6 +6,7 @@ leaves out the values of a column that was dropped.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -70,6 +71,16 @@ def find_inexact_parts(table: Table, writer: WriterId, generation: str) -> tuple
     """
     recorded = _read(table, _property_name(writer))
     return recorded.inexact if recorded and recorded.generation == generation else ()
+
+
+def find_key_ids(table: Table) -> set[int]:
+    """Return the ids of all columns that have keys, of any task. What was changed by hand is left out."""
+    ids = set[int]()
+    for name, text in table.properties.items():
+        if name.startswith(PREFIX):
+            with suppress(msgspec.DecodeError):
+                ids.update(msgspec.json.decode(text, type=KeyColumns).columns.values())
+    return ids | {find_newest_column(table, number) for number in ids}
 
 
 def _property_name(writer: WriterId) -> str:

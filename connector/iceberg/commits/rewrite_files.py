@@ -16,6 +16,7 @@ from pyiceberg.table.update import TableRequirement, TableUpdate
 
 from connector.encoding.live_rows.source_rows import SourceFile
 from connector.encoding.rewriting.converted_files import Rewrite, Rewriting
+from connector.iceberg.commits.key_columns import find_key_ids
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.commits.summaries import summarize_rewrite
 from connector.iceberg.metadata.listed_files import ListedFile
@@ -24,6 +25,7 @@ from connector.iceberg.metadata.manifest_rewriting import remove_files
 from connector.iceberg.metadata.manifests import manifests_of
 from connector.iceberg.metadata.snapshot_manifests import make_added_entry
 from connector.iceberg.metadata.table_arrangement import keep_sort_order
+from connector.iceberg.metadata.table_properties import find_missing_statistics
 from connector.iceberg.metadata.table_updates import new_snapshot, require_unchanged
 from connector.model.state import DataFile
 from connector.model.table_identifier import TableIdentifier
@@ -127,17 +129,19 @@ def _new_snapshot(rewritten: RewrittenFiles) -> tuple[TableUpdate, ...]:
         factory, existing = snapshots.make_factory(table, prefix), manifests_of(table.io, table.current_snapshot())
         # The deletion vectors of the old files go with them, as Iceberg demands.
         removed = [file for each in replacements for file in (each.old, each.vector) if file]
-        kept, changed = remove_files(factory, existing, removed, added=_make_entries(replacements))
+        kept, changed = remove_files(factory, existing, removed, added=_make_entries(table, replacements))
         added = [file for each in replacements for file in each.files]
         summary = {**plan.summary, **summarize_rewrite(added, (), removed)}
         snapshot = snapshots.replace(table, prefix, [*changed, *kept], plan.schema_id, summary)
         return new_snapshot(table, snapshot)
 
 
-def _make_entries(replacements: Sequence[Replacement]) -> Iterator[ManifestEntry]:
+def _make_entries(table: Table, replacements: Sequence[Replacement]) -> Iterator[ManifestEntry]:
     """Yield the entries of the new files, which keep the partitions of the old ones."""
+    missing = find_missing_statistics(table, find_key_ids(table))
     for each in replacements:
         for file in each.files:
             # With the old file's sequence number: equality deletes of other engines apply to it as before.
             number = each.old.sequence_number
-            yield make_added_entry(file, each.old.partition, number, sort_order_id=each.sort_order_id)
+            order = each.sort_order_id
+            yield make_added_entry(file, each.old.partition, number, sort_order_id=order, missing=missing)

@@ -24,7 +24,12 @@ from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION
 from connector.iceberg.metadata.manifests import DeleteManifestWriter, ManifestWriter, find_id
 from connector.iceberg.metadata.partitions import Partition, PartitionReader, find_source_schema, find_spec
 from connector.iceberg.metadata.row_lineage import NEWEST_VERSION
-from connector.iceberg.metadata.table_properties import locations_of
+from connector.iceberg.metadata.table_properties import (
+    ALL_STATISTICS,
+    MissingStatistics,
+    find_missing_statistics,
+    locations_of,
+)
 from connector.model.state import ColumnStatistics, DataFile, StagedCommit
 from connector.storage.file_io import RememberedFile, WrittenFile
 
@@ -94,8 +99,16 @@ class ManifestFactory:
         self, spec_id: int, files: Sequence[tuple[StagedCommit, DataFile]], numbers: Mapping[str, int]
     ) -> ManifestFile:
         partitions = PartitionReader(self.table, spec_id)
+        keys = {part.column_id for commit, _ in files if commit.updates for part in commit.updates.parts}
+        missing = find_missing_statistics(self.table, keys)
         entries = (
-            make_added_entry(file, partitions.read(file), numbers.get(commit.next), sort_order_id=commit.sort_order_id)
+            make_added_entry(
+                file,
+                partitions.read(file),
+                numbers.get(commit.next),
+                sort_order_id=commit.sort_order_id,
+                missing=missing,
+            )
             for commit, file in files
         )
         last, _ = files[-1]
@@ -151,6 +164,7 @@ def make_added_entry(
     sequence_number: int | None = None,
     content: DataFileContent = DataFileContent.DATA,
     sort_order_id: int = 0,
+    missing: MissingStatistics = ALL_STATISTICS,
 ) -> ManifestEntry:
     """Return an ADDED entry of a Parquet file. Without a sequence number it inherits one from the manifest list. Sort
     order 0 means no order."""
@@ -166,7 +180,7 @@ def make_added_entry(
         sort_order_id=sort_order_id or None,
         equality_ids=None,
         key_metadata=None,
-        **_statistics(file.columns),
+        **_statistics(file.columns, missing),
     )
 
 
@@ -198,14 +212,16 @@ def _make_entry(partition: Partition, sequence_number: int | None = None, **desc
     )
 
 
-def _statistics(columns: Sequence[ColumnStatistics]) -> dict[str, Any]:
+def _statistics(columns: Sequence[ColumnStatistics], missing: MissingStatistics) -> dict[str, Any]:
+    counted = [column for column in columns if column.field_id not in missing.counts]
+    bounded = [column for column in columns if column.field_id not in missing.bounds]
     return {
         "column_sizes": {column.field_id: column.size for column in columns},
-        "value_counts": {column.field_id: column.values for column in columns},
-        "null_value_counts": {column.field_id: column.nulls for column in columns if column.nulls is not None},
+        "value_counts": {column.field_id: column.values for column in counted},
+        "null_value_counts": {column.field_id: column.nulls for column in counted if column.nulls is not None},
         "nan_value_counts": {},
-        "lower_bounds": {column.field_id: column.lower for column in columns if column.lower is not None},
-        "upper_bounds": {column.field_id: column.upper for column in columns if column.upper is not None},
+        "lower_bounds": {column.field_id: column.lower for column in bounded if column.lower is not None},
+        "upper_bounds": {column.field_id: column.upper for column in bounded if column.upper is not None},
     }
 
 

@@ -1,10 +1,10 @@
-"""What a table's properties say: whether files and metadata can be written, which generation the rows have, and which
-column has taken the place of which."""
+"""What a table's properties say: whether files and metadata can be written, which generation the rows have, which
+column has taken the place of which, and which statistics manifests have."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.locations import LocationProvider
@@ -28,6 +28,11 @@ SWITCHES: Final = (TableProperties.OBJECT_STORE_ENABLED, TableProperties.WRITE_O
 PREVIOUS_VERSIONS: Final = TableProperties.METADATA_PREVIOUS_VERSIONS_MAX
 NAME_MAPPING: Final = TableProperties.DEFAULT_NAME_MAPPING
 CONVERTED_PREFIX: Final = "flow.converted."
+STATISTICS: Final = "write.metadata.metrics.default"
+STATISTICS_OF_COLUMN: Final = "write.metadata.metrics.column."
+MOST_WITH_STATISTICS: Final = "write.metadata.metrics.max-inferred-column-defaults"
+_MOST_WITH_STATISTICS: Final = 100  # columns, as in Iceberg
+_NOTHING, _COUNTS, _COUNTS_AND_BOUNDS = range(3)
 _CORRECT: Final = "Correct it in the table (in Spark: ALTER TABLE … SET or UNSET TBLPROPERTIES …)."
 _OTHER_TABLE: Final = "Give the binding another table, which is not encrypted: the files of this one stay encrypted."
 _IN_A_STORE: Final = re.compile(
@@ -177,6 +182,55 @@ def is_location(text: str) -> bool:
     comes after # or ?, so all files of the table would replace each other.
     """
     return _LOCATION.fullmatch(text) is not None
+
+
+class MissingStatistics(NamedTuple):
+    """The ids of columns whose bounds manifests do not have, and of those among them whose counts they do not have."""
+
+    bounds: Collection[int] = frozenset()
+    counts: Collection[int] = frozenset()
+
+
+ALL_STATISTICS: Final = MissingStatistics()
+
+
+def find_missing_statistics(table: Table, keys: Collection[int]) -> MissingStatistics:
+    """Return whose statistics the table's properties leave out. An invalid value counts as one that is not set. Both as
+    in Iceberg.
+
+    Identifier fields and the `keys`, which are column ids, have all statistics: Loads skip files by their bounds.
+    """
+    properties, schema = table.properties, table.schema()
+    try:
+        most = read_number(properties, MOST_WITH_STATISTICS, _MOST_WITH_STATISTICS, least=0)
+    except ValueError:
+        most = _MOST_WITH_STATISTICS
+    if len(schema.fields) <= most and not any(map(_chooses_statistics, properties)):
+        return ALL_STATISTICS
+    order = table.metadata.sort_order_by_id(table.metadata.default_sort_order_id)
+    sorted_by = {field.source_id for field in order.fields} if order else set()
+    modes: dict[int, int] = {}
+    for place, column in enumerate(schema.fields):
+        mode = _COUNTS_AND_BOUNDS if place < most or column.field_id in sorted_by else _NOTHING
+        if STATISTICS in properties and column.field_id not in sorted_by:
+            mode = _parse_statistics(properties[STATISTICS], _COUNTS_AND_BOUNDS)
+        modes[column.field_id] = _parse_statistics(properties.get(f"{STATISTICS_OF_COLUMN}{column.name}", ""), mode)
+    modes |= dict.fromkeys({*keys, *schema.identifier_field_ids}, _COUNTS_AND_BOUNDS)
+    return MissingStatistics(
+        frozenset(number for number, mode in modes.items() if mode < _COUNTS_AND_BOUNDS),
+        frozenset(number for number, mode in modes.items() if mode < _COUNTS),
+    )
+
+
+def _chooses_statistics(name: str) -> bool:
+    return name == STATISTICS or name.startswith(STATISTICS_OF_COLUMN)
+
+
+def _parse_statistics(text: str, default: int) -> int:
+    """Return which statistics a property asks for. `truncate(…)` and `full` ask for bounds of different lengths."""
+    if re.fullmatch(r"full|truncate\(0*[1-9][0-9]*\)", text, re.IGNORECASE):
+        return _COUNTS_AND_BOUNDS
+    return {"none": _NOTHING, "counts": _COUNTS}.get(text.lower(), default)
 
 
 @contextmanager
