@@ -84,6 +84,12 @@ def fenced(tmp_path: Path) -> Fenced:
     return Fenced(tmp_path, catalog, second, lost)
 
 
+@pytest.fixture
+def stays_older(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table that lacks transactions is not loaded again for half a minute: nobody brings them back."""
+    monkeypatch.setattr(commit, "RETRY_FOR", 0.0)
+
+
 def finish(catalog: Catalog, staged: StagedCommit) -> None:
     commit.commit_all_or_raise(catalog, [staged])
 
@@ -143,6 +149,7 @@ def test_a_first_transaction_that_was_fenced_can_be_added(tmp_path: Path) -> Non
     assert ids_of(catalog, PATH) == [1, 2]
 
 
+@pytest.mark.usefixtures("stays_older")
 @pytest.mark.parametrize("decision", Decision)
 def test_a_process_that_still_runs_stays_fenced(fenced: Fenced, decision: Decision) -> None:
     """The files of one that has been stale for long may have been deleted: it could ruin the table."""
@@ -588,10 +595,8 @@ def restored_with_staged(fenced: Fenced) -> tuple[FenceArguments, StagedCommit]:
     return fenced.place(staged), staged
 
 
-def test_a_task_with_a_staged_transaction_is_told_that_the_table_lacks_those_before(
-    fenced: Fenced, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("connector.iceberg.commits.commit.RETRY_FOR", 0.0)
+@pytest.mark.usefixtures("stays_older")
+def test_a_task_with_a_staged_transaction_is_told_that_the_table_lacks_those_before(fenced: Fenced) -> None:
     place, staged = restored_with_staged(fenced)
     with pytest.raises(FencedError) as error:
         recover(fenced.catalog, staged)
@@ -640,6 +645,7 @@ def test_the_error_of_a_fenced_task_names_a_command_that_can_be_run(fenced: Fenc
     assert f"{fenced.lost.prev} -> {fenced.lost.next}: 1 row in 1 file: fenced" in completed.stdout
 
 
+@pytest.mark.usefixtures("stays_older")
 def test_the_error_of_a_table_that_lacks_transactions_names_a_command_that_can_be_run(fenced: Fenced) -> None:
     place, staged = restored_with_staged(fenced)
     with pytest.raises(FencedError) as caught:
