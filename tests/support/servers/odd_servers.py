@@ -25,11 +25,13 @@ class Server:
 @contextmanager
 def answering(status: int, body: str, headers: Mapping[str, str] = NO_HEADERS) -> Iterator[Server]:
     class Handler(QuietHandler):
+        protocol_version = "HTTP/1.1"  # so that a client which asks before it sends a body is not left waiting
+
         def do_GET(self) -> None:
             server.requests.append((self.path, self.headers.get("Authorization", ""), self.read_body().decode()))
             server.headers.append(dict(self.headers.items()))
             self.send_response(status)
-            for name, value in headers.items():
+            for name, value in {"Connection": "close", **headers}.items():
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(body.encode())
