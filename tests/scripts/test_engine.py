@@ -101,6 +101,7 @@ def test_ci_leaves_no_engine_behind_when_a_check_fails_while_the_engine_is_being
     engine = shlex.join((*SLEEP, *checkout.engine_arguments()))
     checkout.replace("scripts/image", "touch building; host=$(bash scripts/starting); sleep 600")
     checkout.replace("scripts/starting", "mkdir -p .cache/engine; sleep 1", f"setsid {engine} >/dev/null &")
-    checkout.replace("scripts/check", WAIT.format("building"), "exit 7")
+    checkout.replace("scripts/setup", "[[ $1 == --packages ]] && exit; touch fetching; sleep 600")
+    checkout.replace("scripts/check", WAIT.format("building"), WAIT.format("fetching"), "exit 7")
     assert checkout.run("env", f"PATH={tools}:{os.environ['PATH']}", ".ci/run") == 7
     assert wait_until(lambda: marked(checkout.mark) == {})
