@@ -31,7 +31,7 @@ from support.rows.staged_files import leave_behind, stage
 from support.rows.staged_rows import WRITER
 from support.rows.updated_rows import make_table, stage_updates, values_of
 from support.sessions.processes import wait_until
-from support.tables.local_tables import foreign_table, ids_of, local_catalog, table_of
+from support.tables.local_tables import foreign_table, ids_of, local_catalog, prepend_to_log, table_of
 from support.tables.outcomes import try_commits
 from support.tables.planted_faults import Send, do_first, plant_always
 
@@ -178,6 +178,38 @@ def test_metadata_files_stay_where_the_table_says_so(catalog: Catalog) -> None:
     do_all(maintenance)
     expiry = 1
     assert len([f for f in metadata_files(catalog) if f.name.endswith(".json")]) == before + 8 + expiry
+
+
+@pytest.fixture
+def foreign_file(catalog: Catalog) -> Path:
+    """The metadata file of another table, which the log of the first one names in two ways."""
+    others = foreign_table(catalog, ("shop", "others"))
+    file = Path(others.metadata_location.removeprefix("file://"))
+    own = table_of(catalog).location()
+    for location in (f"file://{file}", f"{own}/../others/metadata/{file.name}"):
+        prepend_to_log(table_of(catalog), location)
+    assert Path(f"{own.removeprefix('file://')}/../others/metadata/{file.name}").exists()
+    return file
+
+
+def test_no_file_of_another_table_goes_because_the_log_has_named_it(catalog: Catalog, foreign_file: Path) -> None:
+    """Anyone who can commit to the table writes its log."""
+    first = table_of(catalog).metadata_location
+    maintenance = BackgroundMaintenance(catalog)
+    for number in range(2 * PREVIOUS_VERSIONS):
+        land(maintenance, catalog, number)
+        do_all(maintenance)
+    named = [entry.metadata_file for entry in table_of(catalog).metadata.metadata_log]
+    assert not any(location.endswith(foreign_file.name) for location in named)
+    assert not Path(first.removeprefix("file://")).exists()
+    assert foreign_file.exists()
+
+
+def test_no_file_of_another_table_goes_with_a_commit_of_pyiceberg(catalog: Catalog, foreign_file: Path) -> None:
+    for number in range(2 * PREVIOUS_VERSIONS):
+        with table_of(catalog).transaction() as change:
+            change.set_properties({"number": str(number)})
+    assert foreign_file.exists()
 
 
 def test_metadata_that_lost_a_race_goes_once_no_commit_can_be_waiting_for_it(catalog: Catalog) -> None:

@@ -25,6 +25,7 @@ PARTS: Final = {
     "pyiceberg.avro.resolver.construct_reader": "a448c6bef4e3",
     "pyiceberg.avro.resolver.construct_writer": "bb01812a86c1",
     "pyiceberg.avro.resolver.resolve_reader": "b7deab6d5876",
+    "pyiceberg.catalog.Catalog._delete_old_metadata": "56aad640702f",
     "pyiceberg.catalog.Catalog._load_file_io": "de5e4fac1a01",
     "pyiceberg.catalog.Catalog.commit_table": "c7238288fd6c",
     "pyiceberg.catalog.Catalog.create_table": "3d98b84090de",

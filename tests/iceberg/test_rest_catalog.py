@@ -7,8 +7,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitStateUnknownException, NoSuchTableError
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.table import Table
 from pyiceberg.table.metadata import new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
@@ -26,11 +28,13 @@ from connector.model.properties import Properties
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_access import access_to
 from iceberg.catalog_configs import IMPATIENT, KEYS, SCHEMA, on_s3, rest
+from support.bindings import PATH
 from support.servers.certificate import new_certificate
 from support.servers.odd_servers import Dripping, answering, dripping, silent
 from support.servers.rest_catalog import RestCatalogServer
 from support.servers.server_process import free_address
 from support.snapshots import check_text
+from support.tables.local_tables import foreign_table, prepend_to_log
 
 
 @pytest.fixture
@@ -270,3 +274,19 @@ def test_a_real_rest_catalog_places_tables_where_no_bucket_is_given(rest_catalog
         catalog.create_namespace(path[0])
         table = catalog.create_table(path, SCHEMA, location=table_location(endpoint, path))
     assert table.location().startswith(f"file://{rest_catalog.warehouse}")
+
+
+def test_a_commit_of_pyiceberg_deletes_no_file_that_the_log_of_a_table_names(catalog: Catalog, tmp_path: Path) -> None:
+    """The server deletes old metadata. Anyone who can commit to the table writes its log."""
+    asks = {"write.metadata.delete-after-commit.enabled": "true"}
+    table = foreign_table(catalog, PATH, properties=asks)
+    (file := tmp_path / "of-others.metadata.json").write_text("{}")
+    prepend_to_log(table, file.as_uri())
+    before = catalog.load_table(PATH)
+    answer = {"metadata-location": table.metadata_location, "metadata": json.loads(table.metadata.model_dump_json())}
+    with answering(200, json.dumps({"defaults": {}, "overrides": {}, **answer})) as server:
+        rest = open_rest(RestCatalog(server.uri), {})
+        with Table(before.name(), before.metadata, before.metadata_location, before.io, rest).transaction() as change:
+            change.set_properties({"a": "b"})
+    assert [path for path, _, _ in server.requests] == ["/v1/config", "/v1/namespaces/shop/tables/orders"]
+    assert file.exists()

@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,6 +21,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO
 from pyiceberg.table.metadata import TableMetadata
 
+from connector.encoding.parquet.file_options import find_locations
 from connector.host import facts
 from connector.host.facts import EXPIRE_SNAPSHOTS, REMOVE_ORPHAN_FILES, MaintenanceRun
 from connector.host.interruption import InterruptedMaintenanceError, Interruption
@@ -31,7 +32,7 @@ from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from connector.iceberg.metadata.old_metadata import must_delete_old_metadata
 from connector.iceberg.metadata.retention import find_due
-from connector.iceberg.metadata.table_directories import is_in_table_bucket
+from connector.iceberg.metadata.table_directories import is_in_table_bucket, keep_own_of
 from connector.model.state import StagedCommit
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.stored_files import delete_all
@@ -163,7 +164,7 @@ class BackgroundMaintenance:
         # Invalid properties of the table stop only what they are about.
         dropped = recent.metadata_files - recent.named
         if dropped and must_delete_old_metadata(path, recent.catalog, recent.properties):
-            delete = partial(delete_all, recent.io, dropped)
+            delete = partial(_delete_old_metadata, recent, uuid, dropped)
             self._perform(_Task(path, "old metadata files were not deleted", delete, "remove_old_metadata"))
         is_paused = time.monotonic() < self._expiry_pauses.get(path, 0.0)
         if not is_paused and recent.may_expire and not interruption.is_due():
@@ -244,6 +245,12 @@ class BackgroundMaintenance:
 
 def _list_metadata_files(metadata: TableMetadata) -> frozenset[str]:
     return frozenset(entry.metadata_file for entry in metadata.metadata_log)
+
+
+def _delete_old_metadata(recent: _Recent, uuid: UUID, dropped: Set[str], interruption: Interruption) -> None:
+    """Delete metadata files that the log does not name any more. Anyone who can commit to the table writes its log."""
+    provider = find_locations(recent.location, recent.properties)
+    delete_all(recent.io, keep_own_of(recent.location, provider, uuid, dropped), interruption)
 
 
 def _may_expire(metadata: TableMetadata, lasting: Collection[str]) -> bool:

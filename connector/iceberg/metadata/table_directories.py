@@ -4,9 +4,11 @@ from collections.abc import Iterable, Set
 from posixpath import basename
 from typing import Final
 from urllib.parse import urlsplit
+from uuid import UUID
 
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table
+from pyiceberg.table.locations import LocationProvider
 
 from connector.iceberg.metadata.table_properties import locations_of
 from connector.storage.file_access import S3_SCHEMES, store_of
@@ -33,16 +35,18 @@ def keep_own(table: Table, locations: Iterable[str]) -> list[str]:
     Anyone who can commit to the table names its directories. So in another bucket than the table's, a file must have
     the table's UUID in its name. A location with the part `..` is of another directory than it seems.
     """
-    provider = locations_of(table)
-    directories = (table.location(), provider.data_path, provider.metadata_path)
-    own = tuple(f"{directory.rstrip('/')}/" for directory in directories)
-    store, uuid = store_of(table.location()), str(table.metadata.table_uuid)
+    return keep_own_of(table.location(), locations_of(table), table.metadata.table_uuid, locations)
+
+
+def keep_own_of(root: str, provider: LocationProvider, uuid: UUID, locations: Iterable[str]) -> list[str]:
+    """Do the same without the table's metadata. `root` is its location."""
+    own = tuple(f"{directory.rstrip('/')}/" for directory in (root, provider.data_path, provider.metadata_path))
     return [
         location
         for location in locations
         if location.startswith(own)
         and not {".", ".."}.intersection(location.split("/"))
-        and (store_of(location) == store or uuid in basename(location))
+        and (store_of(location) == store_of(root) or str(uuid) in basename(location))
     ]
 
 

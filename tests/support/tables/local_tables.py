@@ -2,7 +2,7 @@
 
 import json
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from connector.iceberg.metadata.manifests import manifests_of
 from connector.model.properties import Properties
 from connector.model.state import DataFile
 from connector.model.table_identifier import Owner
+from protocol.flow import Json
 from support.bindings import MATERIALIZATION, PATH
 
 ID_ONLY = Schema(NestedField(1, "id", LongType(), required=True))
@@ -73,9 +74,26 @@ def upgrade_to_version_3(catalog: Catalog, path: tuple[str, str]) -> None:
 
 def record_property(table: Table, name: str, value: str) -> None:
     """Written into another metadata file. PyIceberg makes no table with properties that it cannot parse."""
+
+    def change(metadata: Json) -> None:
+        metadata["properties"][name] = value
+
+    _change_metadata(table, change)
+
+
+def prepend_to_log(table: Table, location: str) -> None:
+    """Let the metadata log name a file as the oldest one."""
+
+    def change(metadata: Json) -> None:
+        metadata["metadata-log"].insert(0, {"metadata-file": location, "timestamp-ms": 1})
+
+    _change_metadata(table, change)
+
+
+def _change_metadata(table: Table, change: Callable[[Json], None]) -> None:
     file = Path(table.metadata_location.removeprefix("file://"))
     metadata = json.loads(file.read_text())
-    metadata["properties"][name] = value
+    change(metadata)
     changed = file.with_name(f"{file.name.partition('-')[0]}-{uuid.uuid4()}.metadata.json")
     changed.write_text(json.dumps(metadata))
     table.catalog.drop_table(table.name())
