@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import pytest
 from pyiceberg.exceptions import NoSuchTableError
-from requests import Request, RequestException
+from requests import Request, RequestException, TooManyRedirects
 
 from connector.config.catalog import RestCatalog
 from connector.config.secret import Secret
@@ -19,6 +19,7 @@ from connector.host.errors import ConnectorError, RetryableError, UserError
 from connector.iceberg.catalogs.rest import open_rest
 from connector.iceberg.catalogs.rest_errors import translate_errors
 from connector.iceberg.catalogs.sign_in import TokenSession
+from connector.model.properties import Properties
 from support.servers.certificate import new_certificate
 from support.servers.odd_servers import Dripping, answering, answering_each, dripping
 from support.servers.server_process import free_address
@@ -101,6 +102,38 @@ def test_the_secret_is_sent_to_no_server_that_the_token_server_redirects_to() ->
     ):
         open_rest(RestCatalog(server.uri, "wh", credential=Secret("robot:word"), oauth2_server_uri=tokens.uri), {})
     assert not other.requests
+
+
+SECRET_HEADERS: Final = {"Authorization": "Bearer planted-token", "X-Api-Key": "planted-key"}
+
+
+def secrets_of(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in headers.items() if "planted" in value}
+
+
+def open_with_secrets(uri: str) -> None:
+    header = Properties({"header.X-Api-Key": "planted-key"})
+    open_rest(RestCatalog(uri, "wh", token=Secret("planted-token"), properties=header), {})
+
+
+def test_no_header_of_the_config_is_sent_to_a_server_that_the_catalog_redirects_to() -> None:
+    with (
+        answering(200, CONFIG) as other,
+        answering(307, "", {"Location": f"{other.uri}/v1/config", "Content-Length": "0"}) as server,
+    ):
+        open_with_secrets(server.uri)
+    assert [secrets_of(headers) for headers in server.headers] == [SECRET_HEADERS]
+    assert [(secrets_of(headers), headers.get("X-Iceberg-Access-Delegation")) for headers in other.headers] == [
+        ({}, "vended-credentials")
+    ]
+
+
+@UNCLOSED
+def test_the_headers_of_the_config_stay_in_a_redirect_to_the_same_server() -> None:
+    with answering(307, "", {"Location": "/", "Content-Length": "0"}) as server, pytest.raises(TooManyRedirects):
+        open_with_secrets(server.uri)
+    assert len(server.headers) > 1
+    assert all(secrets_of(headers) == SECRET_HEADERS for headers in server.headers)
 
 
 def test_a_password_of_the_machine_is_not_sent_to_the_token_server(

@@ -2,6 +2,8 @@
 refreshed."""
 
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
 
@@ -41,6 +43,9 @@ SIGN_INS: Final = frozenset({"token", "credential"})  # which a server may send,
 _OVERTAKEN: Final = ("older than last sequence number", "first-row-id")
 _BECOME_READS: Final = frozenset({codes.moved_permanently, codes.found, codes.see_other})
 _DELEGATION: Final = "X-Iceberg-Access-Delegation"  # asks for credentials for a table's files
+_NOT_SECRET: Final = frozenset(  # headers that another server gets, too
+    {"accept", "accept-encoding", "connection", "content-length", "content-type", "user-agent", _DELEGATION.lower()}
+)
 
 
 class RestTables(RestCatalog):
@@ -68,7 +73,8 @@ class RestTables(RestCatalog):
         session.auth = self._sign_in
         if self._has_own_keys:
             session.headers.pop(_DELEGATION, None)
-        session.hooks["response"] += (RetryAfter(), _refuse_to_read_instead, _refuse_page)
+        keep_headers = partial(_keep_headers_from_others, session)
+        session.hooks["response"] += (RetryAfter(), _refuse_to_read_instead, keep_headers, _refuse_page)
         return limit_time(_with_fixed_environment(session, self.uri), self._limits)
 
     def _fetch_config(self) -> None:
@@ -128,6 +134,17 @@ def _refuse_to_read_instead(response: Response, **_: object) -> None:
     if response.status_code in _BECOME_READS and method not in ("GET", "HEAD"):
         target = read_address(urljoin(response.url, response.headers.get("Location", "")))
         raise RedirectError(f"a {method} was answered with HTTP {response.status_code} and {target}", response=response)
+
+
+def _keep_headers_from_others(session: Session, response: Response, **_: object) -> None:
+    """Before a redirect to another server is followed, remove the headers of the request that may be secret. `requests`
+    only removes Authorization, but the config, the catalog and signatures of AWS have others."""
+    request = response.request
+    with suppress(ValueError):  # of a malformed address, to which nothing is sent
+        target = urljoin(response.url, session.get_redirect_target(response) or "")
+        if session.should_strip_auth(response.url, target):
+            for name in [each for each in request.headers if each.lower() not in _NOT_SECRET]:
+                del request.headers[name]
 
 
 def _refuse_page(response: Response, **_: object) -> None:
