@@ -9,14 +9,16 @@ import re
 import threading
 from binascii import b2a_base64
 from collections.abc import Iterator
+from html import unescape
 from typing import Final, TypeAlias
-from urllib.parse import quote, quote_plus, unquote
+from urllib.parse import unquote, unquote_to_bytes
 
 HIDDEN: Final = "***"
 # Characters. A shorter secret is a part of many words, and hiding it there would reveal it. Passwords have to be longer
 # anyway (NIST SP 800-63B).
 SHORTEST: Final = 8
 LONGEST_QUOTE: Final = 1000  # characters: Polaris lists all locations that it allows at the end of a long answer
+DEEPEST: Final = 3  # a text is decoded so many times: errors quote errors that quote what was sent
 MOST_OBTAINED: Final = 10_000  # a catalog may vend new credentials each time a table is loaded
 
 # Line breaks, also in the form of JSON: texts quote private keys line by line.
@@ -29,6 +31,13 @@ _PARTS: Final = (
     re.compile(r"//[^/:\s]*:([^/\s]*)@"),
     re.compile(r"\bsig=([^&\s]+)"),  # of a shared access signature
 )
+# Characters in the form of URLs and XML, and of JSON and Python. A text is decoded with each of them.
+_ESCAPES: Final = (
+    re.compile(r"(?:%[0-9a-fA-F]{2})+|&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|quot|amp|apos|lt|gt);"),
+    re.compile(r"(?:\\u[0-9a-fA-F]{4})+|\\U000[0-9a-fA-F]{5}|\\x[0-9a-fA-F]{2}|\\[\"'/\\bfnrt]"),
+)
+_FOR_URLS: Final = str.maketrans("+/", "-_")  # the other alphabet of base64
+_LETTERS: Final = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}  # after a backslash
 # JSON web tokens: libraries make some to sign in, which are not registered. The last part may be cut off.
 _JWT: Final = re.compile(r"\beyJ[-\w]{8,}\.eyJ[-\w]+(\.[-\w]*)?")
 
@@ -64,12 +73,29 @@ class Redaction:
     def redact(self, text: str) -> str:
         """Return the text with each secret replaced."""
         with self._lock:
-            pieces, end = [], 0
-            for position in self._find_starts(text):
-                if position >= end and (length := self._longest(text, position)):
-                    pieces += [text[end:position], HIDDEN]
-                    end = position + length
-        return _JWT.sub(HIDDEN, "".join([*pieces, text[end:]]))
+            found = sorted(self._find_in_any_form(text))
+        pieces, last = list[str](), 0
+        for start, end in found:
+            if start >= last:
+                pieces += [text[last:start], HIDDEN]
+            last = max(last, end)
+        return _JWT.sub(HIDDEN, "".join([*pieces, text[last:]]))
+
+    def _find_in_any_form(self, text: str, depth: int = DEEPEST) -> Iterator[tuple[int, int]]:
+        """Yield where secrets begin and end, as they are, and as escapes stand for them."""
+        yield from self._find(text)
+        for escape in _ESCAPES:
+            if depth and escape.search(text):
+                decoded, places = _decode(text, escape)
+                yield from ((places[start], places[end]) for start, end in self._find_in_any_form(decoded, depth - 1))
+
+    def _find(self, text: str) -> Iterator[tuple[int, int]]:
+        """Yield where secrets begin and end, from left to right."""
+        last = 0
+        for start in self._find_starts(text):
+            if start >= last and (length := self._longest(text, start)):
+                last = start + length
+                yield start, last
 
     def _find_starts(self, text: str) -> list[int]:
         """Return the positions of the first characters of secrets. Outputs may have megabytes, so this is one loop."""
@@ -95,19 +121,44 @@ def _add(forms: _Forms, secret: str) -> None:
 
 
 def _forms_of(secret: str) -> Iterator[str]:
+    """Yield what is looked for in texts, and in what their escapes stand for."""
     parts = {secret, *_LINE_BREAK.split(secret)}
     parts |= {part for pattern in _PARTS for part in pattern.findall(secret)}
     for plain in {each for part in parts for each in (part.strip(), unquote(part.strip()))}:
         if len(plain) >= SHORTEST:
-            encoded = plain.encode(errors="replace")
-            yield from {
-                plain,
-                quote(encoded, safe=""),
-                quote_plus(encoded),
-                json.dumps(plain)[1:-1],
-                repr(plain)[1:-1],
-                b2a_base64(encoded, newline=False).decode().rstrip("="),
-            }
+            in_base64 = b2a_base64(plain.encode(errors="replace"), newline=False).decode().rstrip("=")
+            yield from {plain, plain.replace(" ", "+"), in_base64, in_base64.translate(_FOR_URLS)}
+
+
+def _decode(text: str, escape: re.Pattern[str]) -> tuple[str, list[int]]:
+    """Return the text with what its escapes stand for, and where in the text each character of it begins. The last
+    place is the end of the text."""
+    pieces, places, last = list[str](), list[int](), 0
+    for found in escape.finditer(text):
+        pieces.append(text[last : found.start()])
+        places += range(last, found.start())
+        last = found.start()
+        for character, length in _characters_of(found[0]):
+            pieces.append(character)
+            places.append(last)
+            last += length
+    return "".join([*pieces, text[last:]]), [*places, *range(last, len(text) + 1)]
+
+
+def _characters_of(escape: str) -> Iterator[tuple[str, int]]:
+    """Yield the characters that an escape stands for, each with its length in the escape."""
+    if escape[0] == "%":
+        for character in unquote_to_bytes(escape).decode(errors="surrogateescape"):
+            yield character, 3 * len(character.encode(errors="surrogateescape"))
+    elif escape[0] == "&":
+        yield unescape(escape) or "\0", len(escape)  # it is empty for some control characters
+    elif len(escape) == 2:
+        yield _LETTERS.get(escape[1], escape[1]), 2
+    elif escape[1] == "u":
+        for character in json.loads(f'"{escape}"'):
+            yield character, 6 * (1 + (character > "\uffff"))
+    else:
+        yield chr(int(escape[2:], 16)), len(escape)
 
 
 _KNOWN: Final = Redaction()

@@ -1,12 +1,14 @@
 """A secret is in no text that leaves the process, in whatever form a server or a client has quoted it."""
 
+import html
 import json
 import re
-from base64 import b64encode
+from base64 import b64encode, urlsafe_b64encode
 from urllib.parse import quote, urlencode
+from xml.sax.saxutils import escape
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from connector.host.redaction import HIDDEN, LONGEST_QUOTE, SHORTEST, Redaction, hide_obtained, redact_and_shorten
@@ -15,6 +17,14 @@ SECRET = 'p/lan+ted "se=cret" Ü\\'
 LINES = ("MIIEvQIBADANBgkqhkiG9w0BAQEFAASC", "u7q2yK1x0hVqXc8o5bGmZtR3wEpLsNdf")
 PEM = "-----BEGIN PRIVATE KEY-----\n{}\n{}\n-----END PRIVATE KEY-----\n".format(*LINES)
 SERVICE_ACCOUNT = json.dumps({"type": "service_account", "private_key": PEM, "client_email": "robot@lake.example"})
+
+
+def encode_json(secret: str) -> str:
+    return json.dumps(secret)[1:-1]
+
+
+def encode_url(secret: str) -> str:
+    return quote(secret, safe="", errors="replace")
 
 
 def redacted(text: str, *secrets: str) -> str:
@@ -33,10 +43,58 @@ def redacted(text: str, *secrets: str) -> str:
         quote(SECRET, safe=""),
         urlencode({"": SECRET})[1:],
         b64encode(SECRET.encode()).decode(),
+        json.dumps(SECRET, ensure_ascii=False)[1:-1],
+        json.dumps(SECRET)[1:-1].replace("/", "\\/"),
+        json.dumps(SECRET)[1:-1].replace("/", "\\u002f").replace("+", "\\u002B"),
+        json.dumps(json.dumps(SECRET))[3:-3],
+        quote(SECRET),
+        re.sub("%..", lambda escape: escape[0].lower(), quote(SECRET, safe="")),
+        re.sub("%..", lambda escape: escape[0].lower(), urlencode({"": SECRET})[1:]),
+        quote(quote(SECRET, safe=""), safe=""),
+        quote(json.dumps(SECRET)[1:-1], safe=""),
+        json.dumps(quote(SECRET, safe="").replace("%", "\\u0025")).replace("\\\\", "\\")[1:-1],
+        html.escape(SECRET),
+        escape(SECRET, {'"': "&#x22;", "+": "&#43;"}),
+        ascii(SECRET)[1:-1],
+        "".join(f"%{byte:02x}" for byte in SECRET.encode()),
     ],
 )
 def test_a_secret_is_hidden_in_every_form_that_it_is_quoted_in(form: str) -> None:
     assert redacted(f"before {form} after, {form}", SECRET).replace("=", "") == f"before {HIDDEN} after, {HIDDEN}"
+
+
+@given(st.text(min_size=SHORTEST), st.text(), st.text())
+def test_a_secret_of_any_characters_is_hidden_as_it_is_in_json_and_in_urls(
+    secret: str, before: str, after: str
+) -> None:
+    assume(len(secret.strip()) >= SHORTEST and secret not in f"{before}{HIDDEN}{after}")
+    for encode in (str, encode_json, encode_url):
+        said = redacted(f"{before} {encode(secret)} {after}", secret)
+        assert HIDDEN in said
+        assert encode(secret).strip() not in said
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["\\u12", "\\u", "\\x1", "\\x", "\\U0001f60", "\\", "%", "%2", "%zz", "&#0;", "&#1;", "&;", "&#x110000;", "%c3%"],
+)
+def test_what_only_looks_like_an_escape_stays_and_hides_no_secret(text: str) -> None:
+    assert redacted(f"{text}.", "planted-secret") == f"{text}."
+    assert redacted(f"{text}planted-secret{text}.", "planted-secret").count("planted") == 0
+    assert redacted(f"{text} planted%2Dsecret {text}.", "planted-secret") == f"{text} {HIDDEN} {text}."
+
+
+def test_a_secret_is_hidden_in_the_base64_of_urls() -> None:
+    encoded = urlsafe_b64encode(b"planted>>>???").decode()
+    assert {"-", "_"} < set(encoded)
+    assert redacted(encoded, "planted>>>???").rstrip("=") == HIDDEN
+
+
+def test_escapes_beside_a_secret_stay() -> None:
+    assert (
+        redacted("%E2%82planted%2Dsecret%C3%9C\\ud83d\\ude00", "planted-secret")
+        == f"%E2%82{HIDDEN}%C3%9C\\ud83d\\ude00"
+    )
 
 
 @pytest.mark.parametrize("text", ["s", "a s", "s b", "ss", "a s s"])
