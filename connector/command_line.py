@@ -249,7 +249,7 @@ def _show(text: str) -> None:
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: the locale's encoding may lack characters
     with signals.writing_to_stdout():
-        print(redact(text), flush=True)  # noqa: T201 - the output of a command; nothing else prints
+        print(logs.show_controls(redact(text)), flush=True)  # noqa: T201 - the output of a command; nothing else prints
 
 
 def _check_stdout() -> None:

@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import re
 import sys
 import threading
 from collections.abc import Sequence
@@ -17,6 +18,8 @@ log = logging.getLogger(__name__)
 
 LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR}
 MOST_NAMES: Final = 5  # in one record
+# Also line breaks of Unicode, and what reverses the direction of a text.
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 FIELDS: Final = "fields"  # the attribute of a record that holds its fields
 
 
@@ -69,6 +72,12 @@ def format_bytes(size: float) -> str:
     while number >= 1000 and (larger := next(units, None)):
         number, unit = number / 1000, larger
     return f"{number:.0f} {unit}" if unit == "bytes" else f"{number:.1f} {unit}"
+
+
+def show_controls(text: str) -> str:
+    """Return a text with the control characters in the form of JSON, but line breaks and tabs as they are. Texts of
+    others must not control the terminal."""
+    return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def configure() -> None:
@@ -125,7 +134,9 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the local date and time, the level and the message without secrets."""
         moment = datetime.fromtimestamp(record.created).astimezone().strftime("%Y-%m-%d %H:%M:%S")
-        return f"{moment} {_level(record):5} {_message(record, self)}"
+        # Lines within a message are indented: texts of others must not look like records.
+        message = show_controls(_message(record, self)).replace("\n", "\n    ")
+        return f"{moment} {_level(record):5} {message}"
 
 
 def _level(record: logging.LogRecord) -> str:

@@ -71,6 +71,34 @@ def test_text_is_one_readable_line(monkeypatch: pytest.MonkeyPatch, capsys: pyte
 
 
 @pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b[2J\x1b]0;title\x07", "\\u001b[2J\\u001b]0;title\\u0007"),
+        ("a\rb\x7f\x9b\x00", "a\\u000db\\u007f\\u009b\\u0000"),
+        ("a\u2028b\u202egnp.\u2066", "a\\u2028b\\u202egnp.\\u2066"),
+        ("größe\t名\xa0ñ", "größe\t名\xa0ñ"),
+    ],
+)
+def test_a_text_of_others_does_not_control_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], text: str, shown: str
+) -> None:
+    configure(monkeypatch)
+    log.info("table %s", text)
+    assert capsys.readouterr().err.partition(" info  ")[2] == f"table {shown}\n"
+    assert json.loads(f'"{logs.show_controls(text)}"'.replace("\t", "\\t")) == text
+
+
+def test_a_text_of_others_does_not_look_like_a_record(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure(monkeypatch, LOG_LEVEL="debug")
+    forged = "no\n2026-01-01 00:00:00 error forged"
+    log.error("refused: %s", forged, exc_info=ValueError(forged))
+    lines = capsys.readouterr().err.splitlines()
+    assert [line for line in lines if "forged" in line] == 2 * ["    2026-01-01 00:00:00 error forged"]
+
+
+@pytest.mark.parametrize(
     ("level", "shown"),
     [
         *((level, ["d", "i", "w", "e"]) for level in ("debug", "trace", "DEBUG")),
