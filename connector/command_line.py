@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from connector.host import late_imports, logs, machine, signals
 from connector.host.errors import ArgumentError, ConnectorError, UserError
-from connector.host.redaction import redact
+from connector.host.redaction import hide_proxies, redact
 from connector.rpc import spec
 from protocol import stdio
 from protocol.protocol_error import ProtocolError
@@ -64,6 +64,7 @@ def _run_to_exit_status(work: Callable[[], int | None]) -> int:
 
 def _run_and_tell(work: Callable[[], int | None]) -> int:
     try:
+        hide_proxies(os.environ)
         logs.configure()
         _check_working_directory()
         _ignore_settings_of_pyiceberg()

@@ -8,7 +8,7 @@ import json
 import re
 import threading
 from binascii import b2a_base64
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from html import unescape
 from typing import Final, TypeAlias
 from urllib.parse import unquote, unquote_to_bytes
@@ -166,6 +166,14 @@ _KNOWN: Final = Redaction()
 hide: Final = _KNOWN.hide
 hide_obtained: Final = _KNOWN.hide_obtained
 redact: Final = _KNOWN.redact
+
+
+def hide_proxies(environment: Mapping[str, str]) -> None:
+    """Hide the users and the passwords of the proxies that the environment names."""
+    for name, value in environment.items():
+        user, at, _ = value.rpartition("@")
+        if at and name.lower().endswith("_proxy"):
+            hide(user.partition("//")[2] or user)
 
 
 def redact_and_shorten(text: str) -> str:

@@ -11,7 +11,16 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from connector.host.redaction import HIDDEN, LONGEST_QUOTE, SHORTEST, Redaction, hide_obtained, redact_and_shorten
+from connector.host.redaction import (
+    HIDDEN,
+    LONGEST_QUOTE,
+    SHORTEST,
+    Redaction,
+    hide_obtained,
+    hide_proxies,
+    redact,
+    redact_and_shorten,
+)
 
 SECRET = 'p/lan+ted "se=cret" Ü\\'
 LINES = ("MIIEvQIBADANBgkqhkiG9w0BAQEFAASC", "u7q2yK1x0hVqXc8o5bGmZtR3wEpLsNdf")
@@ -95,6 +104,21 @@ def test_escapes_beside_a_secret_stay() -> None:
         redacted("%E2%82planted%2Dsecret%C3%9C\\ud83d\\ude00", "planted-secret")
         == f"%E2%82{HIDDEN}%C3%9C\\ud83d\\ude00"
     )
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("http://user:only-in-a-proxy@proxy:3128", "only-in-a-proxy"),
+        ("user:only-in-a-proxy@proxy:3128", "only-in-a-proxy"),
+        ("http://user:only/in a@proxy@proxy:3128", "only/in a@proxy"),
+        ("http://user:only%2Fin-a-proxy@proxy:3128", "only/in-a-proxy"),
+        ("http://only-in-a-proxy@proxy:3128", "only-in-a-proxy"),
+    ],
+)
+def test_the_password_of_a_proxy_of_the_environment_is_hidden(address: str, shown: str) -> None:
+    hide_proxies({"https_proxy": address, "ADDRESS": "http://user:of-no-proxy@host"})
+    assert redact(f"407: {shown} of-no-proxy") == f"407: {HIDDEN} of-no-proxy"
 
 
 @pytest.mark.parametrize("text", ["s", "a s", "s b", "ss", "a s s"])

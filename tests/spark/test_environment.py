@@ -52,6 +52,23 @@ def test_what_signs_in_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [name for name in (*SIGN_INS, *NEEDED) if name in select_inherited()] == list(NEEDED)
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "is_inherited"),
+    [
+        ("DATABASE_URL", "postgres://user:planted@host/db", False),
+        ("PIP_INDEX_URL", "https://:planted@host/simple", False),
+        ("HTTPS_PROXY", "http://user:planted@proxy:3128", True),  # tasks reach the object store through it
+        ("ADDRESS", "https://host:443/user@host", True),
+        ("ADDRESS", "https://user@host", True),
+    ],
+)
+def test_an_address_with_a_password_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, is_inherited: bool
+) -> None:
+    monkeypatch.setenv(name, value)
+    assert (name in select_inherited()) == is_inherited
+
+
 def test_a_user_may_have_no_home_and_no_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """Such as the user of a container, where nothing sets HOME."""
     monkeypatch.delenv("HOME", raising=False)

@@ -46,6 +46,9 @@ SECRET_VARIABLES: Final = re.compile(
     r"(?i)secret|password|pgpass|token|credential|(access|account|private|storage)_?key|connection_string"
     r"|^AWS_PROFILE$|^PYICEBERG_CATALOG__"
 )
+# In the value of a variable. The tasks need those of proxies.
+PASSWORD: Final = re.compile(r"//[^/\s]*:[^/\s]+@")
+PROXY: Final = re.compile(r"(?i)_proxy$")
 OTHER_SPARK: Final = re.compile("^(PY)?SPARK_")  # settings of another Spark, such as that of a cluster's node
 INHERITED_PREFIXES: Final = ("HADOOP_",)  # for directories in HDFS, such as where its tickets are
 
@@ -143,8 +146,13 @@ def select_inherited() -> dict[str, str]:
     return {
         name: value
         for name, value in os.environ.items()
-        if name.startswith(INHERITED_PREFIXES) or not (SECRET_VARIABLES.search(name) or OTHER_SPARK.search(name))
+        if name.startswith(INHERITED_PREFIXES)
+        or not (SECRET_VARIABLES.search(name) or OTHER_SPARK.search(name) or _has_password(name, value))
     }
+
+
+def _has_password(name: str, value: str) -> bool:
+    return bool(PASSWORD.search(value)) and not PROXY.search(name)
 
 
 def remove_settings_of_other_spark() -> None:
