@@ -1,13 +1,21 @@
-"""The loop that serves requests: it checks, handles and answers each one before it takes the next."""
+"""The loop that serves requests: it checks, handles and answers each one before it takes the next.
 
+Acknowledgements are held back, always for the same time or by a schedule. Otherwise small transactions would make a
+snapshot every second. Meanwhile the runtime reads more input into the next transaction, which gets larger.
+"""
+
+import logging
+import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
+from connector.config.sync_schedule import SyncSchedule
 from connector.host import facts, signals
-from connector.host.facts import AcknowledgedTransaction
+from connector.host.facts import AcknowledgedTransaction, HeldTransaction
+from connector.host.logs import Event, fields
 from connector.rpc import spec
-from connector.session.upload_interval import UploadInterval, hold_back
 from protocol import request, response, stdio
 from protocol.flow import ConnectorState, Json
 from protocol.lifecycle import Lifecycle
@@ -21,7 +29,55 @@ if TYPE_CHECKING:
     from connector.model.state import StagedTransaction
     from connector.session.transactions import OpenTransaction, Session
 
+log = logging.getLogger(__name__)
+
+QUICK_TRANSACTIONS: Final = 3  # at the start of a session, so that the person who started it soon sees rows
+
 Send: TypeAlias = Callable[[Response], None]
+
+
+class UploadInterval:
+    """Decides how long each acknowledgement of a session is held back.
+
+    A transaction is not delayed if it has `enough_rows` or `enough_bytes`: more input may be waiting.
+    """
+
+    def __init__(
+        self,
+        interval: timedelta | SyncSchedule,
+        enough_rows: int | None,
+        enough_bytes: int,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._interval = interval
+        self._enough_rows = enough_rows
+        self._enough_bytes = enough_bytes
+        self._now = now
+        self._rows = self._transactions = 0
+
+    def count_rows(self, rows: int) -> None:
+        """Note that the open transaction has received so many rows."""
+        self._rows += rows
+
+    def end_transaction(self, staged_size: int | None) -> float:
+        """End the open transaction, and return the delay of its acknowledgement in seconds.
+
+        `staged_size` are the bytes of its data files: 0 if it only deletes rows, None if it has staged nothing. It does
+        not matter if a table refuses the commit: its small transactions must not pile up either.
+        """
+        rows, self._rows = self._rows, 0
+        if staged_size is None:
+            return 0.0
+        self._transactions += 1
+        has_enough_rows = self._enough_rows is not None and rows >= self._enough_rows
+        is_large = has_enough_rows or staged_size >= self._enough_bytes
+        return 0.0 if is_large or self._transactions <= QUICK_TRANSACTIONS else self._find_delay()
+
+    def _find_delay(self) -> float:
+        interval = self._interval
+        if isinstance(interval, SyncSchedule):
+            interval = interval.find_interval(self._now())
+        return interval.total_seconds()
 
 
 def serve(requests: RequestReader, wire: Wire) -> None:
@@ -104,6 +160,29 @@ def _serve_transaction(
                 send(response.StartedCommit(_patch(staged.patch)))
                 return staged
     return None
+
+
+def hold_back(seconds: float, requests: RequestReader, send_answer: Callable[[], None]) -> float:
+    """Answer after `seconds`. Answer earlier if waiting no longer helps: the next flush has arrived, the input has
+    ended, or the process has to stop. Return for how many seconds it has waited."""
+    began = time.monotonic()
+    if seconds > 0:
+        until = time.time() + seconds
+        log.info(
+            "acknowledgement is held until %s, so that there are fewer commits",
+            time.strftime("%H:%M:%S", time.localtime(until)),
+            extra=fields(Event.HELD, seconds=seconds),
+        )
+        facts.report(HeldTransaction(until))
+        try:
+            requests.wait_for((request.Flush,), seconds)
+        except signals.Stopped:
+            # The tables have the rows already. The answer removes the commits from the state.
+            send_answer()
+            raise
+    held = time.monotonic() - began
+    send_answer()
+    return held if seconds > 0 else 0.0
 
 
 def _make_interval(config: "EndpointConfig") -> UploadInterval:
