@@ -1,6 +1,5 @@
 """The columns of new files whose rows come from other files of the table."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -9,7 +8,7 @@ from pyiceberg.schema import make_compatible_name
 from pyiceberg.types import FloatType, IcebergType, NestedField, PrimitiveType, TimestampType, TimeType
 
 from connector.encoding.values.column_types import FIELD_ID, arrow_type_of
-from connector.model.binding import Column, is_written
+from connector.model.binding import is_written
 
 # Of columns that only other engines' tables have.
 _OTHER_ARROW_TYPES: Final[dict[PrimitiveType, pa.DataType]] = {
@@ -55,21 +54,6 @@ class TargetColumn:
         if self.default is None:
             return pa.nulls(rows, arrow_type)
         return pa.repeat(pa.scalar(self.default, arrow_type), rows)
-
-
-def order_columns(columns: Sequence[TargetColumn]) -> list[TargetColumn]:
-    """Return the columns in the order of the new files: statistics go by a column's place, so nested columns, which
-    have none, come last."""
-    return sorted(columns, key=lambda column: not isinstance(column.type, PrimitiveType))
-
-
-def columns_with_statistics(columns: Sequence[TargetColumn]) -> list[Column]:
-    """Return the columns that the writer makes statistics of."""
-    return [
-        Column(column.name, column.name, column.id, column.type, column.required)
-        for column in columns
-        if isinstance(column.type, PrimitiveType)
-    ]
 
 
 def arrow_field(column: TargetColumn, arrow_type: pa.DataType) -> pa.Field:

@@ -10,9 +10,7 @@ from connector.encoding.live_rows.source_rows import cast_values, plain_type
 from connector.encoding.live_rows.target_columns import (
     TargetColumn,
     arrow_field,
-    columns_with_statistics,
     known_arrow_type,
-    order_columns,
 )
 from connector.encoding.values.column_types import find_columns
 from connector.encoding.values.conversions import NoEquivalentError, convert
@@ -45,7 +43,8 @@ class RewrittenSchema:
         """
         found = find_columns(source, path)
         matched, fields, indexes = [], [], []
-        for column in order_columns(columns):
+        # Statistics go by a column's place, so nested columns, which have none, come last.
+        for column in sorted(columns, key=lambda column: not isinstance(column.type, PrimitiveType)):
             index = found.get(column.source_id)
             arrow_type = known_arrow_type(column.type) or (
                 None if index is None else plain_type(source.field(index).type)
@@ -65,7 +64,11 @@ class RewrittenSchema:
     @property
     def with_statistics(self) -> list[Column]:
         """The columns that have statistics: the first ones of the schema."""
-        return columns_with_statistics(self.columns)
+        return [
+            Column(column.name, column.name, column.id, column.type, column.required)
+            for column in self.columns
+            if isinstance(column.type, PrimitiveType)
+        ]
 
     def is_same(self, other: "RewrittenSchema") -> bool:
         """Whether rows of both go to the same file. Field ids of nested columns count, too."""
