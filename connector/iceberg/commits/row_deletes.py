@@ -72,14 +72,6 @@ class _KeySearch:
         return self.name, self.updates
 
 
-@dataclass(frozen=True)
-class _SearchBatch:
-    """Searches for keys in the same columns, and files that each of them has to search."""
-
-    key_searches: Sequence[_KeySearch]
-    files: Sequence[SearchedFile]
-
-
 class RowDeletes:
     """The rows that one writer's pending commits delete. What one attempt has read is used by the next ones."""
 
@@ -128,15 +120,17 @@ class RowDeletes:
 
     def _search(self, table: Table, key_searches: Sequence[_KeySearch]) -> Iterator[tuple[str, Positions]]:
         """Yield the rows of the searched keys."""
-        for batch in self._plan_batches(key_searches):
-            self._search_batch(table, batch)
+        for sharing, files in self._plan_batches(key_searches):
+            self._search_files(table, sharing, files)
         for key_search in key_searches:
             found = self._found[key_search.id]
             yield from ((file.path, found[file]) for file in key_search.files)
 
-    def _plan_batches(self, key_searches: Sequence[_KeySearch]) -> list[_SearchBatch]:
-        """Return what earlier attempts have not searched. A file that several commits have to search is searched once
-        for all, unless they have too many keys."""
+    def _plan_batches(
+        self, key_searches: Sequence[_KeySearch]
+    ) -> list[tuple[Sequence[_KeySearch], Sequence[SearchedFile]]]:
+        """Return searches for keys in the same columns, and the files in which earlier attempts have not searched them.
+        A file that several commits have to search is searched once for all, unless they have too many keys."""
         by_file: dict[tuple[SearchedFile, Updates], list[_KeySearch]] = {}
         for key_search in key_searches:
             searched = self._found.setdefault(key_search.id, {})
@@ -147,24 +141,24 @@ class RowDeletes:
         for (file, _), sharing in by_file.items():
             files_by_searches.setdefault(tuple(sharing), []).append(file)
         return [
-            _SearchBatch(packed, files)
+            (packed, files)
             for sharing, files in files_by_searches.items()
             for packed in divide(sharing, KEYS_AT_ONCE, attrgetter("count"))
         ]
 
-    def _search_batch(self, table: Table, batch: _SearchBatch) -> None:
-        types, updates = _column_types(table), batch.key_searches[0].updates
-        key_tables = [key_search.read_keys(types) for key_search in batch.key_searches]
+    def _search_files(self, table: Table, sharing: Sequence[_KeySearch], files: Sequence[SearchedFile]) -> None:
+        types, updates = _column_types(table), sharing[0].updates
+        key_tables = [key_search.read_keys(types) for key_search in sharing]
         begins = np.cumsum([0, *map(len, key_tables[:-1])])
         names = [table.schema().find_field(part.column_id).name for part in updates.parts]
         keys = Keys(pa.concat_tables(key_tables).combine_chunks(), updates, names)
-        for file in batch.files:
+        for file in files:
             rows = [*search(table.io, file, keys, with_documents=False)]
             positions = join_arrays([each.positions for each in rows])
             owners = np.searchsorted(begins, join_arrays([each.keys for each in rows]), side="right") - 1
             order = np.argsort(owners, kind="stable")
             by_owner = np.split(positions[order], np.searchsorted(owners[order], np.arange(1, len(begins))))
-            for key_search, owned in zip(batch.key_searches, by_owner, strict=True):
+            for key_search, owned in zip(sharing, by_owner, strict=True):
                 self._found[key_search.id][file] = owned
 
 
