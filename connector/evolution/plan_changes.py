@@ -217,7 +217,7 @@ def _resolve_terms(target: Target, sources: Sequence[Source], existing: Iterable
 
 def _refuse(target: Target, reasons: Iterable[str]) -> None:
     """Raise UserError with all reasons, if there are any."""
-    if lines := [f"table {target.table}: {reason}" for reason in reasons]:
+    if lines := [f"table {target.path}: {reason}" for reason in reasons]:
         raise UserError("\n".join(lines))
 
 

@@ -84,10 +84,10 @@ class StartBackfill:
         )
         columns = _describe_columns(wanted, self.target.identifier)
         if self.target.is_for_rejected_rows:
-            return f"delete all rows of table {self.target.table} for a backfill"
+            return f"delete all rows of table {self.target.path} for a backfill"
         older = ", also those from before the task," if self.has_older_rows else ""
         return (
-            f"backfill table {self.target.table}: its rows{older} stay until the first commit, which replaces them all "
+            f"backfill table {self.target.path}: its rows{older} stay until the first commit, which replaces them all "
             f"and gives the table the columns {columns}"
         )
 

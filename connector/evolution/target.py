@@ -56,11 +56,6 @@ class Target:
     always_drops: bool = False  # in a backfill, instead of replacing the rows in place
 
     @property
-    def table(self) -> str:
-        """The name for errors: namespace.table."""
-        return str(self.path)
-
-    @property
     def identifier(self) -> tuple[str, ...]:
         """The names of the columns that identify a row of a new table."""
         return name_identifiers(self.columns, self.settings.identifier_fields)

@@ -95,7 +95,7 @@ def _plan_again(plan: Plan, found: CatalogEntry) -> list[TableChange]:
     again = plan_table(plan.proposal, plan.target, found)
     if any(isinstance(change, DropTable | StartBackfill) and change not in plan.changes for change in again):
         raise RetryableError(
-            f"Another publication of the task has replaced table {plan.target.table} or its rows since this backfill "
+            f"Another publication of the task has replaced table {plan.target.path} or its rows since this backfill "
             "was planned. The table was not changed. If its rows are to be removed, increment the binding's backfill "
             "and publish again."
         )

@@ -60,7 +60,7 @@ class Plan:
         for verb, commits in ("finish", self.finished), ("drop", self.dropped):
             if commits:
                 rows = sum(commit.rows for commit in commits)
-                yield f"{verb} {len(commits)} staged transactions of table {self.target.table} ({rows} rows)"
+                yield f"{verb} {len(commits)} staged transactions of table {self.target.path} ({rows} rows)"
 
 
 def plan_tables(
@@ -112,7 +112,7 @@ def plan_table(proposal: Proposal, target: Target, found: CatalogEntry) -> list[
     # A backfill sets them, too.
     if existing is None or find_changed(existing.properties, target.properties):
         problems = find_property_problems(proposal, existing)
-        if lines := [f"table {target.table}: {problem}" for problem in problems]:
+        if lines := [f"table {target.path}: {problem}" for problem in problems]:
             raise UserError("\n".join(lines))
     return changes
 

@@ -51,11 +51,6 @@ class Proposal:
         return f"bindings[{self.index}] ({self.collection.name})"
 
     @property
-    def table(self) -> str:
-        """The name for errors: namespace.table."""
-        return str(self.path)
-
-    @property
     def rejected_path(self) -> TableIdentifier | None:
         """Its table of rejected rows, if it needs one."""
         return name_rejected_table(self.path, self.resource.on_invalid)
@@ -89,7 +84,7 @@ class Proposal:
                 else "Increment the binding's backfill"
             )
             yield (
-                f"table {self.table} has a row for each version of a document, so `delta_updates` cannot become false "
+                f"table {self.path} has a row for each version of a document, so `delta_updates` cannot become false "
                 f"without a backfill that replaces its rows. {way_out}, or set `delta_updates` to true."
             )
         if table is None:
@@ -102,7 +97,7 @@ class Proposal:
         has_others = table.owner is None and table.has_rows and not table.has_rows_of(self.materialization)
         if self.replaces_table and has_others and keeps_others:
             yield (
-                f"the backfill would remove all rows of table {self.table}, also those of others: this task did not "
+                f"the backfill would remove all rows of table {self.path}, also those of others: this task did not "
                 f"create it, and `existing_table` is {ExistingTableMode.APPEND}. To keep the rows, set the feature "
                 f"flag {RETAIN_EXISTING_DATA}, or choose another table name. If no rows of others are to stay, set "
                 f"`existing_table` to {ExistingTableMode.REFUSE} in the binding's config."
@@ -117,7 +112,7 @@ class Proposal:
             owner = table.owner
             maker = f"materialization {owner.materialization} created it" if owner else "this task did not create it"
             yield (
-                f"table {self.table} exists already, and {maker}. Choose another table name, or drop the table, or set "
+                f"table {self.path} exists already, and {maker}. Choose another table name, or drop the table, or set "
                 f"`existing_table` to {ExistingTableMode.APPEND} in the binding's config, which adds rows to it."
             )
 

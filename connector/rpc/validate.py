@@ -121,7 +121,7 @@ def _warn_of_capitals(proposal: Proposal, names: Iterable[str]) -> None:
             "table %s: new columns have capital letters in their names: %s. Amazon S3 Tables keeps them, but AWS Glue, "
             "Lake Formation and Athena support lower case only. Set /advanced/field_name_case to %s, or give the "
             'fields other columns with {"column": "…"} in their field config.',
-            proposal.table,
+            proposal.path,
             ", ".join(map(repr, with_capitals[:SHOWN_NAMES])) + (", …" if len(with_capitals) > SHOWN_NAMES else ""),
             NameCase.LOWERCASE,
         )
@@ -136,7 +136,7 @@ def _warn_of_lost_fields(proposal: Proposal, constraints: Mapping[str, Constrain
             log.warning(
                 "table %s: field %r was selected, and cannot be selected any more. Unless `fields.require` of the "
                 "binding names it, it is left out, and new rows have no value in its column. %s",
-                proposal.table,
+                proposal.path,
                 field,
                 constraint.reason,
             )
