@@ -12,8 +12,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DecimalType, NestedField
 
 from connector.evolution.altered_schema import alter_schema
-from connector.evolution.arrangement_changes import ArrangementChange, plan_arrangement
-from connector.evolution.arrangement_terms import ResolvedTerms, Source
+from connector.evolution.arrangement_terms import Source
 from connector.evolution.existing_table import ExistingTable
 from connector.evolution.field_config import MAX_NAME, fold_case, match_columns
 from connector.evolution.refusals import ChangeRules
@@ -152,10 +151,6 @@ class Evolution:
         )
         ids = {fit.column.field_id for fit in fits.values() if fit.column and fit.column.name in names}
         return [] if ids == {*self.table.schema.identifier_field_ids} else [SetIdentifierFields(names)]
-
-    def plan_arrangement(self, resolved: ResolvedTerms) -> list[ArrangementChange]:
-        """Plan the partition spec and the sort order, where they are not the table's current ones already."""
-        return list(plan_arrangement(self.table.arrangement, resolved))
 
     def _fit(self, wanted: NewColumn, column: NestedField | None, rename: RenameColumn | None, taken: set[str]) -> Fit:
         if column is None:

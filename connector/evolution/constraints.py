@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 from pyiceberg.types import StringType
 
+from connector.evolution.arrangement_changes import plan_arrangement
 from connector.evolution.arrangement_terms import Source, resolve_terms
 from connector.evolution.candidate import Candidate, CandidateField
 from connector.evolution.column_fits import Fit
@@ -234,7 +235,7 @@ def _find_arrangement_problems(candidate: Candidate) -> list[str]:
     resolved = resolve_terms(candidate.arrangement, sources, columns)
     if resolved.problems or not evolution:
         return [*resolved.problems]
-    return evolution.rules.refuse_arrangement(evolution.plan_arrangement(resolved))
+    return evolution.rules.refuse_arrangement(plan_arrangement(evolution.table.arrangement, resolved))
 
 
 def _find_source(field: CandidateField) -> Source:

@@ -283,7 +283,7 @@ def _plan_alterations(table: ExistingTable, target: Target) -> list[TableChange]
     fits = [*fits_by_field.values(), *evolution.fit_unwritten_columns(fits_by_field.values())]
     sources = [fits_by_field[column.field].find_source(column) for column in target.columns]
     resolved = _resolve_terms(target, sources, (column.name for column in table.schema.fields))
-    arranged = [] if resolved.problems else evolution.plan_arrangement(resolved)
+    arranged = [] if resolved.problems else [*plan_arrangement(table.arrangement, resolved)]
     refusals = filter(None, (fit.refusal for fit in fits))
     _refuse(target, [*refusals, *resolved.problems, *evolution.rules.refuse_arrangement(arranged)])
     order = get_args(Alteration)
