@@ -17,7 +17,7 @@ from connector.config.catalog import GlueCatalog, HiveCatalog, LocalCatalog, Res
 from connector.config.endpoint_config import EndpointConfig
 from connector.evolution.existing_table import CatalogEntry
 from connector.host.errors import ConnectorError, UserError
-from connector.host.signals import map_in_threads
+from connector.host.threads import map_in_threads
 from connector.iceberg.catalog_entries import find_all
 from connector.iceberg.catalogs.opening import open_without_creating, table_location, translate_errors
 from connector.model.table_identifier import TableIdentifier

@@ -1,8 +1,5 @@
 """Ends the process in order, without losing anything, on SIGINT, SIGTERM and SIGHUP, and when stdout is closed. A
 worker of Spark also ends when it hangs.
-
-Calls in threads are here too. A signal does not wait for those of `map_in_threads`. `StartedCalls` waits for calls that
-have begun, so that files can be deleted after them. `call_within` is for calls that have no time limit.
 """
 
 import os
@@ -12,14 +9,11 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Final, ParamSpec, Self, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
 from connector.host.errors import UserError
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future, ThreadPoolExecutor
 
 UNREAD: Final = signal.SIGUSR1  # ours: SIGPIPE would also come from any socket that is closed at the other end
 STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, UNREAD)
@@ -29,13 +23,11 @@ ENDED_BY_SIGTERM: Final = "a process of the connector ends, because it got SIGTE
 ENDED_BECAUSE_IT_HANGS: Final = "a process of the connector ends, because it has not gone on for an hour"
 LOOKS: Final = 60  # in a row that find no progress
 LOOK_PAUSE: Final = 60.0  # seconds
-AT_ONCE: Final = 8  # calls in threads; each waits for a catalog or a store most of the time
 _PAUSE: Final = 0.05  # seconds
 
 _taken: Final[list[int]] = []  # the signal for which Stopped was raised
 _waits: Final = threading.Event()  # while this process waits for another one of the connector
 
-T = TypeVar("T")
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -177,95 +169,3 @@ def _wait_for_reason(wire: int | None, woken: int) -> int:
             if not reported & select.POLLNVAL:
                 return UNREAD
             watch.unregister(descriptor)  # macOS cannot watch a device, such as /dev/null
-
-
-def map_in_threads(call: Callable[[T], R], things: Iterable[T], name: str, at_once: int = AT_ONCE) -> list[R]:
-    """Return the result of each call, in order, or raise the first exception. `name` is that of the threads.
-
-    If a signal interrupts this, it does not wait for running calls: they may hang on a network for longer than the
-    process may take to end.
-    """
-    from concurrent.futures import ThreadPoolExecutor  # `spec` needs none
-
-    pool = ThreadPoolExecutor(at_once, thread_name_prefix=name)
-    try:
-        return list(pool.map(call, things))
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-
-
-def call_within(seconds: float, call: Callable[[], R]) -> R:
-    """Return what a call returns, or raise TimeoutError after so many seconds. The call goes on in its thread then,
-    and does not keep the process from ending. For `ending_if_it_hangs`, the caller does not hang meanwhile."""
-    from concurrent.futures import Future
-
-    called: Future[R] = Future()
-
-    def run() -> None:
-        try:
-            called.set_result(call())
-        except BaseException as error:  # noqa: BLE001 - the caller gets it
-            called.set_exception(error)
-
-    thread = threading.Thread(target=run, name="limited", daemon=True)
-    thread.start()
-    for _ in range(int(seconds / LOOK_PAUSE)):
-        thread.join(LOOK_PAUSE)  # each wait takes a little time of the processor
-    return called.result(seconds % LOOK_PAUSE)
-
-
-class StartedCalls:
-    """Makes calls in threads while the caller goes on, such as uploads. When one has failed, nothing waits for the
-    others: each method raises its error."""
-
-    def __init__(self, limit: int) -> None:
-        """`limit` is the weight of all calls that are not finished, such as bytes in memory."""
-        self._limit = limit
-        self._pool: ThreadPoolExecutor | None = None
-        self._started: dict[Future[None], int] = {}  # with their weights
-        self._changing = threading.Lock()  # of all of the above
-        self._error: BaseException | None = None  # of the first call that has failed
-
-    def start(self, call: Callable[[], object], weight: int) -> None:
-        """Start a call. If the limit is reached, the earlier ones are finished first."""
-        from concurrent.futures import ThreadPoolExecutor
-
-        with self._changing:
-            self.check()
-            self._started = {started: its for started, its in self._started.items() if not started.done()}
-            if sum(self._started.values()) + weight > self._limit:
-                self._finish()
-            self._pool = self._pool or ThreadPoolExecutor(AT_ONCE, thread_name_prefix="started")
-            self._started[self._pool.submit(self._call, call)] = weight
-
-    def check(self) -> None:
-        """Raise the error of a call that has failed, if there is one."""
-        if self._error:
-            raise self._error
-
-    def finish(self) -> None:
-        """Wait for all calls."""
-        with self._changing:
-            self._finish()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Drop the calls that no thread has begun, and wait for the others."""
-        if self._pool:
-            self._pool.shutdown(cancel_futures=True)
-
-    def _call(self, call: Callable[[], object]) -> None:
-        try:
-            call()
-        except BaseException as error:
-            self._error = self._error or error
-            raise
-
-    def _finish(self) -> None:
-        from concurrent.futures import FIRST_EXCEPTION, wait
-
-        wait(self._started, return_when=FIRST_EXCEPTION)
-        self.check()
-        self._started = {}

@@ -10,7 +10,7 @@ from pyiceberg.types import NestedField, PrimitiveType, TimestamptzType
 from connector.evolution.field_config import match_columns, name_columns
 from connector.evolution.type_mapping import tells_keys_apart
 from connector.host.errors import MissingTableError, UserError
-from connector.host.signals import map_in_threads
+from connector.host.threads import map_in_threads
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.key_columns import check_key_columns, find_inexact_parts
 from connector.iceberg.loading import check_table_properties, load_table

@@ -12,7 +12,7 @@ from pyiceberg.types import IcebergType
 from connector.config.endpoint_config import EndpointConfig
 from connector.evolution.existing_table import CatalogEntry, ExistingTable
 from connector.host.errors import UserError
-from connector.host.signals import map_in_threads
+from connector.host.threads import map_in_threads
 from connector.iceberg.catalogs.opening import translate_errors
 from connector.iceberg.catalogs.registered_tables import FixedColumns
 from connector.iceberg.commits.summaries import read_summary

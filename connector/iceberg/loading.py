@@ -13,7 +13,7 @@ from connector.config.endpoint_config import EndpointConfig
 from connector.config.values import FORMAT_VERSIONS
 from connector.encoding.parquet.file_options import FileOptions
 from connector.host.errors import NEW_TABLE, ConnectorError, UserError
-from connector.host.signals import map_in_threads
+from connector.host.threads import map_in_threads
 from connector.iceberg.catalog_messages import explain_unknown_type
 from connector.iceberg.catalogs.opening import translate_errors
 from connector.iceberg.commits import fence

@@ -12,7 +12,7 @@ from connector.encoding.rewriting.converted_files import Rewrite
 from connector.evolution.existing_table import CatalogEntry
 from connector.evolution.table_change import CreateNamespace, DropTable, StartBackfill, TableChange
 from connector.host.errors import RetryableError
-from connector.host.signals import map_in_threads
+from connector.host.threads import map_in_threads
 from connector.iceberg.alteration import Alterer
 from connector.iceberg.catalog_entries import find_all
 from connector.iceberg.catalogs.opening import open_catalog, table_location, translate_errors

@@ -32,8 +32,8 @@ from connector.encoding.values.arrays import Mask
 from connector.host import facts
 from connector.host.facts import AnsweredLoads
 from connector.host.groups import divide
-from connector.host.signals import StartedCalls, map_in_threads
 from connector.host.tempdirs import translate_disk_errors
+from connector.host.threads import StartedCalls, map_in_threads
 from connector.iceberg.table_view import TableView
 from connector.model.binding import Binding
 from connector.model.properties import Properties

@@ -25,7 +25,7 @@ from pyiceberg.io import (
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO, PyArrowLocalFileSystem
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
-from connector.host.signals import call_within
+from connector.host.threads import call_within
 from connector.storage.file_access import ADLS_MACHINE_CREDENTIALS, AZURE_SCHEMES, AZURE_TOKEN_FILE, S3_SCHEMES
 from connector.storage.s3_environment import find_certificates, find_proxy
 from connector.storage.storage_errors import LATE

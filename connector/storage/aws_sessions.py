@@ -14,7 +14,7 @@ from connector.config.credentials import AwsCredentials, AwsRole, MachineCredent
 from connector.config.secret import Secret
 from connector.host.errors import ErrorTable, RetryableError, Translation, UserError, is_a, translate
 from connector.host.refresh import Lease, Refreshed
-from connector.host.signals import call_within
+from connector.host.threads import call_within
 from connector.storage.aws_credentials import FreshAwsCredentials, keep_given_credentials
 from connector.storage.aws_errors import ENVIRONMENT_ERRORS, NEW_SESSION, has_code, is_transient, read_answer
 

@@ -16,7 +16,7 @@ from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile, OutputStrea
 
 from connector.host.errors import BACKFILL, ConnectorError, UserError
 from connector.host.redaction import hide_obtained
-from connector.host.signals import StartedCalls, map_in_threads
+from connector.host.threads import StartedCalls, map_in_threads
 from connector.model.properties import Properties
 from connector.model.state import DataFile, FileList
 from connector.storage.file_access import S3_SCHEMES, SECRET_PROPERTIES

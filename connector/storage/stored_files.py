@@ -9,7 +9,7 @@ from pyarrow.fs import FileSelector, FileType
 from pyiceberg.io import FileIO
 
 from connector.host.interruption import NEVER, Interruption
-from connector.host.signals import map_in_threads
+from connector.host.threads import map_in_threads
 from connector.storage.file_io import open_file_io
 
 

@@ -11,7 +11,7 @@ from pyiceberg.io import FileIO
 from connector.encoding.parquet import statistics
 from connector.encoding.parquet.data_files import DataFileWriter
 from connector.host.errors import ConnectorError
-from connector.host.signals import StartedCalls
+from connector.host.threads import StartedCalls
 from connector.model.state import DataFile
 from connector.spark.tasks import merged_files, write_task
 from connector.storage.file_io import write_small_file

@@ -31,7 +31,8 @@ from connector.encoding.live_rows.position_deletes import (
 )
 from connector.encoding.values.arrays import Positions
 from connector.host.errors import RetryableError, UserError
-from connector.host.signals import Stopped, map_in_threads
+from connector.host.signals import Stopped
+from connector.host.threads import map_in_threads
 from connector.model.state import DataFile
 from connector.storage import file_io
 from support.snapshots import check_text

@@ -7,15 +7,11 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import partial
-from threading import Event, Semaphore, Timer
 from typing import Final
 
 import pytest
 
 from connector.host import signals
-from connector.host.signals import AT_ONCE, StartedCalls
-from support.sessions.processes import wait_until
 
 # The kernel may give a signal to another thread, or to the main thread just before it begins to wait. Both leave it
 # waiting, so this does the same each time.
@@ -66,7 +62,7 @@ def test_sigterm_ends_a_process_that_announces_it() -> None:
 
 HANGING: Final = """
 import os, socket, sys, threading, time
-from connector.host import signals
+from connector.host import signals, threads
 
 signals.LOOKS, signals.LOOK_PAUSE = 3, 0.05
 other = socket.socket(fileno=int(sys.argv[1]))
@@ -88,7 +84,7 @@ with signals.ending_if_it_hangs(), signals.waiting():
 """,
     "waits for a call with a limit of its own": """
 with signals.ending_if_it_hangs():
-    signals.call_within(30, lambda: never.acquire(timeout=1))
+    threads.call_within(30, lambda: never.acquire(timeout=1))
 """,
     "has done its work": """
 with signals.ending_if_it_hangs(): pass
@@ -167,87 +163,3 @@ def test_a_wire_that_cannot_be_watched_is_none(woken: tuple[int, int]) -> None:
     assert watch.poll()[0][1] & select.POLLNVAL
     os.write(woken[1], bytes([signal.SIGTERM]))
     assert signals._wait_for_reason(wire, woken[0]) == signal.SIGTERM
-
-
-def test_the_error_of_a_started_call_is_raised_while_others_are_made() -> None:
-    """Those of a store that hangs may take minutes."""
-    calls, may_end = StartedCalls(limit=3), Event()
-    calls.start(may_end.wait, 1)
-    calls.start(partial(int, "no number"), 1)
-    for use in (calls.finish, calls.check, partial(calls.start, print, 1), calls.finish):
-        with pytest.raises(ValueError, match="no number"):
-            use()
-    may_end.set()
-
-
-def test_started_calls_that_do_not_fail_are_no_error() -> None:
-    done = list[str]()
-    with StartedCalls(limit=3) as calls:
-        calls.check()
-        calls.finish()
-        for name in ("first", "second"):
-            calls.start(partial(done.append, name), 1)
-        calls.finish()
-        calls.check()
-        assert sorted(done) == ["first", "second"]
-
-
-def test_started_calls_are_waited_for_before_the_limit_is_passed() -> None:
-    calls, done, may_end = StartedCalls(limit=10), list[int](), Event()
-
-    def wait() -> None:
-        may_end.wait()
-        done.append(1)
-
-    calls.start(wait, 6)
-    Timer(0.1, may_end.set).start()
-    calls.start(lambda: None, 5)
-    assert done == [1]
-
-
-def test_calls_that_have_ended_do_not_count_for_the_limit() -> None:
-    may_end = Event()
-    deadline = Timer(20, may_end.set)
-    deadline.start()
-    with StartedCalls(limit=10) as calls:
-        calls.start(may_end.wait, 4)
-        calls.start(lambda: None, 6)
-        assert wait_until(lambda: any(call.done() for call in calls._started))
-        calls.start(lambda: None, 6)
-        assert not may_end.is_set()
-        may_end.set()
-    deadline.cancel()
-
-
-def test_of_started_calls_the_first_error_is_told() -> None:
-    has_failed = Event()
-
-    def fail_later() -> None:
-        has_failed.wait(60)
-        raise ValueError("second")
-
-    with StartedCalls(limit=2) as calls:  # whose end waits for both
-        calls.start(fail_later, 1)
-        calls.start(partial(int, "first"), 1)
-        assert wait_until(lambda: calls._error is not None)
-        has_failed.set()
-    with pytest.raises(ValueError, match="first"):
-        calls.check()
-
-
-def test_after_a_failure_started_calls_have_ended_and_others_do_not_begin() -> None:
-    begun, may_end, ended = Semaphore(0), Event(), list[int]()
-
-    def wait() -> None:
-        begun.release()
-        may_end.wait()
-        ended.append(1)
-
-    with pytest.raises(KeyError), StartedCalls(limit=100) as calls:  # noqa: PT012
-        for _ in range(AT_ONCE + 3):
-            calls.start(wait, 1)
-        for _ in range(AT_ONCE):
-            begun.acquire()
-        Timer(0.1, may_end.set).start()
-        raise KeyError
-    assert ended == [1] * AT_ONCE

@@ -21,7 +21,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import AddSnapshotUpdate
 
 from connector.host.errors import CommitUnknownError, RetryableError, SignInError, UserError
-from connector.host.signals import AT_ONCE
+from connector.host.threads import AT_ONCE
 from connector.iceberg.commits import compaction_commit
 from connector.iceberg.commits.compaction_commit import SUMMARY_COMPACTION, CommittedCompaction, CompactionCommit
 from support.bindings import PATH

@@ -20,7 +20,7 @@ from sqlalchemy.exc import OperationalError
 
 from connector.host.errors import CommitUnknownError, ConnectorError, RetryableError, UserError
 from connector.host.logs import FIELDS
-from connector.host.signals import AT_ONCE
+from connector.host.threads import AT_ONCE
 from connector.iceberg.commits import commit, fence, retry_commits
 from connector.iceberg.commits.outcomes import Committed, Failed
 from connector.model.table_identifier import TableIdentifier

@@ -22,7 +22,8 @@ from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownExcept
 from connector.host import facts
 from connector.host.errors import ConnectorError, FencedError, LostColumnError, RetryableError, UserError
 from connector.host.logs import FIELDS
-from connector.host.signals import AT_ONCE, Stopped
+from connector.host.signals import Stopped
+from connector.host.threads import AT_ONCE
 from connector.iceberg.commits.commit import try_commits
 from connector.iceberg.commits.fence import property_name
 from connector.iceberg.commits.outcomes import AlreadyCommitted, Committed, Failed, Outcome, TableCommit, Tell

@@ -27,7 +27,7 @@ from connector.encoding.runs import sorted_runs
 from connector.encoding.runs.run_merging import MergeRange
 from connector.host.errors import RetryableError
 from connector.host.refresh import Lease
-from connector.host.signals import StartedCalls
+from connector.host.threads import StartedCalls
 from connector.model.binding import PLAIN, Arrangement, Binding, PartitionField, SortField
 from connector.model.invalid_values import OnInvalid
 from connector.model.properties import Properties

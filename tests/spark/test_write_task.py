@@ -27,7 +27,7 @@ from connector.encoding.live_rows.lineage_columns import ROW_ID_FIELD
 from connector.encoding.parquet.file_options import Destination
 from connector.host.errors import BrokenTaskError, ConnectorError, RetryableError, UserError
 from connector.host.refresh import Lease
-from connector.host.signals import StartedCalls
+from connector.host.threads import StartedCalls
 from connector.model.binding import Binding
 from connector.model.invalid_values import OnInvalid, Tally, Treatment
 from connector.model.properties import Properties

@@ -40,7 +40,7 @@ from connector.encoding.parquet.file_columns import FileColumns, open_data_file
 from connector.encoding.parquet.file_options import FileOptions
 from connector.encoding.search.located_rows import write_located
 from connector.host.errors import RetryableError, UserError
-from connector.host.signals import AT_ONCE, map_in_threads
+from connector.host.threads import AT_ONCE, map_in_threads
 from connector.model.binding import KeyPart, Updates
 from connector.model.properties import Properties
 from connector.model.state import DataFile

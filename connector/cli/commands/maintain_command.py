@@ -23,7 +23,7 @@ from connector.encoding.rewriting.file_groups import Compact
 from connector.host.errors import BACKFILL, ConnectorError
 from connector.host.late_start import start_when_needed
 from connector.host.redaction import redact
-from connector.host.signals import map_in_threads
+from connector.host.threads import map_in_threads
 from connector.iceberg.catalogs.opening import (
     OpenedCatalog,
     load_opened_table,

@@ -17,7 +17,7 @@ from connector.encoding.parquet.file_columns import FileColumns, open_data_file
 from connector.encoding.search.row_search import SearchedFile
 from connector.encoding.search.rows_of_keys import RowsOfKeys
 from connector.encoding.values.arrays import Numbers, Positions
-from connector.host.signals import map_in_threads
+from connector.host.threads import map_in_threads
 
 PENDING: Final = np.iinfo(np.int64).max  # higher than the number of any commit of the table
 

@@ -25,7 +25,7 @@ from connector.encoding.rewriting.moved_rows import MovedRows, find_moved
 from connector.encoding.values.arrays import Positions
 from connector.host.errors import RetryableError
 from connector.host.groups import divide
-from connector.host.signals import map_in_threads
+from connector.host.threads import map_in_threads
 from connector.iceberg.metadata.listed_files import EqualityDeletes, ListedFile, PositionDeletes, find_range
 from connector.iceberg.metadata.partitions import Partition, PartitionReader
 from connector.model.state import DataFile

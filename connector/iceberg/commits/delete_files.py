@@ -20,7 +20,7 @@ from connector.encoding.live_rows.position_deletes import write_position_deletes
 from connector.encoding.parquet.file_options import Destination
 from connector.encoding.values.arrays import Positions
 from connector.host.groups import group_by
-from connector.host.signals import map_in_threads
+from connector.host.threads import map_in_threads
 from connector.iceberg.commits.delete_merging import MERGED_FILES, DeleteMerger, has_deletion_vectors
 from connector.iceberg.commits.summaries import summarize_changes
 from connector.iceberg.metadata.listed_files import ListedFile

@@ -12,7 +12,7 @@ from connector.encoding.live_rows.deleted_rows import read_deleted_rows
 from connector.encoding.live_rows.position_deletes import join_positions
 from connector.encoding.values.arrays import Positions
 from connector.host.errors import UserError
-from connector.host.signals import map_in_threads
+from connector.host.threads import map_in_threads
 from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.row_lineage import has_row_lineage
 from connector.model.table_identifier import TableIdentifier

@@ -13,7 +13,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadataV1
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary, update_snapshot_summaries
 
-from connector.host.signals import map_in_threads
+from connector.host.threads import map_in_threads
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.delete_files import DeleteChanges, DeleteFiles
 from connector.iceberg.commits.summaries import PublishedTimes, add_totals, count_live, find_published, summarize_append

@@ -13,7 +13,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 
 from connector.host.errors import BACKFILL, UserError
-from connector.host.signals import map_in_threads
+from connector.host.threads import map_in_threads
 from connector.iceberg.metadata.partitions import PartitionReader
 from connector.model.state import FileList, StagedCommit
 from connector.model.table_identifier import TableIdentifier

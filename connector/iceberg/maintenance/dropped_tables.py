@@ -19,7 +19,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
 
-from connector.host.signals import map_in_threads
+from connector.host.threads import map_in_threads
 from connector.iceberg.commits.file_names import CompactionOrigin, FileOrigin
 from connector.iceberg.metadata.old_metadata import NO_UUID, read_metadata_uuid
 from connector.model.table_identifier import Generation

@@ -27,7 +27,7 @@ from connector.encoding.search.key_bounds import ColumnBounds, KeyTypes, KeyValu
 from connector.encoding.values.arrays import Mask
 from connector.host.errors import UserError
 from connector.host.groups import group_by
-from connector.host.signals import map_in_threads
+from connector.host.threads import map_in_threads
 from connector.iceberg.metadata.manifests import find_vector, manifests_of, read_entries
 from connector.iceberg.metadata.partitions import Partition
 from connector.iceberg.metadata.row_lineage import ManifestKey, find_manifest_key, first_row_id_of

@@ -21,7 +21,7 @@ from pyiceberg.table import Table
 
 from connector.encoding.live_rows.deletion_vectors import FileId
 from connector.host.groups import divide
-from connector.host.signals import AT_ONCE, map_in_threads
+from connector.host.threads import AT_ONCE, map_in_threads
 from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.manifests import copy_manifest, read_entries
 from connector.iceberg.metadata.row_lineage import ManifestKey, find_manifest_key

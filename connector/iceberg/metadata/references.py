@@ -18,7 +18,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
 from connector.encoding.search import located_rows
 from connector.host.groups import divide
 from connector.host.interruption import NEVER, Interruption
-from connector.host.signals import map_in_threads
+from connector.host.threads import map_in_threads
 from connector.iceberg.metadata.manifests import manifests_of, read_all_entries, read_entries
 from connector.iceberg.metadata.table_directories import keep_own
 

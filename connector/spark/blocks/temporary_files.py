@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 from pyiceberg.io import FileIO
 
 from connector.host.errors import ConnectorError, RetryableError
-from connector.host.signals import map_in_threads
+from connector.host.threads import map_in_threads
 from connector.spark.blocks.spool import Block
 from connector.storage import storage_errors
 

@@ -20,8 +20,8 @@ from connector.encoding.search.rows_of_keys import RowsOfKeys
 from connector.encoding.search.searched_keys import Keys
 from connector.host.errors import RetryableError
 from connector.host.groups import divide
-from connector.host.signals import map_in_threads
 from connector.host.tempdirs import advise
+from connector.host.threads import map_in_threads
 from connector.model.binding import Binding
 from connector.model.properties import Properties
 from connector.spark.blocks.stored_keys import open_keys

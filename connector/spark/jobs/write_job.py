@@ -14,7 +14,7 @@ import msgspec
 
 from connector.encoding.values.arrays import Words
 from connector.host.errors import ConnectorError, UserError
-from connector.host.signals import map_in_threads
+from connector.host.threads import map_in_threads
 from connector.model.invalid_values import Tally
 from connector.model.state import DataFile, FileList
 from connector.spark.blocks.claims import ClaimServer

@@ -15,7 +15,7 @@ from connector.encoding.parquet.data_files import ROW_GROUP_SIZE, DataFileWriter
 from connector.encoding.runs.run_merging import MergeRange, merge
 from connector.encoding.runs.sort_columns import SortColumns
 from connector.encoding.runs.sorted_runs import RunPart, read_encoded, read_part
-from connector.host.signals import StartedCalls
+from connector.host.threads import StartedCalls
 from connector.model.state import DataFile
 from connector.spark.blocks.table_layout import TableLayout
 from connector.spark.blocks.temporary_files import TemporaryFile

@@ -21,7 +21,8 @@ from connector.encoding.values.arrays import Words
 from connector.encoding.values.column_types import arrow_schema
 from connector.host import machine
 from connector.host.errors import BrokenTaskError, ConnectorError, RetryableError
-from connector.host.signals import StartedCalls, waiting
+from connector.host.signals import waiting
+from connector.host.threads import StartedCalls
 from connector.model.invalid_values import Tally
 from connector.model.state import DataFile
 from connector.spark.blocks.claims import Address, Claim, Next, Noted, Strays, TaskFailed, ToDriver, Wrote
