@@ -6,12 +6,10 @@ can be deleted after them. `call_within` is for calls that have no time limit.
 
 import threading
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final, Self, TypeVar
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from typing import Final, Self, TypeVar
 
 from connector.host import signals
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future, ThreadPoolExecutor
 
 AT_ONCE: Final = 8  # each call waits for a catalog or a store most of the time
 
@@ -25,8 +23,6 @@ def map_in_threads(call: Callable[[T], R], things: Iterable[T], name: str, at_on
     If a signal interrupts this, it does not wait for running calls: they may hang on a network for longer than the
     process may take to end.
     """
-    from concurrent.futures import ThreadPoolExecutor  # `spec` needs none
-
     pool = ThreadPoolExecutor(at_once, thread_name_prefix=name)
     try:
         return list(pool.map(call, things))
@@ -37,8 +33,6 @@ def map_in_threads(call: Callable[[T], R], things: Iterable[T], name: str, at_on
 def call_within(seconds: float, call: Callable[[], R]) -> R:
     """Return what a call returns, or raise TimeoutError after so many seconds. The call goes on in its thread then,
     and does not keep the process from ending. For `ending_if_it_hangs`, the caller does not hang meanwhile."""
-    from concurrent.futures import Future
-
     called: Future[R] = Future()
 
     def run() -> None:
@@ -68,8 +62,6 @@ class StartedCalls:
 
     def start(self, call: Callable[[], object], weight: int) -> None:
         """Start a call. If the limit is reached, the earlier ones are finished first."""
-        from concurrent.futures import ThreadPoolExecutor
-
         with self._changing:
             self.check()
             self._started = {started: its for started, its in self._started.items() if not started.done()}
@@ -104,8 +96,6 @@ class StartedCalls:
             raise
 
     def _finish(self) -> None:
-        from concurrent.futures import FIRST_EXCEPTION, wait
-
         wait(self._started, return_when=FIRST_EXCEPTION)
         self.check()
         self._started = {}
