@@ -16,7 +16,7 @@ from connector.evolution.property_changes import find_changed
 from connector.evolution.refusals import ChangeRules
 from connector.evolution.table_change import CreateTable, DropTable, StartBackfill, TableChange, describe_change
 from connector.evolution.target import Target
-from connector.host.errors import BACKFILL, UserError
+from connector.host.errors import BACKFILL, OlderTableError, UserError
 from connector.iceberg.catalogs.opening import table_location
 from connector.iceberg.commits import commit_errors, lost_commits
 from connector.model.state import StagedCommit
@@ -85,7 +85,7 @@ def plan_tables(
     for (proposal, target), looked_up in zip(requested, found, strict=True):
         try:
             planned.append(_plan(proposal, target, looked_up, staged))
-        except UserError as error:
+        except (UserError, OlderTableError) as error:
             wrong.append(str(error))
     if wrong:
         raise UserError("\n".join(wrong))

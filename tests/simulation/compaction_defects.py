@@ -97,7 +97,7 @@ def deletes_are_carried_over_to_the_partition_of_the_sources(patch: pytest.Monke
     patch.setattr(compaction_commit, "decide_changes", keep_partitions)
     patch.setattr(
         *private_connector.MAKE_COMPACTION_ENTRIES,
-        lambda self, changes: make_entries(self, replace(changes, partitions=new)),
+        lambda self, table, changes: make_entries(self, table, replace(changes, partitions=new)),
     )
 
 

@@ -11,7 +11,6 @@ from pyiceberg.table.snapshots import ancestors_of
 from connector.host.errors import OlderTableError, UserError
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.fence_errors import explain_lost
-from connector.iceberg.commits.summaries import SUMMARY_FENCE, read_summary, summarize_writer
 from connector.iceberg.metadata.table_properties import find_generation
 from connector.model.state import FinishedCommit, StagedCommit, WriterId, strip_marks
 from connector.model.table_identifier import Owner, TableIdentifier
@@ -45,6 +44,9 @@ def count_absent(table: Table, writer: WriterId, had: str) -> int:
 
 def _is_in_history(table: Table, writer: WriterId, value: str) -> bool:
     """Whether a snapshot of the table's rows is the writer's commit with this fence value. It may have expired."""
+    # Imported here: it imports Arrow, which Open does without.
+    from connector.iceberg.commits.summaries import SUMMARY_FENCE, read_summary, summarize_writer
+
     expected = summarize_writer(writer) | {SUMMARY_FENCE: strip_marks(value)}
     snapshots = ancestors_of(table.current_snapshot(), table.metadata)
     return any(expected.items() <= read_summary(snapshot).items() for snapshot in snapshots)
