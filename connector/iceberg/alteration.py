@@ -28,7 +28,12 @@ from connector.iceberg.commits.rewrite_files import RewriteFiles, RewritePlan, c
 from connector.iceberg.commits.summaries import SUMMARY_MATERIALIZATION
 from connector.iceberg.metadata.live_files import find_live_files
 from connector.iceberg.metadata.table_arrangement import new_partition_spec, new_sort_order, require_arrangement
-from connector.iceberg.metadata.table_properties import find_generation, record_conversions, restrict_to_generation
+from connector.iceberg.metadata.table_properties import (
+    find_generation,
+    read_name_mapping,
+    record_conversions,
+    restrict_to_generation,
+)
 from connector.iceberg.metadata.table_updates import (
     assign_schema_id,
     new_schema,
@@ -110,7 +115,8 @@ class Alterer:
             SUMMARY_CONVERTED: ", ".join(conversions),
         }
         columns = _target_columns(schema, converted)
-        rewriting = Rewriting(columns, Destination.of_table(table, find_file_prefix(table, self._owner)))
+        destination = Destination.of_table(table, find_file_prefix(table, self._owner))
+        rewriting = Rewriting(columns, destination, read_name_mapping(table))
         return RewritePlan(table, live.files, rewriting, schema.schema_id, summary)
 
     def _check_equality_delete(self, table: Table, delete: DataFile, column_ids: Collection[int]) -> None:

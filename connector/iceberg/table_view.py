@@ -34,6 +34,7 @@ from connector.iceberg.metadata.table_properties import (
     find_generation,
     find_newest_column,
     is_converted,
+    read_name_mapping,
     restrict_to_generation,
 )
 from connector.model.binding import Column
@@ -89,9 +90,14 @@ class TableViews:
                 *_search_staged(table, remaining, {file.path for file in listed}, unit_size, keys),
             ]
             deleted = self._find_deleted(table, remaining)
-        snapshot, keeps_ids = table.current_snapshot(), can_keep_lineage(table)
+        snapshot, keeps_ids, mapping = table.current_snapshot(), can_keep_lineage(table), read_name_mapping(table)
         found = (
-            replace(file, pending_deletes=deleted.get(file.path, file.pending_deletes), keeps_ids=keeps_ids)
+            replace(
+                file,
+                pending_deletes=deleted.get(file.path, file.pending_deletes),
+                mapping=mapping,
+                keeps_ids=keeps_ids,
+            )
             for file in files
         )
         return TableView(snapshot.snapshot_id if snapshot else None, tuple(found))

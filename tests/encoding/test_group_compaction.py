@@ -405,7 +405,8 @@ def test_a_row_group_with_a_deleted_row_is_not_copied(tmp_path: Path) -> None:
 
 
 def opened(path: Path) -> OpenSource:
-    return OpenSource(str(path), pq.ParquetFile(path), None)
+    file = pq.ParquetFile(path)
+    return OpenSource(str(path), file, file.schema_arrow, None)
 
 
 @pytest.mark.usefixtures("_usual_steps")

@@ -15,6 +15,7 @@ from connector.encoding.live_rows.deletion_vectors import FileId
 from connector.encoding.parquet.damaged_files import explain_damage, quote_error, read_batches
 from connector.encoding.parquet.file_columns import open_data_file
 from connector.encoding.values.arrays import Mask, Positions
+from connector.encoding.values.name_mapping import NameMapping, identify_columns
 from connector.host.errors import UnreadableFileError
 from connector.host.groups import divide
 
@@ -56,12 +57,14 @@ class OpenSource:
 
     path: str
     file: pq.ParquetFile
+    schema: pa.Schema  # with the field ids
     stream: Any  # of the file's bytes
 
 
 @contextmanager
-def open_source(io: FileIO, source: SourceFile, columns: int) -> Iterator[OpenSource]:
+def open_source(io: FileIO, source: SourceFile, columns: int, mapping: NameMapping) -> Iterator[OpenSource]:
     """Open a file of which this number of columns is read. Its row groups are not read as a whole.
+    UnreadableFileError if it is no Parquet file, or if its columns have no field ids and the mapping has none either.
 
     Other engines' row groups may be large. Without `pre_buffer`, or what was read would stay in memory until the file
     ends. Errors of the storage within the block are translated.
@@ -71,7 +74,7 @@ def open_source(io: FileIO, source: SourceFile, columns: int) -> Iterator[OpenSo
         buffer = _READ_BUFFERS // max(columns, 1)
         with explain_damage(source.path, _NO_PARQUET):
             file = pq.ParquetFile(stream, buffer_size=buffer, pre_buffer=False, coerce_int96_timestamp_unit="us")
-        yield OpenSource(source.path, file, stream)
+        yield OpenSource(source.path, file, identify_columns(file.schema_arrow, source.path, mapping), stream)
 
 
 @dataclass(frozen=True)

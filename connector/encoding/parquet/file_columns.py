@@ -16,7 +16,8 @@ from pyiceberg.io import FileIO
 from connector.encoding.parquet import data_pages
 from connector.encoding.parquet.damaged_files import explain_damage, read_batches
 from connector.encoding.values.arrays import Positions
-from connector.encoding.values.column_types import column_id, find_columns
+from connector.encoding.values.column_types import column_id
+from connector.encoding.values.name_mapping import NO_MAPPING, NameMapping, find_columns, identify_columns
 from connector.storage.storage_errors import translate_errors
 
 _TEXTS: Final = 1 << 20  # bytes of texts that are decoded at once: more would leave the processor's cache
@@ -80,13 +81,13 @@ def open_data_file(io: FileIO, path: str, size: int) -> Iterator[DataFileReader]
 class FileColumns:
     """The columns of a Parquet file, as its footer describes them."""
 
-    def __init__(self, file: DataFileReader) -> None:
-        """Raises UnreadableFileError if the file is damaged, or if a column has no field id."""
+    def __init__(self, file: DataFileReader, mapping: NameMapping = NO_MAPPING) -> None:
+        """`mapping` is that of the table. Raises UnreadableFileError if the file is damaged, or if its columns have no
+        field ids and the mapping has none either."""
         footer = file.footer
-        self._file, self._footer = file, footer
-        schema = footer.schema.to_arrow_schema()
-        indexes = find_columns(schema, file.path)
-        self.names = {number: str(schema.field(index).name) for number, index in indexes.items()}
+        self._file, self._footer, self._mapping = file, footer, mapping
+        schema = identify_columns(footer.schema.to_arrow_schema(), file.path, mapping)
+        self.names = {number: str(schema.field(index).name) for number, index in find_columns(schema).items()}
         self.row_groups = footer.num_row_groups
         rows = [footer.row_group(group).num_rows for group in range(footer.num_row_groups)]
         self._begins = np.cumsum([0, *rows])  # of the row groups
@@ -114,7 +115,7 @@ class FileColumns:
     def read_batches(self, ids: Sequence[int], groups: Sequence[int], at_once: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows of these row groups, so many at once, with the columns of these ids that the file has."""
         batches = self._open().iter_batches(at_once, groups, columns=self._select(ids), use_threads=False)
-        return read_batches(self._file.path, batches)
+        return map(self._identify, read_batches(self._file.path, batches))
 
     def read_values(self, number: int, group: int, positions: Positions) -> pa.Array:
         """Return the values of a column at these positions, which are in one row group and in order."""
@@ -171,6 +172,11 @@ class FileColumns:
         return pq.ParquetFile(
             self._file.stream, metadata=self._footer, pre_buffer=True, coerce_int96_timestamp_unit="us"
         )
+
+    def _identify(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        schema = rows.schema
+        identified = identify_columns(schema, self._file.path, self._mapping)
+        return rows if identified is schema else pa.RecordBatch.from_arrays(rows.columns, schema=identified)
 
     def _select(self, ids: Sequence[int]) -> list[str]:
         return list(dict.fromkeys(self.names[number] for number in ids if number in self.names))

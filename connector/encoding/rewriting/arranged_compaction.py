@@ -41,9 +41,9 @@ def write_arranged(
         sorter = _Sorter(writer, compaction.arrangement, runs)
         for index, source in enumerate(group.sources):
             kept.append(0)
-            with open_source(io, source, len(compaction.columns)) as opened:
+            with open_source(io, source, len(compaction.columns), compaction.mapping) as opened:
                 columns = (*compaction.columns, *lineage_columns(source.lineage))
-                schema = RewrittenSchema.of(columns, opened.file.schema_arrow, source.path)
+                schema = RewrittenSchema.of(columns, opened.schema, source.path)
                 sorter.expect(schema)
                 for rows in read_live_rows(opened, find_deleted_rows(io, source.path, source.position_deletes)):
                     converted = fill_lineage(schema.convert(rows.batch), source.lineage, rows.positions)

@@ -13,7 +13,7 @@ from connector.encoding.live_rows.target_columns import TargetColumn
 from connector.encoding.parquet.data_files import DataFileWriter, NewFiles, abort_on_failure
 from connector.encoding.parquet.file_options import Destination
 from connector.encoding.rewriting.rewritten_schemas import RewrittenSchema
-from connector.encoding.values.column_types import find_columns
+from connector.encoding.values.name_mapping import NO_MAPPING, NameMapping, find_columns
 from connector.host.refresh import Refreshed
 from connector.model.properties import Properties
 from connector.model.state import DataFile
@@ -25,6 +25,7 @@ class Rewriting:
 
     columns: tuple[TargetColumn, ...]
     destination: Destination
+    mapping: NameMapping = NO_MAPPING  # of the table
 
     def rewrite(self, io: FileIO, source: SourceFile) -> tuple[DataFile, ...] | None:
         """Write the files that take the place of a source, and return them: no files if all of its rows are deleted.
@@ -32,13 +33,13 @@ class Rewriting:
         Return None if nothing in it is to be converted, and it stays. Raises UnconvertibleError if a value has no
         equivalent.
         """
-        with open_source(io, source, len(self.columns)) as opened:
-            indexes = find_columns(opened.file.schema_arrow, source.path)
+        with open_source(io, source, len(self.columns), self.mapping) as opened:
+            indexes = find_columns(opened.schema)
             columns = [column for column in self.columns if column.source_id in indexes or _needs_default(column)]
             if not any(column.is_converted for column in columns):
                 return None
             lineage = lineage_columns(source.lineage, indexes)
-            schema = RewrittenSchema.of([*columns, *lineage], opened.file.schema_arrow, source.path)
+            schema = RewrittenSchema.of([*columns, *lineage], opened.schema, source.path)
             new = self.destination
             files = NewFiles(io, new.new_location, schema.with_statistics, schema.schema, new.options)
             writer = DataFileWriter(files)

@@ -8,6 +8,7 @@ from connector.encoding.live_rows.deletion_vectors import FileId
 from connector.encoding.live_rows.source_rows import SourceFile
 from connector.encoding.live_rows.target_columns import TargetColumn
 from connector.encoding.parquet.file_options import Destination
+from connector.encoding.values.name_mapping import NO_MAPPING, NameMapping
 from connector.host.errors import ConnectorError, UnreadableFileError
 from connector.host.refresh import Refreshed
 from connector.model.binding import Arrangement
@@ -43,6 +44,7 @@ class Compaction:
     # fields, they keep the order of the sources.
     arrangement: Arrangement
     destination: Destination
+    mapping: NameMapping = NO_MAPPING  # of the table
 
 
 @dataclass(frozen=True)

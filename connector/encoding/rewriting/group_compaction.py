@@ -46,9 +46,9 @@ def _copy(io: FileIO, compaction: Compaction, source: SourceFile, writer: GroupW
     """Write the live rows of a source, and return their number."""
     kept = first = 0
     deleted = find_deleted_rows(io, source.path, source.position_deletes)
-    with open_source(io, source, len(compaction.columns)) as opened:
+    with open_source(io, source, len(compaction.columns), compaction.mapping) as opened:
         columns = (*compaction.columns, *lineage_columns(source.lineage))
-        schema = RewrittenSchema.of(columns, opened.file.schema_arrow, source.path)
+        schema = RewrittenSchema.of(columns, opened.schema, source.path)
         for group in range(opened.file.num_row_groups):
             count = opened.file.metadata.row_group(group).num_rows
             begin, end = np.searchsorted(deleted, (first, first + count))

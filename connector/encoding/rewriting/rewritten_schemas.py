@@ -12,8 +12,8 @@ from connector.encoding.live_rows.target_columns import (
     arrow_field,
     known_arrow_type,
 )
-from connector.encoding.values.column_types import find_columns
 from connector.encoding.values.conversions import NoEquivalentError, convert
+from connector.encoding.values.name_mapping import explain_missing_ids, find_columns, has_nested_ids
 from connector.host.errors import UnreadableFileError
 from connector.model.binding import Column
 
@@ -37,11 +37,11 @@ class RewrittenSchema:
 
     @classmethod
     def of(cls, columns: Sequence[TargetColumn], source: pa.Schema, path: str) -> "RewrittenSchema":
-        """Match the columns of the table's schema with those of a source, by field id.
+        """Match the columns of the table's schema with those of a source, whose schema is identified, by field id.
 
         A column that the source lacks has its default value, or is left out, if only a file can tell its Arrow type.
         """
-        found = find_columns(source, path)
+        found = find_columns(source)
         matched, fields, indexes = [], [], []
         # Statistics go by a column's place, so nested columns, which have none, come last.
         for column in sorted(columns, key=lambda column: not isinstance(column.type, PrimitiveType)):
@@ -55,6 +55,8 @@ class RewrittenSchema:
                     f"{path} has no column {column.name}, which the table requires. It cannot be compacted. Have it "
                     "rewritten by the engine that wrote it.",
                 )
+            if arrow_type is not None and not has_nested_ids(arrow_type):
+                raise explain_missing_ids(path)
             if arrow_type is not None:
                 matched.append(column)
                 fields.append(arrow_field(column, arrow_type))

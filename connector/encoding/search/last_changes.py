@@ -43,7 +43,7 @@ def _read(io: FileIO, file: SearchedFile, positions: Numbers) -> Numbers:
         return np.full(len(positions), PENDING)
     inherited = np.full(len(positions), file.lineage.sequence_number)
     with open_data_file(io, file.path, file.size) as reader:
-        columns = FileColumns(reader)
+        columns = FileColumns(reader, file.mapping)
         if SEQUENCE_NUMBER not in columns.names:
             return inherited
         distinct, wanted = np.unique(positions.astype(np.int64), return_inverse=True)

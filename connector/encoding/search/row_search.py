@@ -21,6 +21,7 @@ from connector.encoding.search.document_keys import Key, MalformedDocumentError,
 from connector.encoding.search.searched_keys import Bounds, Keys
 from connector.encoding.values.arrays import NO_ROWS, Indices, Mask, Numbers, Positions, join_arrays
 from connector.encoding.values.column_types import column_id
+from connector.encoding.values.name_mapping import NO_MAPPING, NameMapping
 from connector.host.errors import BACKFILL, LostColumnError, UserError
 from connector.host.groups import divide
 from connector.storage.storage_errors import translate_errors
@@ -43,6 +44,7 @@ class SearchedFile:
     pending_deletes: Positions = field(default_factory=lambda: NO_ROWS, compare=False)
     lineage: RowLineage | None = None  # None: the file waits for its commit
     missing_values: tuple[tuple[int, Any], ...] = ()  # of columns that the file may lack, by field id; else null
+    mapping: NameMapping = NO_MAPPING  # of the table
     keeps_ids: bool = False  # whether the next versions of its rows get their ids, so that a search returns these
 
 
@@ -78,7 +80,7 @@ def begin_search(io: FileIO, file: SearchedFile, keys: Keys) -> Iterator[FoundRo
 def _find(io: FileIO, file: SearchedFile, keys: Keys) -> Iterator[tuple["_FileSearch", "_Candidates"]]:
     """Yield the candidates of some row groups after the other."""
     with open_data_file(io, file.path, file.size) as reader:
-        columns = FileColumns(reader)
+        columns = FileColumns(reader, file.mapping)
         _check_key_columns(columns, keys, file.path)
         # Another engine may have named more places to split the file than it has row groups.
         in_range = range(columns.row_groups)[file.first_row_group :][: file.row_groups]

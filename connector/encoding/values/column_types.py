@@ -28,7 +28,6 @@ from connector.encoding.values.arrays import NO_ROWS, Positions
 from connector.encoding.values.decimals import NUMBER, arrow_decimal, decimals
 from connector.encoding.values.temporal import NANOSECONDS, dates, instants, nanosecond_instants
 from connector.encoding.values.texts import InvalidCellsError, Parser, Texts, find_valid
-from connector.host.errors import UnreadableFileError
 from connector.model.binding import Binding
 
 # From texts to the column, and the rows whose values were clamped.
@@ -77,18 +76,6 @@ def arrow_schema(binding: Binding) -> pa.Schema:
 def column_id(field: pa.Field) -> int:
     """Return a column's field id; NO_ID if the file does not say it."""
     return int((field.metadata or {}).get(FIELD_ID, NO_ID))
-
-
-def find_columns(schema: pa.Schema, path: str) -> dict[int, int]:
-    """Return the indexes of a file's columns, by their field ids. Raises UnreadableFileError if a column has none."""
-    ids = [column_id(field) for field in schema]
-    if NO_ID in ids:
-        raise UnreadableFileError(
-            path,
-            f"{path} has columns without Iceberg's field ids, so the connector cannot tell which column is which. Have "
-            "the table's files rewritten first (in Spark: CALL system.rewrite_data_files).",
-        )
-    return {number: index for index, number in enumerate(ids)}
 
 
 def _longs(texts: Texts) -> tuple[pa.Array, Positions]:

@@ -38,6 +38,7 @@ from connector.iceberg.metadata.manifests import manifests_of
 from connector.iceberg.metadata.partitions import PartitionReader
 from connector.iceberg.metadata.snapshot_manifests import make_added_entry
 from connector.iceberg.metadata.table_properties import (
+    NAME_MAPPING,
     check_properties,
     find_missing_statistics,
     name_table_in_errors,
@@ -77,11 +78,12 @@ class CompactionBase:
 
     def no_longer_fits(self, table: Table) -> bool:
         """Whether the new files cannot get into the table: another table has the name, or this one has been upgraded,
-        or its rows or columns replaced, or the partition spec was removed."""
+        or its rows, its columns or its name mapping replaced, or the partition spec was removed."""
         return (
             table.metadata.table_uuid != self.table.metadata.table_uuid
             or table.metadata.format_version != self.table.metadata.format_version
             or table.metadata.current_schema_id != self.table.metadata.current_schema_id
+            or table.properties.get(NAME_MAPPING) != self.table.properties.get(NAME_MAPPING)
             or table.properties.get(GENERATION_PROPERTY) != self.table.properties.get(GENERATION_PROPERTY)
             or not (self.spec_id is None or self.spec_id in table.specs())
         )

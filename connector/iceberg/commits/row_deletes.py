@@ -37,7 +37,7 @@ from connector.iceberg.commits.file_names import FileOrigin
 from connector.iceberg.commits.passed_values import is_reset_since
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestCache, PositionDeletes
 from connector.iceberg.metadata.partitions import MissingValues, Partition, PartitionReader
-from connector.iceberg.metadata.table_properties import find_newest_column
+from connector.iceberg.metadata.table_properties import find_newest_column, read_name_mapping
 from connector.model.binding import KeyPart, Updates
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
@@ -173,6 +173,7 @@ class _DataFiles:
         self.partitions = {path: file.partition for path, file in self.live.items()}
         self._rewritten: list[SearchedFile] = []  # staged files whose rows were located in other ones
         self._missing = MissingValues(table)
+        self._searched = partial(SearchedFile, mapping=read_name_mapping(table))
         # Commits that have waited together have found their rows in the same few snapshots.
         self._numbers: dict[int | None, int] = {}  # by the ids of these snapshots
         self._newer: dict[tuple[int, WriterId], list[SearchedFile]] = {}
@@ -221,7 +222,7 @@ class _DataFiles:
         for file in newer:
             deletes = tuple(delete.id for delete in applied[file.path])
             missing = self._missing.find(file.partition)
-            yield SearchedFile(file.path, file.size, position_deletes=deletes, missing_values=missing)
+            yield self._searched(file.path, file.size, position_deletes=deletes, missing_values=missing)
 
 
 def _find_at_old_positions(located: LocatedRows | None, files: _DataFiles) -> Iterator[tuple[str, Positions]]:

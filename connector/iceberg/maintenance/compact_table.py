@@ -34,6 +34,7 @@ from connector.iceberg.maintenance.compaction_thresholds import CompactionThresh
 from connector.iceberg.maintenance.failure_pauses import FailurePauses
 from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.table_arrangement import find_arrangement_of_all
+from connector.iceberg.metadata.table_properties import read_name_mapping
 from connector.model.binding import Arrangement
 from connector.model.properties import Properties
 from connector.model.table_identifier import TableIdentifier
@@ -233,7 +234,7 @@ def _prepare(table: Table, new: Arrangement | None, groups: Sequence[GroupPlan])
         CompactionBase(
             table, snapshot.sequence_number or 0, new.spec_id if new else None, arrangement.sort_order_id, origin, rows
         ),
-        Compaction(columns, arrangement, destination),
+        Compaction(columns, arrangement, destination, read_name_mapping(table)),
     )
 
 

@@ -6,13 +6,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pyiceberg.table import Table, TableProperties
+from pyiceberg.table import Table, TableProperties, name_mapping
 from pyiceberg.table.locations import LocationProvider
-from pyiceberg.table.name_mapping import parse_mapping_from_json
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.utils.properties import property_as_bool
 
 from connector.encoding.parquet.file_options import find_locations, refuse_code
+from connector.encoding.values.name_mapping import MappedField, NameMapping
 from connector.host.errors import BACKFILL, UserError
 from connector.iceberg.metadata.table_arrangement import keep_sources
 from connector.model.properties import demand, read_number
@@ -106,6 +106,23 @@ def read_successors(table: Table) -> dict[int, int]:
         return dict(_read_successors(table.properties))
 
 
+def read_name_mapping(table: Table) -> NameMapping:
+    """Return the names that a table's columns have in files without field ids. UserError if the property is invalid."""
+    with name_table_in_errors(table):
+        return _map_fields(_parse_name_mapping(table.properties))
+
+
+def _parse_name_mapping(properties: Mapping[str, str]) -> Iterable[name_mapping.MappedField]:
+    if not (text := properties.get(NAME_MAPPING)):
+        return ()
+    with demand(properties, NAME_MAPPING, "must be a name mapping, the JSON of Iceberg's specification"):
+        return name_mapping.parse_mapping_from_json(text)
+
+
+def _map_fields(fields: Iterable[name_mapping.MappedField]) -> NameMapping:
+    return tuple(MappedField(each.field_id, frozenset(each.names), _map_fields(each.fields)) for each in fields)
+
+
 def _read_successors(properties: Mapping[str, str]) -> Iterator[tuple[int, int]]:
     for name, value in properties.items():
         if name.startswith(CONVERTED_PREFIX):
@@ -131,9 +148,7 @@ def check_properties(properties: Mapping[str, str], location: str | None = None)
     if ENCRYPTION in given:
         raise _FixedPropertyError(f"{ENCRYPTION} is set, but the connector neither reads nor writes encrypted files")
     read_number(given, PREVIOUS_VERSIONS, 0)
-    if mapping := given.get(NAME_MAPPING):
-        with demand(given, NAME_MAPPING, "must be a name mapping, the JSON of Iceberg's specification"):
-            parse_mapping_from_json(mapping)
+    _parse_name_mapping(given)
 
 
 def _check_locations(properties: Mapping[str, str], location: str | None) -> None:
