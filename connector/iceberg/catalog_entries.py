@@ -139,8 +139,6 @@ def _list_types(table: Table) -> tuple[IcebergType, ...]:
 def _find_pinned_columns(table: Table) -> dict[int, str]:
     """Return the ids of columns that something depends on, besides the sort order and the identifier fields, each with
     what that is."""
-    if table.name_mapping():  # files without field ids go by the columns' names
-        return {column.field_id: "the name mapping" for column in table.schema().fields}
     return dict.fromkeys(
         (field.source_id for spec in table.specs().values() for field in spec.fields), "a partition spec"
     )

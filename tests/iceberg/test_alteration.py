@@ -1,8 +1,9 @@
 """Columns that get another type: every row and every value is there afterwards, whoever else works on the table."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -196,12 +197,17 @@ def test_rows_keep_their_sequence_numbers_for_other_engines_equality_deletes(cat
     assert (added.sequence_number, added.min_sequence_number) == (3, 1)
 
 
-def imported_table(catalog: Catalog, directory: Path) -> Table:
-    """A table with a file that some other program wrote, whose columns have names and no ids."""
-    table = filled_table(catalog, ID, NestedField(2, "qty", LongType()))
-    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("qty", pa.int64())])
-    pq.write_table(pa.table({"id": [1], "qty": [2]}, schema=schema), directory / "imported.parquet")
-    table.add_files([str(directory / "imported.parquet")])
+def imported_table(catalog: Catalog, directory: Path, qty: Sequence[int | str | None] = (2,)) -> Table:
+    """A table with files that some other program wrote, a row in each, whose columns have names and no ids."""
+    of_text = isinstance(qty[0], str)
+    table = filled_table(catalog, ID, NestedField(2, "qty", StringType() if of_text else LongType()))
+    schema = pa.schema(
+        [pa.field("id", pa.int64(), nullable=False), ("qty", pa.large_string() if of_text else pa.int64())]
+    )
+    for number, value in enumerate(qty, start=1):
+        path = directory / ("imported.parquet" if number == 1 else f"imported-{number}.parquet")
+        pq.write_table(pa.table({"id": [number], "qty": [value]}, schema=schema), path)
+        table.add_files([str(path)])
     return table
 
 
@@ -210,23 +216,42 @@ def test_a_file_without_field_ids_is_refused_with_a_way_out(catalog: Catalog, tm
     with table.transaction() as transaction:
         transaction.remove_properties("schema.name-mapping.default")
     with pytest.raises(
-        UserError, match=r"imported\.parquet has columns without Iceberg's field ids.*rewrite_data_files"
+        UserError, match=r"imported\.parquet has columns without Iceberg's field ids.*Set or complete the table property"
     ):
         fit(catalog, *QTY_AS_TEXT)
 
 
-def test_a_table_that_goes_by_names_keeps_its_columns(catalog: Catalog, tmp_path: Path) -> None:
-    imported_table(catalog, tmp_path)
-    with pytest.raises(UserError, match="the name mapping of the table depends on the column"):
-        fit(catalog, *QTY_AS_TEXT)
+def names_of(catalog: Catalog) -> list[tuple[int | None, list[str]]]:
+    mapping = catalog.load_table(PATH).name_mapping()
+    assert mapping is not None
+    return [(each.field_id, each.names) for each in mapping]
+
+
+def test_values_of_files_that_go_by_names_are_converted(catalog: Catalog, tmp_path: Path) -> None:
+    """The file without a value is not written again, and its column of the older type must not be read."""
+    before = imported_table(catalog, tmp_path, (2, None)).current_snapshot()
+    assert before is not None
+    counting = Counting()
+    [change] = fit(catalog, *QTY_AS_TEXT, rewrite=counting)
+    assert "convert column 'qty' from long to string" in describe_change(change, PATH)
+    assert counting.files == [1]
+    assert sorted(rows(catalog), key=itemgetter("id")) == [{"id": 1, "qty": "2"}, {"id": 2, "qty": None}]
+    assert names_of(catalog) == [(1, ["id"]), (2, ["qty"])]
+    older = sorted(rows(catalog, before.snapshot_id), key=itemgetter("id"))
+    assert older == [{"id": 1, "qty": 2}, {"id": 2, "qty": None}], "the table as it was stays readable"
+
+
+def test_a_column_of_files_that_go_by_names_is_set_aside_with_its_values(catalog: Catalog, tmp_path: Path) -> None:
+    imported_table(catalog, tmp_path, ("seven",))
+    fit(catalog, wanted("id", LongType()), wanted("qty", LongType()))
+    assert rows(catalog) == [{"id": 1, "qty_before_long": "seven", "qty": None}]
+    assert names_of(catalog) == [(1, ["id"]), (2, ["qty", "qty_before_long"])]
 
 
 def test_a_new_column_gets_into_the_name_mapping(catalog: Catalog, tmp_path: Path) -> None:
     imported_table(catalog, tmp_path)
     fit(catalog, wanted("id", LongType()), wanted("qty", LongType()), wanted("note", StringType()))
-    mapping = catalog.load_table(PATH).name_mapping()
-    assert mapping is not None
-    assert [(each.field_id, each.names) for each in mapping] == [(1, ["id"]), (2, ["qty"]), (3, ["note"])]
+    assert names_of(catalog) == [(1, ["id"]), (2, ["qty"]), (3, ["note"])]
 
 
 def test_rows_that_others_add_meanwhile_are_converted_too_and_only_these_are_left_to_write(catalog: Catalog) -> None:

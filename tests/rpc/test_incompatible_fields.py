@@ -79,11 +79,10 @@ def own(warehouse: Path) -> None:
 
 
 def pinned(warehouse: Path) -> None:
-    """Its name mapping names the column, so `full` does not convert it either."""
+    """A partition spec names the columns, so `full` does not convert them either."""
     own(warehouse)
-    table = local_catalog(warehouse).load_table(PATH)
-    with table.transaction() as change:
-        change.set_properties({"schema.name-mapping.default": '[{"field-id": 2, "names": ["qty"]}]'})
+    with local_catalog(warehouse).load_table(PATH).update_spec() as change:
+        change.add_identity("id").add_identity("qty")
 
 
 def taken_over(warehouse: Path) -> None:
@@ -116,10 +115,8 @@ def of_another_task(warehouse: Path) -> None:
     [
         (own, {"schema_evolution": "strict"}),
         (own, {"schema_evolution": "strict", **APPEND}),
-        (pinned, {}),
         (taken_over, {"schema_evolution": "strict"}),
-        (taken_over, {}),
-        (taken_over, APPEND),
+        (taken_over, {"schema_evolution": "strict", **APPEND}),
     ],
 )
 def test_apply_accepts_the_backfill_that_an_incompatible_field_asks_for(
@@ -132,6 +129,22 @@ def test_apply_accepts_the_backfill_that_an_incompatible_field_asks_for(
     assert constrain(task.validate(OTHER_KEY), "id") == [REQUIRED, INCOMPATIBLE]
     for backfill, bound in enumerate([OTHER_KEY, OTHER_VALUE], start=1):
         assert "which replaces them all" in task.apply(bound, backfill)
+
+
+def test_apply_accepts_the_backfill_of_a_table_whose_partition_spec_names_the_columns(tmp_path: Path) -> None:
+    pinned(tmp_path)
+    task = Task(tmp_path, {})
+    assert constrain(task.validate(OTHER_VALUE), "qty") == [INCOMPATIBLE]
+    assert constrain(task.validate(OTHER_KEY), "id") == [REQUIRED, INCOMPATIBLE]
+    assert "drop table shop.orders" in task.apply(OTHER_KEY, 1)
+
+
+def test_the_columns_of_a_table_that_was_taken_over_are_converted(tmp_path: Path) -> None:
+    taken_over(tmp_path)
+    task = Task(tmp_path, {})
+    assert constrain(task.validate(OTHER_VALUE), "qty") == [ConstraintType.FIELD_OPTIONAL]
+    assert "convert column 'qty' from long to double" in task.apply(OTHER_VALUE, 0)
+    assert "which replaces them all" in task.apply(OTHER_KEY, 1)
 
 
 KEPT = pytest.mark.parametrize(

@@ -58,8 +58,9 @@ def explain_missing_ids(path: str) -> UnreadableFileError:
     """Return the error of a file whose fields cannot be told apart."""
     return UnreadableFileError(
         path,
-        f"{path} has columns without Iceberg's field ids, so the connector cannot tell which column is which. Have "
-        "the table's files rewritten first (in Spark: CALL system.rewrite_data_files).",
+        f"{path} has columns without Iceberg's field ids, so the connector cannot tell which column is which. Set or "
+        "complete the table property schema.name-mapping.default, which names the columns of such files. (In Spark, "
+        "CALL system.rewrite_data_files takes them by their places.)",
     )
 
 

@@ -12,7 +12,6 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.utils.properties import property_as_bool
 
 from connector.encoding.parquet.file_options import find_locations, refuse_code
-from connector.encoding.values.name_mapping import MappedField, NameMapping
 from connector.host.errors import BACKFILL, UserError
 from connector.iceberg.metadata.table_arrangement import keep_sources
 from connector.model.properties import demand, read_number
@@ -20,6 +19,7 @@ from connector.model.table_identifier import Generation, TableIdentifier
 from connector.storage.file_access import store_of
 
 if TYPE_CHECKING:
+    from connector.encoding.values.name_mapping import NameMapping
     from connector.evolution.altered_schema import ConvertedColumn
 
 ENCRYPTION: Final = "encryption.key-id"  # PyIceberg has no name for it
@@ -106,10 +106,16 @@ def read_successors(table: Table) -> dict[int, int]:
         return dict(_read_successors(table.properties))
 
 
-def read_name_mapping(table: Table) -> NameMapping:
+def read_name_mapping(table: Table) -> "NameMapping":
     """Return the names that a table's columns have in files without field ids. UserError if the property is invalid."""
+    # Imported here: it imports Arrow, which Open does without.
+    from connector.encoding.values.name_mapping import MappedField
+
+    def map_fields(fields: Iterable[name_mapping.MappedField]) -> "NameMapping":
+        return tuple(MappedField(each.field_id, frozenset(each.names), map_fields(each.fields)) for each in fields)
+
     with name_table_in_errors(table):
-        return _map_fields(_parse_name_mapping(table.properties))
+        return map_fields(_parse_name_mapping(table.properties))
 
 
 def _parse_name_mapping(properties: Mapping[str, str]) -> Iterable[name_mapping.MappedField]:
@@ -117,10 +123,6 @@ def _parse_name_mapping(properties: Mapping[str, str]) -> Iterable[name_mapping.
         return ()
     with demand(properties, NAME_MAPPING, "must be a name mapping, the JSON of Iceberg's specification"):
         return name_mapping.parse_mapping_from_json(text)
-
-
-def _map_fields(fields: Iterable[name_mapping.MappedField]) -> NameMapping:
-    return tuple(MappedField(each.field_id, frozenset(each.names), _map_fields(each.fields)) for each in fields)
 
 
 def _read_successors(properties: Mapping[str, str]) -> Iterator[tuple[int, int]]:
