@@ -17,6 +17,7 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
+SHORT_LIFE: Final = 60  # seconds: with less left, a value is not used while a new one is fetched
 PAUSE: Final = 0.1  # after a failed attempt, as a part of the remaining life
 
 
@@ -60,14 +61,14 @@ class Refreshed(Generic[T]):
     def current(self) -> Lease[T]:
         """Return the value, refreshed if that is due. Raises what `fetch` raises if the old value has expired.
 
-        One thread refreshes it. The others get the old value meanwhile, unless it has expired: a server that hangs must
-        not hold up all requests.
+        One thread refreshes it. The others get the old value meanwhile, unless it expires within SHORT_LIFE: a server
+        that hangs must not hold up all requests, and a request must not outlive its credentials.
         """
         old = self._lease
         if old and not self._is_due(old):
             return old
         left = self._find_life(old)
-        if not self._lock.acquire(blocking=left <= 0):
+        if not self._lock.acquire(blocking=left <= SHORT_LIFE):
             assert old is not None, "what has time left is a value"
             return _prolong(old, left)
         try:

@@ -9,7 +9,7 @@ import pytest
 
 from connector.host import refresh
 from connector.host.errors import RetryableError
-from connector.host.refresh import Lease, Refreshed
+from connector.host.refresh import SHORT_LIFE, Lease, Refreshed
 
 HOUR = 3600.0
 
@@ -164,14 +164,25 @@ def test_a_clock_that_is_set_back_keeps_no_value_that_cannot_be_renewed(clock: C
         renewed.current()
 
 
-def test_many_threads_fetch_once(server: Server) -> None:
-    renewed = Refreshed("a number", server.grant)
+@pytest.mark.parametrize("left", [None, 0, 2, SHORT_LIFE])
+def test_many_threads_fetch_once(clock: Clock, left: float | None) -> None:
+    """Also while a value is valid for seconds only: a request might outlive it."""
+
+    class SlowServer(Server):
+        def grant(self) -> Lease[int]:
+            waiting.wait(1)  # another thread that used the older value would have set it
+            return super().grant()
+
+    waiting = threading.Event()
+    server = SlowServer(clock)
+    renewed = Refreshed("a number", server.grant, None if left is None else Lease(0, clock.now + left, clock.now))
     barrier = threading.Barrier(8)
     values: list[int] = []
 
     def use(wait: Callable[[], int]) -> None:
         wait()
         values.append(renewed.current().value)
+        waiting.set()
 
     threads = [threading.Thread(target=use, args=(barrier.wait,)) for _ in range(8)]
     for thread in threads:
