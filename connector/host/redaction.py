@@ -23,6 +23,7 @@ MOST_OBTAINED: Final = 10_000  # a catalog may vend new credentials each time a 
 
 # Line breaks, also in the form of JSON: texts quote private keys line by line.
 _LINE_BREAK: Final = re.compile(r"\\n|[\r\n]+")
+_LINE: Final = re.compile(r"[^\n]+")
 # Parts of a secret that are secret by themselves.
 _PARTS: Final = (
     re.compile(r"^[^:]*:(.+)$", re.DOTALL),  # id:secret
@@ -84,10 +85,13 @@ class Redaction:
     def _find_in_any_form(self, text: str, depth: int = DEEPEST) -> Iterator[tuple[int, int]]:
         """Yield where secrets begin and end, as they are, and as escapes stand for them."""
         yield from self._find(text)
-        for escape in _ESCAPES:
-            if depth and escape.search(text):
-                decoded, places = _decode(text, escape)
-                yield from ((places[start], places[end]) for start, end in self._find_in_any_form(decoded, depth - 1))
+        # Only the lines with escapes are decoded: outputs may have megabytes.
+        for line in _LINE.finditer(text) if depth else ():
+            for escape in _ESCAPES:
+                if escape.search(line[0]):
+                    decoded, places = _decode(line[0], escape)
+                    for start, end in self._find_in_any_form(decoded, depth - 1):
+                        yield line.start() + places[start], line.start() + places[end]
 
     def _find(self, text: str) -> Iterator[tuple[int, int]]:
         """Yield where secrets begin and end, from left to right."""
