@@ -513,7 +513,7 @@ def test_transactions_that_a_restored_table_lacks_are_shown(fenced: Fenced) -> N
     lost = f"{5:08x}{'b' * 24}"
     place = restored(fenced, lost)
     assert shown(place)["lost"] == [
-        {"stateKey": "orders.v1", "keyRange": "00000000-ffffffff", "value": lost, "transactions": 2}
+        {"stateKey": "orders.v1", "keyRange": "00000000-ffffffff", "value": lost, "transactions": 2, "isInTable": False}
     ]
     assert show(place, as_json=False).splitlines()[-3:] == [
         "lost: the table had these, and was restored from an older copy",
@@ -558,6 +558,7 @@ def test_a_property_that_was_removed_has_lost_no_rows(fenced: Fenced, decision: 
     remove_fence(fenced.catalog)
     title = "not lost: a snapshot of the table has these, and only its fence property was removed or changed"
     assert show(place, as_json=False).splitlines()[-3] == title
+    assert [each["isInTable"] for each in shown(place)["lost"]] == [True]
     said = confirmed(place, decision)
     assert said.startswith("The table has the rows of the 3 transaction(s)")
     assert "None is lost." in said

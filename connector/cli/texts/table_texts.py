@@ -61,6 +61,7 @@ def encode_lost(lost: Sequence[LostCommits]) -> list[dict[str, Any]]:
             "keyRange": each.writer.key_range,
             "value": each.value,
             "transactions": each.count,
+            "isInTable": each.is_in_table,
         }
         for each in lost
     ]
