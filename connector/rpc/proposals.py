@@ -24,7 +24,7 @@ from connector.iceberg.commits.renamed_tables import (
 )
 from connector.iceberg.maintenance.compaction_thresholds import check_compaction
 from connector.iceberg.metadata.retention import check_expiry
-from connector.iceberg.metadata.table_properties import check_properties
+from connector.iceberg.metadata.table_properties import CORRECT_TABLE, check_properties
 from connector.model.invalid_values import name_rejected_table
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
@@ -171,7 +171,8 @@ def find_property_problems(proposal: Proposal, table: ExistingTable | None) -> I
         check_compaction(properties)
         check_expiry(configured)
     except ValueError as error:
-        yield f"table property {error}. {CORRECT_CONFIG}"
+        is_configured = any(name in str(error) for name in configured)
+        yield f"table property {error}. {CORRECT_CONFIG if is_configured else CORRECT_TABLE}"
 
 
 def _find_properties(configured: Mapping[str, str], table: ExistingTable | None) -> Mapping[str, str]:

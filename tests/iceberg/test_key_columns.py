@@ -11,7 +11,8 @@ from pyiceberg.types import LongType, StringType
 from connector.host.errors import UserError
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.commits.commit import commit_all_or_raise
-from connector.iceberg.commits.key_columns import PREFIX, record_key_columns
+from connector.iceberg.commits.key_columns import record_key_columns
+from connector.iceberg.metadata.table_properties import KEY_COLUMNS_PREFIX
 from connector.model.binding import KeyPart, Policy, UpdateMode, Updates
 from connector.model.state import WriterId
 from connector.model.table_identifier import GENERATION_PROPERTY, Generation
@@ -59,7 +60,7 @@ def store(catalog: Catalog, number: int, value: str, documents: Collection = ORD
 def recorded(catalog: Catalog) -> dict[str, str]:
     """The table's properties that record key columns."""
     properties = catalog.load_table(PATH).properties
-    return {name: value for name, value in properties.items() if name.startswith(PREFIX)}
+    return {name: value for name, value in properties.items() if name.startswith(KEY_COLUMNS_PREFIX)}
 
 
 def rename(catalog: Catalog, *names: tuple[str, str]) -> None:

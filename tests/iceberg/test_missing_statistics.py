@@ -13,12 +13,13 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from connector.encoding.search.key_bounds import KeyValues
 from connector.iceberg.commits.commit import commit_all_or_raise
-from connector.iceberg.commits.key_columns import PREFIX, KeyColumns
 from connector.iceberg.metadata.listed_files import ManifestCache
 from connector.iceberg.metadata.table_properties import (
+    KEY_COLUMNS_PREFIX,
     MOST_WITH_STATISTICS,
     STATISTICS,
     STATISTICS_OF_COLUMN,
+    KeyColumns,
     find_missing_statistics,
 )
 from connector.iceberg.table_view import TableViews
@@ -78,8 +79,11 @@ def test_the_properties_say_which_statistics_a_column_has(
 
 def test_the_first_hundred_columns_have_statistics(catalog: Catalog) -> None:
     table = filled_table(catalog, *(NestedField(number, f"c{number}", LongType()) for number in range(1, 103)))
-    missing = find_missing_statistics(table, ())
+    missing = find_missing_statistics(table)
     assert missing.bounds == missing.counts == {101, 102}
+    keys = {f"{KEY_COLUMNS_PREFIX}0": msgspec.json.encode(KeyColumns("a", {"/c102": 102})).decode()}
+    missing = find_missing_statistics(set_properties(catalog, keys))
+    assert missing.bounds == missing.counts == {101}, "another task's updates look for keys in the files of all tasks"
 
 
 @pytest.mark.parametrize(("properties", "c"), [({}, "bounds"), ({OF_C: "none"}, "size")])
@@ -108,13 +112,15 @@ def test_loads_skip_files_whatever_the_properties_say(catalog: Catalog) -> None:
     assert describe(catalog)[1] == "bounds"
 
 
-@pytest.mark.parametrize(("properties", "of_id"), [({}, "size"), ({f"{PREFIX}0": ""}, "size"), (None, "bounds")])
+@pytest.mark.parametrize(
+    ("properties", "of_id"), [({}, "size"), ({f"{KEY_COLUMNS_PREFIX}0": ""}, "size"), (None, "bounds")]
+)
 def test_files_with_a_converted_column_have_the_same_statistics(
     catalog: Catalog, properties: Mapping[str, str] | None, of_id: str
 ) -> None:
     """The property of keys names the column, is absent, or was changed by hand."""
     if properties is None:
-        properties = {f"{PREFIX}0": msgspec.json.encode(KeyColumns("a", {"/id": 1})).decode()}
+        properties = {f"{KEY_COLUMNS_PREFIX}0": msgspec.json.encode(KeyColumns("a", {"/id": 1})).decode()}
     filled_table(catalog, ID, QTY, rows=[[{"id": 1, "qty": 10}]])
     set_properties(catalog, {STATISTICS: "none", **properties})
     fit(catalog, *QTY_AS_TEXT)

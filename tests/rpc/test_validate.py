@@ -173,7 +173,15 @@ def test_a_property_must_fit_the_others_of_the_table_that_gets_it(tmp_path: Path
     foreign_table(local_catalog(tmp_path), PATH, properties=codec)
     [line] = refused(tmp_path, binding(additional_table_properties=level_22), last=last())
     assert "compression-level is 22; with gzip 9 is the most" in line
+    assert line.endswith("Correct or remove it in `additional_table_properties` of the binding's config.")
     assert validated(tmp_path, binding(additional_table_properties={"color": "red"}), last=last())
+
+
+def test_a_property_that_another_engine_has_set_is_to_be_corrected_in_the_table(tmp_path: Path) -> None:
+    foreign_table(local_catalog(tmp_path), PATH, properties={"flow.compaction.min-file-size-bytes": "abc"})
+    [line] = refused(tmp_path, binding(additional_table_properties={"color": "red"}), last=last())
+    assert "flow.compaction.min-file-size-bytes is 'abc'" in line
+    assert line.endswith("Correct it in the table (in Spark: ALTER TABLE … SET or UNSET TBLPROPERTIES …).")
 
 
 def test_a_property_must_fit_those_that_every_new_table_gets(tmp_path: Path) -> None:

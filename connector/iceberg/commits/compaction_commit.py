@@ -28,7 +28,6 @@ from connector.iceberg.commits.commit_errors import is_final
 from connector.iceberg.commits.compaction_changes import CompactionChanges, DroppedGroup, decide_changes
 from connector.iceberg.commits.delete_files import DeleteFiles
 from connector.iceberg.commits.file_names import CompactionOrigin
-from connector.iceberg.commits.key_columns import find_key_ids
 from connector.iceberg.commits.retry_commits import RETRY_FOR, FailureTexts, explain_failure, is_unanswered, retry
 from connector.iceberg.commits.snapshot import SnapshotWriter, SnapshotWriters
 from connector.iceberg.commits.summaries import summarize_rewrite
@@ -231,7 +230,7 @@ class CompactionCommit:
 
     def _make_entries(self, table: Table, changes: CompactionChanges) -> Iterator[ManifestEntry]:
         """Yield the entries of the new data files."""
-        missing = find_missing_statistics(table, find_key_ids(table))
+        missing = find_missing_statistics(table)
         # They are as old as the snapshot that they were made from: later deletes of other engines apply to them.
         number, order = self._base.sequence_number, self._base.sort_order_id
         for file in changes.new_files:

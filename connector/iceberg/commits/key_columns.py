@@ -6,27 +6,20 @@ leaves out the values of a column that was dropped.
 """
 
 from collections.abc import Sequence
-from contextlib import suppress
-from typing import Final
 
 import msgspec
 from pyiceberg.table import Table
 
 from connector.host.errors import BACKFILL, UserError
 from connector.iceberg.commits import fence
-from connector.iceberg.metadata.table_properties import find_newest_column, name_table_in_errors
+from connector.iceberg.metadata.table_properties import (
+    KEY_COLUMNS_PREFIX,
+    KeyColumns,
+    find_newest_column,
+    name_table_in_errors,
+)
 from connector.model.binding import Binding
 from connector.model.state import StagedCommit, WriterId
-
-PREFIX: Final = "flow.key."
-
-
-class KeyColumns(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The columns that have the key in the rows of one generation."""
-
-    generation: str  # its UUID
-    columns: dict[str, int]  # field ids, by where documents have the part of the key
-    inexact: tuple[str, ...] = ()  # the parts that may have one value in the column for different keys
 
 
 def record_key_columns(table: Table, staged: Sequence[StagedCommit]) -> dict[str, str]:
@@ -73,18 +66,8 @@ def find_inexact_parts(table: Table, writer: WriterId, generation: str) -> tuple
     return recorded.inexact if recorded and recorded.generation == generation else ()
 
 
-def find_key_ids(table: Table) -> set[int]:
-    """Return the ids of all columns that have keys, of any task. What was changed by hand is left out."""
-    ids = set[int]()
-    for name, text in table.properties.items():
-        if name.startswith(PREFIX):
-            with suppress(msgspec.DecodeError):
-                ids.update(msgspec.json.decode(text, type=KeyColumns).columns.values())
-    return ids | {find_newest_column(table, number) for number in ids}
-
-
 def _property_name(writer: WriterId) -> str:
-    return f"{PREFIX}{fence.materialization_hash(writer.materialization)}"
+    return f"{KEY_COLUMNS_PREFIX}{fence.materialization_hash(writer.materialization)}"
 
 
 def _read(table: Table, name: str) -> KeyColumns | None:

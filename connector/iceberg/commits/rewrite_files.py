@@ -16,7 +16,6 @@ from pyiceberg.table.update import TableRequirement, TableUpdate
 
 from connector.encoding.live_rows.source_rows import SourceFile
 from connector.encoding.rewriting.converted_files import Rewrite, Rewriting
-from connector.iceberg.commits.key_columns import find_key_ids
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.commits.summaries import summarize_rewrite
 from connector.iceberg.metadata.listed_files import ListedFile
@@ -138,7 +137,7 @@ def _new_snapshot(rewritten: RewrittenFiles) -> tuple[TableUpdate, ...]:
 
 def _make_entries(table: Table, replacements: Sequence[Replacement]) -> Iterator[ManifestEntry]:
     """Yield the entries of the new files, which keep the partitions of the old ones."""
-    missing = find_missing_statistics(table, find_key_ids(table))
+    missing = find_missing_statistics(table)
     for each in replacements:
         for file in each.files:
             # With the old file's sequence number: equality deletes of other engines apply to it as before.

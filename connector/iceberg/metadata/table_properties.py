@@ -3,9 +3,10 @@ column has taken the place of which, and which statistics manifests have."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import msgspec
 from pyiceberg.table import Table, TableProperties, name_mapping
 from pyiceberg.table.locations import LocationProvider
 from pyiceberg.table.refs import MAIN_BRANCH
@@ -30,10 +31,11 @@ NAME_MAPPING: Final = TableProperties.DEFAULT_NAME_MAPPING
 CONVERTED_PREFIX: Final = "flow.converted."
 STATISTICS: Final = "write.metadata.metrics.default"
 STATISTICS_OF_COLUMN: Final = "write.metadata.metrics.column."
+KEY_COLUMNS_PREFIX: Final = "flow.key."
 MOST_WITH_STATISTICS: Final = "write.metadata.metrics.max-inferred-column-defaults"
 _MOST_WITH_STATISTICS: Final = 100  # columns, as in Iceberg
 _NOTHING, _COUNTS, _COUNTS_AND_BOUNDS = range(3)
-_CORRECT: Final = "Correct it in the table (in Spark: ALTER TABLE … SET or UNSET TBLPROPERTIES …)."
+CORRECT_TABLE: Final = "Correct it in the table (in Spark: ALTER TABLE … SET or UNSET TBLPROPERTIES …)."
 _OTHER_TABLE: Final = "Give the binding another table, which is not encrypted: the files of this one stay encrypted."
 _IN_A_STORE: Final = re.compile(
     r"(?:file:|(?:s3[an]?|oss|gs|gcs|abfss?|wasbs?|hdfs|viewfs)://[^/\[\]]*)?/[^\0]*", re.DOTALL | re.IGNORECASE
@@ -201,6 +203,14 @@ def is_location(text: str) -> bool:
     return _LOCATION.fullmatch(text) is not None
 
 
+class KeyColumns(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The columns that have the key in the rows of one generation."""
+
+    generation: str  # its UUID
+    columns: dict[str, int]  # field ids, by where documents have the part of the key
+    inexact: tuple[str, ...] = ()  # the parts that may have one value in the column for different keys
+
+
 class MissingStatistics(NamedTuple):
     """The ids of columns whose bounds manifests do not have, and of those among them whose counts they do not have."""
 
@@ -211,11 +221,12 @@ class MissingStatistics(NamedTuple):
 ALL_STATISTICS: Final = MissingStatistics()
 
 
-def find_missing_statistics(table: Table, keys: Collection[int]) -> MissingStatistics:
+def find_missing_statistics(table: Table, keys: Collection[int] = ()) -> MissingStatistics:
     """Return whose statistics the table's properties leave out. An invalid value counts as one that is not set. Both as
     in Iceberg.
 
-    Identifier fields and the `keys`, which are column ids, have all statistics: Loads skip files by their bounds.
+    Identifier fields, the key columns of all tasks, and the `keys` of a first commit, which are column ids, have all
+    statistics: Loads skip files by their bounds.
     """
     properties, schema = table.properties, table.schema()
     try:
@@ -232,11 +243,21 @@ def find_missing_statistics(table: Table, keys: Collection[int]) -> MissingStati
         if STATISTICS in properties and column.field_id not in sorted_by:
             mode = _parse_statistics(properties[STATISTICS], _COUNTS_AND_BOUNDS)
         modes[column.field_id] = _parse_statistics(properties.get(f"{STATISTICS_OF_COLUMN}{column.name}", ""), mode)
-    modes |= dict.fromkeys({*keys, *schema.identifier_field_ids}, _COUNTS_AND_BOUNDS)
+    modes |= dict.fromkeys({*keys, *_find_key_ids(table), *schema.identifier_field_ids}, _COUNTS_AND_BOUNDS)
     return MissingStatistics(
         frozenset(number for number, mode in modes.items() if mode < _COUNTS_AND_BOUNDS),
         frozenset(number for number, mode in modes.items() if mode < _COUNTS),
     )
+
+
+def _find_key_ids(table: Table) -> set[int]:
+    """Return the ids of all columns that have keys, of any task. Properties that were changed by hand are left out."""
+    ids = set[int]()
+    for name, text in table.properties.items():
+        if name.startswith(KEY_COLUMNS_PREFIX):
+            with suppress(msgspec.DecodeError):
+                ids.update(msgspec.json.decode(text, type=KeyColumns).columns.values())
+    return ids | {find_newest_column(table, number) for number in ids}
 
 
 def _chooses_statistics(name: str) -> bool:
@@ -256,7 +277,7 @@ def name_table_in_errors(table: Table) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        remedy = _OTHER_TABLE if isinstance(error, _FixedPropertyError) else _CORRECT
+        remedy = _OTHER_TABLE if isinstance(error, _FixedPropertyError) else CORRECT_TABLE
         raise UserError(f"Table {TableIdentifier.of(table)}: table property {error}. {remedy}") from error
 
 
