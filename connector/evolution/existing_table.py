@@ -8,7 +8,6 @@ from pyiceberg.types import IcebergType
 
 from connector.config.values import FORMAT_VERSIONS
 from connector.model.binding import PLAIN, Arrangement
-from connector.model.estuary_state import find_added
 from connector.model.table_identifier import Generation, Owner
 
 
@@ -34,6 +33,8 @@ class ExistingTable:
     fixed_types: tuple[IcebergType, ...] = ()
     format_version: int = FORMAT_VERSIONS[0]
     properties: Mapping[str, str] = field(default_factory=dict)
+    # The materialization for which Estuary's S3 Iceberg connector has written it, if no other one has.
+    taken_over: str | None = None
     location: str | None = None  # of its files; None: the kind of store is not checked
 
     def is_of(self, materialization: str) -> bool:
@@ -42,8 +43,7 @@ class ExistingTable:
 
     def has_rows_of(self, materialization: str) -> bool:
         """Whether its rows are that materialization's, also if Estuary's S3 Iceberg connector has written them."""
-        is_taken_over = self.owner is None and find_added(self.properties, materialization) is not None
-        return self.is_of(materialization) or is_taken_over
+        return self.is_of(materialization) or (self.owner is None and self.taken_over == materialization)
 
     def generation_of(self, materialization: str) -> Generation:
         """The generation that a materialization's staged commits must have."""

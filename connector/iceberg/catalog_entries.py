@@ -15,12 +15,14 @@ from connector.host.errors import UserError
 from connector.host.threads import map_in_threads
 from connector.iceberg.catalogs.opening import translate_errors
 from connector.iceberg.catalogs.registered_tables import FixedColumns
+from connector.iceberg.commits import fence
 from connector.iceberg.commits.summaries import read_summary
 from connector.iceberg.loading import check_table_properties, load_table
 from connector.iceberg.metadata.retention import is_in_nessie
 from connector.iceberg.metadata.row_lineage import can_keep_lineage
 from connector.iceberg.metadata.table_arrangement import check_partition_spec, read_arrangement
 from connector.iceberg.metadata.table_properties import find_generation, restrict_to_generation
+from connector.model.estuary_state import read_added
 from connector.model.table_identifier import Generation, Owner, TableIdentifier
 
 T = TypeVar("T")
@@ -114,6 +116,7 @@ def describe_found(
             arrangement=read_arrangement(table),
             partition_fields={each.name: each.source_id for spec in table.specs().values() for each in spec.fields},
             properties=table.properties,
+            taken_over=_find_estuary_task(table.properties),
             location=table.location(),
         ),
     )
@@ -142,6 +145,15 @@ def _find_pinned_columns(table: Table) -> dict[int, str]:
     return dict.fromkeys(
         (field.source_id for spec in table.specs().values() for field in spec.fields), "a partition spec"
     )
+
+
+def _find_estuary_task(properties: Mapping[str, str]) -> str | None:
+    """Return the materialization for which Estuary's S3 Iceberg connector has written a table; None if there is none,
+    or if another one has written it too."""
+    tasks = list(read_added(properties))
+    writers = fence.find_writer_hashes(properties)
+    is_only = len(tasks) == 1 and all(each.startswith(fence.materialization_hash(tasks[0])) for each in writers)
+    return tasks[0] if is_only else None
 
 
 def _has_rows(table: Table) -> bool:

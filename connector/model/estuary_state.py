@@ -1,9 +1,10 @@
 """What Estuary's S3 Iceberg connector leaves to a task whose image was replaced by this one: entries in the task's
 state, and a table property."""
 
-import json
 from collections.abc import Mapping
 from typing import Final
+
+import msgspec
 
 from connector.host.errors import UserError
 from protocol.flow import Json
@@ -16,15 +17,13 @@ ESTUARY_NAMES: Final = frozenset({_FILE_KEYS, "previousCheckpoint", _CHECKPOINT}
 ADDED_PROPERTY: Final = "flow_checkpoints_v1"
 
 
-def find_added(properties: Mapping[str, str], materialization: str) -> str | None:
-    """Return the checkpoint whose files Estuary's connector has added last to a table, for a materialization. None if
-    it has added none."""
+def read_added(properties: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the checkpoint whose files Estuary's connector has added last to a table, for each materialization. Empty
+    if it has added none, or if the property was changed by hand."""
     try:
-        recorded = json.loads(properties.get(ADDED_PROPERTY, "{}"))
-    except ValueError:
-        return None
-    added = recorded.get(materialization) if isinstance(recorded, dict) else None
-    return added if isinstance(added, str) else None
+        return msgspec.json.decode(properties.get(ADDED_PROPERTY, "{}"), type=dict[str, str])
+    except (msgspec.DecodeError, RecursionError):
+        return {}
 
 
 def check_files_are_added(state: Json, state_key: str, properties: Mapping[str, str], materialization: str) -> None:
@@ -36,8 +35,7 @@ def check_files_are_added(state: Json, state_key: str, properties: Mapping[str, 
             f"the task's state, state key {state_key!r}: `{_FILE_KEYS}` is not a list. The connector that ran this "
             "task before lists its staged files there. Restore the state from before the change."
         )
-    added = find_added(properties, materialization)
-    if files and (added is None or added != kept.get(_CHECKPOINT)):
+    if files and read_added(properties).get(materialization, "") != kept.get(_CHECKPOINT):
         raise UserError(
             f"the connector that ran this task before has staged {len(files)} data file(s) for {state_key}, and "
             "may not have added them to the table. Run its image again until it has acknowledged them, or backfill "

@@ -216,7 +216,8 @@ def test_a_file_without_field_ids_is_refused_with_a_way_out(catalog: Catalog, tm
     with table.transaction() as transaction:
         transaction.remove_properties("schema.name-mapping.default")
     with pytest.raises(
-        UserError, match=r"imported\.parquet has columns without Iceberg's field ids.*Set or complete the table property"
+        UserError,
+        match=r"imported\.parquet has columns without Iceberg's field ids.*Set or complete the table",
     ):
         fit(catalog, *QTY_AS_TEXT)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from connector.host.errors import UserError
-from connector.model.estuary_state import ADDED_PROPERTY, check_files_are_added, find_added
+from connector.model.estuary_state import ADDED_PROPERTY, check_files_are_added, read_added
 from connector.model.state_reader import read_state
 from support.sessions.runtime import Runtime, merged
 from support.snapshots import check_text
@@ -36,7 +36,7 @@ def test_what_it_has_added_is_no_concern_of_ours(files: Any) -> None:
 
 
 def test_what_the_table_says_that_it_has_added_is_no_concern_of_ours() -> None:
-    assert find_added(added("4567"), TASK) == "4567"
+    assert read_added(added("4567")) == {TASK: "4567"}
     check_files_are_added(left(FILES), STATE_KEY, added("4567"), TASK)
 
 
@@ -49,6 +49,7 @@ def test_what_the_table_says_that_it_has_added_is_no_concern_of_ours() -> None:
         pytest.param(added(4567), id="another form"),
         pytest.param({ADDED_PROPERTY: "{"}, id="cut short"),
         pytest.param({ADDED_PROPERTY: "[]"}, id="no object"),
+        pytest.param({ADDED_PROPERTY: '{"acme/orders": ' + "[" * 100_000}, id="nested too deeply"),
     ],
 )
 def test_what_it_may_not_have_added_is_named(properties: dict[str, str]) -> None:

@@ -1,7 +1,8 @@
 """A field is incompatible only if a backfill helps: by default, Flow raises the counter then, unasked, and publishes
 without validating again. Everywhere else the field is forbidden, or validate refuses the binding."""
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,10 +14,20 @@ from pyiceberg.types import LongType, NestedField
 
 from connector.config.values import ALLOW_EXISTING_TABLES
 from connector.host.errors import UserError
+from connector.iceberg.commits.fence import property_name
+from connector.model.state import WriterId
 from connector.model.table_identifier import OWNER_PROPERTY, Owner
 from connector.rpc.validate import validate
 from protocol import request, response
-from protocol.flow import Collection, ConstraintType, Json, Materialization, MaterializationBinding, ValidateBinding
+from protocol.flow import (
+    WHOLE_RANGE,
+    Collection,
+    ConstraintType,
+    Json,
+    Materialization,
+    MaterializationBinding,
+    ValidateBinding,
+)
 from rpc.applied_bindings import RETAIN, applied, before
 from support.bindings import ID, MATERIALIZATION, PATH, collection, local_config, projection
 from support.bindings import materialization_binding as binding
@@ -85,17 +96,29 @@ def pinned(warehouse: Path) -> None:
         change.add_identity("id").add_identity("qty")
 
 
-def taken_over(warehouse: Path) -> None:
+def taken_over(warehouse: Path, tasks: Sequence[str] = (MATERIALIZATION,)) -> None:
     """Estuary's S3 Iceberg connector has made it for the task, and has added files by name."""
     make_table(warehouse)
     table = local_catalog(warehouse).load_table(PATH)
     with table.transaction() as change:
         change.set_properties(
             {
-                "flow_checkpoints_v1": f'{{"{MATERIALIZATION}": "00c0ffee"}}',
+                "flow_checkpoints_v1": json.dumps(dict.fromkeys(tasks, "00c0ffee")),
                 "schema.name-mapping.default": '[{"field-id": 1, "names": ["id"]}, {"field-id": 2, "names": ["qty"]}]',
             }
         )
+
+
+def taken_over_by_two(warehouse: Path) -> None:
+    taken_over(warehouse, (MATERIALIZATION, "acme/other"))
+
+
+def taken_over_and_appended_to(warehouse: Path) -> None:
+    """By another task, with this connector."""
+    taken_over(warehouse)
+    other = WriterId("acme/other", "shop%2Forders.v0", WHOLE_RANGE.key_range)
+    with local_catalog(warehouse).load_table(PATH).transaction() as change:
+        change.set_properties({property_name(other): "0" * 32})
 
 
 def of_nobody(warehouse: Path) -> None:
@@ -154,6 +177,8 @@ KEPT = pytest.mark.parametrize(
         pytest.param(own, {}, "", True, id="a new binding"),
         pytest.param(taken_over, {}, RETAIN, False, id="taken over, and the flag"),
         pytest.param(taken_over, APPEND, "", True, id="taken over by a new binding"),
+        pytest.param(taken_over_by_two, {}, "", False, id="taken over by two tasks"),
+        pytest.param(taken_over_and_appended_to, APPEND, "", False, id="taken over, and another task's"),
         pytest.param(of_nobody, APPEND, "", False, id="appended to"),
         pytest.param(of_nobody, APPEND, "", True, id="appended to by a new binding"),
         pytest.param(of_nobody, {}, ALLOW_EXISTING_TABLES, False, id="the flag for existing tables"),
