@@ -62,7 +62,8 @@ def test_the_end_of_the_input_with_rows_that_wait_is_an_error_that_names_them(
     assert outcome.status == 1
     _, _, error = outcome.log.partition("error ")
     size = error.rpartition(" rows, ")[2].partition(" staged")[0]
-    check_text("commit_errors", "the input ends, and rows of a process wait", error.rstrip(), {size: "<size>"})
+    text = error.rstrip().replace("\n    ", "\n")  # the log indents further lines
+    check_text("commit_errors", "the input ends, and rows of a process wait", text, {size: "<size>"})
     with runtime.open() as successor:
         assert ledger_ids(tmp_path) == [1, 2]
         assert successor.finish().status == 0
