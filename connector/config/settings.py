@@ -84,13 +84,12 @@ def _without_absent(config: Json, schema: Json) -> Json:
 def _parse_endpoint(config: Json) -> EndpointConfig:
     endpoint = parse_object(EndpointConfig, config)
     # A catalog of Google has its tables in Google's storage.
-    is_google = isinstance(endpoint.catalog, RestCatalog) and endpoint.catalog.has_google_sign_in
+    rest = endpoint.catalog if isinstance(endpoint.catalog, RestCatalog) else None
+    is_google = rest is not None and rest.has_google_sign_in
     machine = MachineCredentials() if endpoint.allows_machine_credentials and not is_google else None
     credentials = endpoint.credentials or parse_object(OlderKeys, config).credentials or machine
     endpoint = msgspec.structs.replace(endpoint, credentials=credentials)
-    return (
-        _use_r2_prefix(endpoint) if isinstance(endpoint.catalog, RestCatalog) and endpoint.catalog.is_r2 else endpoint
-    )
+    return _use_r2_prefix(endpoint) if rest and rest.is_r2 else endpoint
 
 
 def _use_r2_prefix(endpoint: EndpointConfig) -> EndpointConfig:

@@ -41,12 +41,13 @@ def keep_own(table: Table, locations: Iterable[str]) -> list[str]:
 def keep_own_of(root: str, provider: LocationProvider, uuid: UUID, locations: Iterable[str]) -> list[str]:
     """Do the same without the table's metadata. `root` is its location."""
     own = tuple(f"{directory.rstrip('/')}/" for directory in (root, provider.data_path, provider.metadata_path))
+    store, uuid_text = store_of(root), str(uuid)
     return [
         location
         for location in locations
         if location.startswith(own)
         and not {".", ".."}.intersection(location.split("/"))
-        and (store_of(location) == store_of(root) or str(uuid) in basename(location))
+        and (store_of(location) == store or uuid_text in basename(location))
     ]
 
 
