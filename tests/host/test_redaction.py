@@ -99,6 +99,12 @@ def test_a_secret_is_hidden_in_the_base64_of_urls() -> None:
     assert redacted(encoded, "planted>>>???").rstrip("=") == HIDDEN
 
 
+def test_a_secret_is_hidden_in_every_line_of_a_text() -> None:
+    forms = (SECRET, encode_url(SECRET), encode_json(SECRET), encode_url(encode_json(SECRET)))
+    text = "".join(f"{number}%2Fof {form} end\n" for number, form in enumerate(forms))
+    assert redacted(text, SECRET) == "".join(f"{number}%2Fof {HIDDEN} end\n" for number in range(len(forms)))
+
+
 def test_escapes_beside_a_secret_stay() -> None:
     assert (
         redacted("%E2%82planted%2Dsecret%C3%9C\\ud83d\\ude00", "planted-secret")
