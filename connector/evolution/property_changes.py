@@ -1,5 +1,6 @@
 """The table properties that new tables get, that a binding may set, and that are set in an existing table."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -65,6 +66,14 @@ class SetTableProperties:
     def _describe(self, name: str) -> str:
         former = f" (was {self.former[name]!r})" if name in self.former else ""
         return f"{name} = {self.properties[name]!r}{former}"
+
+
+def find_refused_defaults(properties: Mapping[str, str], refusal: str) -> set[str]:
+    """Find the default properties of a new table that a catalog's refusal names. A table can be without them. It cannot
+    be without the connector's own, which each commit sets."""
+    named = {name.strip(".") for name in re.findall(r"[\w.-]+", refusal)} & properties.keys()
+    defaults = {name for name in named if properties[name] == DEFAULT_PROPERTIES.get(name)}
+    return {name for name in defaults if not name.startswith(OWN_PREFIX)}
 
 
 def list_lasting_properties(configured: Mapping[str, str]) -> dict[str, str]:

@@ -1,12 +1,15 @@
 """Performs the planned changes of tables."""
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import (
+    BadRequestError,
     CommitFailedException,
     CommitStateUnknownException,
     NamespaceAlreadyExistsError,
@@ -20,7 +23,7 @@ from pyiceberg.types import NestedField
 
 from connector.encoding.rewriting.rewritten_schemas import UnconvertibleError
 from connector.evolution.existing_table import CatalogEntry
-from connector.evolution.property_changes import CORRECT_CONFIG
+from connector.evolution.property_changes import CORRECT_CONFIG, find_refused_defaults
 from connector.evolution.table_change import (
     AddFirstSnapshot,
     Alteration,
@@ -40,6 +43,8 @@ from connector.iceberg.loading import load_table
 from connector.iceberg.metadata.table_arrangement import make_partition_spec, make_sort_order
 from connector.iceberg.metadata.table_properties import check_properties
 from connector.model.table_identifier import OWNER_PROPERTY, TableIdentifier
+
+log = logging.getLogger(__name__)
 
 ATTEMPTS: Final = 8
 NAMESPACE_ATTEMPTS: Final = 3  # that do not find the namespace
@@ -158,6 +163,24 @@ def _check_created(table: Table) -> None:
 
 
 def _create_table(catalog: Catalog, change: CreateTable, location: str | None) -> Table:
+    """Create a table, without those default properties that the catalog does not allow. Databricks allows few."""
+    properties = dict(change.properties)
+    while True:
+        try:
+            return _try_to_create(catalog, replace(change, properties=properties), location)
+        except BadRequestError as error:
+            refused = find_refused_defaults(properties, str(error))
+            if not refused:
+                raise
+            log.info(
+                "the catalog does not allow the table properties %s: table %s is created without them",
+                ", ".join(sorted(refused)),
+                change.path,
+            )
+            properties = {name: value for name, value in properties.items() if name not in refused}
+
+
+def _try_to_create(catalog: Catalog, change: CreateTable, location: str | None) -> Table:
     # PyIceberg renumbers the fields, so ids are always read from the table. It also pops format-version from the dict.
     fields = [
         NestedField(number, column.name, column.type, required=column.required, doc=column.doc or None)

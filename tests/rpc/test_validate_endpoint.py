@@ -165,6 +165,14 @@ REST_ANSWERS: Final[Mapping[str, tuple[int, str, type[ConnectorError]]]] = {
         ),
         UserError,
     ),
+    "properties not allowed": (
+        400,
+        rest_error(
+            "BadRequestException",
+            "Malformed request: INVALID_PARAMETER_VALUE: Table properties contain prohibited keys: write.parquet.x",
+        ),
+        UserError,
+    ),
     "broken": (500, rest_error("RuntimeException", "database is down"), RetryableError),
     "busy": (503, "", RetryableError),
     "too many requests": (429, rest_error("SomeException", "slowly"), RetryableError),

@@ -217,7 +217,7 @@ REST_ERRORS: Final[ErrorTable] = (
         UserError,
         "{place} cannot be signed in to: {answer}. Check /catalog/uri and /catalog/oauth2_server_uri.",
     ),
-    # The next three are answers of Apache Polaris.
+    # The next three are answers of Apache Polaris, and the one after them is one of Databricks.
     Translation(
         lambda error: _is_refusal(error) and "Failed to get subscoped credentials" in str(error),
         RetryableError,
@@ -236,6 +236,12 @@ REST_ERRORS: Final[ErrorTable] = (
         UserError,
         "{place} does not allow a table at the location that the config asks for: {answer}. Leave out the bucket and "
         "the prefix: then the catalog chooses the location. Or choose a prefix that the catalog allows.",
+    ),
+    Translation(
+        is_a(BadRequestError, saying=("properties contain prohibited keys",)),
+        UserError,
+        "{place} does not allow table properties that the config sets: {answer}. Remove them from "
+        "`additional_table_properties` of the binding's config.",
     ),
     Translation(
         is_a(ForbiddenError),

@@ -1,0 +1,83 @@
+"""A REST catalog that prohibits some table properties, in the words of Databricks' Unity Catalog."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from http import HTTPStatus
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from connector.evolution.property_changes import DEFAULT_PROPERTIES
+from connector.model.table_identifier import TableIdentifier
+from fixtures.collection import NAMESPACE
+from protocol.flow import Json
+from support.servers.catalog_gateway import Sent, refusal, serving
+from support.servers.endpoint_configs import on_s3, rest
+from support.servers.rest_catalog import RestCatalogOnS3
+from support.servers.server_process import free_address
+from support.sessions.runtime import LEDGER, Runtime
+
+pytestmark = [pytest.mark.catalog, pytest.mark.spark]
+
+COLLECTION: Final = replace(LEDGER, table="with_prohibited_properties")
+CODEC: Final = "write.parquet.compression-codec"
+PROHIBITED: Final = (CODEC, "write.parquet.page-size-bytes", "schema.name-mapping.default")
+WORDS: Final = "Malformed request: INVALID_PARAMETER_VALUE: Table properties contain prohibited keys: {}"
+
+
+class Prohibiting:
+    """Refuses to create a table with these properties, and to set them."""
+
+    def __init__(self) -> None:
+        self.refused: list[set[str]] = []
+
+    def answer(self, sent: Sent) -> tuple[HTTPStatus, Json] | Sent:
+        asked = json.loads(sent.body) if sent.method == "POST" and sent.body.startswith(b"{") else {}
+        updates = [update["updates"] for update in asked.get("updates", []) if update["action"] == "set-properties"]
+        properties = {name for some in (asked.get("properties", {}), *updates) for name in some}
+        if "/tables" not in sent.path or not (prohibited := properties & set(PROHIBITED)):
+            return sent
+        self.refused.append(prohibited)
+        return HTTPStatus.BAD_REQUEST, refusal(HTTPStatus.BAD_REQUEST, WORDS.format(", ".join(sorted(prohibited))))
+
+    def amended(self, _: Sent, answer: Json) -> Json:
+        return answer
+
+
+@pytest.fixture
+def gateway(rest_on_s3: RestCatalogOnS3) -> Iterator[tuple[str, Prohibiting]]:
+    address, gateway = free_address(), Prohibiting()
+    with serving(gateway, address, rest_on_s3.uri):
+        yield f"http://{address}", gateway
+
+
+def test_a_table_is_created_without_default_properties_that_its_catalog_prohibits(
+    gateway: tuple[str, Prohibiting], rest_on_s3: RestCatalogOnS3, tmp_path: Path
+) -> None:
+    uri, prohibiting = gateway
+    config = on_s3(rest_on_s3.s3, rest_on_s3.s3.new_bucket(), NAMESPACE, rest(uri))
+    runtime = Runtime(tmp_path, [COLLECTION], config)
+    with runtime.start(publish=True) as session:
+        session.opened()
+        session.acknowledge()
+        session.transaction({"id": 1, "note": "allowed"})
+        outcome = session.finish()
+    assert outcome.status == 0, outcome.log
+    assert prohibiting.refused == [{CODEC}]
+    with rest_on_s3.client() as reader:
+        table = reader.load_table(TableIdentifier(NAMESPACE, COLLECTION.table))
+        assert table.scan().to_arrow()["id"].to_pylist() == [1]
+        kept = {name: value for name, value in DEFAULT_PROPERTIES.items() if name != CODEC}
+        assert kept.items() <= table.properties.items()
+    # A property of the user's config is not left out, whether a table has to be changed or created for it.
+    settings = {"additional_table_properties": {"write.parquet.page-size-bytes": "1000000"}}
+    for name in (COLLECTION.table, "never_created"):
+        runtime.change([replace(COLLECTION, table=name, settings=settings)])
+        failed = runtime.apply_and_fail()
+        assert failed.status == 1
+        assert "does not allow table properties that the config sets" in failed.log
+        assert "write.parquet.page-size-bytes" in failed.log
+    with rest_on_s3.client() as reader:
+        assert not reader.table_exists(TableIdentifier(NAMESPACE, "never_created"))
