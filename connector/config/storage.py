@@ -18,6 +18,7 @@ from connector.config.values import (
     WITHOUT_URI_SIGNS,
     parse_account_key,
     parse_bucket,
+    parse_container,
     parse_directory,
     parse_prefix,
     parse_region,
@@ -114,7 +115,9 @@ class AzureStorage(Definition, frozen=True, tag_field=STORAGE_TYPE, tag=AZURE):
     )
 
     account: Annotated[str, Setting("Storage Account", "The name of the storage account.", pattern=AZURE_ACCOUNT)]
-    container: Annotated[str, Setting("Container", "The container for data files.", pattern=AZURE_CONTAINER)]
+    container: Annotated[
+        str, Setting("Container", "The container for data files.", pattern=AZURE_CONTAINER, parse=parse_container)
+    ]
     prefix: Annotated[str, PREFIX] = ""
     account_key: Annotated[
         Secret | None, Setting("Account Key", "An access key of the storage account.", parse=parse_account_key)

@@ -32,6 +32,7 @@ FEATURE_FLAGS: Final = (ALLOW_EXISTING_TABLES, RETAIN_EXISTING_DATA, ALWAYS_DROP
 
 
 LONGEST_NAME: Final = 255  # characters, in AWS Glue and in the tables of an SQL catalog
+CONTAINER_LENGTHS: Final = range(3, 64)  # characters, in Azure
 CONTROL_CHARACTER: Final = r"[\x00-\x1f\x7f]"
 WITHOUT_CONTROL: Final = "must not contain line breaks, tabs or other control characters"
 
@@ -39,18 +40,19 @@ WITHOUT_CONTROL: Final = "must not contain line breaks, tabs or other control ch
 SIGNING_SECRET_PREFIX: Final = "whsec_"
 SHORTEST_KEY, LONGEST_KEY = 24, 64  # bytes
 
-# Patterns for texts. Those of optional settings accept an empty text: Flow's form has one where nothing was entered.
+# Patterns for texts. They have no look-around: Flow refuses a schema with an expression that Rust's `regex` cannot
+# compile. Those of optional settings accept an empty text: Flow's form has one where nothing was entered.
 WITHOUT_DOTS: Final = "^[^.]*$"
 WITHOUT_SLASHES: Final = "^[^/]*$"
 WITHOUT_URI_SIGNS: Final = "^[^#?]*$"
 HTTP_ADDRESS: Final = "^(https?://|$)"
 WEBHOOK_ADDRESS: Final = "^https?://[^/?#@\\s]+([/?][^#\\s]*)?$"
-POSTGRESQL: Final = "^postgresql://([^:@/?]*@)?[^@/?]+/(?!.*[?&](ssl)?password=)[^/?]+([?].*)?$"
+POSTGRESQL: Final = "^postgresql://([^:@/?]*@)?[^@/?]+/[^/?]+([?].*)?$"
 METASTORES: Final = "^thrift://[^/?#@,]+(,thrift://[^/?#@,]+)*$"
 TABLE_BUCKET_ARN: Final = "^arn:aws[-a-z]*:s3tables:[-a-z0-9]+:[0-9]+:bucket/.+$"
 HDFS_DIRECTORY: Final = "^hdfs://[^/#?@]+/[^#?]+$"
 AZURE_ACCOUNT: Final = "^[a-z0-9]{3,24}$"
-AZURE_CONTAINER: Final = "^(?=.{3,63}$)[a-z0-9](-?[a-z0-9])*$"
+AZURE_CONTAINER: Final = "^[a-z0-9](-?[a-z0-9])*$"
 ROLE_ARN: Final = "^arn:aws[-a-z]*:iam::[0-9]+:role/.+$"
 ACCESS_KEY_ID: Final = "(AKIA|ASIA)[0-9A-Z]{16}"
 SPARK_SETTING: Final = r"^spark\."
@@ -259,6 +261,13 @@ def parse_account_key(text: str) -> Secret:
     except ValueError:
         raise ValueError("must be an access key of the storage account, as Azure's portal shows it") from None
     return Secret(text)
+
+
+def parse_container(text: str) -> str:
+    """Check the length of a container's name. Its pattern cannot count hyphens."""
+    if len(text) not in CONTAINER_LENGTHS:
+        raise ValueError(PATTERN_DEMANDS[AZURE_CONTAINER])
+    return text
 
 
 def parse_signing_secret(text: str) -> Secret:

@@ -150,6 +150,17 @@ OF_S3: Final = "is used only without /storage: remove it, or remove /storage"
                 "hyphens",
             ],
         ),
+        *(
+            (
+                {**AZURE, "container": name, "account_key": "cGxhbnRlZA=="},
+                {},
+                [
+                    "/storage/container: must be the name of a container: 3 to 63 lower-case letters, digits and "
+                    "single hyphens"
+                ],
+            )
+            for name in ("ab", "a" * 64, "a-" * 32 + "b", "-abc", "abc-")
+        ),
         (
             GOOGLE,
             {},

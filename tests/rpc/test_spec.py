@@ -9,6 +9,7 @@ from typing import Final
 
 import jsonschema
 import msgspec
+import polars
 import pytest
 
 from connector.config.endpoint_config import ENDPOINT_SCHEMA
@@ -84,6 +85,46 @@ def forms(*schemas: Json) -> Iterator[Json]:
         if "properties" in schema:
             yield schema
         yield from forms(*schema.get("properties", {}).values(), *schema.get("oneOf", ()))
+
+
+def keywords(schema: Json) -> Iterator[tuple[str, Json]]:
+    for keyword, value in schema.items():
+        yield keyword, value
+        match keyword:
+            case "properties" | "patternProperties":
+                members = [*value.values()]
+            case "items" | "additionalProperties" | "propertyNames":
+                members = [value] if isinstance(value, dict) else []
+            case "oneOf":
+                members = value
+            case _:
+                members = []
+        for member in members:
+            yield from keywords(member)
+
+
+KEYWORDS: Final = [*keywords(ENDPOINT_SCHEMA), *keywords(RESOURCE_SCHEMA)]
+# Flow refuses a schema with another keyword. Each one here was looked up in the sources of its `doc` and `json` crates.
+KNOWN_TO_FLOW: Final = {
+    *("$schema", "additionalProperties", "const", "default", "description", "discriminator", "enum", "format", "items"),
+    *("maximum", "minLength", "minimum", "oneOf", "order", "pattern", "patternProperties", "properties"),
+    *("propertyNames", "required", "title", "type", "advanced", "multiline", "secret", "x-collection-name"),
+    *("x-delta-updates", "x-hidden-field", "x-iam-auth", "x-schema-name"),
+}
+
+
+def test_flow_knows_every_keyword() -> None:
+    assert {keyword for keyword, _ in KEYWORDS} == KNOWN_TO_FLOW
+
+
+def test_flow_can_compile_every_regular_expression() -> None:
+    """Flow is written in Rust, as polars is. Rust's `regex` has no look-around, and Flow refuses the whole schema."""
+    patterns = {value for keyword, value in KEYWORDS if keyword == "pattern"}
+    patterns |= {name for keyword, value in KEYWORDS if keyword == "patternProperties" for name in value}
+    assert len(patterns) > 15
+    text = polars.Series([""])
+    for pattern in patterns:
+        text.str.contains(pattern, strict=True)
 
 
 def test_an_optional_text_may_be_empty() -> None:
