@@ -37,6 +37,7 @@ class Setting(msgspec.Struct, frozen=True):
     is_advanced: bool = False
     is_multiline: bool = False
     is_hidden: bool = False
+    is_nonsensitive: bool = False  # Flow lets it be changed without the secrets of the config: it leads nowhere else
     may_be_empty: bool = False  # an empty text is a value; otherwise it counts as absent
     keywords: Mapping[str, Json] = {}  # further keywords of the schema
     # Makes the attribute's value from the JSON value. Raises a ValueError that says what the value must be.
@@ -54,6 +55,7 @@ class Setting(msgspec.Struct, frozen=True):
             "advanced": self.is_advanced or None,
             "multiline": self.is_multiline or None,
             "x-hidden-field": self.is_hidden or None,
+            "nonsensitive": self.is_nonsensitive or None,
         }
         return {name: value for name, value in keywords.items() if value is not None} | {**self.keywords}
 

@@ -54,6 +54,7 @@ class AdvancedOptions(Definition, frozen=True):
             "Nanosecond Timestamps",
             "Keep the nanoseconds of date-times, in new columns of tables of format version 3. New tables have this "
             "version then. PyIceberg and polars read such columns. Spark 4.1 and DuckDB 1.5 refuse the table.",
+            is_nonsensitive=True,
         ),
     ] = False
     variant_columns: Annotated[
@@ -62,6 +63,7 @@ class AdvancedOptions(Definition, frozen=True):
             "Variant Columns",
             "Keep objects and arrays as variants. Not yet available.",
             parse=refuse_variants,
+            is_nonsensitive=True,
         ),
     ] = False
     spark: Annotated[
@@ -81,6 +83,7 @@ class AdvancedOptions(Definition, frozen=True):
             "Max Waiting Commits",
             "How many transactions may wait for a table that refuses commits before the task fails.",
             minimum=1,
+            is_nonsensitive=True,
         ),
     ] = 100
     max_waiting_bytes: Annotated[
@@ -89,6 +92,7 @@ class AdvancedOptions(Definition, frozen=True):
             "Max Waiting Bytes",
             "How many bytes of data files may wait for a table that refuses commits before the task fails.",
             minimum=1,
+            is_nonsensitive=True,
         ),
     ] = 10 << 30
     schema_evolution: Annotated[
@@ -97,15 +101,17 @@ class AdvancedOptions(Definition, frozen=True):
             "Schema Evolution",
             "Which changes of existing tables are allowed: none (strict), new columns only (add_columns), or every "
             "change that their fields need (full). A binding can override this.",
+            is_nonsensitive=True,
         ),
     ] = SchemaEvolution.FULL
     format_version: Annotated[
         int,
         Setting(
             "Format Version",
-            "Iceberg's format version of new tables: 2, which every engine reads, or 3. Existing tables keep theirs "
-            "until a backfill. A binding can override this.",
+            "Iceberg's format version of new tables: 2, which most engines read, or 3, which Databricks needs for "
+            "updates. Existing tables keep theirs until a backfill. A binding can override this.",
             keywords={"enum": list(FORMAT_VERSIONS)},
+            is_nonsensitive=True,
         ),
     ] = FORMAT_VERSIONS[0]
     field_name_case: Annotated[
@@ -114,6 +120,7 @@ class AdvancedOptions(Definition, frozen=True):
             "Field Name Case",
             "The names of new columns: those of their fields (preserve), in lower case (lowercase), or in upper case "
             "(uppercase). Athena needs lower case in Amazon S3 Tables. Existing columns keep their names.",
+            is_nonsensitive=True,
         ),
     ] = NameCase.PRESERVE
     table_identifier_case: Annotated[
@@ -129,18 +136,19 @@ class AdvancedOptions(Definition, frozen=True):
         int | None,
         Setting(
             "Commit After Rows",
-            "Acknowledge a transaction of so many rows at once, without waiting for the upload interval. By default, "
-            "the number of rows does not matter.",
+            "Commit a transaction with this many rows or more without waiting for the upload interval. By default, the "
+            "number of rows does not matter.",
             minimum=1,
+            is_nonsensitive=True,
         ),
     ] = None
     commit_after_bytes: Annotated[
         int,
         Setting(
             "Commit After Bytes",
-            "Acknowledge a transaction with so many bytes of data files at once, without waiting for the upload "
-            "interval.",
+            "Commit a transaction with this many bytes of data files or more without waiting for the upload interval.",
             minimum=1,
+            is_nonsensitive=True,
         ),
     ] = 128 << 20
     metrics: Annotated[
@@ -220,14 +228,16 @@ class EndpointConfig(Definition, frozen=True, kw_only=True):
             "Upload Interval",
             "How often small transactions are committed: an ISO 8601 duration of at most PT4H.",
             parse=parse_upload_interval,
+            is_nonsensitive=True,
         ),
     ] = DEFAULT_UPLOAD_INTERVAL
     sync_schedule: Annotated[
         SyncSchedule,
         Setting(
             "Sync Schedule",
-            "How often small transactions are committed at which times of the week. By default, the upload interval "
-            "always holds.",
+            "Commit small transactions more often at certain times of the week. By default, the upload interval always "
+            "applies.",
+            is_nonsensitive=True,
         ),
     ] = msgspec.field(name="syncSchedule", default=SyncSchedule())
     hard_delete: Annotated[
@@ -236,6 +246,7 @@ class EndpointConfig(Definition, frozen=True, kw_only=True):
             "Hard Delete",
             "Delete the row of a document that was deleted. By default, the row stays, and its field _meta/op is d. "
             "Only for bindings without delta updates: with delta updates, a deletion is one more row.",
+            is_nonsensitive=True,
         ),
     ] = False
     s3_endpoint: Annotated[

@@ -54,6 +54,7 @@ class ResourceConfig(Definition, frozen=True):
             "Append every update as a row (true), or keep one row for each key, with the last version of its document "
             "(false).",
             keywords={"x-delta-updates": True},
+            is_nonsensitive=True,
         ),
     ] = True
     partition_by: Annotated[

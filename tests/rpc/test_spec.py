@@ -107,7 +107,17 @@ KEYWORDS: Final = [*keywords(ENDPOINT_SCHEMA), *keywords(RESOURCE_SCHEMA)]
 # Flow refuses a schema with another keyword. Each one here was looked up in the sources of its `doc` and `json` crates.
 KNOWN_TO_FLOW: Final = {
     *("$schema", "additionalProperties", "const", "default", "description", "discriminator", "enum", "format", "items"),
-    *("maximum", "minLength", "minimum", "oneOf", "order", "pattern", "patternProperties", "properties"),
+    *(
+        "maximum",
+        "minLength",
+        "minimum",
+        "nonsensitive",
+        "oneOf",
+        "order",
+        "pattern",
+        "patternProperties",
+        "properties",
+    ),
     *("propertyNames", "required", "title", "type", "advanced", "multiline", "secret", "x-collection-name"),
     *("x-delta-updates", "x-hidden-field", "x-iam-auth", "x-schema-name"),
 }
@@ -196,6 +206,26 @@ def test_a_choice_is_made_by_its_discriminator() -> None:
         ("x-collection-name", {"/table"}),
         ("x-schema-name", {"/namespace"}),
         ("x-delta-updates", {"/delta_updates"}),
+        (
+            # What Flow lets an editor of a task change who cannot decrypt its config. Nothing here leads the data, or a
+            # secret, to another place, or turns on credentials: feature flags can.
+            "nonsensitive",
+            {
+                "/upload_interval",
+                "/syncSchedule",
+                "/hard_delete",
+                "/delta_updates",
+                "/advanced/commit_after_bytes",
+                "/advanced/commit_after_rows",
+                "/advanced/field_name_case",
+                "/advanced/format_version",
+                "/advanced/max_waiting_bytes",
+                "/advanced/max_waiting_commits",
+                "/advanced/nanosecond_timestamps",
+                "/advanced/schema_evolution",
+                "/advanced/variant_columns",
+            },
+        ),
     ],
 )
 def test_annotations_are_where_flow_reads_them(annotation: str, paths: set[str]) -> None:
