@@ -17,7 +17,7 @@ from connector.host.facts import AcknowledgedTransaction, HeldTransaction
 from connector.host.logs import Event, fields
 from connector.rpc import spec
 from protocol import request, response, stdio
-from protocol.flow import ConnectorState, Json
+from protocol.flow import ConnectorState, Json, Materialization
 from protocol.lifecycle import Lifecycle
 from protocol.protocol_error import ProtocolError
 from protocol.request import Request
@@ -109,7 +109,8 @@ def serve(requests: RequestReader, wire: Wire) -> None:
                 with handle_open(message) as tables:
                     send(response.Opened(tables.may_have_other_rows))
                     with start_session(tables) as session, session.retry_pending(requests.interrupt):
-                        _serve_transactions(session, _make_interval(tables.config), checked, requests, send)
+                        interval = _make_interval(tables.config, message.materialization)
+                        _serve_transactions(session, interval, checked, requests, send)
 
 
 def _check_order(requests: RequestReader, lifecycle: Lifecycle) -> Iterator[Request]:
@@ -185,8 +186,10 @@ def hold_back(seconds: float, requests: RequestReader, send_answer: Callable[[],
     return held if seconds > 0 else 0.0
 
 
-def _make_interval(config: "EndpointConfig") -> UploadInterval:
-    return UploadInterval(config.commit_interval, config.advanced.commit_after_rows, config.advanced.commit_after_bytes)
+def _make_interval(config: "EndpointConfig", task: Materialization) -> UploadInterval:
+    advanced = config.advanced
+    interval = timedelta() if task.is_scheduled else config.commit_interval
+    return UploadInterval(interval, advanced.commit_after_rows, advanced.commit_after_bytes)
 
 
 def _patch(patch: Json | None) -> ConnectorState | None:

@@ -144,6 +144,9 @@ class LabelSet(msgspec.Struct, frozen=True, rename="camel"):
     labels: tuple[LabelValue, ...] = ()
 
 
+V2_LABEL: Final = "estuary.dev/flag/enable-runtime-v2"
+
+
 class ShardTemplate(msgspec.Struct, frozen=True, rename="camel"):
     """The template of a task's shards. The connector needs only its labels."""
 
@@ -160,6 +163,17 @@ class Materialization(msgspec.Struct, frozen=True, rename="camel"):
     inactive_bindings: tuple[MaterializationBinding, ...] = ()
     linked_collections: tuple[Collection, ...] = ()
     shard_template: ShardTemplate = ShardTemplate()
+    sync_schedule: Json = None
+
+    @property
+    def runs_on_v2(self) -> bool:
+        """Whether Flow's V2 runtime runs the task. It keeps one state for all shards."""
+        return any(label.name == V2_LABEL and label.value == "true" for label in self.shard_template.labels.labels)
+
+    @property
+    def is_scheduled(self) -> bool:
+        """Whether the runtime itself commits by the schedule of the task: V1 has no schedules."""
+        return bool(self.sync_schedule) and self.runs_on_v2
 
 
 class ConnectorState(msgspec.Struct, frozen=True, rename="camel"):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.resource_config import ResourceConfig
@@ -32,13 +32,11 @@ from connector.session.recovery import (
 )
 from connector.spark.engine import Engine
 from protocol import request
-from protocol.flow import KEY_END, WHOLE_RANGE, Materialization
+from protocol.flow import KEY_END, V2_LABEL, WHOLE_RANGE
 from protocol.protocol_error import ProtocolError
 
 if TYPE_CHECKING:
     from connector.session.session_threads import SessionThreads
-
-V2_LABEL: Final = "estuary.dev/flag/enable-runtime-v2"
 
 
 @dataclass(frozen=True)
@@ -118,13 +116,9 @@ def _check_key_range(message: request.Open) -> str:
         )
     if (held.r_clock_begin, held.r_clock_end) != (WHOLE_RANGE.r_clock_begin, WHOLE_RANGE.r_clock_end):
         raise UserError("open: this shard covers only part of the r-clock range. Split the task by key instead.")
-    if held != WHOLE_RANGE and not _runs_on_v2(message.materialization):
+    if held != WHOLE_RANGE and not message.materialization.runs_on_v2:
         raise UserError(
             f"open: this shard covers only the key range {held.key_range}, and the runtime keeps a separate state for "
             f"each shard. Run the task with one shard, or set its label {V2_LABEL} to true."
         )
     return held.key_range
-
-
-def _runs_on_v2(task: Materialization) -> bool:
-    return any(label.name == V2_LABEL and label.value == "true" for label in task.shard_template.labels.labels)

@@ -48,6 +48,24 @@ def check_held(session: Session, times: int = 1) -> None:
     assert not session.connector.has_answered()
 
 
+@pytest.mark.parametrize("is_on_v2", [True, False])
+def test_nothing_is_held_while_the_runtime_itself_commits_by_a_schedule(tmp_path: Path, *, is_on_v2: bool) -> None:
+    """The schedule of a task has no effect in Flow's V1 runtime."""
+    runtime = Runtime(tmp_path, config={**CONFIG, **INTERVAL}, shards_share_state=is_on_v2)
+    runtime.schedule({"baseInterval": "30s"})
+    with runtime.open(publish=True) as session:
+        for number in range(QUICK_TRANSACTIONS):
+            session.transaction({"id": number})
+        stage(session, rows=1)
+        if is_on_v2:
+            session.acknowledged()
+            assert "acknowledgement is held" not in session.connector.log
+        else:
+            check_held(session)
+            session.connector.send(line("flush", {}))
+            session.acknowledged()
+
+
 def test_the_rows_are_visible_while_the_acknowledgement_is_held_until_a_flush_or_a_signal_comes(tmp_path: Path) -> None:
     address = free_address()
     with open_session(tmp_path, {"metrics": {"listen": address}}) as session:

@@ -88,6 +88,10 @@ class Runtime:
         """Set these properties of the endpoint config; `apply` publishes it."""
         self._task = {**self._task, "config": {**self._task["config"], **settings}}
 
+    def schedule(self, schedule: Json) -> None:
+        """Let the runtime commit by this schedule; `apply` publishes it."""
+        self._task = {**self._task, "syncSchedule": schedule}
+
     def backfill(self) -> None:
         """Increment every binding's backfill; `apply` publishes it."""
         self._last = self._task
