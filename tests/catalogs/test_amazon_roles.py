@@ -18,6 +18,7 @@ from connector.evolution.target import NewColumn, Target
 from connector.host.errors import InvalidConfigError, UserError
 from connector.iceberg.catalogs.opening import open_catalog, translate_errors
 from connector.iceberg.commits import commit
+from connector.iceberg.loading import find_own_tables
 from connector.iceberg.perform_changes import evolve
 from connector.model.state import WriterId
 from connector.model.table_identifier import Owner, TableIdentifier
@@ -30,7 +31,7 @@ from support.rows.staged_files import stage
 from support.servers.amazon import TABLE_BUCKET, S3Tables, Sts, in_table_buckets, role_credentials, s3_tables, sts
 from support.servers.fault_proxy import FaultProxy, fault_proxy
 from support.servers.key_vendor import KeyVendor, key_vendor
-from support.servers.policy import documented_statement_of_s3_tables
+from support.servers.policy import documented_actions_of_commands, documented_statement_of_s3_tables
 from support.servers.rest_catalog import RestCatalogOnS3
 from support.servers.s3_server import Keys, S3Server
 from support.sessions.leftovers import Watch, exposed
@@ -126,7 +127,8 @@ def test_a_backfill_replaces_a_table_on_s3_tables_by_what_the_documented_policy_
     path = TableIdentifier(f"shop_{uuid.uuid4().hex}", "replaced")
     columns = (NewColumn("id", "id", LongType(), required=True, doc="", is_indispensable=True),)
     uuids = []
-    with open_catalog(parse(config(role), [])[0]) as catalog:
+    endpoint = parse(config(role), [])[0]
+    with open_catalog(endpoint) as catalog:
         for backfill in range(2):
             target = Target(path, Owner("acmeCo/task", f"replaced.v{backfill}"), columns, {}, replaces=backfill > 0)
             evolve(catalog, path, None, partial(plan_changes, target=target), alterer())
@@ -137,7 +139,12 @@ def test_a_backfill_replaces_a_table_on_s3_tables_by_what_the_documented_policy_
     assert uuids[0] == uuids[1]
     used = {f"s3tables:{action}" for action in tables.actions}
     of_new_tables = {"s3tables:DeleteTable"}  # which a backfill makes if the partitions need a new column
-    assert used | of_new_tables == set(documented_statement_of_s3_tables()["Action"])
+    of_a_task = set(documented_statement_of_s3_tables()["Action"])
+    assert used | of_new_tables == of_a_task
+    with open_catalog(endpoint) as catalog:
+        own = find_own_tables(catalog, endpoint, path.namespace, writer.materialization)
+        assert [found for found, _ in own] == [path]
+    assert {f"s3tables:{action}" for action in tables.actions} - of_a_task == documented_actions_of_commands("s3tables")
 
 
 CAPITALS: Final = {"preserve": "'createdAt', 'Size'", "lowercase": None, "uppercase": "'CREATEDAT', 'SIZE'"}

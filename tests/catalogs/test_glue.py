@@ -25,7 +25,7 @@ from connector.host.errors import FencedError, UserError
 from connector.iceberg.catalogs.opening import open_catalog, table_location, translate_errors
 from connector.iceberg.catalogs.table_optimizers import is_compacted_by_service
 from connector.iceberg.commits import commit, fence
-from connector.iceberg.loading import load_table
+from connector.iceberg.loading import find_own_tables, load_table
 from connector.iceberg.perform_changes import evolve
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import Owner, TableIdentifier
@@ -33,7 +33,7 @@ from protocol.flow import WHOLE_RANGE
 from support.rows.staged_files import stage, stage_chain
 from support.servers.endpoint_configs import aws_keys, glue, on_s3
 from support.servers.fault_proxy import GENUINE, Answer, Fault, FaultProxy, Request
-from support.servers.policy import documented_statements
+from support.servers.policy import documented_actions_of_commands, documented_statements
 from support.servers.s3_server import S3Server
 from support.snapshots import check_text
 from support.tables.arranged_tables import check_arrangements
@@ -171,6 +171,18 @@ def test_the_documented_policy_allows_what_is_asked_of_glue_and_nothing_else(
     assert {f"glue:{request.target.removeprefix('AWSGlue.')}" for request in glue_proxy.seen} == set(
         statement["Action"]
     )
+
+
+def test_the_documented_actions_of_commands_are_what_they_ask_of_glue_besides(
+    catalog: Catalog, endpoint: EndpointConfig, glue_proxy: FaultProxy, table: Table, path: TableIdentifier
+) -> None:
+    glue_proxy.seen.clear()
+    [(found, _)] = find_own_tables(catalog, endpoint, path.namespace, OWNER.materialization)
+    assert found == TableIdentifier.of(table)
+    assert (path.namespace,) in catalog.list_namespaces()  # as a search for the files of dropped tables begins
+    asked = {f"glue:{request.target.removeprefix('AWSGlue.')}" for request in glue_proxy.seen}
+    [statement] = documented_statements("glue")
+    assert asked - set(statement["Action"]) == documented_actions_of_commands("glue")
 
 
 @pytest.mark.usefixtures("table")

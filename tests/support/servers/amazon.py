@@ -73,6 +73,7 @@ def is_signed(sent: Sent, service: str, secret_of: SecretOf) -> bool:
 ACTIONS: Final[Sequence[tuple[str, str, Collection[str]]]] = (
     ("GET|HEAD", "namespaces/[^/]+", {"GetNamespace"}),
     ("POST", "namespaces", {"CreateNamespace"}),
+    ("GET", "namespaces/[^/]+/tables", {"ListTables"}),
     ("POST", "namespaces/[^/]+/tables", {"CreateTable", "PutTableData"}),
     ("GET", "namespaces/[^/]+/tables/[^/]+", {"GetTableMetadataLocation", "GetTableData"}),
     (

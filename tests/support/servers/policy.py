@@ -18,6 +18,12 @@ def documented_statements(service: str, **places: str) -> list[dict[str, Any]]:
     return [statement for statement in statements if statement["Action"][0].startswith(f"{service}:")]
 
 
+def documented_actions_of_commands(service: str) -> set[str]:
+    """Those of one service's actions that only commands need."""
+    [table] = re.findall(r"^### Permissions of commands\n(.*?)^## ", DOCUMENTED.read_text(), re.DOTALL | re.MULTILINE)
+    return set(re.findall(rf"`({service}:\w+)`", table))
+
+
 def documented_statement_of_s3_tables() -> dict[str, Any]:
     [statement] = re.findall(r"```json\n(\{\n  \"Effect\".*?)```", DOCUMENTED.read_text(), re.DOTALL)
     found: dict[str, Any] = json.loads(statement)
