@@ -210,7 +210,7 @@ def test_a_debt_that_grows_is_a_warning_once(running: Running, caplog: pytest.Lo
     assert not debts
     [warning] = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert "more come than are compacted" in warning
-    assert f"`materialize-iceberg maintain compact --table {PATH}`" in warning
+    assert f"`materialize-iceberg maintain compact --config CONFIG.json --table {PATH}`" in warning
     assert f"{(GROWING + 1) * RUN.size / 1e9:.1f} GB of its data files" in warning
 
 

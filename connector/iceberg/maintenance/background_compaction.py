@@ -161,7 +161,8 @@ class BackgroundCompaction:
         if is_due:
             log.warning(
                 "table %s: %s of its data files wait for compaction, and more come than are compacted. Reads get "
-                "slower. Let the task upload less often, or run `materialize-iceberg maintain compact --table %s`.",
+                "slower. Let the task upload less often, or run `materialize-iceberg maintain compact --config "
+                "CONFIG.json --table %s`.",
                 path,
                 format_bytes(result.debt),
                 path,
