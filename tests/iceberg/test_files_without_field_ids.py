@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +23,7 @@ from connector.encoding.rewriting.converted_files import Rewriting
 from connector.encoding.search.key_bounds import KeyValues
 from connector.encoding.search.last_changes import find_last_changes
 from connector.encoding.search.rows_of_keys import RowsOfKeys
+from connector.evolution.target import NewColumn
 from connector.host.errors import UserError
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.maintenance.compaction_result import CompactionResult
@@ -34,7 +36,7 @@ from support.engines.readers import duckdb_rows
 from support.engines.spark_sql import SparkSql, spark_rows
 from support.rows.updated_rows import PART, land, stage_updates, values_of
 from support.tables import compacting
-from support.tables.altered_tables import ID, filled_table, rows
+from support.tables.altered_tables import ID, filled_table, fit, rows, wanted
 from support.tables.compacting import EAGER
 from support.tables.eager_compaction import files
 from support.tables.local_tables import table_of
@@ -256,3 +258,64 @@ def test_a_column_of_such_a_file_is_converted(catalog: Catalog, tmp_path: Path) 
         "weight": ["1.5", "2.5"],
     }
     assert ids_of_fields(converted[0].path) == [1, 20]
+
+
+def renamed(former: str, name: str) -> NewColumn:
+    return replace(wanted(name, StringType()), field=f"the field of {former}", former=former)
+
+
+EXCHANGE: Final = (
+    {"city": "other", "country": "country"},
+    {"other": "other", "country": "city"},
+    {"other": "country", "city": "city"},
+)
+
+
+@pytest.mark.parametrize("publications", [1, 2, 3])
+def test_columns_that_exchange_their_names_keep_their_values(
+    catalog: Catalog, tmp_path: Path, duckdb_reader: duckdb.DuckDBPyConnection, publications: int
+) -> None:
+    filled_table(catalog, ID, NestedField(2, "city", StringType()), NestedField(3, "country", StringType()))
+    with table_of(catalog).transaction() as transaction:
+        transaction.set_properties(EAGER)
+    add_file(catalog, tmp_path, "both", {"id": [1], "city": ["Paris"], "country": ["France"]})
+    add_file(catalog, tmp_path, "cities", {"id": [2], "city": ["Rome"]})
+    add_file(catalog, tmp_path, "countries", {"country": ["Norway"], "id": [3]})
+    add_file(catalog, tmp_path, "reversed", {"country": ["Peru"], "city": ["Lima"], "id": [4]})
+    for names in EXCHANGE[:publications]:
+        fit(catalog, wanted("id", LongType()), *(renamed(*each) for each in names.items()))
+    first, second = EXCHANGE[publications - 1].values()
+    expected = [
+        {"id": 1, first: "Paris", second: "France"},
+        {"id": 2, first: "Rome", second: None},
+        {"id": 3, first: None, second: "Norway"},
+        {"id": 4, first: "Lima", second: "Peru"},
+    ]
+    assert rows(catalog) == expected
+    assert duckdb_rows(duckdb_reader, table_of(catalog).metadata_location, "id") == expected
+    result = compacting.compact(catalog, PATH)
+    assert (result.files_before, result.errors) == (4, ())
+    assert rows(catalog) == expected
+    assert duckdb_rows(duckdb_reader, table_of(catalog).metadata_location, "id") == expected
+
+
+def test_a_column_does_not_get_the_values_of_a_converted_one_with_its_name(
+    catalog: Catalog, tmp_path: Path, duckdb_reader: duckdb.DuckDBPyConnection
+) -> None:
+    """The files have no value in the converted column, so they are not written again."""
+    filled_table(catalog, ID, NestedField(2, "text", StringType()), NestedField(3, "part", StringType()))
+    with table_of(catalog).transaction() as transaction:
+        transaction.set_properties(EAGER)
+    add_file(catalog, tmp_path, "empty", {"id": [1], "text": [None], "part": ["a"]})
+    for number, part in enumerate("bcd", 2):
+        add_file(catalog, tmp_path, f"lacking {number}", {"part": [part], "id": [number]})
+    fit(catalog, wanted("id", LongType()), wanted("text", LongType()), wanted("part", StringType()))
+    converted = replace(wanted("number", LongType()), former="text")
+    fit(catalog, wanted("id", LongType()), converted, renamed("part", "text"))
+    expected = [{"id": number, "number": None, "text": part} for number, part in enumerate("abcd", 1)]
+    assert rows(catalog) == expected
+    assert duckdb_rows(duckdb_reader, table_of(catalog).metadata_location, "id") == expected
+    assert all(ids_of_fields(file) == [-1] * len(ids_of_fields(file)) for file in files(catalog))
+    result = compacting.compact(catalog, PATH)
+    assert (result.files_before, result.errors) == (4, ())
+    assert rows(catalog) == expected

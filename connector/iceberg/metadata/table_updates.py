@@ -96,10 +96,10 @@ def _name_mapping(table: Table, schema: Schema) -> tuple[TableUpdate, ...]:
     mapping = table.name_mapping()
     if mapping is None:
         return ()
-    old = {column.field_id: column for column in table.schema().fields}
-    # In files without field ids, a name stays that of the column whose values they have. A new column has other values.
-    taken = {name for field in mapping for name in field.names}
-    new = [column for column in schema.fields if column.field_id not in old and column.name not in taken]
-    changed = {column.field_id: column for column in schema.fields if column.field_id in old}
-    updated = update_mapping(mapping, changed, {-1: new})
+    # In files without field ids, a name stays that of the column whose values they have. A new column has other values,
+    # and so has one that is renamed.
+    owners = {name: field.field_id for field in mapping for name in field.names}
+    free = [column for column in schema.fields if owners.get(column.name, column.field_id) == column.field_id]
+    new = [column for column in free if column.field_id not in table.schema().field_ids]
+    updated = update_mapping(mapping, {column.field_id: column for column in free}, {-1: new})
     return (SetPropertiesUpdate(updates={TableProperties.DEFAULT_NAME_MAPPING: updated.model_dump_json()}),)
