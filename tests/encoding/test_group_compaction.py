@@ -316,16 +316,27 @@ def test_rows_that_are_larger_than_a_row_group_are_one(tmp_path: Path, monkeypat
     assert [row[0] for row in read(file.path)] == [0, 1, 2]
 
 
+LISTS_OF_VIEWS = [
+    pa.list_(pa.string_view()),
+    pa.large_list(pa.string_view()),
+    pa.list_(pa.string_view(), 2),
+    pa.list_view(pa.string_view()),
+    pa.large_list_view(pa.string_view()),
+]
+
+
 @pytest.mark.parametrize(
     ("of_source", "plain"),
     [
         (pa.binary_view(), pa.binary()),
-        (pa.list_(pa.string_view()), pa.list_(pa.string())),
+        *((each, pa.list_(pa.string())) for each in LISTS_OF_VIEWS),
         (pa.map_(pa.string_view(), pa.binary_view()), pa.map_(pa.string(), pa.binary())),
     ],
     ids=str,
 )
-def test_views_within_lists_and_maps_become_plain_values(of_source: pa.DataType, plain: pa.DataType) -> None:
+def test_all_lists_become_plain_ones_and_so_do_views_within_lists_and_maps(
+    of_source: pa.DataType, plain: pa.DataType
+) -> None:
     assert source_rows.plain_type(of_source) == plain
 
 

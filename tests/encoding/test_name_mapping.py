@@ -14,6 +14,7 @@ from connector.encoding.values.name_mapping import (
 from connector.host.errors import UnreadableFileError
 
 PATH = "s3://lake/a.parquet"
+TEXT = pa.string()
 MAPPING = (
     MappedField(1, frozenset({"id", "ID"}), NO_MAPPING),
     MappedField(2, frozenset({"pair"}), (MappedField(3, frozenset({"left", "first"}), NO_MAPPING),)),
@@ -31,6 +32,17 @@ def test_columns_are_found_by_any_of_their_names_in_any_order() -> None:
     identified = identify_columns(schema, PATH, MAPPING)
     assert find_columns(identified) == {4: 0, 1: 3}
     assert identified.names == schema.names
+    assert column_id(identified.field("tags").type.value_field) == 5
+
+
+@pytest.mark.parametrize(
+    "of_lists",
+    [pa.list_(TEXT), pa.large_list(TEXT), pa.list_(TEXT, 2), pa.list_view(TEXT), pa.large_list_view(TEXT)],
+    ids=str,
+)
+def test_fields_within_all_types_of_lists_have_the_same_id(of_lists: pa.DataType) -> None:
+    identified = identify_columns(pa.schema({"tags": of_lists}), PATH, MAPPING)
+    assert has_nested_ids(identified.field("tags").type)
     assert column_id(identified.field("tags").type.value_field) == 5
 
 

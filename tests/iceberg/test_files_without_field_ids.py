@@ -319,3 +319,36 @@ def test_a_column_does_not_get_the_values_of_a_converted_one_with_its_name(
     result = compacting.compact(catalog, PATH)
     assert (result.files_before, result.errors) == (4, ())
     assert rows(catalog) == expected
+
+
+@pytest.mark.parametrize("convert", [False, True], ids=["compacted", "another column is converted"])
+def test_lists_of_files_that_polars_wrote_keep_their_values(
+    catalog: Catalog, tmp_path: Path, duckdb_reader: duckdb.DuckDBPyConnection, convert: bool
+) -> None:
+    """Arrow has other types for them than for the lists of most files."""
+    import polars
+
+    tags = NestedField(2, "tags", ListType(4, StringType(), element_required=False))
+    point = NestedField(3, "point", ListType(5, DoubleType(), element_required=False))
+    filled_table(catalog, NestedField(1, "id", LongType()), tags, point, NestedField(6, "qty", LongType()))
+    with table_of(catalog).transaction() as transaction:
+        transaction.set_properties(EAGER)
+    expected: list[dict[str, Any]] = [
+        {"id": n, "tags": ["a", None][:n], "point": [0.5, float(n)] if n else None, "qty": n} for n in range(4)
+    ]
+    of_point = {"point": polars.Array(polars.Float64, 2), "tags": polars.List(polars.String)}
+    for row in expected:
+        path = tmp_path / f"{row['id']}.parquet"
+        polars.DataFrame([row], schema_overrides=of_point).write_parquet(path)
+        table_of(catalog).add_files([f"file://{path}"])
+    types = pq.read_schema(path)
+    assert (str(types.field("tags").type)[:10], str(types.field("point").type)[:10]) == ("large_list", "fixed_size")
+    if convert:
+        fit(catalog, wanted("id", LongType()), wanted("qty", StringType()))
+        expected = [row | {"qty": str(row["qty"])} for row in expected]
+    else:
+        result = compacting.compact(catalog, PATH)
+        assert (result.files_before, result.errors) == (4, ())
+    assert all(-1 not in ids_of_fields(file) for file in files(catalog))
+    assert rows(catalog) == expected
+    assert duckdb_rows(duckdb_reader, table_of(catalog).metadata_location, "id") == expected

@@ -15,6 +15,7 @@ from connector.encoding.live_rows.deletion_vectors import FileId
 from connector.encoding.parquet.damaged_files import explain_damage, quote_error, read_batches
 from connector.encoding.parquet.file_columns import open_data_file
 from connector.encoding.values.arrays import Mask, Positions
+from connector.encoding.values.column_types import LIST_TYPES
 from connector.encoding.values.name_mapping import NameMapping, identify_columns
 from connector.host.errors import UnreadableFileError
 from connector.host.groups import divide
@@ -125,21 +126,21 @@ def _rows_at_once(group: pq.RowGroupMetaData) -> int:
 
 def _join(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the same rows in batches of a few megabytes, because each batch costs the same."""
-    plain = map(_without_views, batches)
+    plain = map(_with_plain_types, batches)
     for joined in divide(plain, _BATCH_SIZE, attrgetter("nbytes")):
         yield joined[0] if len(joined) == 1 else pa.concat_batches(joined)
 
 
 def plain_type(arrow_type: pa.DataType) -> pa.DataType:
-    """Return the type without views, such as `string_view`: few of Arrow's functions take them. Files of other engines
-    may ask for them."""
+    """Return the type without views, such as `string_view`, and with one type of lists. Few of Arrow's functions take
+    the others, which files of other engines may ask for."""
     if pa.types.is_string_view(arrow_type):
         return pa.string()
     if pa.types.is_binary_view(arrow_type):
         return pa.binary()
     if pa.types.is_struct(arrow_type):
         return pa.struct([_plain_field(field) for field in arrow_type])
-    if pa.types.is_list(arrow_type) or pa.types.is_list_view(arrow_type):
+    if isinstance(arrow_type, LIST_TYPES):
         return pa.list_(_plain_field(arrow_type.value_field))
     if pa.types.is_map(arrow_type):
         return pa.map_(_plain_field(arrow_type.key_field), _plain_field(arrow_type.item_field))
@@ -150,7 +151,7 @@ def _plain_field(field: pa.Field) -> pa.Field:
     return field.with_type(plain_type(field.type))
 
 
-def _without_views(batch: pa.RecordBatch) -> pa.RecordBatch:
+def _with_plain_types(batch: pa.RecordBatch) -> pa.RecordBatch:
     for index, field in enumerate(batch.schema):
         plain = _plain_field(field)
         if plain.type != field.type:

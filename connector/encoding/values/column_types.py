@@ -34,6 +34,8 @@ from connector.model.binding import Binding
 Rule: TypeAlias = Callable[[Texts], tuple[pa.Array, Positions]]
 
 FIELD_ID: Final = b"PARQUET:field_id"  # in the metadata of an Arrow field
+# Arrow's types for one type of Iceberg: a file says which of them its writer had.
+LIST_TYPES: Final = (pa.ListType, pa.LargeListType, pa.FixedSizeListType, pa.ListViewType, pa.LargeListViewType)
 NO_ID: Final = -1
 
 _ARROW_TYPES: Final[dict[PrimitiveType, pa.DataType]] = {

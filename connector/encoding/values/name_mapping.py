@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 import pyarrow as pa
 
-from connector.encoding.values.column_types import FIELD_ID, NO_ID, column_id
+from connector.encoding.values.column_types import FIELD_ID, LIST_TYPES, NO_ID, column_id
 from connector.host.errors import UnreadableFileError
 
 
@@ -81,7 +81,7 @@ def _add_nested_ids(arrow_type: pa.DataType, mapping: NameMapping) -> pa.DataTyp
         return pa.struct(_add_ids(arrow_type, mapping))
     # Files have any names for the fields of lists and maps, and the mapping has those of the specification.
     names = {name: each for each in mapping for name in each.names}
-    if pa.types.is_list(arrow_type):
+    if isinstance(arrow_type, LIST_TYPES):
         return pa.list_(_add_id(arrow_type.value_field, names.get("element")))
     if pa.types.is_map(arrow_type):
         key, value = arrow_type.key_field, arrow_type.item_field
