@@ -23,23 +23,30 @@ from connector.encoding.rewriting.converted_files import Rewriting
 from connector.encoding.search.key_bounds import KeyValues
 from connector.encoding.search.last_changes import find_last_changes
 from connector.encoding.search.rows_of_keys import RowsOfKeys
-from connector.evolution.target import NewColumn
+from connector.evolution.plan_changes import plan_changes
+from connector.evolution.table_change import StartBackfill
+from connector.evolution.target import NewColumn, Target
 from connector.host.errors import UserError
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.maintenance.compaction_result import CompactionResult
 from connector.iceberg.maintenance.rearrangement_plan import plan_rearrangement
 from connector.iceberg.metadata.listed_files import ManifestCache
 from connector.iceberg.metadata.table_properties import read_name_mapping
+from connector.iceberg.perform_changes import evolve
 from connector.iceberg.table_view import TableViews
-from support.bindings import PATH
+from connector.model.binding import KeyPart, Updates
+from connector.model.table_identifier import Owner
+from support.bindings import MATERIALIZATION, PATH
 from support.engines.readers import duckdb_rows
 from support.engines.spark_sql import SparkSql, spark_rows
+from support.rows.staged_rows import WRITER
 from support.rows.updated_rows import PART, land, stage_updates, values_of
+from support.snapshots import check_text
 from support.tables import compacting
 from support.tables.altered_tables import ID, filled_table, fit, rows, wanted
 from support.tables.compacting import EAGER
 from support.tables.eager_compaction import files
-from support.tables.local_tables import table_of
+from support.tables.local_tables import alterer, table_of
 
 MAPPING: Final = "schema.name-mapping.default"
 OLD_NAME: Final = NestedField(2, "text", StringType())
@@ -49,6 +56,8 @@ NESTED: Final = (
     NestedField(8, "tags", ListType(9, StringType(), element_required=False)),
     NestedField(10, "counts", MapType(11, StringType(), 12, LongType(), value_required=False)),
 )
+
+BACKFILLED: Final = replace(WRITER, state_key="shop%2Forders.v1")
 
 compact_rearranged = partial(compacting.compact, plan=plan_rearrangement)
 
@@ -102,6 +111,10 @@ def ids_of_fields(path: str) -> list[int]:
     """The field ids of all columns of a file, in their order."""
     found = pq.read_schema(path.removeprefix("file://"))
     return [int((field.metadata or {}).get(b"PARQUET:field_id", -1)) for field in found]
+
+
+def names_and_ids(catalog: Catalog) -> dict[str, int]:
+    return {column.name: column.field_id for column in table_of(catalog).schema().fields}
 
 
 def sort_by_part(catalog: Catalog) -> None:
@@ -352,3 +365,32 @@ def test_lists_of_files_that_polars_wrote_keep_their_values(
     assert all(-1 not in ids_of_fields(file) for file in files(catalog))
     assert rows(catalog) == expected
     assert duckdb_rows(duckdb_reader, table_of(catalog).metadata_location, "id") == expected
+
+
+def test_a_file_whose_key_has_the_name_of_a_column_from_before_a_backfill_is_an_error(
+    catalog: Catalog, tmp_path: Path
+) -> None:
+    """Older snapshots have values by the name in the older column, so it does not go to the new one unasked."""
+    filled_table(catalog, NestedField(1, "id", LongType()), OLD_NAME)
+    add_file(catalog, tmp_path, "older", {"id": [1], "text": [document(1, "older")]})
+    before = table_of(catalog).current_snapshot()
+    assert before
+    columns = wanted("id", LongType()), replace(wanted("doc", StringType()), former="text")
+    target = Target(PATH, Owner(MATERIALIZATION, BACKFILLED.state_key), columns, {}, replaces=True)
+    [change] = evolve(catalog, PATH, None, partial(plan_changes, target=target), alterer())
+    assert isinstance(change, StartBackfill)
+    updates = Updates((KeyPart(3, "/id"),), document_id=4)
+    commit_all_or_raise(catalog, [stage_updates(catalog, {2: "first"}, writer=BACKFILLED, updates=updates)])
+    assert names_and_ids(catalog) == {"id": 3, "doc": 4}
+    assert rows(catalog, before.snapshot_id) == [{"id": 1, "text": document(1, "older")}]
+
+    path = add_file(catalog, tmp_path, "later", {"id": [8], "doc": [document(8, "old")]})
+    with pytest.raises(UserError) as error:
+        stage_updates(catalog, {8: "new"}, writer=BACKFILLED, updates=updates)
+    name = "the name mapping has the name of a key column for an older one"
+    check_text("update_errors", name, str(error.value), {path: "<file>"})
+    names = [{"field-id": number, "names": [name]} for name, number in names_and_ids(catalog).items()]
+    with table_of(catalog).transaction() as transaction:
+        transaction.set_properties({MAPPING: json.dumps(names)})
+    commit_all_or_raise(catalog, [stage_updates(catalog, {8: "new"}, writer=BACKFILLED, updates=updates)])
+    assert values_of(catalog) == {2: "first", 8: "new"}

@@ -86,7 +86,9 @@ class FileColumns:
         field ids and the mapping has none either."""
         footer = file.footer
         self._file, self._footer, self._mapping = file, footer, mapping
-        schema = identify_columns(footer.schema.to_arrow_schema(), file.path, mapping)
+        own = footer.schema.to_arrow_schema()
+        schema = identify_columns(own, file.path, mapping)
+        self.has_own_ids = schema is own  # or else the mapping's
         self.names = {number: str(schema.field(index).name) for number, index in find_columns(schema).items()}
         self.row_groups = footer.num_row_groups
         rows = [footer.row_group(group).num_rows for group in range(footer.num_row_groups)]

@@ -62,7 +62,7 @@ def search(io: FileIO, file: SearchedFile, keys: Keys, *, with_documents: bool) 
     """Yield the rows of these keys that are not deleted, in the file's order.
 
     The memory that this takes does not depend on the file's size, but on the size of its row groups.
-    LostColumnError if the file has another column with the name of a key column.
+    LostColumnError or UserError if the file has another column with the name of a key column.
     """
     return _read(_find(io, file, keys), with_documents=with_documents)
 
@@ -106,10 +106,19 @@ def _read(found: Iterable[tuple["_FileSearch", "_Candidates"]], *, with_document
 
 
 def _check_key_columns(columns: FileColumns, keys: Keys, path: str) -> None:
-    """Raise LostColumnError if the file has values of a key in a column that the table has no more."""
-    present = set(columns.names.values())
+    """Raise LostColumnError if the file has values of a key in a column that the table has no more, UserError if it may
+    have them in the key's column, but the table's name mapping says otherwise."""
+    present = {name: number for number, name in columns.names.items()}
     for number, name in zip(keys.column_ids, keys.column_names, strict=True):
-        if number not in columns.names and make_compatible_name(name) in present:
+        found = None if number in columns.names else present.get(make_compatible_name(name))
+        if found is not None and not columns.has_own_ids:
+            raise UserError(
+                f"{path}: the table's name mapping (schema.name-mapping.default) gives the name {name!r} to the column "
+                f"with id {found}, and the column of this name, which is part of the key, has id {number}. So rows "
+                "cannot be found by their keys. If the file has the key in this column, give the name to id "
+                f"{number} in the mapping."
+            )
+        if found is not None:
             raise LostColumnError(
                 f"{path}: another engine has dropped column {name!r}, which is part of the key, and has added a new "
                 "one of this name. Older rows have no values in it and cannot be found by their keys any more. "
