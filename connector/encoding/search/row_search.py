@@ -44,7 +44,7 @@ class SearchedFile:
     pending_deletes: Positions = field(default_factory=lambda: NO_ROWS, compare=False)
     lineage: RowLineage | None = None  # None: the file waits for its commit
     missing_values: tuple[tuple[int, Any], ...] = ()  # of columns that the file may lack, by field id; else null
-    mapping: NameMapping = NO_MAPPING  # of the table
+    mapping: NameMapping = field(default=NO_MAPPING, hash=False)  # of the table: the same for all files, and large
     keeps_ids: bool = False  # whether the next versions of its rows get their ids, so that a search returns these
 
 
