@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final
@@ -49,6 +49,7 @@ log = logging.getLogger(__name__)
 ATTEMPTS: Final = 8
 NAMESPACE_ATTEMPTS: Final = 3  # that do not find the namespace
 NAMESPACE_PAUSE: Final = 1.0  # seconds: a catalog may not show at once what was created
+_CORRECT_CATALOG: Final = "The catalog sets it in new tables: correct or remove it there."
 # Another process has changed, created or dropped something since the changes were planned, or the catalog has failed.
 PLANNED_AGAIN: Final = (
     CommitFailedException,
@@ -118,7 +119,7 @@ def _perform(catalog: Catalog, table: Table | None, change: TableChange, locatio
             create_namespace(catalog, change.namespace)
         case CreateTable():
             created = _create_table(catalog, change, location)
-            _check_created(created)
+            _check_created(created, change.properties)
             add_first_snapshot(created)
         case AddFirstSnapshot():
             add_first_snapshot(catalog.load_table(change.path))
@@ -152,14 +153,15 @@ def add_first_snapshot(table: Table) -> None:
             pass
 
 
-def _check_created(table: Table) -> None:
-    """Drop a table again that no session could open: its catalog has chosen a location in another kind of store than
-    the config's directories. UserError then."""
+def _check_created(table: Table, configured: Mapping[str, str]) -> None:
+    """Drop a table again that no session could open, and raise UserError: its catalog has chosen a location in another
+    kind of store than the config's directories, or has set a property."""
     try:
         check_properties(table.properties, table.location())
     except ValueError as error:
         table.catalog.drop_table(table.name())
-        raise UserError(f"table {TableIdentifier.of(table)}: table property {error}. {CORRECT_CONFIG}") from error
+        remedy = CORRECT_CONFIG if any(name in str(error) for name in configured) else _CORRECT_CATALOG
+        raise UserError(f"table {TableIdentifier.of(table)}: table property {error}. {remedy}") from error
 
 
 def _create_table(catalog: Catalog, change: CreateTable, location: str | None) -> Table:

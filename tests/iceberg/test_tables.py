@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from threading import Barrier
+from typing import Any
 
 import pytest
 from pyiceberg.catalog import Catalog
@@ -34,7 +35,7 @@ from support.bindings import MATERIALIZATION, PATH
 from support.snapshots import check_text
 from support.tables.found_tables import find
 from support.tables.local_tables import alterer, foreign_table, local_catalog, turn_tables_into_views
-from support.tables.planted_faults import plant, refuse
+from support.tables.planted_faults import Send, plant, refuse
 
 OWNER = Owner(MATERIALIZATION, "shop%2Forders.v0")
 ID = NewColumn("id", "id", LongType(), required=True, doc="The key", is_indispensable=True)
@@ -148,9 +149,22 @@ def test_a_table_whose_catalog_puts_it_in_another_kind_of_store_than_its_files_i
     catalog: Catalog,
 ) -> None:
     with pytest.raises(
-        UserError, match=r"table shop\.orders: table property write\.data\.path .* same kind .* \(file\)"
+        UserError,
+        match=r"table shop\.orders: table property write\.data\.path .* same kind .* \(file\).*of the binding",
     ):
         fit(catalog, target(properties={"write.data.path": "s3://elsewhere/orders"}))
+    assert not catalog.table_exists(PATH)
+
+
+def test_a_new_table_with_a_property_of_its_catalog_that_no_session_takes_is_dropped_again(catalog: Catalog) -> None:
+    def add_key(send: Send) -> Any:
+        *arguments, properties = send.args
+        return send.func(*arguments, {**properties, "encryption.key-id": "k1"})
+
+    plant(catalog, [add_key], "create_table")
+    with pytest.raises(UserError) as error:
+        fit(catalog, target(properties={"color": "red"}))
+    check_text("commit_errors", "the catalog encrypts new tables", str(error.value))
     assert not catalog.table_exists(PATH)
 
 
