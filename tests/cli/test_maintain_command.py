@@ -236,6 +236,20 @@ def test_a_person_reads_that_all_files_must_stay(lake: Lake) -> None:
     ]
 
 
+@pytest.mark.usefixtures("left")
+def test_a_person_reads_that_another_table_format_may_need_unknown_files(lake: Lake) -> None:
+    log = f"{lake.table.location()}/_delta_log"
+    place_of(log).mkdir()
+    (place_of(log) / "00000000000000000000.json").write_text("{}")
+    asked = ["orphans", "--older-than", "0", "--allow-young-files", "--dropped-tables"]
+    assert find(lake.maintain(*asked, "--dry-run"), "orphans")["foreignLog"] == log
+    assert read(lake.describe(*asked).replace(log, "LOG")) == [
+        "  orphans    1 file (SIZE) deleted, of transactions that can no longer be committed",
+        "             all others are kept: LOG is the log of another table format, which may refer to them",
+    ]
+    assert files_of(lake)[place_of(log) / "00000000000000000000.json"] == b"{}"
+
+
 def test_a_person_reads_what_a_compaction_did() -> None:
     result = CompactionResult(
         commits=1, files_before=40, files_after=1, bytes_before=34_000_000, bytes_after=30_100_000, deleted_rows=1204,

@@ -36,7 +36,7 @@ from support.bindings import PATH
 from support.rows.staged_files import land, leave_behind, place_of, stage, write_file
 from support.rows.staged_rows import WRITER
 from support.snapshots import check_text
-from support.tables.local_tables import foreign_table, ids_of, table_of
+from support.tables.local_tables import ID_ONLY, foreign_table, ids_of, table_of
 from support.tables.planted_faults import do_first, no_fault, plant
 
 OWNED: Final = {OWNER_PROPERTY: Owner(WRITER.materialization, WRITER.state_key).encode()}
@@ -271,6 +271,36 @@ def test_a_table_that_was_renamed_keeps_its_files(catalog: Catalog, namespace: s
     assert remove(catalog, OrphanOptions(LATER, DroppedTables(catalog), has_unknown=True)) == set()
     assert ids_of(catalog, renamed) == [1, 2]
     assert place_of(unknown).exists()
+
+
+@pytest.mark.parametrize(("log", "name"), [("_delta_log", "00000000000000000000.json"), (".hoodie", "1.commit")])
+def test_only_void_files_are_orphans_beside_the_log_of_another_table_format(
+    catalog: Catalog, tmp_path: Path, log: str, name: str
+) -> None:
+    """Unity Catalog keeps Iceberg's metadata below a table's root, which has Delta's log and the data files."""
+    catalog.drop_table(PATH)
+    root = f"file://{tmp_path}/unity"
+    properties = {**OWNED, TableProperties.WRITE_DATA_PATH: root}
+
+    def add_table() -> str:
+        table = catalog.create_table(PATH, ID_ONLY, location=f"{root}/_iceberg", properties=properties)
+        return str(table.metadata.table_uuid)
+
+    dropped = add_table()
+    land(catalog, 1)
+    catalog.drop_table(PATH)
+    add_table()
+    void = leave_behind(table_of(catalog), WRITER)
+    land(catalog, 2)
+    entry = tmp_path / "unity" / log / name
+    entry.parent.mkdir()
+    entry.write_text("{}")
+    entry.with_name("part-0.parquet").write_text("a checkpoint, or rows")
+    write_file(table_of(catalog), "part-1.parquet", 3)
+    options = OrphanOptions(LATER, DroppedTables(catalog), has_unknown=True)
+    found = find_orphan_files(catalog, table_of(catalog), options)
+    assert locations(found.deletable) == {void}
+    assert (found.foreign_log, [*found.others]) == (f"{root}/{log}", [dropped])
 
 
 @pytest.mark.parametrize("mark", ["#", "?"])

@@ -123,6 +123,8 @@ def _describe_orphans(found: OrphanFiles, would: str) -> Iterator[str]:
         yield f"{_describe_files(found.dropped)} {would}deleted, of dropped tables"
     if found.unknown:
         yield f"{_describe_files(found.unknown)} {would}deleted, that the connector does not know"
+    if log := found.foreign_log:
+        yield f"all others are kept: {log} is the log of another table format, which may refer to them"
     for uuid, files in found.others.items():
         yield f"{_describe_files(files)} kept, of another table (uuid {uuid}): {_date(files)}"
 
@@ -161,7 +163,7 @@ def _encode_outcome(action: Action, outcome: ActionOutcome) -> dict[str, Any]:
             kinds = {"void": outcome.void, "dropped": outcome.dropped, "unknown": outcome.unknown}
             others = [{"uuid": uuid, **_encode_size(files)} for uuid, files in outcome.others.items()]
             sizes = {name: _encode_size(files) for name, files in kinds.items()}
-            kept = {"otherTables": others, "mustStay": outcome.must_stay}
+            kept = {"otherTables": others, "foreignLog": outcome.foreign_log or None, "mustStay": outcome.must_stay}
             return encoded | sizes | kept | _encode_deleted(outcome.deletable)
         case ManifestPlan():
             replaced, groups = len(outcome.replaced), len(outcome.groups)

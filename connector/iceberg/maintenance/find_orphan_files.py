@@ -10,12 +10,17 @@ Three kinds of files are told apart, because they are proven in different ways:
 
 A file to which any snapshot refers, the metadata log, or a statistics file, is in none of them. Files are listed before
 the table is loaded, so each commit that could refer to a listed void file is in the loaded table.
+
+A table may be one of Delta or Hudi, too, as the managed tables of Databricks' Unity Catalog are. Then the log of this
+format is among the files, and may refer to any file that is not void.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from posixpath import basename
+from typing import Final
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
@@ -37,6 +42,8 @@ from connector.iceberg.metadata.retention import GC_ENABLED, is_in_nessie, may_d
 from connector.iceberg.metadata.table_directories import find_directories, keep_own
 from connector.model.table_identifier import Owner, TableIdentifier
 from connector.storage.stored_files import StoredFile, list_stored_files
+
+_FOREIGN_LOG: Final = re.compile(r".*?/(?:_delta_log|\.hoodie)(?=/)", re.DOTALL)  # the directory of Delta's or Hudi's
 
 
 @dataclass(frozen=True)
@@ -62,6 +69,7 @@ class OrphanFiles:
     dropped: Sequence[StoredFile]
     unknown: Sequence[StoredFile]
     others: Mapping[str, Sequence[StoredFile]]  # of tables that may exist, by UUID: then no file is unknown
+    foreign_log: str = ""  # the directory of another format's log, if there is one: then only void files are deletable
     must_stay: bool = False  # no file was looked for, because something outside may refer to the table's files
 
     @property
@@ -92,6 +100,8 @@ def find_orphan_files(
     void = _find_void(table, orphans)
     rest = [file for file in orphans if file not in void]
     others = group_by_other_table(table, rest, reads_metadata=options.is_wide)
+    if logs := [log[0] for location in found if (log := _FOREIGN_LOG.match(location))]:
+        return OrphanFiles(table, _sort(void), (), (), others, logs[0])
     uuids = options.dropped_tables.find(others, options.modified_before) if options.dropped_tables else ()
     dropped = [file for uuid in uuids for file in others.pop(uuid)]
     unknown = [file for file in rest if _is_unknown(file, options)] if not others else []
