@@ -116,6 +116,10 @@ SYNONYMS: Final = {
 }
 # Catalogs vend these with the account's host appended to the name.
 ACCOUNT_PROPERTIES: Final = (ADLS_SAS_TOKEN, ADLS_EXPIRES_AT_MS)
+# Such a name of a token, if the account is in another cloud than PyArrow assumes: OneLake, or Azure in China.
+_TOKEN_ELSEWHERE: Final = re.compile(
+    rf"{re.escape(ADLS_SAS_TOKEN)}\.[^.]+(\.(?:[^.]+\.)*?)(?:blob|dfs)(\.(?!core\.windows\.net$).+)"
+)
 EXPIRES_AT_MS: Final = {
     S3_SESSION_TOKEN: S3_EXPIRES_AT_MS,
     GCS_TOKEN: GCS_TOKEN_EXPIRES_AT_MS,
@@ -175,8 +179,12 @@ def store_of(location: str) -> tuple[str, str]:
 
 
 def file_properties(*sources: Mapping[str, str]) -> dict[str, str]:
-    """Return the FileIO properties of all sources, by PyIceberg's names. A later source wins."""
+    """Return the FileIO properties of all sources, by PyIceberg's names. A later source wins.
+
+    The host in the name of a SAS token only counts if no source has an address of the store.
+    """
     found: dict[str, str] = {}
+    hosts: dict[str, str] = {}
     for source in sources:
         translated = {SYNONYMS[name]: value for name, value in source.items() if name in SYNONYMS}
         translated |= _read_account(source)
@@ -186,6 +194,8 @@ def file_properties(*sources: Mapping[str, str]) -> dict[str, str]:
         for displaced in (others for sign_in, others in DISPLACED_BY.items() if sign_in in translated):
             found = {name: value for name, value in found.items() if name not in displaced}
         found |= translated
+        hosts |= _read_host(source)
+    found = hosts | found
     if S3_ENDPOINT in found:
         found.setdefault(S3_REGION, DEFAULT_REGION)
     return {**found, PY_IO_IMPL: STORE_FILE_IO}
@@ -211,6 +221,17 @@ def _read_account(source: Mapping[str, str]) -> dict[str, str]:
                 account = name.removeprefix(f"{plain}.").partition(".")[0]
                 found |= {plain: value, ADLS_ACCOUNT_NAME: account}
     return found
+
+
+def _read_host(source: Mapping[str, str]) -> dict[str, str]:
+    """Return the addresses of the store that the name of a SAS token has. PyArrow puts the account in front."""
+    if match := next(filter(None, map(_TOKEN_ELSEWHERE.fullmatch, source)), None):
+        before, after = match.groups()
+        return {
+            ADLS_BLOB_STORAGE_AUTHORITY: f"{before}blob{after}",
+            ADLS_DFS_STORAGE_AUTHORITY: f"{before}dfs{after}",
+        }
+    return {}
 
 
 def add_expiry(vended: Mapping[str, str]) -> dict[str, str]:

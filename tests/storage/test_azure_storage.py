@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 from msgspec.structs import replace
+from pyiceberg.io import ADLS_BLOB_STORAGE_SCHEME, ADLS_DFS_STORAGE_SCHEME
 
 from connector.checks import storage_probe
 from connector.checks.steps import Skipped
@@ -17,8 +18,10 @@ from connector.config.secret import Secret
 from connector.config.storage import AzureStorage
 from connector.host.errors import RetryableError, UserError
 from connector.storage.arrow_file_io import ArrowFileIO
+from connector.storage.file_access import add_expiry, file_properties, keep_addresses
+from connector.storage.file_io import open_file_io, write_small_file
 from connector.storage.file_stores import data_file_properties
-from support.servers.azure import ACCOUNT, AzureStore
+from support.servers.azure import ACCOUNT, AzureStore, hosts_of
 from support.servers.odd_servers import answering
 from support.servers.server_process import free_address
 from support.snapshots import check_text
@@ -76,6 +79,25 @@ def test_a_sas_token_signs_in_with_its_question_mark_and_without(
     azure: AzureStore, right: AzureStorage, mark: str
 ) -> None:
     assert probe(replace(right, account_key=None, sas_token=Secret(f"{mark}{azure.sas_token()}"))) == right.location
+
+
+@pytest.mark.parametrize(
+    "host", ["lake.dfs.fabric.microsoft.com", "lake.dfs.core.chinacloudapi.cn", "lake.z9.blob.storage.azure.net"]
+)
+def test_a_vended_sas_token_goes_to_the_host_in_its_name(
+    azure: AzureStore, container: str, host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schemes = {ADLS_BLOB_STORAGE_SCHEME: "http", ADLS_DFS_STORAGE_SCHEME: "http"}
+    vended = add_expiry({f"adls.sas-token.{host}": azure.sas_token(), **schemes})
+    location = f"abfss://{container}@{host}/t/file"
+    with hosts_of(azure) as (proxy, hosts):
+        monkeypatch.setenv("http_proxy", proxy)
+        io = open_file_io(keep_addresses(file_properties(vended), {}))
+        write_small_file(io, location, b"rows")
+        with io.new_input(location).open() as stream:
+            assert stream.read() == b"rows"
+    assert azure.files(container) == ["t/file"]
+    assert {each.replace(".dfs.", ".blob.") for each in hosts} == {host.replace(".dfs.", ".blob.")}
 
 
 def test_what_killed_probes_have_left_behind_is_deleted(

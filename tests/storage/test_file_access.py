@@ -24,6 +24,12 @@ from support.snapshots import check_text
 
 ARROW = {"py-io-impl": STORE_FILE_IO}
 KEY = {"s3.access-key-id": "id", "s3.secret-access-key": "planted"}
+IN_CHINA = {
+    "adls.account-name": "lake",
+    "adls.blob-storage-authority": ".blob.core.chinacloudapi.cn",
+    "adls.dfs-storage-authority": ".dfs.core.chinacloudapi.cn",
+    "adls.sas-token": "sig",
+}
 
 
 def table(location: str, properties: dict[str, str]) -> Table:
@@ -49,6 +55,15 @@ def table(location: str, properties: dict[str, str]) -> Table:
         (
             [{"adls.account-key": "planted"}, {"adls.sas-token.lake.dfs.core.windows.net": "sig"}],
             {"adls.account-name": "lake", "adls.sas-token": "sig"},
+        ),
+        ([{"adls.sas-token.lake.blob.core.chinacloudapi.cn": "sig"}], IN_CHINA),
+        (
+            [{"adls.sas-token.lake.dfs.core.chinacloudapi.cn": "sig"}, {"s3.region": "one"}],
+            {**IN_CHINA, "s3.region": "one"},
+        ),
+        (
+            [{"adls.dfs-storage-authority": "ours"}, {"adls.sas-token.lake.dfs.core.chinacloudapi.cn": "sig"}],
+            {**IN_CHINA, "adls.dfs-storage-authority": "ours"},
         ),
     ],
 )
@@ -79,6 +94,7 @@ AZURE_ELSEWHERE = {
             {**GOOGLE, "gcs.service.host": "http://ours"},
         ),
         (AZURE, AZURE_ELSEWHERE, AZURE),
+        (AZURE, {"adls.sas-token.theirs.dfs.their.cloud": "planted"}, AZURE),
         (
             {**AZURE, "adls.dfs-storage-authority": "ours"},
             AZURE_ELSEWHERE,

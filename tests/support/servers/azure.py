@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from hmac import digest
+from http.client import HTTPConnection
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlencode
@@ -29,6 +31,7 @@ from support.jars import leave_out
 from support.repository import REPOSITORY
 from support.servers.certificate import Certificate
 from support.servers.server_process import free_address, running
+from support.servers.server_thread import QuietHandler, in_thread
 
 ACCOUNT: Final = "lake"
 VERSION: Final = "2021-06-08"
@@ -88,6 +91,32 @@ class AzureStore:
         to_sign = "\n".join((ACCOUNT, permissions, "b", "sco", "", ends, "", "", VERSION, "", ""))
         signature = b64encode(digest(b64decode(self.key), to_sign.encode(), sha256)).decode()
         return urlencode({"sv": VERSION, "ss": "b", "srt": "sco", "sp": permissions, "se": ends, "sig": signature})
+
+
+@contextmanager
+def hosts_of(azure: AzureStore) -> Iterator[tuple[str, set[str]]]:
+    """A proxy for which every host is one of the store's account, and the hosts that it was asked for."""
+    hosts: set[str] = set()
+
+    class Handler(QuietHandler):
+        protocol_version = "HTTP/1.1"  # so that a client which asks before it sends a body is not left waiting
+
+        def do_GET(self) -> None:
+            hosts.add(self.headers["Host"])  # PyArrow sends a proxy the path only
+            upstream = HTTPConnection(azure.address)
+            headers = {**self.headers, "Host": azure.address}
+            upstream.request(self.command, f"/{ACCOUNT}{self.path}", self.read_body(), headers)
+            answer = upstream.getresponse()
+            body = answer.read()
+            kept = {name: value for name, value in answer.getheaders() if name.lower() != "transfer-encoding"}
+            self.respond(answer.status, body, kept)
+            upstream.close()
+
+        do_HEAD = do_POST = do_PUT = do_DELETE = do_GET
+
+    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    with in_thread(http):
+        yield f"http://127.0.0.1:{http.server_port}", hosts
 
 
 def azurite() -> Path:
