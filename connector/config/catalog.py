@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, TypeAlias
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -117,6 +118,12 @@ class RestCatalog(Definition, frozen=True, tag_field=CATALOG_TYPE, tag=REST):
     def is_r2(self) -> bool:
         """Whether it is the catalog of Cloudflare R2, which refuses tables outside of `R2_PREFIX`."""
         return any(address in self.uri for address in R2_CATALOGS)
+
+    @property
+    def is_biglake(self) -> bool:
+        """Whether it is Google's BigLake, which refuses tables at locations that it has not chosen itself."""
+        host = urlsplit(self.uri).hostname or ""
+        return host.startswith("biglake") and host.endswith(".googleapis.com")
 
     @property
     def has_google_sign_in(self) -> bool:

@@ -10,6 +10,7 @@ from pyiceberg.io import load_file_io
 from connector.config.catalog import GlueCatalog, SqlCatalog
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.secret import Secret
+from connector.config.storage import GoogleStorage
 from connector.host.errors import UserError
 from connector.host.refresh import Lease
 from connector.iceberg.catalogs.opening import load_opened_table, open_catalog, table_location
@@ -75,6 +76,23 @@ def test_a_new_table_s_location_is_readable_and_ends_in_a_digest_of_its_name() -
         table_location(on_s3(rest("http://host")), TableIdentifier("ns", "orders"))
         == "s3://b/ns/orders_1c168adb00d208e4"
     )
+
+
+@pytest.mark.parametrize(
+    ("uri", "location"),
+    [
+        ("https://biglake.googleapis.com/iceberg/v1/restcatalog", None),
+        ("https://biglake.europe-west4.rep.googleapis.com/iceberg/v1/restcatalog", None),
+        ("https://biglake.lake.example/iceberg/googleapis.com", "gs://lake/flow/ns/orders_1c168adb00d208e4"),
+        ("https://catalog.lake.example/biglake.googleapis.com", "gs://lake/flow/ns/orders_1c168adb00d208e4"),
+    ],
+)
+def test_biglake_chooses_locations_also_if_the_config_has_credentials_for_the_bucket(
+    uri: str, location: str | None
+) -> None:
+    """It refuses others: "Table location does not match the expected path"."""
+    config = EndpointConfig(namespace="ns", catalog=rest(uri), storage=GoogleStorage("lake", "flow"))
+    assert table_location(config, TableIdentifier("ns", "orders")) == location
 
 
 def test_a_local_table_s_location_is_below_the_warehouse(tmp_path: Path) -> None:

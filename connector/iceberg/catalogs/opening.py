@@ -141,6 +141,8 @@ def table_location(config: EndpointConfig, path: TableIdentifier) -> str | None:
     match config.catalog:
         case LocalCatalog() as catalog:
             root: str | None = "/".join(filter(None, (f"file://{find_warehouse(catalog)}", config.prefix)))
+        case RestCatalog(is_biglake=True):
+            root = None  # a bucket of the config only has the credentials
         case _:
             root = file_stores.find_root(config)
     namespace, table = path
