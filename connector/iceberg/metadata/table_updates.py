@@ -86,9 +86,12 @@ def add_schema(table: Table, schema: Schema) -> tuple[TableUpdate, ...]:
 
 def new_schema(table: Table, schema: Schema) -> tuple[TableUpdate, ...]:
     """Make the schema the current one; its id comes from `assign_schema_id`."""
-    added = add_schema(table, schema)
-    current = SetCurrentSchemaUpdate(schema_id=_LAST_ADDED if added else schema.schema_id)
-    return (*added, current, *_name_mapping(table, schema))
+    updates = add_schema(table, schema)
+    if updates:
+        updates = (*updates, SetCurrentSchemaUpdate(schema_id=_LAST_ADDED))
+    elif schema.schema_id != table.metadata.current_schema_id:  # otherwise, Snowflake Horizon refuses the commit
+        updates = (SetCurrentSchemaUpdate(schema_id=schema.schema_id),)
+    return (*updates, *_name_mapping(table, schema))
 
 
 def _name_mapping(table: Table, schema: Schema) -> tuple[TableUpdate, ...]:

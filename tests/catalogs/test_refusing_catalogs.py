@@ -1,0 +1,110 @@
+"""REST catalogs that refuse what Apache Iceberg's own server allows, in their words: Snowflake Horizon."""
+
+import json
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from http import HTTPStatus
+from typing import Final, TypeAlias
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.types import LongType, StringType
+
+from connector.config.catalog import RestCatalog
+from connector.evolution.plan_changes import plan_changes
+from connector.evolution.property_changes import SetTableProperties
+from connector.evolution.table_change import TableChange
+from connector.evolution.target import NewColumn, Target
+from connector.iceberg.catalogs.rest import open_rest
+from connector.iceberg.commits.commit import commit_all_or_raise
+from connector.iceberg.perform_changes import evolve
+from connector.model.state import WriterId
+from connector.model.table_identifier import Owner, TableIdentifier
+from protocol.flow import WHOLE_RANGE, Json
+from support.bindings import MATERIALIZATION
+from support.rows.staged_files import stage
+from support.servers.catalog_gateway import Sent, refusal, serving
+from support.servers.rest_catalog import RestCatalogServer
+from support.servers.server_process import free_address
+from support.tables.local_tables import alterer, ids_of
+
+pytestmark = pytest.mark.catalog
+
+Refuse: TypeAlias = Callable[[Sent, Json], tuple[HTTPStatus, str] | None]
+
+V0, V1 = (Owner(MATERIALIZATION, f"orders.v{backfill}") for backfill in range(2))
+ID: Final = NewColumn("id", "id", LongType(), required=True, doc="", is_indispensable=True, is_key=True)
+NOTE: Final = NewColumn("note", "note", StringType(), required=False, doc="", is_indispensable=False)
+
+
+class Refusing:
+    """Passes all requests on, except for those that it refuses."""
+
+    def __init__(self, refuse: Refuse) -> None:
+        self._refuse = refuse
+        self.sent: list[Sent] = []
+        self.refused: list[Sent] = []
+
+    def answer(self, sent: Sent) -> tuple[HTTPStatus, Json] | Sent:
+        self.sent.append(sent)
+        reason = self._refuse(sent, json.loads(sent.body) if sent.body.startswith(b"{") else {})
+        if reason is None:
+            return sent
+        self.refused.append(sent)
+        return reason[0], refusal(*reason)
+
+    def amended(self, _: Sent, answer: Json) -> Json:
+        return answer
+
+
+@contextmanager
+def refusing(upstream: str, refuse: Refuse) -> Iterator[tuple[str, Refusing]]:
+    """The address of a server that refuses these requests, and what it has refused."""
+    address, gateway = free_address(), Refusing(refuse)
+    with serving(gateway, address, upstream):
+        yield f"http://{address}", gateway
+
+
+def connect(uri: str, server: RestCatalogServer) -> Catalog:
+    return open_rest(RestCatalog(uri, str(server.warehouse)), {})
+
+
+def fit(catalog: Catalog, target: Target, location: str | None = None) -> list[TableChange]:
+    return evolve(catalog, target.path, location, partial(plan_changes, target=target), alterer())
+
+
+@pytest.fixture
+def path() -> TableIdentifier:
+    return TableIdentifier(f"shop_{uuid.uuid4().hex}", "orders")
+
+
+# Snowflake Horizon
+
+
+def refuse_the_current_schema(_: Sent, asked: Json) -> tuple[HTTPStatus, str] | None:
+    """Unless the same commit adds it."""
+    actions = [update["action"] for update in asked.get("updates", [])]
+    if "set-current-schema" in actions and "add-schema" not in actions:
+        return HTTPStatus.CONFLICT, "Indeterminate result during conflict resolution check"
+    return None
+
+
+def test_a_commit_that_changes_no_column_does_not_set_the_current_schema(
+    rest_catalog: RestCatalogServer, path: TableIdentifier
+) -> None:
+    target = Target(path, V0, (ID,), {}, replaces=False)
+    with refusing(rest_catalog.uri, refuse_the_current_schema) as (uri, gateway):
+        catalog = connect(uri, rest_catalog)
+        fit(catalog, target)
+        [change] = fit(catalog, replace(target, properties={"color": "red"}))
+        assert isinstance(change, SetTableProperties)
+        writer = WriterId(V0.materialization, V0.state_key, WHOLE_RANGE.key_range)
+        commit_all_or_raise(catalog, [stage(catalog, path, writer, 1, 2)])
+        fit(catalog, replace(target, owner=V1, replaces=True))
+        commit_all_or_raise(catalog, [stage(catalog, path, replace(writer, state_key=V1.state_key), 3)])
+        assert ids_of(catalog, path) == [3]
+        assert len(fit(catalog, replace(target, owner=V1, columns=(ID, NOTE)))) == 1
+        assert gateway.refused == []
