@@ -1,4 +1,5 @@
-"""REST catalogs that refuse what Apache Iceberg's own server allows, in their words: Snowflake Horizon."""
+"""REST catalogs that refuse what Apache Iceberg's own server allows, in their words:
+Unity Catalog and Snowflake Horizon."""
 
 import json
 import uuid
@@ -8,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
 from typing import Final, TypeAlias
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from pyiceberg.catalog import Catalog
@@ -79,6 +81,31 @@ def fit(catalog: Catalog, target: Target, location: str | None = None) -> list[T
 @pytest.fixture
 def path() -> TableIdentifier:
     return TableIdentifier(f"shop_{uuid.uuid4().hex}", "orders")
+
+
+# Unity Catalog
+
+
+def refuse_capital_letters(sent: Sent, _: Json) -> tuple[HTTPStatus, str] | None:
+    if sent.method != "DELETE":
+        return None
+    [asked] = parse_qs(urlsplit(sent.path).query)["purgeRequested"]
+    if asked in ("true", "false"):
+        return None
+    return HTTPStatus.BAD_REQUEST, f"Can't convert '{asked}' to type 'Boolean'."
+
+
+def test_a_table_is_dropped_with_an_explicit_value_in_small_letters(
+    rest_catalog: RestCatalogServer, path: TableIdentifier
+) -> None:
+    with refusing(rest_catalog.uri, refuse_capital_letters) as (uri, gateway):
+        catalog = connect(uri, rest_catalog)
+        for purge in (False, True):
+            fit(catalog, Target(path, V0, (ID,), {}, replaces=False))
+            (catalog.purge_table if purge else catalog.drop_table)(path)
+            assert not catalog.table_exists(path)
+        drops = [urlsplit(each.path).query for each in gateway.sent if each.method == "DELETE"]
+        assert drops == ["purgeRequested=false", "purgeRequested=true"]
 
 
 # Snowflake Horizon

@@ -108,6 +108,11 @@ class RestTables(RestCatalog):
             raise
         return response
 
+    def drop_table(self, identifier: str | Identifier, purge_requested: bool = False) -> None:
+        """Drop a table, and with `purge_requested` its files. PyIceberg would send `False` or `True`, which not every
+        server reads. Without a value, some delete the files."""
+        super().drop_table(identifier, str(purge_requested).lower())
+
     @staticmethod
     def _delete_old_metadata(*_: object) -> None:
         """Delete nothing: the server does it. PyIceberg would delete what the table's log named, unchecked."""

@@ -111,7 +111,7 @@ class S3Tables:
         if not found:
             return HTTPStatus.NOT_FOUND, refusal(HTTPStatus.NOT_FOUND, "no such operation")
         self.actions.update(*found)
-        if sent.method == "DELETE" and "/tables/" in url.path and url.query.lower() != "purgerequested=true":
+        if sent.method == "DELETE" and "/tables/" in url.path and url.query != "purgeRequested=true":
             return HTTPStatus.BAD_REQUEST, refusal(HTTPStatus.BAD_REQUEST, "tables can only be dropped with purge")
         path = sent.path.replace(f"/iceberg/v1/{prefix}/", "/v1/", 1)
         if sent.method != "POST" or not url.path.endswith("/tables"):

@@ -33,12 +33,12 @@ class GlueRest:
         if sent.headers.get("X-Amz-Target") == "AWSGlue.GetTableOptimizer":
             return self._read_optimizer(json.loads(sent.body))
         url = urlsplit(sent.path)
-        asked = {name: values[0].lower() for name, values in parse_qs(url.query).items()}
+        asked = {name: values[0] for name, values in parse_qs(url.query).items()}
         if url.path == "/iceberg/v1/config":
             if asked != {"warehouse": ACCOUNT}:
                 return HTTPStatus.NOT_FOUND, refusal(HTTPStatus.NOT_FOUND, "no such catalog")
             return HTTPStatus.OK, {"defaults": {}, "overrides": {"prefix": PREFIX}}
-        if "/views/" in url.path or asked.get("purgeRequested") == "true":
+        if "/views/" in url.path or asked.get("purgeRequested", "false") != "false":
             return HTTPStatus.BAD_REQUEST, refusal(HTTPStatus.BAD_REQUEST, "not supported")
         return replace(sent, path=sent.path.replace(f"/iceberg/v1/{PREFIX}/", "/v1/", 1))
 
