@@ -202,8 +202,19 @@ def _try_to_create(catalog: Catalog, change: CreateTable, location: str | None) 
         )
     except TableAlreadyExistsError as error:
         if load_table(catalog, change.path) is None:
-            raise UserError(
-                f"{change.path} cannot be created: a view of that name, made by somebody else, has appeared. Choose "
-                "another table name, or drop it."
-            ) from error
+            raise _explain_conflict(change.path, error, is_view=catalog.view_exists(change.path)) from error
         raise
+
+
+def _explain_conflict(path: TableIdentifier, error: Exception, *, is_view: bool) -> UserError:
+    if is_view:
+        return UserError(
+            f"{path} cannot be created: a view of that name, made by somebody else, has appeared. Choose another table "
+            "name, or drop it."
+        )
+    return UserError(
+        f"{path} cannot be created: it is in conflict with something in the catalog, which is neither a table nor a "
+        f"view of that name ({first_line(str(error))}). If it is the location, leave out /bucket and /prefix, or "
+        "/storage: then the catalog chooses the location. Or choose another prefix. Otherwise, choose another table "
+        "name."
+    )

@@ -1,5 +1,5 @@
 """REST catalogs that refuse what Apache Iceberg's own server allows, in their words:
-Unity Catalog and Snowflake Horizon."""
+Unity Catalog, Lakekeeper and Snowflake Horizon."""
 
 import json
 import uuid
@@ -20,6 +20,8 @@ from connector.evolution.plan_changes import plan_changes
 from connector.evolution.property_changes import SetTableProperties
 from connector.evolution.table_change import TableChange
 from connector.evolution.target import NewColumn, Target
+from connector.host.errors import UserError
+from connector.iceberg.catalogs import rest_errors
 from connector.iceberg.catalogs.rest import open_rest
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.perform_changes import evolve
@@ -31,6 +33,7 @@ from support.rows.staged_files import stage
 from support.servers.catalog_gateway import Sent, refusal, serving
 from support.servers.rest_catalog import RestCatalogServer
 from support.servers.server_process import free_address
+from support.snapshots import check_text
 from support.tables.local_tables import alterer, ids_of
 
 pytestmark = pytest.mark.catalog
@@ -106,6 +109,51 @@ def test_a_table_is_dropped_with_an_explicit_value_in_small_letters(
             assert not catalog.table_exists(path)
         drops = [urlsplit(each.path).query for each in gateway.sent if each.method == "DELETE"]
         assert drops == ["purgeRequested=false", "purgeRequested=true"]
+
+
+# Lakekeeper
+
+
+def refuse_directories(sent: Sent, asked: Json) -> tuple[HTTPStatus, str] | None:
+    updates = [update.get("updates", {}) for update in asked.get("updates", [])]
+    if "/tables" in sent.path and any("write.data.path" in some for some in (asked.get("properties", {}), *updates)):
+        return HTTPStatus.CONFLICT, "Properties contain unsupported property: 'write.data.path'"
+    return None
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_a_conflict_about_a_property_is_a_refusal(
+    rest_catalog: RestCatalogServer, path: TableIdentifier, exists: bool
+) -> None:
+    target = Target(path, V0, (ID,), {}, replaces=False)
+    wanted = replace(target, properties={"write.data.path": f"file://{rest_catalog.warehouse}/elsewhere"})
+    with refusing(rest_catalog.uri, refuse_directories) as (uri, gateway):
+        catalog = connect(uri, rest_catalog)
+        if exists:
+            fit(catalog, target)
+        with pytest.raises(UserError) as error, rest_errors.translate_errors(uri):
+            fit(catalog, wanted)
+        assert len(gateway.refused) == 1
+    assert "Properties contain unsupported property: 'write.data.path'. Remove them from" in str(error.value)
+    assert "`additional_table_properties`" in str(error.value)
+
+
+def refuse_creation(words: str) -> Refuse:
+    def refuse(sent: Sent, _: Json) -> tuple[HTTPStatus, str] | None:
+        is_creation = sent.method == "POST" and sent.path.endswith("/tables")
+        return (HTTPStatus.CONFLICT, words) if is_creation else None
+
+    return refuse
+
+
+def test_a_conflict_that_is_no_view_is_quoted(rest_catalog: RestCatalogServer, path: TableIdentifier) -> None:
+    location = f"file://{rest_catalog.warehouse}/taken"
+    words = f"Location '{location}' is already taken by another table or view."
+    with refusing(rest_catalog.uri, refuse_creation(words)) as (uri, gateway):
+        with pytest.raises(UserError) as error:
+            fit(connect(uri, rest_catalog), Target(path, V0, (ID,), {}, replaces=False), location)
+        assert len(gateway.refused) == 1
+    check_text("apply_errors", "a location is taken", str(error.value), {location: "LOCATION", path.namespace: "shop"})
 
 
 # Snowflake Horizon

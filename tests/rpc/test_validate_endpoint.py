@@ -165,6 +165,43 @@ REST_ANSWERS: Final[Mapping[str, tuple[int, str, type[ConnectorError]]]] = {
         ),
         UserError,
     ),
+    "location with files": (
+        400,
+        rest_error(
+            "InvalidLocation",
+            "Invalid location `s3://lake/shop/orders`: Unexpected files in location, tabular locations have to be "
+            "empty",
+        ),
+        UserError,
+    ),
+    "location of another table": (
+        400,
+        rest_error("LocationAlreadyTaken", "Location is already taken by another table or view"),
+        UserError,
+    ),
+    "locations chosen by Horizon": (
+        400,
+        rest_error("BadRequestException", "Malformed request: Setting table location is not allowed"),
+        UserError,
+    ),
+    "locations chosen by BigLake": (
+        400,
+        rest_error(
+            "BadRequestException",
+            "Malformed request: Table location 'gs://lake/shop/orders' does not match the expected path",
+        ),
+        UserError,
+    ),
+    "location missing": (
+        400,
+        rest_error("InvalidInputException", "Location information cannot be null while creating an iceberg table"),
+        UserError,
+    ),
+    "properties not supported": (
+        409,
+        rest_error("FailedToSetProperties", "Properties contain unsupported property: 'write.data.path'"),
+        UserError,
+    ),
     "properties not allowed": (
         400,
         rest_error(

@@ -4,6 +4,7 @@ refreshed."""
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
+from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
 
@@ -41,6 +42,8 @@ SIGN_INS: Final = frozenset({"token", "credential"})  # which a server may send,
 # Servers answer 400 with these words if a snapshot's numbers are taken. Another engine has committed to another branch
 # since the table was loaded, which moves no branch that the commit asserts, or it has upgraded the table.
 _OVERTAKEN: Final = ("older than last sequence number", "first-row-id")
+# Lakekeeper answers 409 with these words, as if another process had been faster, where it refuses a table property.
+_REFUSAL: Final = "unsupported property"
 _BECOME_READS: Final = frozenset({codes.moved_permanently, codes.found, codes.see_other})
 _DELEGATION: Final = "X-Iceberg-Access-Delegation"  # asks for credentials for a table's files
 _NOT_SECRET: Final = frozenset(  # headers that another server gets, too
@@ -74,7 +77,7 @@ class RestTables(RestCatalog):
         if self._has_own_keys:
             session.headers.pop(_DELEGATION, None)
         keep_headers = partial(_keep_headers_from_others, session)
-        session.hooks["response"] += (RetryAfter(), _refuse_to_read_instead, keep_headers, _refuse_page)
+        session.hooks["response"] += (RetryAfter(), _refuse_to_read_instead, keep_headers, _refuse_page, _tell_refusal)
         return limit_time(_with_fixed_environment(session, self.uri), self._limits)
 
     def _fetch_config(self) -> None:
@@ -161,6 +164,13 @@ def _refuse_page(response: Response, **_: object) -> None:
     if response.status_code == codes.not_found and response.request.method != "HEAD" and not _has_error(response):
         is_first = urlsplit(response.url).path.endswith("/v1/config")
         raise (RESTError if is_first else GatewayError)(make_page_text(response.status_code, response.text))
+
+
+def _tell_refusal(response: Response, **_: object) -> None:
+    """Take a conflict for the refusal that it is. PyIceberg would say that the table exists, and a commit would be
+    tried again."""
+    if response.status_code == codes.conflict and _REFUSAL in response.text:
+        response.status_code = HTTPStatus.BAD_REQUEST
 
 
 def _has_error(response: Response) -> bool:

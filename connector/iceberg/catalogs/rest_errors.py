@@ -112,6 +112,12 @@ SIGNATURE_ERRORS: Final[ErrorTable] = (
     ),
 )
 
+LOCATION_REFUSED: Final = (
+    "Invalid locations",
+    "conflicts with existing table or namespace",
+    "tabular locations have to be empty",
+    "already taken by another table or view",
+)
 NO_CATALOG: Final = "{place} answers, but not as an Iceberg REST catalog does. Check {uri}, which must end before /v1."
 
 REST_ERRORS: Final[ErrorTable] = (
@@ -217,7 +223,7 @@ REST_ERRORS: Final[ErrorTable] = (
         UserError,
         "{place} cannot be signed in to: {answer}. Check /catalog/uri and /catalog/oauth2_server_uri.",
     ),
-    # The next three are answers of Apache Polaris, and the one after them is one of Databricks.
+    # The next answers are those of Apache Polaris, Lakekeeper, Snowflake Horizon, BigLake, AWS Glue and Databricks.
     Translation(
         lambda error: _is_refusal(error) and "Failed to get subscoped credentials" in str(error),
         RetryableError,
@@ -232,13 +238,25 @@ REST_ERRORS: Final[ErrorTable] = (
         "vend credentials.",
     ),
     Translation(
-        is_a(ForbiddenError, saying=("Invalid locations", "conflicts with existing table or namespace")),
+        is_a(ForbiddenError, BadRequestError, saying=LOCATION_REFUSED),
         UserError,
-        "{place} does not allow a table at the location that the config asks for: {answer}. Leave out the bucket and "
-        "the prefix: then the catalog chooses the location. Or choose a prefix that the catalog allows.",
+        "{place} does not allow a table at the location that the config asks for: {answer}. Leave out /bucket and "
+        "/prefix, or /storage: then the catalog chooses the location. Or choose a prefix that the catalog allows, and "
+        "below which no other table has or had files.",
     ),
     Translation(
-        is_a(BadRequestError, saying=("properties contain prohibited keys",)),
+        is_a(BadRequestError, saying=("Setting table location is not allowed", "does not match the expected path")),
+        UserError,
+        "{place} chooses the locations of its tables itself, and the config asks for others: {answer}. Leave out "
+        "/bucket and /prefix, or /storage.",
+    ),
+    Translation(
+        is_a(BadRequestError, saying=("Location information cannot be null",)),
+        UserError,
+        "{place} does not choose the locations of its tables: {answer}. Set /bucket.",
+    ),
+    Translation(
+        is_a(BadRequestError, saying=("properties contain prohibited keys", "unsupported property")),
         UserError,
         "{place} does not allow table properties that the config sets: {answer}. Remove them from "
         "`additional_table_properties` of the binding's config.",
