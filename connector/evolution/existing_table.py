@@ -7,6 +7,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType
 
 from connector.config.values import FORMAT_VERSIONS
+from connector.evolution.property_changes import REFUSED_IDENTIFIER_FIELDS
 from connector.model.binding import PLAIN, Arrangement
 from connector.model.table_identifier import Generation, Owner
 
@@ -41,6 +42,11 @@ class ExistingTable:
         """Whether that materialization created it."""
         return self.owner is not None and self.owner.materialization == materialization
 
+    @property
+    def refuses_identifier_fields(self) -> bool:
+        """Whether it records that its catalog refuses them."""
+        return REFUSED_IDENTIFIER_FIELDS.items() <= self.properties.items()
+
     def has_rows_of(self, materialization: str) -> bool:
         """Whether its rows are that materialization's, also if Estuary's S3 Iceberg connector has written them."""
         return self.is_of(materialization) or (self.owner is None and self.taken_over == materialization)
@@ -57,3 +63,4 @@ class CatalogEntry:
 
     namespace_exists: bool
     table: ExistingTable | None
+    refuses_identifier_fields: bool = False  # the catalog has just done so

@@ -119,6 +119,8 @@ def plan_changes(found: CatalogEntry, target: Target) -> list[TableChange]:
     be. Raises UserError if a change is refused.
     """
     table = found.table
+    if found.refuses_identifier_fields or (table and table.refuses_identifier_fields):
+        target = replace(target, has_identifier_fields=False)
     reserved = (column for column in target.columns if is_reserved(column.name, table.schema if table else None))
     _refuse(target, (f"field {column.field!r}: {explain_reserved(column.name)}" for column in reserved))
     if table is None:
@@ -191,7 +193,7 @@ def _make_column(field: CandidateField) -> NewColumn:
 
 def _plan_creation(target: Target) -> CreateTable:
     target = _fit_version(target, target.format_version)
-    properties = {**DEFAULT_PROPERTIES, **target.properties, OWNER_PROPERTY: target.owner.encode()}
+    properties = {**DEFAULT_PROPERTIES, **target.table_properties, OWNER_PROPERTY: target.owner.encode()}
     sources = [Source(column.field, column.name, column.type) for column in target.columns]
     resolved = _resolve_terms(target, sources)
     _refuse(target, resolved.problems)
@@ -243,7 +245,7 @@ def _plan_backfill(table: ExistingTable, wanted: Target) -> list[TableChange]:
     if not _has_fixed_types(table, target, ids):
         return _plan_new_table(table, wanted, OTHER_TYPES)
     kept_optional = name_kept_optional(table.schema, target.columns, target.identifier, ids)
-    properties = plan_properties(table.properties, target.properties)
+    properties = plan_properties(table.properties, target.table_properties)
     has_older_rows = table.owner is None and table.has_rows
     return [*arranged, StartBackfill(target, former, kept_optional, tuple(properties), has_older_rows)]
 
@@ -288,6 +290,6 @@ def _plan_alterations(table: ExistingTable, target: Target) -> list[TableChange]
     _refuse(target, [*refusals, *resolved.problems, *evolution.rules.refuse_arrangement(arranged)])
     order = get_args(Alteration)
     changes = (change for fit in fits for change in fit.changes)
-    identifier = evolution.plan_identifier(target.columns, fits_by_field)
-    properties = plan_properties(table.properties, target.properties)
+    identifier = evolution.plan_identifier(target.columns, fits_by_field) if target.has_identifier_fields else []
+    properties = plan_properties(table.properties, target.table_properties)
     return [*sorted(changes, key=lambda change: order.index(type(change))), *identifier, *arranged, *properties]

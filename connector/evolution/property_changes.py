@@ -24,6 +24,8 @@ DEFAULT_PROPERTIES: Final = {
     "history.expire.min-snapshots-to-keep": "1",
     "flow.expire.max-snapshots-to-keep": "2000",  # 2 MB of metadata, also with a commit every second
 }
+# In a table whose catalog refuses identifier fields, so that no later publication or backfill asks for them.
+REFUSED_IDENTIFIER_FIELDS: Final = {"flow.identifier-fields": "refused"}
 CORRECT_CONFIG: Final = "Correct or remove it in `additional_table_properties` of the binding's config."
 _REMOVE: Final = "Remove it from `additional_table_properties` of the binding's config."
 _MAINTENANCE: Final = ("flow.compaction.", "flow.expire.")  # which a user may set

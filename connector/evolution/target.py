@@ -1,12 +1,13 @@
 """The table that a binding needs, and its columns."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyiceberg.types import DoubleType, FloatType, PrimitiveType
 
 from connector.config.values import FORMAT_VERSIONS
 from connector.evolution.binding_settings import DEFAULT_SETTINGS, BindingSettings, IdentifierFields
+from connector.evolution.property_changes import REFUSED_IDENTIFIER_FIELDS
 from connector.model.table_identifier import Owner, TableIdentifier
 
 
@@ -54,11 +55,18 @@ class Target:
     format_version: int = FORMAT_VERSIONS[0]  # of the table, if it is created
     keeps_nanoseconds: bool = False  # in new columns of date-times, if the table has version 3
     always_drops: bool = False  # in a backfill, instead of replacing the rows in place
+    # Whether the catalog allows them. Apply may learn from a refusal that it does not: the target is still the same.
+    has_identifier_fields: bool = field(default=True, compare=False)
 
     @property
     def identifier(self) -> tuple[str, ...]:
         """The names of the columns that identify a row of a new table."""
-        return name_identifiers(self.columns, self.settings.identifier_fields)
+        return name_identifiers(self.columns, self.settings.identifier_fields) if self.has_identifier_fields else ()
+
+    @property
+    def table_properties(self) -> Mapping[str, str]:
+        """The properties that the table gets: those of the config, and what its catalog refuses."""
+        return self.properties if self.has_identifier_fields else {**self.properties, **REFUSED_IDENTIFIER_FIELDS}
 
 
 def name_identifiers(columns: Iterable[NewColumn], identifier_fields: IdentifierFields) -> tuple[str, ...]:

@@ -1,10 +1,11 @@
 """Performs the planned changes of tables."""
 
 import logging
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from pyiceberg.catalog import Catalog
@@ -56,6 +57,7 @@ PLANNED_AGAIN: Final = (
     CommitStateUnknownException,
     TableAlreadyExistsError,
 )
+_REFUSES_IDENTIFIER_FIELDS: Final = re.compile("identifier (column|field)s?.* not (allowed|supported)", re.IGNORECASE)
 
 
 def evolve(
@@ -66,43 +68,65 @@ def evolve(
     alterer: Alterer,
     absent: CatalogEntry | None = None,
 ) -> list[TableChange]:
-    """Plan the changes of a table and perform them. Plan again when another writer was faster. Return what was done.
+    """Plan the changes of a table and perform them. Plan again when another writer was faster, or when the catalog has
+    refused identifier fields, as Databricks does. Return what was done.
 
     `absent` is what was found if there was no table just now. Then the first attempt does not look again: if another
     process has created the table meanwhile, its creation is refused. RetryableError if others change the table during
     every attempt; UserError if the catalog does not find the namespace after it was found or created.
     """
     performed: list[TableChange] = []
-    answer, missing = "", 0
-    unconvertible: set[int] = set()
+    learned = _Learned(path)
     for _ in range(ATTEMPTS):
         table = None if absent else load_table(catalog, path)
-        changes = plan(absent or describe_found(catalog, path, table, alterer.task, unconvertible))
+        found = absent or describe_found(catalog, path, table, alterer.task, learned.unconvertible)
+        changes = plan(replace(found, refuses_identifier_fields=learned.refuses_identifier_fields))
         absent = None
         try:
             if table is not None and (alterations := [c for c in changes if isinstance(c, Alteration)]):
                 alterer.alter(catalog, table, alterations)
                 performed += alterations
             for change in (change for change in changes if not isinstance(change, Alteration)):
-                _perform(catalog, table, change, location)
+                _perform(catalog, table, change, location, learned.refused_properties)
                 performed.append(change)
-        except PLANNED_AGAIN as error:
-            answer = str(error)
+        except (*PLANNED_AGAIN, NoSuchNamespaceError, UnconvertibleError, BadRequestError) as error:
+            learned.learn(error)
             continue  # changes that were committed are not planned again
-        except NoSuchNamespaceError as error:
-            missing += 1
-            if missing == NAMESPACE_ATTEMPTS:
-                raise _explain_missing_namespace(path, error) from error
-            time.sleep(NAMESPACE_PAUSE)
-            continue
-        except UnconvertibleError as error:
-            unconvertible |= error.column_ids
-            continue
         return performed
     raise RetryableError(
         f"Table {path} was not altered in {ATTEMPTS} attempts: each time, another process changed it, or the catalog "
-        f"failed. The last answer: {first_line(answer)}. No change is half done. The next start tries again."
+        f"failed. The last answer: {first_line(learned.answer)}. No change is half done. The next start tries again."
     )
+
+
+@dataclass
+class _Learned:
+    """What an attempt has shown, for the next ones to plan with."""
+
+    path: TableIdentifier
+    answer: str = ""  # the last one that has another process as its cause
+    missing: int = 0  # attempts that have not found the namespace
+    unconvertible: set[int] = field(default_factory=set)
+    refused_properties: set[str] = field(default_factory=set)
+    refuses_identifier_fields: bool = False
+
+    def learn(self, error: Exception) -> None:
+        """Learn from the error of an attempt. Raise it, or what explains it, if another attempt cannot help."""
+        match error:
+            case NoSuchNamespaceError():
+                self.missing += 1
+                if self.missing == NAMESPACE_ATTEMPTS:
+                    raise _explain_missing_namespace(self.path, error) from error
+                time.sleep(NAMESPACE_PAUSE)
+            case UnconvertibleError():
+                self.unconvertible |= error.column_ids
+            case BadRequestError():
+                if self.refuses_identifier_fields or not _REFUSES_IDENTIFIER_FIELDS.search(str(error)):
+                    raise error
+                log.info("the catalog does not allow identifier fields: table %s goes without them", self.path)
+                self.refuses_identifier_fields = True
+            case _:
+                self.answer = str(error)
 
 
 def _explain_missing_namespace(path: TableIdentifier, error: Exception) -> UserError:
@@ -113,12 +137,14 @@ def _explain_missing_namespace(path: TableIdentifier, error: Exception) -> UserE
     )
 
 
-def _perform(catalog: Catalog, table: Table | None, change: TableChange, location: str | None) -> None:
+def _perform(
+    catalog: Catalog, table: Table | None, change: TableChange, location: str | None, refused: set[str]
+) -> None:
     match change:
         case CreateNamespace():
             create_namespace(catalog, change.namespace)
         case CreateTable():
-            created = _create_table(catalog, change, location)
+            created = _create_table(catalog, change, location, refused)
             _check_created(created, change.properties)
             add_first_snapshot(created)
         case AddFirstSnapshot():
@@ -164,22 +190,23 @@ def _check_created(table: Table, configured: Mapping[str, str]) -> None:
         raise UserError(f"table {TableIdentifier.of(table)}: table property {error}. {remedy}") from error
 
 
-def _create_table(catalog: Catalog, change: CreateTable, location: str | None) -> Table:
-    """Create a table, without those default properties that the catalog does not allow. Databricks allows few."""
-    properties = dict(change.properties)
+def _create_table(catalog: Catalog, change: CreateTable, location: str | None, refused: set[str]) -> Table:
+    """Create a table, without those default properties that the catalog does not allow. Databricks allows few. Add them
+    to those that it has refused before."""
     while True:
+        properties = {name: value for name, value in change.properties.items() if name not in refused}
         try:
             return _try_to_create(catalog, replace(change, properties=properties), location)
         except BadRequestError as error:
-            refused = find_refused_defaults(properties, str(error))
-            if not refused:
+            named = find_refused_defaults(properties, str(error))
+            if not named:
                 raise
             log.info(
                 "the catalog does not allow the table properties %s: table %s is created without them",
-                ", ".join(sorted(refused)),
+                ", ".join(sorted(named)),
                 change.path,
             )
-            properties = {name: value for name, value in properties.items() if name not in refused}
+            refused |= named
 
 
 def _try_to_create(catalog: Catalog, change: CreateTable, location: str | None) -> Table:

@@ -1,5 +1,5 @@
-"""REST catalogs that refuse what Apache Iceberg's own server allows, in their words:
-Unity Catalog, Lakekeeper and Snowflake Horizon."""
+"""REST catalogs that refuse what Apache Iceberg's own server allows, in their words: Databricks, Unity Catalog,
+Lakekeeper and Snowflake Horizon."""
 
 import json
 import uuid
@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
+from pathlib import Path
 from typing import Final, TypeAlias
 from urllib.parse import parse_qs, urlsplit
 
@@ -16,9 +17,10 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.types import LongType, StringType
 
 from connector.config.catalog import RestCatalog
+from connector.evolution.binding_settings import BindingSettings, IdentifierFields
 from connector.evolution.plan_changes import plan_changes
-from connector.evolution.property_changes import SetTableProperties
-from connector.evolution.table_change import TableChange
+from connector.evolution.property_changes import REFUSED_IDENTIFIER_FIELDS, SetTableProperties
+from connector.evolution.table_change import CreateTable, DropTable, StartBackfill, TableChange
 from connector.evolution.target import NewColumn, Target
 from connector.host.errors import UserError
 from connector.iceberg.catalogs import rest_errors
@@ -27,12 +29,19 @@ from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.perform_changes import evolve
 from connector.model.state import WriterId
 from connector.model.table_identifier import Owner, TableIdentifier
-from protocol.flow import WHOLE_RANGE, Json
-from support.bindings import MATERIALIZATION
+from connector.rpc.apply import apply
+from fixtures.collection import NAMESPACE, Field
+from fixtures.conversation import Row
+from protocol import request
+from protocol.flow import WHOLE_RANGE, Json, Materialization
+from support.bindings import ID as ID_PROJECTION
+from support.bindings import MATERIALIZATION, collection, materialization, materialization_binding
 from support.rows.staged_files import stage
 from support.servers.catalog_gateway import Sent, refusal, serving
-from support.servers.rest_catalog import RestCatalogServer
+from support.servers.endpoint_configs import on_s3, rest
+from support.servers.rest_catalog import RestCatalogOnS3, RestCatalogServer
 from support.servers.server_process import free_address
+from support.sessions.runtime import LEDGER, Runtime
 from support.snapshots import check_text
 from support.tables.local_tables import alterer, ids_of
 
@@ -40,9 +49,12 @@ pytestmark = pytest.mark.catalog
 
 Refuse: TypeAlias = Callable[[Sent, Json], tuple[HTTPStatus, str] | None]
 
-V0, V1 = (Owner(MATERIALIZATION, f"orders.v{backfill}") for backfill in range(2))
+V0, V1, V2 = (Owner(MATERIALIZATION, f"orders.v{backfill}") for backfill in range(3))
 ID: Final = NewColumn("id", "id", LongType(), required=True, doc="", is_indispensable=True, is_key=True)
 NOTE: Final = NewColumn("note", "note", StringType(), required=False, doc="", is_indispensable=False)
+KEYED: Final = BindingSettings(identifier_fields=IdentifierFields.KEY)
+
+COMPRESSION: Final = "write.parquet.compression-codec"
 
 
 class Refusing:
@@ -84,6 +96,115 @@ def fit(catalog: Catalog, target: Target, location: str | None = None) -> list[T
 @pytest.fixture
 def path() -> TableIdentifier:
     return TableIdentifier(f"shop_{uuid.uuid4().hex}", "orders")
+
+
+# Databricks
+
+
+def refuse_identifier_fields(sent: Sent, asked: Json) -> tuple[HTTPStatus, str] | None:
+    schemas = [asked.get("schema"), *(update.get("schema") for update in asked.get("updates", []))]
+    if sent.method == "POST" and any(schema and schema.get("identifier-field-ids") for schema in schemas):
+        return HTTPStatus.BAD_REQUEST, "Table with identifier columns is not allowed. [ErrorCode: 2014]"
+    return None
+
+
+def test_a_table_is_created_and_backfilled_without_identifier_fields_that_its_catalog_refuses(
+    rest_catalog: RestCatalogServer, path: TableIdentifier
+) -> None:
+    target = Target(path, V0, (ID,), {"color": "red"}, replaces=False, settings=KEYED)
+    with refusing(rest_catalog.uri, refuse_identifier_fields) as (uri, gateway):
+        catalog = connect(uri, rest_catalog)
+        _, created = fit(catalog, target)
+        assert isinstance(created, CreateTable)
+        assert "one row for each" not in created.description
+        assert REFUSED_IDENTIFIER_FIELDS.items() <= catalog.load_table(path).properties.items()
+        assert fit(catalog, target) == []
+        assert len(fit(catalog, replace(target, columns=(ID, NOTE)))) == 1
+        replaced = replace(target, owner=V1, columns=(ID, NOTE), replaces=True)
+        assert [type(change) for change in fit(catalog, replaced)] == [StartBackfill]
+        assert fit(catalog, replaced) == []
+        dropped = replace(replaced, owner=V2, always_drops=True)
+        assert [type(change) for change in fit(catalog, dropped)] == [DropTable, CreateTable]
+        assert fit(catalog, dropped) == []
+        assert len(gateway.refused) == 1
+
+
+def test_a_table_goes_without_identifier_fields_that_its_catalog_refuses_when_they_are_set(
+    rest_catalog: RestCatalogServer, path: TableIdentifier
+) -> None:
+    target = Target(path, V0, (ID,), {}, replaces=False)
+    with refusing(rest_catalog.uri, refuse_identifier_fields) as (uri, gateway):
+        catalog = connect(uri, rest_catalog)
+        fit(catalog, target)
+        keyed = replace(target, settings=KEYED)
+        [change] = fit(catalog, keyed)
+        assert isinstance(change, SetTableProperties)
+        assert change.effect == "set table property flow.identifier-fields = 'refused'"
+        assert fit(catalog, keyed) == []
+        assert len(gateway.refused) == 1
+
+
+def test_a_property_that_was_refused_before_the_identifier_fields_is_not_asked_for_again(
+    rest_catalog: RestCatalogServer, path: TableIdentifier
+) -> None:
+    def refuse(sent: Sent, asked: Json) -> tuple[HTTPStatus, str] | None:
+        if COMPRESSION in asked.get("properties", {}):
+            return HTTPStatus.BAD_REQUEST, f"Table properties contain prohibited keys: {COMPRESSION}"
+        return refuse_identifier_fields(sent, asked)
+
+    with refusing(rest_catalog.uri, refuse) as (uri, gateway):
+        fit(connect(uri, rest_catalog), Target(path, V0, (ID,), {}, replaces=False, settings=KEYED))
+        assert len(gateway.refused) == 2
+
+
+def test_a_backfill_to_standard_updates_begins_in_a_catalog_that_refuses_identifier_fields(
+    rest_on_s3: RestCatalogOnS3,
+) -> None:
+    table = f"orders_{uuid.uuid4().hex}"
+    delta = materialization_binding(collection(ID_PROJECTION), table=table)
+    standard = materialization_binding(collection(ID_PROJECTION), table=table, backfill=1, delta_updates=False)
+    with refusing(rest_on_s3.uri, refuse_identifier_fields) as (uri, gateway):
+        config = on_s3(rest_on_s3.s3, rest_on_s3.bucket, NAMESPACE, rest(uri))
+        apply(request.Apply(materialization(config, delta)))
+        last = Materialization(bindings=(delta,))
+        done = apply(request.Apply(materialization(config, standard), last_materialization=last))
+        assert done.action_description.startswith(f"backfill table {NAMESPACE}.{table}")
+        assert "one row for each" not in done.action_description
+        assert len(gateway.refused) == 1
+
+
+@pytest.mark.spark
+def test_rows_are_updated_in_a_catalog_that_refuses_identifier_fields(
+    rest_on_s3: RestCatalogOnS3, tmp_path: Path
+) -> None:
+    ledger = replace(LEDGER, table="without_identifiers", settings={"delta_updates": False})
+    longer = replace(ledger, fields=(*ledger.fields, Field("qty", "/qty", ("integer",))))
+    first, second = {"id": 1, "note": "first"}, {"id": 1, "note": "second", "qty": 2}
+    with refusing(rest_on_s3.uri, refuse_identifier_fields) as (uri, gateway):
+        runtime = Runtime(tmp_path, [ledger], on_s3(rest_on_s3.s3, rest_on_s3.bucket, NAMESPACE, rest(uri)))
+        with runtime.open(publish=True) as session:
+            session.transaction(first)
+            assert session.finish().status == 0
+        runtime.change([longer])
+        with runtime.open(publish=True) as session:
+            session.load([1])
+            assert session.flush() == [(0, first)]
+            session.store_rows(Row(0, second, exists=True))
+            session.start_commit()
+            session.acknowledge()
+            assert session.finish().status == 0
+        with rest_on_s3.client() as reader:
+            rows = reader.load_table((NAMESPACE, ledger.table)).scan().to_arrow()
+            assert rows.select(["id", "note", "qty"]).to_pylist() == [second]
+        runtime.backfill()
+        with runtime.open(publish=True) as session:
+            session.transaction(first)
+            assert session.finish().status == 0
+        with rest_on_s3.client() as reader:
+            table = reader.load_table((NAMESPACE, ledger.table))
+            assert table.scan().to_arrow()["note"].to_pylist() == ["first"]
+            assert table.schema().identifier_field_ids == []
+        assert len(gateway.refused) == 1
 
 
 # Unity Catalog

@@ -17,6 +17,7 @@ from connector.cli.commands.plan_command import describe_plan, plan_recorded, pl
 from connector.cli.flow.flow_files import FlowFile
 from connector.cli.flow.task_requests import find_last, make_apply, make_validate
 from connector.config.settings import parse
+from connector.evolution.property_changes import REFUSED_IDENTIFIER_FIELDS
 from connector.host.errors import UserError
 from connector.model.state import encode_added
 from connector.rpc.apply import apply
@@ -269,6 +270,19 @@ def test_the_updates_count_as_unchanged_where_the_key_columns_cannot_be_identifi
     with local_catalog(tmp_path / "warehouse").load_table(PATH).update_schema() as update:
         update.set_identifier_fields()
         update.make_column_optional("id")
+    assert plan_task(flow) == []
+
+
+def test_the_updates_count_as_unchanged_where_the_catalog_refuses_identifier_fields(
+    flow: FlowFile, tmp_path: Path
+) -> None:
+    replace_in(flow, "flow.yaml", "{table: orders}", "{table: orders, delta_updates: false}")
+    publish(flow)
+    table = local_catalog(tmp_path / "warehouse").load_table(PATH)
+    with table.transaction() as transaction:
+        transaction.set_properties(REFUSED_IDENTIFIER_FIELDS)
+        with transaction.update_schema() as update:
+            update.set_identifier_fields()
     assert plan_task(flow) == []
 
 

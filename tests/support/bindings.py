@@ -60,14 +60,19 @@ def materialization_binding(
     table: str = "orders",
     backfill: int = 0,
     properties: dict[str, str] | None = None,
+    delta_updates: bool = True,
 ) -> MaterializationBinding:
     """A binding keyed by `id`, as the runtime makes it from what was validated."""
     return MaterializationBinding(
-        resource_config={"table": table, "additional_table_properties": properties or {}},
+        resource_config={
+            "table": table,
+            "additional_table_properties": properties or {},
+            "delta_updates": delta_updates,
+        },
         resource_path=("shop", table),
         collection=bound,
         field_selection=FieldSelection(("id",), values, document, field_config or {}),
-        delta_updates=True,
+        delta_updates=delta_updates,
         backfill=backfill,
         state_key=f"shop%2F{table}.v{backfill}",
     )

@@ -108,10 +108,13 @@ def _make_state_key(path: TableIdentifier, backfill: int) -> str:
 def _had_delta_updates(table: ExistingTable, binding: TaskBinding, resource: ResourceConfig) -> bool:
     """Whether the table's rows are of delta updates. With standard updates, its key columns are its identifier fields.
 
-    If they cannot be identifier fields, the table does not tell. Then the updates count as unchanged.
+    If they cannot be identifier fields, or if the catalog refuses them, the table does not tell. Then the updates count
+    as unchanged.
     """
     if table.schema.identifier_field_ids:
         return False
+    if table.refuses_identifier_fields:
+        return resource.delta_updates
     required = {fold_case(column.name) for column in table.schema.fields if column.required}
     configs, group_by = parse_field_configs(binding.rules.configs), binding.rules.group_by
     may_identify: dict[str, bool] = {}  # by location of the key, which may have several fields

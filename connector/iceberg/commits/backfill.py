@@ -78,7 +78,7 @@ def start_backfill(catalog: Catalog, table: Table, change: StartBackfill) -> Non
             begun = change_columns(table, awaited, schema)
             snapshot = snapshots.keep_files(table, writer, summary)
     properties = {
-        **list_lasting_properties(target.properties),
+        **list_lasting_properties(target.table_properties),
         OWNER_PROPERTY: target.owner.encode(),
         fence.property_name(writer): reset_value(fence.read_value(table.properties, writer)),
     }
