@@ -201,6 +201,12 @@ def file_properties(*sources: Mapping[str, str]) -> dict[str, str]:
     return {**found, PY_IO_IMPL: STORE_FILE_IO}
 
 
+def may_be_sent(name: str) -> bool:
+    """Whether `file_properties` may read a property of this name from a server."""
+    is_read = name in FILE_PROPERTIES | SYNONYMS.keys() | {S3_PATH_STYLE} or _read_account({name: ""})
+    return bool(is_read) and name != ADLS_MACHINE_CREDENTIALS
+
+
 def keep_addresses(properties: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
     """Return the properties without the addresses that a server has sent for a store of Google or Azure, if something
     of the config signs in there. `own` are the config's properties, which may have another address."""

@@ -8,10 +8,12 @@ from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
 
-from pyiceberg.catalog.rest import SNAPSHOT_LOADING_MODE, RestCatalog, TableResponse
+from pyiceberg.catalog import URI
+from pyiceberg.catalog.rest import PAGE_SIZE, PREFIX, RestCatalog, TableResponse
 from pyiceberg.exceptions import BadRequestError, CommitFailedException, OAuthError, RESTError
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.typedef import Identifier
+from pyiceberg.utils.properties import HEADER_PREFIX
 from requests import Response, Session, codes
 
 from connector.config import catalog as catalog_config
@@ -29,16 +31,22 @@ from connector.iceberg.catalogs.sign_in import (
     TokenSession,
 )
 from connector.iceberg.catalogs.time_limits import TIME_LIMITS, TimeLimits, limit_time
+from connector.iceberg.metadata.retention import IS_NESSIE
 from connector.storage.file_access import (
     ADLS_MACHINE_CREDENTIALS,
     FileCredentials,
     add_expiry,
     file_properties,
     keep_addresses,
+    may_be_sent,
 )
 from connector.storage.file_io import hide_credentials, open_file_io
 
 SIGN_INS: Final = frozenset({"token", "credential"})  # which a server may send, for requests about a table
+# What a server's own config may set, besides headers, what opens the files, and the separator of namespaces, which has
+# been read by then. PyIceberg would follow more: which code signs in, which certificates count, and which snapshots are
+# left out, without which orphan files cannot be told from others.
+_SENT: Final = frozenset({IS_NESSIE, PAGE_SIZE, PREFIX, URI})
 # Servers answer 400 with these words if a snapshot's numbers are taken. Another engine has committed to another branch
 # since the table was loaded, which moves no branch that the commit asserts, or it has upgraded the table.
 _OVERTAKEN: Final = ("older than last sequence number", "first-row-id")
@@ -81,11 +89,16 @@ class RestTables(RestCatalog):
         return limit_time(_with_fixed_environment(session, self.uri), self._limits)
 
     def _fetch_config(self) -> None:
+        own = self.properties
         super()._fetch_config()
-        _hide(self.properties)
-        # The removal of orphan files needs all snapshots: the server must not leave any out.
-        self.properties.pop(SNAPSHOT_LOADING_MODE, None)
-        self.properties.pop(ADLS_MACHINE_CREDENTIALS, None)
+        found = _select_texts(self.properties)
+        _hide(found)
+        self.properties = own | {
+            name: value
+            for name, value in found.items()
+            if name in _SENT or name.startswith(HEADER_PREFIX) or may_be_sent(name)
+        }
+        self.uri = self.properties[URI]
 
     def _refresh_token(self) -> None:
         self._sign_in.renew()
@@ -126,6 +139,11 @@ class RestTables(RestCatalog):
             return bool(super().view_exists(identifier))
         except RESTError:
             return False  # the server may not have views; creating the table will show it
+
+
+def _select_texts(properties: Mapping[str, Any]) -> dict[str, str]:
+    """Return what a server sent without values that are no texts, as Iceberg's specification demands."""
+    return {name: value for name, value in properties.items() if isinstance(value, str)}
 
 
 def _hide(properties: Mapping[str, str]) -> None:

@@ -27,7 +27,7 @@ GC_ENABLED: Final = "gc.enabled"
 _LEAST: Final = {MAX_AGE: 0, MIN_KEPT: 1, MAX_KEPT: 1, MAX_REF_AGE: 1}
 STAGED: Final = "wap.id"
 SOURCE: Final = "source-snapshot-id"  # of a snapshot that publishes a staged one
-_IS_NESSIE: Final = "nessie.is-nessie-catalog"  # in what the server answers to a request for its config
+IS_NESSIE: Final = "nessie.is-nessie-catalog"  # in what the server answers to a request for its config
 
 # To expire snapshots costs a commit, and the manifest list of every snapshot that stays is read. So it waits for a
 # batch. At a steady pace of commits, a fifth of the snapshots expire at once.
@@ -168,7 +168,7 @@ def _read_summary(snapshot: Snapshot, name: str) -> str | None:
 
 def is_in_nessie(table: Table) -> bool:
     """Whether the table's catalog is Nessie. There, a table has none of the snapshots of other branches and tags."""
-    return table.catalog.properties.get(_IS_NESSIE) == "true"
+    return table.catalog.properties.get(IS_NESSIE) == "true"
 
 
 def may_delete_files(table: Table) -> bool:
