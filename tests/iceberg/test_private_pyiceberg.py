@@ -53,6 +53,7 @@ PARTS: Final = {
     "pyiceberg.catalog.rest.RestCatalog._fetch_config": "5aa8a51fd984",
     "pyiceberg.catalog.rest.RestCatalog._refresh_token": "df1776b86056",
     "pyiceberg.catalog.rest.RestCatalog._resolve_storage_credentials": "45692b035f69",
+    "pyiceberg.catalog.rest.RestCatalog._response_to_staged_table": "0f7e76804170",
     "pyiceberg.catalog.rest.RestCatalog._response_to_table": "e491db0cf116",
     "pyiceberg.catalog.rest.RestCatalog.commit_table": "c61f75e70035",
     "pyiceberg.catalog.rest.RestCatalog.drop_table": "f8e1ef0d9791",

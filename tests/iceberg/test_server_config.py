@@ -3,6 +3,7 @@ count."""
 
 import json
 from collections.abc import Mapping
+from contextlib import closing
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +15,9 @@ from pyiceberg.table.metadata import new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from requests.exceptions import SSLError
 
+from connector.checks.endpoint import Namespace, open_endpoint, try_to_create
 from connector.config.catalog import RestCatalog
+from connector.config.endpoint_config import EndpointConfig
 from connector.config.secret import Secret
 from connector.host.redaction import redact
 from connector.iceberg.catalogs.rest import open_rest
@@ -116,3 +119,37 @@ def test_the_server_s_config_says_how_to_reach_the_catalog_and_the_files(sent_in
     assert file_properties(table.io.properties) == file_properties(files)
     assert is_in_nessie(table)
     assert redact("planted-in-config planted-in-sas planted-token") == "*** *** ***"
+
+
+def try_creation(server: Server) -> None:
+    opened = open_endpoint(EndpointConfig(namespace="ns", catalog=RestCatalog(server.uri)))
+    with closing(opened.catalog):
+        assert try_to_create(Namespace(opened, "ns", exists=True)) is None
+
+
+@pytest.mark.parametrize("sent_in", ["config", "storage-credentials", "metadata"])
+def test_the_answer_to_a_creation_that_is_only_tried_runs_no_code(
+    sent_in: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = f"planted_in_{sent_in.replace('-', '_')}"
+    (tmp_path / f"{module}.py").write_text("raise SystemExit('code of the server')")
+    monkeypatch.syspath_prepend(tmp_path)
+    sent = {"py-io-impl": f"{module}.FileIO"}
+    answer = {
+        "config": sent,
+        "storage-credentials": [{"prefix": "s3://b", "config": sent}],
+        "metadata": {**METADATA.model_dump(mode="json"), "properties": sent},
+    }
+    with answering(200, json.dumps({**EMPTY, sent_in: answer[sent_in]})) as server:
+        try_creation(server)
+
+
+def test_keys_in_the_answer_to_a_creation_that_is_only_tried_are_hidden() -> None:
+    others = [{"prefix": "s3://other", "config": {"s3.secret-access-key": "planted-beside"}}]
+    vended = {
+        "config": {"s3.secret-access-key": "planted-in-answer", "adls.sas-token": 5},
+        "storage-credentials": others,
+    }
+    with answering(200, json.dumps({**EMPTY, **vended, "metadata-location": None})) as server:
+        try_creation(server)
+    assert redact("planted-in-answer planted-beside") == "*** ***"

@@ -11,7 +11,8 @@ from urllib.parse import urljoin, urlsplit
 from pyiceberg.catalog import URI
 from pyiceberg.catalog.rest import PAGE_SIZE, PREFIX, RestCatalog, TableResponse
 from pyiceberg.exceptions import BadRequestError, CommitFailedException, OAuthError, RESTError
-from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.io import FileIO
+from pyiceberg.table import CommitTableResponse, StagedTable, Table
 from pyiceberg.typedef import Identifier
 from pyiceberg.utils.properties import HEADER_PREFIX
 from requests import Response, Session, codes
@@ -104,15 +105,25 @@ class RestTables(RestCatalog):
         self._sign_in.renew()
 
     def _response_to_table(self, identifier_tuple: tuple[str, ...], table_response: TableResponse) -> Table:
-        location = str(table_response.metadata_location)
-        vended = self._resolve_storage_credentials(table_response.storage_credentials, location)
-        vended = {**table_response.config, **vended}
+        location, io = str(table_response.metadata_location), self._open_files(table_response)
+        return Table(identifier_tuple, table_response.metadata, location, io, self, table_response.config)
+
+    def _response_to_staged_table(
+        self, identifier_tuple: tuple[str, ...], table_response: TableResponse
+    ) -> StagedTable:
+        location, io = table_response.metadata_location or "", self._open_files(table_response)
+        return StagedTable(identifier_tuple, table_response.metadata, location, io, self)
+
+    def _open_files(self, answer: TableResponse) -> FileIO:
+        for each in answer.storage_credentials:
+            _hide(each.config)
+        vended = self._resolve_storage_credentials(answer.storage_credentials, answer.metadata_location)
+        vended = _select_texts({**answer.config, **vended})
         vended.pop(ADLS_MACHINE_CREDENTIALS, None)  # only the config allows these
         _hide(vended)
         own, obtained = self._credentials(), (self.properties, add_expiry(vended))
         found = file_properties(*obtained, own) if self._has_own_keys else file_properties(own, *obtained)
-        io = open_file_io(keep_addresses(found, file_properties(self._own_addresses, own)))
-        return Table(identifier_tuple, table_response.metadata, location, io, self, table_response.config)
+        return open_file_io(keep_addresses(found, file_properties(self._own_addresses, own)))
 
     def commit_table(self, *args: Any, **kwargs: Any) -> CommitTableResponse:
         """Commit to a table. CommitFailedException also if another commit has taken the numbers of a snapshot."""
