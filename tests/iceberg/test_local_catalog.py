@@ -13,6 +13,7 @@ from connector.host.errors import RetryableError, UserError
 from connector.iceberg.catalogs import opening
 from connector.iceberg.catalogs.opening import open_catalog, table_location, translate_errors
 from connector.model.table_identifier import TableIdentifier
+from connector.storage.file_access import STORE_FILE_IO
 from iceberg.catalog_configs import SCHEMA, local
 from support.sessions.small_disk import small_disk
 from support.snapshots import check_text
@@ -131,3 +132,18 @@ def test_tables_of_a_warehouse_that_was_moved_are_found_once_its_old_path_leads_
         old.symlink_to(new)
         assert catalog.load_table(path).metadata == made.metadata
     check_text("catalog_errors", "Local: a moved warehouse", str(raised.value), {file: "FILE", str(new): "NEW"})
+
+
+def test_a_table_s_properties_name_no_code_that_opens_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "planted_in_properties.py").write_text("raise SystemExit('code of a table')")
+    monkeypatch.syspath_prepend(tmp_path)
+    planted = {"py-io-impl": "planted_in_properties.FileIO"}
+    with open_catalog(local(tmp_path / "wh")) as catalog:
+        catalog.create_namespace("ns")
+        catalog.create_table("ns.t", SCHEMA, properties=planted)
+        with catalog.create_table("ns.u", SCHEMA).transaction() as change:
+            change.set_properties(planted)
+        for name in ("ns.t", "ns.u"):
+            assert catalog.load_table(name).io.properties["py-io-impl"] == STORE_FILE_IO

@@ -37,8 +37,7 @@ from connector.iceberg.catalogs.metastore import (
 from connector.iceberg.catalogs.registered_tables import FixedColumns, RegisteredTables
 from connector.model.table_identifier import TableIdentifier
 from connector.storage import storage_errors
-from connector.storage.file_access import FileCredentials, file_properties
-from connector.storage.file_io import open_file_io
+from connector.storage.file_access import FileCredentials
 
 LONGEST_COMMENT: Final = 255  # characters, of a column
 NOWHERE: Final = "the address of no metadata"
@@ -148,10 +147,6 @@ class _HiveCatalog(RegisteredTables, HiveCatalog, FixedColumns):
     def _write_metadata(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
         with storage_errors.translate_errors(metadata_path):
             RegisteredTables._write_metadata(metadata, io, metadata_path)
-
-    def _load_file_io(self, *_: Any, **__: Any) -> FileIO:
-        # The table's properties must not decide how its files are reached.
-        return open_file_io(file_properties(self.properties, self._credentials()))
 
 
 def _alter(client: Any, table: HiveTable, expected: str) -> None:

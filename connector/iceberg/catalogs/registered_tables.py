@@ -70,6 +70,7 @@ class RegisteredTables(MetastoreCatalog):
     """A catalog that can register metadata files, and that writes them without asking whether they exist."""
 
     _base = CommitBase()
+    _credentials: FileCredentials
 
     def load_table(self, identifier: str | Identifier) -> Table:
         """Load a table. Raises InvalidMetadataError if its metadata file is damaged."""
@@ -115,6 +116,10 @@ class RegisteredTables(MetastoreCatalog):
             staged.metadata = staged.metadata.model_copy(update={"last_updated_ms": before})
         return staged
 
+    def _load_file_io(self, *_: Any, **__: Any) -> FileIO:
+        # The table's properties must not decide how its files are reached, or by which code.
+        return open_file_io(file_properties(self.properties, self._credentials()))
+
     @staticmethod
     def _delete_old_metadata(*_: object) -> None:
         """Delete nothing. PyIceberg would delete all files that the table's log named, and anyone who can commit to the
@@ -128,9 +133,7 @@ class RegisteredTables(MetastoreCatalog):
 
 
 class TablesInStore(RegisteredTables):
-    """Reads and writes the tables' metadata with credentials that are valid now, and translates the store's errors."""
-
-    _credentials: FileCredentials
+    """Translates the errors of the store that has the tables' metadata."""
 
     def load_table(self, identifier: str | Identifier) -> Table:
         with self._metadata_of(identifier):
@@ -148,7 +151,3 @@ class TablesInStore(RegisteredTables):
         return storage_errors.translate_errors(
             f"the metadata of table {'.'.join(self.identifier_to_tuple(identifier))}"
         )
-
-    def _load_file_io(self, *_: Any, **__: Any) -> FileIO:
-        # The table's properties must not decide how its files are reached.
-        return open_file_io(file_properties(self.properties, self._credentials()))

@@ -12,6 +12,7 @@ from uuid import uuid4
 from cachetools import FIFOCache
 from pyiceberg.catalog import WAREHOUSE_LOCATION, Catalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
+from pyiceberg.io import FileIO
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.metadata import TableMetadata
@@ -29,7 +30,7 @@ from connector.host.errors import NEW_TABLE, ErrorTable, RetryableError, Transla
 from connector.iceberg.catalog_messages import first_line
 from connector.iceberg.catalogs.registered_tables import RegisteredTables, TablesInStore
 from connector.storage.file_access import FileCredentials
-from connector.storage.file_io import RememberedFile
+from connector.storage.file_io import RememberedFile, open_file_io
 
 CATALOG_TABLES: Final = 2  # iceberg_tables, iceberg_namespace_properties
 KEPT_SNAPSHOTS: Final = 2000  # of all tables together, in the metadata that is kept: 10 MB
@@ -105,6 +106,9 @@ class LocalTables(SqlTables):
                 f"({error.filename}). If the warehouse directory was moved, move it back, or make its "
                 f"old path a symbolic link to {where}. Otherwise restore the file, or {NEW_TABLE}."
             ) from error
+
+    def _load_file_io(self, *_: Any, **__: Any) -> FileIO:
+        return open_file_io(self.properties)  # without those of the table
 
     def _read_metadata(self, location: str) -> TableMetadata:
         # Without PyArrow, which is slow to import: sessions open without it.
