@@ -10,6 +10,7 @@ repeated, and what errors say. Only an answer that is not whole in time is an er
 import base64
 import hashlib
 import logging
+import re
 import time
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -225,8 +226,11 @@ def open_s3_objects(properties: Properties) -> S3Objects | None:
 
 
 def find_url(location: str, properties: Mapping[str, str]) -> str:
-    """Return the address of an object: the one that PyArrow uses with these properties."""
+    """Return the address of an object: the one that PyArrow uses with these properties. Raises ValueError if the bucket
+    has other signs than names have: after a backslash, the address would be that of another host."""
     _, bucket, path, *_ = urlsplit(location)
+    if not re.fullmatch(r"[A-Za-z0-9._-]+", bucket):
+        raise ValueError("must be the name of a bucket")
     key = quote(path, safe="/~")
     if endpoint := properties.get(S3_ENDPOINT):
         scheme, host, base, *_ = urlsplit(endpoint)

@@ -618,6 +618,13 @@ def test_a_bucket_with_dots_is_a_part_of_the_path_at_amazon() -> None:
     assert find_url("s3://a.b/k", {S3_REGION: "eu-west-1"}) == "https://s3.eu-west-1.amazonaws.com/a.b/k"
 
 
+@pytest.mark.parametrize("bucket", ["evil\\", "10.0.0.1\\", "user@host", "b%5c", "b:80", "[::1]", "b c", ""])
+def test_a_bucket_that_is_no_name_has_no_address(bucket: str) -> None:
+    """A backslash ends the host for HTTP clients. Anyone who can commit to a table names its buckets."""
+    with pytest.raises(ValueError, match="must be the name of a bucket"):
+        find_url(f"s3://{bucket}/k", {S3_REGION: "eu-west-1"})
+
+
 EIGHT_AT_ONCE: Final = """
 import resource, sys, threading
 from connector.storage.file_io import open_file_io, write_small_file
