@@ -50,7 +50,7 @@ SECRET_VARIABLES: Final = re.compile(
 PASSWORD: Final = re.compile(r"//[^/\s]*:[^/\s]+@")
 PROXY: Final = re.compile(r"(?i)_proxy$")
 OTHER_SPARK: Final = re.compile("^(PY)?SPARK_")  # settings of another Spark, such as that of a cluster's node
-INHERITED_PREFIXES: Final = ("HADOOP_",)  # for directories in HDFS, such as where its tickets are
+HADOOP_TOKENS: Final = "HADOOP_TOKEN_FILE_LOCATION"  # the file that signs tasks in to HDFS
 
 
 def locate_class_archive() -> Path:
@@ -146,7 +146,7 @@ def select_inherited() -> dict[str, str]:
     return {
         name: value
         for name, value in os.environ.items()
-        if name.startswith(INHERITED_PREFIXES)
+        if name == HADOOP_TOKENS
         or not (SECRET_VARIABLES.search(name) or OTHER_SPARK.search(name) or _has_password(name, value))
     }
 
