@@ -22,7 +22,9 @@ from connector.config.values import (
     parse_directory,
     parse_prefix,
     parse_region,
+    parse_secret,
     parse_service_account,
+    parse_token,
 )
 
 STORAGE_TYPE: Final = "storage_type"
@@ -125,14 +127,18 @@ class AzureStorage(Definition, frozen=True, tag_field=STORAGE_TYPE, tag=AZURE):
     sas_token: Annotated[
         Secret | None,
         Setting(
-            "SAS Token", "A shared access signature with permission to read, create, write, list and delete blobs."
+            "SAS Token",
+            "A shared access signature with permission to read, create, write, list and delete blobs.",
+            parse=parse_token,
         ),
     ] = None
     tenant_id: Annotated[str, Setting("Tenant ID", "The Entra ID tenant of the application.")] = ""
     client_id: Annotated[
         str, Setting("Client ID", "The ID of an application with the role Storage Blob Data Contributor.")
     ] = ""
-    client_secret: Annotated[Secret | None, Setting("Client Secret", "The secret of the application.")] = None
+    client_secret: Annotated[
+        Secret | None, Setting("Client Secret", "The secret of the application.", parse=parse_secret)
+    ] = None
     endpoint: Annotated[
         str,
         Setting(

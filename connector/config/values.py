@@ -235,6 +235,11 @@ def parse_bearer_token(text: str) -> Secret:
     return parse_token(text)
 
 
+def parse_secret(text: str) -> Secret:
+    """Return a secret of any characters, without the white space around it."""
+    return Secret(text.strip())
+
+
 def parse_client_credential(text: str) -> Secret:
     """Check the ID and the secret of an OAuth2 client. White space around them does not count, as in other secrets."""
     client, colon, secret = (part.strip() for part in text.partition(":"))
@@ -253,14 +258,15 @@ def parse_secret_access_key(text: str) -> Secret:
 
 
 def parse_account_key(text: str) -> Secret:
-    """Check the access key of a storage account, which is base64."""
+    """Check the access key of a storage account, which is base64. White space around it does not count."""
     from base64 import b64decode
 
+    key = text.strip()
     try:
-        b64decode(text, validate=True)
+        b64decode(key, validate=True)
     except ValueError:
         raise ValueError("must be an access key of the storage account, as Azure's portal shows it") from None
-    return Secret(text)
+    return Secret(key)
 
 
 def parse_container(text: str) -> str:

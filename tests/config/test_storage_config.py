@@ -81,6 +81,14 @@ def test_a_storage_is_read_into_a_value(given: Json, config: Json, parsed: Stora
     assert not [secret for secret in ("planted", "cGxhbnRlZA==") if secret in repr(parsed)]
 
 
+@pytest.mark.parametrize(
+    ("name", "others"),
+    [("account_key", {}), ("sas_token", {}), ("client_secret", {"tenant_id": "t", "client_id": "c"})],
+)
+def test_white_space_around_a_copied_secret_of_azure_does_not_count(name: str, others: Json) -> None:
+    assert storage({**AZURE, **others, name: " cGxhbnRlZA==\r\n"}) == storage({**AZURE, **others, name: "cGxhbnRlZA=="})
+
+
 OF_S3: Final = "is used only without /storage: remove it, or remove /storage"
 
 
