@@ -32,9 +32,10 @@ _PARTS: Final = (
     re.compile(r"//[^/:\s]*:([^/\s]*)@"),
     re.compile(r"\bsig=([^&\s]+)"),  # of a shared access signature
 )
-# Characters in the form of URLs and XML, and of JSON and Python. A text is decoded with each of them.
+# Characters in the form of URLs, of XML, and of JSON and Python. A text is decoded with each of them.
 _ESCAPES: Final = (
-    re.compile(r"(?:%[0-9a-fA-F]{2})+|&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|quot|amp|apos|lt|gt);"),
+    re.compile(r"(?:%[0-9a-fA-F]{2})+"),
+    re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|quot|amp|apos|lt|gt);"),
     re.compile(r"(?:\\u[0-9a-fA-F]{4})+|\\U000[0-9a-fA-F]{5}|\\x[0-9a-fA-F]{2}|\\[\"'/\\bfnrt]"),
 )
 _FOR_URLS: Final = str.maketrans("+/", "-_")  # the other alphabet of base64

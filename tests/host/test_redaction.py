@@ -4,6 +4,7 @@ import html
 import json
 import re
 from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Callable
 from urllib.parse import quote, urlencode
 from xml.sax.saxutils import escape
 
@@ -91,6 +92,12 @@ def test_what_only_looks_like_an_escape_stays_and_hides_no_secret(text: str) -> 
     assert redacted(f"{text}.", "planted-secret") == f"{text}."
     assert redacted(f"{text}planted-secret{text}.", "planted-secret").count("planted") == 0
     assert redacted(f"{text} planted%2Dsecret {text}.", "planted-secret") == f"{text} {HIDDEN} {text}."
+
+
+@pytest.mark.parametrize("encode", [html.escape, encode_url, lambda secret: html.escape(encode_json(secret))])
+def test_a_secret_with_the_escapes_of_another_language_is_hidden(encode: Callable[[str], str]) -> None:
+    secret = 'planted<%ac&lt;>"\\nsecret'
+    assert redacted(f"before {encode(secret)} after", secret) == f"before {HIDDEN} after"
 
 
 def test_a_secret_is_hidden_in_the_base64_of_urls() -> None:
