@@ -111,7 +111,8 @@ class ArrowFileIO(PyArrowFileIO):
             os.environ.pop(name, None)
         options: dict[str, Any] = {"retry_time_limit": timedelta(seconds=RETRY_SECONDS)}
         if token := self.properties.get(GCS_TOKEN):
-            ends = datetime.fromtimestamp(int(self.properties[GCS_TOKEN_EXPIRES_AT_MS]) / 1000, UTC)
+            # PyArrow demands a time, and sends the token also afterwards.
+            ends = datetime.fromtimestamp(int(self.properties.get(GCS_TOKEN_EXPIRES_AT_MS, 0)) / 1000, UTC)
             options |= {"access_token": token, "credential_token_expiration": ends}
         else:
             options["anonymous"] = True

@@ -121,6 +121,16 @@ def test_the_server_s_config_says_how_to_reach_the_catalog_and_the_files(sent_in
     assert redact("planted-in-config planted-in-sas planted-token") == "*** *** ***"
 
 
+def test_a_token_for_google_in_the_server_s_config_needs_no_time_of_expiry() -> None:
+    found = {"kind": "storage#object", "bucket": "b", "name": "k", "size": "2"}
+    with answering(200, json.dumps(found)) as store:
+        sent = {"gcs.oauth2.token": "planted-token", "gcs.service.host": store.uri}
+        with answering(200, json.dumps({**EMPTY, "overrides": sent})) as server:
+            table = open_and_list(server).load_table(("ns", "t"))
+        assert table.io.new_input("gs://b/k").exists()
+    assert {authorization for _, authorization, _ in store.requests} == {"Bearer planted-token"}
+
+
 def try_creation(server: Server) -> None:
     opened = open_endpoint(EndpointConfig(namespace="ns", catalog=RestCatalog(server.uri)))
     with closing(opened.catalog):
