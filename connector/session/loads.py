@@ -39,8 +39,15 @@ from connector.model.binding import Binding
 from connector.model.properties import Properties
 from connector.model.state import LocatedRowsFile
 from connector.spark.blocks.stored_keys import GatheredKeys, store_keys
-from connector.spark.blocks.table_layout import NewLayout, TableLayout, open_io
-from connector.spark.blocks.temporary_files import LocalFile, StoredObject, TemporaryFile, warn_if_left
+from connector.spark.blocks.transaction_files import (
+    LocalFile,
+    NewLayout,
+    StoredObject,
+    TableLayout,
+    TemporaryFile,
+    open_io,
+    warn_if_left,
+)
 from connector.spark.jobs.search_job import (
     RESULTS,
     Group,

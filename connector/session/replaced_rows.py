@@ -21,8 +21,7 @@ from connector.host.errors import RetryableError
 from connector.host.logs import Event, fields
 from connector.model.binding import Binding
 from connector.model.state import DataFile, LocatedRowsFile
-from connector.spark.blocks.table_layout import TableLayout
-from connector.spark.blocks.temporary_files import StoredObject
+from connector.spark.blocks.transaction_files import StoredObject, TableLayout
 from connector.spark.jobs.write_job import Written
 from connector.storage.file_io import files_of
 from protocol.protocol_error import ProtocolError

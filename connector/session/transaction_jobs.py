@@ -16,8 +16,7 @@ from connector.model.properties import Properties
 from connector.model.state import measure_share
 from connector.spark.blocks.claims import ClaimServer
 from connector.spark.blocks.spool import Spool
-from connector.spark.blocks.table_layout import NewLayout, TableLayout
-from connector.spark.blocks.temporary_files import TemporaryFile
+from connector.spark.blocks.transaction_files import NewLayout, TableLayout, TemporaryFile
 from connector.spark.engine import Engine
 from connector.spark.jobs.write_job import JobTables, WriteJob, choose_transfer
 

@@ -19,7 +19,7 @@ from connector.model.state import DataFile, FileList, ReportedCommits, StagedCom
 from connector.session.committer import Committer, run_retries
 from connector.session.progress import TransactionProgress
 from connector.session.treatments import RejectionLimit, TreatmentWarnings
-from connector.spark.blocks.temporary_files import TemporaryFile
+from connector.spark.blocks.transaction_files import TemporaryFile
 from connector.spark.jobs.write_job import WriteJob, Written
 from protocol import request
 from protocol.protocol_error import ProtocolError

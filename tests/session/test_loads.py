@@ -35,7 +35,7 @@ from connector.session import loads
 from connector.session.loads import SearchedTable, TransactionLoads
 from connector.session.progress import TransactionProgress
 from connector.session.transactions import OpenTransaction
-from connector.spark.blocks.table_layout import TableLayout
+from connector.spark.blocks.transaction_files import TableLayout
 from connector.spark.jobs import search_job
 from connector.spark.jobs.write_job import Written
 from connector.storage import file_io

@@ -27,7 +27,7 @@ from connector.model.binding import Binding, Column
 from connector.model.properties import Properties
 from connector.model.state import StagedCommit, WriterId
 from connector.session.loads import SearchedTable, TransactionLoads
-from connector.spark.blocks.table_layout import TableLayout
+from connector.spark.blocks.transaction_files import TableLayout
 from protocol.flow import WHOLE_RANGE
 from protocol.request import Load
 from support.bindings import PATH

@@ -17,7 +17,7 @@ from connector.model.properties import Properties
 from connector.model.state import WriterId
 from connector.session.transaction_jobs import TransactionJobs
 from connector.spark.blocks.ledger import Ledger
-from connector.spark.blocks.table_layout import NewLayout
+from connector.spark.blocks.transaction_files import NewLayout
 from encoding.store_lines import binding
 from protocol.flow import WHOLE_RANGE
 from protocol.request import Store

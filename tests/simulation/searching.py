@@ -29,7 +29,7 @@ from connector.model.properties import Properties
 from connector.model.state import DataFile
 from connector.session import loads, replaced_rows
 from connector.session.transaction_jobs import TransactionJobs
-from connector.spark.blocks import stored_keys, table_layout
+from connector.spark.blocks import stored_keys, transaction_files
 from connector.spark.jobs import search_job
 from connector.storage.storage_errors import translate_errors
 from simulation.actors import Actor
@@ -103,7 +103,7 @@ def search_names(patch: pytest.MonkeyPatch) -> None:
     for searching in (row_deletes, replaced_rows):
         patch.setattr(searching, "search", search)
     patch.setattr(row_deletes, "read_stored_keys", read_stored_keys)
-    for opening in (search_job, stored_keys, table_layout):
+    for opening in (search_job, stored_keys, transaction_files):
         patch.setattr(opening, "open_file_io", lambda _: Actor.present and Actor.present.store)
     patch.setattr(loads, "find_last_changes", find_last_changes)
     patch.setattr(loads, "shutil", SimpleNamespace(rmtree=lambda _directory, **_: None))

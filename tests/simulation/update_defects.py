@@ -19,7 +19,7 @@ from connector.iceberg.metadata.partitions import Partition, PartitionReader
 from connector.iceberg.table_view import SessionViews, TableView
 from connector.model.state import LocatedRowsFile, StagedCommit, TableId, WriterId
 from connector.session import replaced_rows
-from connector.spark.blocks.table_layout import TableLayout
+from connector.spark.blocks.transaction_files import TableLayout
 from connector.spark.jobs.write_job import Written
 from connector.storage.file_io import files_of
 from support import private_connector

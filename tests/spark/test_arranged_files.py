@@ -34,13 +34,15 @@ from connector.model.properties import Properties
 from connector.model.state import ColumnStatistics, DataFile
 from connector.spark.blocks.claims import ClaimServer
 from connector.spark.blocks.spool import Spool
-from connector.spark.blocks.table_layout import NewLayout, TableLayout, open_io
-from connector.spark.blocks.temporary_files import (
+from connector.spark.blocks.transaction_files import (
     BlockTransfer,
     LocalFile,
+    NewLayout,
     OnThisMachine,
     StoredObject,
+    TableLayout,
     ThroughTheStore,
+    open_io,
 )
 from connector.spark.jobs import merge_job
 from connector.spark.jobs.merge_job import MergeUnit
@@ -486,6 +488,6 @@ def test_a_task_that_fails_leaves_no_runs_in_the_store(tmp_path: Path) -> None:
 
 def test_runs_in_the_store_are_named_like_the_data_files(tmp_path: Path) -> None:
     layout = Table(tmp_path).layout()
-    run = StoredObject("file:///block").new_run(layout.new_run_location)
+    run = StoredObject("file:///block").new_run(layout)
     assert run.location.startswith(layout.destination.new_location().rpartition("-prefix")[0][:20])
     assert "/data/prefix-" in run.location

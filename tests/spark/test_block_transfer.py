@@ -27,8 +27,7 @@ from connector.model.state import DataFile, WriterId
 from connector.spark.blocks.claims import Claim, ClaimServer, Next, Strays, TaskClaims, Wrote
 from connector.spark.blocks.ledger import Ledger, TaskOutput
 from connector.spark.blocks.spool import Block, Spool
-from connector.spark.blocks.table_layout import TableLayout, open_io
-from connector.spark.blocks.temporary_files import ThroughTheStore
+from connector.spark.blocks.transaction_files import TableLayout, ThroughTheStore, open_io
 from encoding.store_lines import binding, plain
 from protocol.request import Store
 

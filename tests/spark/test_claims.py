@@ -25,8 +25,7 @@ from connector.spark.blocks import claims as claims_module
 from connector.spark.blocks.claims import ClaimServer, Next, SocketAddress, TaskClaims, TaskFailed, Wrote
 from connector.spark.blocks.ledger import Ledger, TaskOutput
 from connector.spark.blocks.spool import Spool
-from connector.spark.blocks.table_layout import TableLayout
-from connector.spark.blocks.temporary_files import OnThisMachine
+from connector.spark.blocks.transaction_files import OnThisMachine, TableLayout
 from connector.spark.jvm.jvm_ends import WORKER_ENDED
 from encoding.store_lines import binding, plain
 from protocol.request import Store

@@ -15,7 +15,7 @@ from connector.model.invalid_values import Tally, Treated, Treatment
 from connector.model.state import DataFile
 from connector.spark.blocks.ledger import Ledger, TaskAccount, TaskOutput
 from connector.spark.blocks.spool import Block, Spool
-from connector.spark.blocks.temporary_files import LocalFile, StoredRun
+from connector.spark.blocks.transaction_files import LocalFile, StoredRun
 from protocol.request import Store
 from support.snapshots import check_text
 

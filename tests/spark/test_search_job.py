@@ -23,7 +23,7 @@ from connector.host.errors import LostColumnError, RetryableError
 from connector.model.binding import Binding, Column, Updates
 from connector.model.properties import Properties
 from connector.model.table_identifier import TableIdentifier
-from connector.spark.blocks.temporary_files import LocalFile, StoredObject, TemporaryFile
+from connector.spark.blocks.transaction_files import LocalFile, StoredObject, TemporaryFile
 from connector.spark.jobs import search_job
 from connector.spark.jobs.search_job import Group, fetch_rows, search_groups
 from encoding.searched_tables import IO, SearchedTable

@@ -15,8 +15,7 @@ from connector.model.binding import Binding, Column, KeyPart, Updates
 from connector.model.properties import Properties
 from connector.model.table_identifier import TableIdentifier
 from connector.spark.blocks.stored_keys import GatheredKeys, open_keys, open_row_ids, store_keys
-from connector.spark.blocks.table_layout import TableLayout
-from connector.spark.blocks.temporary_files import LocalFile, StoredObject
+from connector.spark.blocks.transaction_files import LocalFile, StoredObject, TableLayout
 
 UPDATES = Updates((KeyPart(10, "/id"),), document_id=99)
 LOCAL = Properties({})

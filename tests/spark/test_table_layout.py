@@ -15,7 +15,7 @@ from connector.iceberg.commits import fence
 from connector.iceberg.commits.file_names import FileOrigin
 from connector.model.properties import Properties
 from connector.model.state import WriterId
-from connector.spark.blocks.table_layout import TableLayout
+from connector.spark.blocks.transaction_files import TableLayout
 from encoding.store_lines import binding
 
 WRITER: Final = WriterId("acme/orders", "orders.v1", "00000000-ffffffff")

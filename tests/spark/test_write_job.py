@@ -21,8 +21,7 @@ from connector.model.properties import Properties
 from connector.model.state import ColumnStatistics, DataFile
 from connector.spark.blocks.claims import ClaimServer
 from connector.spark.blocks.spool import Spool
-from connector.spark.blocks.table_layout import TableLayout, open_io
-from connector.spark.blocks.temporary_files import ThroughTheStore
+from connector.spark.blocks.transaction_files import TableLayout, ThroughTheStore, open_io
 from connector.spark.jobs.write_job import LONGEST_IN_STATE, JobTables, WriteJob, Written, find_long_lists
 from encoding.store_lines import binding, plain
 from protocol.request import Store

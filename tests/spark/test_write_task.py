@@ -36,8 +36,7 @@ from connector.spark.blocks import stored_keys
 from connector.spark.blocks.claims import Address, Claim, ClaimServer, Next, Strays, TaskFailed, Wrote
 from connector.spark.blocks.ledger import Ledger, TaskAccount, TaskOutput
 from connector.spark.blocks.spool import Block, LineRange, Spool
-from connector.spark.blocks.table_layout import TableLayout
-from connector.spark.blocks.temporary_files import LocalFile, OnThisMachine
+from connector.spark.blocks.transaction_files import LocalFile, OnThisMachine, TableLayout
 from connector.spark.jvm.jvm_ends import WORKER_ENDED
 from connector.spark.tasks import write_task
 from connector.spark.tasks.write_task import write_files

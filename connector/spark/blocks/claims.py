@@ -20,8 +20,7 @@ from connector.host import machine
 from connector.host.errors import ConnectorError, RetryableError
 from connector.spark.blocks.ledger import Ledger, TaskAccount, TaskOutput
 from connector.spark.blocks.spool import Block
-from connector.spark.blocks.table_layout import NewLayout, TableLayout
-from connector.spark.blocks.temporary_files import BlockTransfer, TemporaryFile
+from connector.spark.blocks.transaction_files import BlockTransfer, NewLayout, TableLayout, TemporaryFile
 from protocol.protocol_error import ProtocolError
 from protocol.request import Store
 

@@ -20,7 +20,7 @@ from connector.host.facts import FullSpool
 from connector.model.invalid_values import Tally
 from connector.model.state import DataFile
 from connector.spark.blocks.spool import Block, Spool
-from connector.spark.blocks.temporary_files import StoredRun
+from connector.spark.blocks.transaction_files import StoredRun
 from protocol.request import Store
 
 CLAIMANT_CHECK: Final = 1.0  # seconds between two looks whether a task that waits for a block has been killed

@@ -19,8 +19,7 @@ from connector.encoding.search.searched_keys import RowIdsOfKeys
 from connector.host.tempdirs import translate_disk_errors
 from connector.model.binding import Updates
 from connector.model.properties import Properties
-from connector.spark.blocks.table_layout import TableLayout
-from connector.spark.blocks.temporary_files import LocalFile, TemporaryFile
+from connector.spark.blocks.transaction_files import LocalFile, TableLayout, TemporaryFile
 from connector.storage.file_io import open_file_io
 
 _OF_TABLE: Final = 4 << 10  # bytes that a table takes beside its values: there may be many with a few keys

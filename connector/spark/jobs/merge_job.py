@@ -7,8 +7,15 @@ from functools import partial
 from connector.encoding.runs.merge_plan import group_ranges, plan_merge
 from connector.encoding.runs.run_merging import MergeRange
 from connector.model.state import DataFile
-from connector.spark.blocks.table_layout import NewLayout, TableLayout, open_io
-from connector.spark.blocks.temporary_files import StoredObject, StoredRun, TemporaryFile, remove_objects
+from connector.spark.blocks.transaction_files import (
+    NewLayout,
+    StoredObject,
+    StoredRun,
+    TableLayout,
+    TemporaryFile,
+    open_io,
+    remove_objects,
+)
 from connector.spark.jvm.spark_session import Jobs
 from connector.spark.tasks.merged_files import find_sort_columns, write_merged
 from connector.spark.tasks.write_task import explain_failure

@@ -25,7 +25,7 @@ from connector.host.threads import map_in_threads
 from connector.model.binding import Binding
 from connector.model.properties import Properties
 from connector.spark.blocks.stored_keys import open_keys
-from connector.spark.blocks.temporary_files import TemporaryFile
+from connector.spark.blocks.transaction_files import TemporaryFile
 from connector.storage.file_io import open_file_io
 
 if TYPE_CHECKING:

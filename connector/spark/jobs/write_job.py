@@ -20,8 +20,7 @@ from connector.model.state import DataFile, FileList
 from connector.spark.blocks.claims import ClaimServer
 from connector.spark.blocks.ledger import Ledger, TaskOutput
 from connector.spark.blocks.spool import Spool
-from connector.spark.blocks.table_layout import NewLayout, open_io
-from connector.spark.blocks.temporary_files import BlockTransfer, OnThisMachine, ThroughTheStore
+from connector.spark.blocks.transaction_files import BlockTransfer, NewLayout, OnThisMachine, ThroughTheStore, open_io
 from connector.spark.jvm.cluster import BIND_ADDRESS, DRIVER_HOST, find_driver_host, is_local, parse_claims_address
 from connector.spark.jvm.spark_session import Jobs, Spark
 from connector.spark.tasks.write_task import write_files

@@ -17,8 +17,7 @@ from connector.encoding.runs.sort_columns import SortColumns
 from connector.encoding.runs.sorted_runs import RunPart, read_encoded, read_part
 from connector.host.threads import StartedCalls
 from connector.model.state import DataFile
-from connector.spark.blocks.table_layout import TableLayout
-from connector.spark.blocks.temporary_files import TemporaryFile
+from connector.spark.blocks.transaction_files import TableLayout, TemporaryFile
 from connector.storage.file_io import LARGEST_HELD, write_later
 
 

@@ -9,8 +9,7 @@ from connector.encoding.parquet.data_files import RowGroupMemory
 from connector.encoding.runs.merge_plan import plan_merge
 from connector.encoding.runs.sorted_runs import RowArrangement
 from connector.model.state import DataFile
-from connector.spark.blocks.table_layout import TableLayout
-from connector.spark.blocks.temporary_files import StoredRun, TemporaryFile
+from connector.spark.blocks.transaction_files import StoredRun, TableLayout, TemporaryFile
 from connector.spark.tasks.merged_files import write_merged
 from connector.storage.file_io import delete_if_possible
 

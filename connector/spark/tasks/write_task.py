@@ -28,8 +28,7 @@ from connector.model.state import DataFile
 from connector.spark.blocks.claims import Address, Claim, Next, Noted, Strays, TaskFailed, ToDriver, Wrote
 from connector.spark.blocks.ledger import TaskOutput
 from connector.spark.blocks.spool import Block
-from connector.spark.blocks.table_layout import TableLayout
-from connector.spark.blocks.temporary_files import TemporaryFile
+from connector.spark.blocks.transaction_files import TableLayout, TemporaryFile
 from connector.storage.file_io import LARGEST_HELD, WriteFile, write_later
 from protocol.protocol_error import ProtocolError
 
@@ -210,7 +209,7 @@ class TableFiles:
             return DataFileWriter(replace(layout.new_files, write_file=self._write_file), row_group)
         from connector.spark.tasks.run_writer import RunWriter  # only for arranged tables
 
-        writer = RunWriter(layout, row_group, lambda: self._block.new_run(layout.new_run_location))
+        writer = RunWriter(layout, row_group, partial(self._block.new_run, layout))
         writer.begin_block(self._first_line)
         self._run_writers[layout.binding.index] = writer
         return writer

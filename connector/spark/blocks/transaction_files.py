@@ -1,7 +1,8 @@
-"""Temporary files that the driver and tasks exchange: on a disk that they share, or in the object store.
+"""The files of one transaction: how a table's data files are written, and temporary files.
 
-They hold blocks, keys of Loads, and sorted runs. Objects are named like the transaction's data files: if this process
-is killed, they are removed with those.
+The driver and tasks exchange temporary files on a disk that they share, or in the object store: blocks, keys of Loads,
+and sorted runs. Objects are named like the transaction's data files: if this process is killed, they are removed with
+those.
 """
 
 import logging
@@ -13,12 +14,22 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
+import pyarrow as pa
 from pyiceberg.io import FileIO
 
+from connector.encoding.parquet.data_files import NewFiles
+from connector.encoding.parquet.file_options import Destination
+from connector.encoding.search import located_rows
+from connector.encoding.values.column_types import arrow_schema
 from connector.host.errors import ConnectorError, RetryableError
+from connector.host.refresh import Lease
 from connector.host.threads import map_in_threads
+from connector.model.binding import PLAIN, Arrangement, Binding
+from connector.model.properties import Properties
+from connector.model.state import DataFile, FileList
 from connector.spark.blocks.spool import Block
 from connector.storage import storage_errors
+from connector.storage.file_io import LIST_SUFFIX, open_file_io, write_list
 
 if TYPE_CHECKING:
     from connector.encoding.runs.sorted_runs import SortedRun  # only for arranged tables
@@ -57,7 +68,7 @@ class LocalFile:
         """Do nothing: an error of the disk says enough."""
         return nullcontext()
 
-    def new_run(self, _: Callable[[], str]) -> "LocalFile":
+    def new_run(self, _: "TableLayout") -> "LocalFile":
         """Return a new place for a sorted run: in the same directory, and removed with it."""
         return LocalFile(self.path.parent / f"{uuid.uuid4()}.run")
 
@@ -92,9 +103,9 @@ class StoredObject:
         """Translate the store's errors of reading or writing the open object."""
         return storage_errors.translate_errors(self.location)
 
-    def new_run(self, new_location: Callable[[], str]) -> "StoredObject":
-        """Return a new place for a sorted run: in the store, too. `new_location` returns its location."""
-        return StoredObject(new_location())
+    def new_run(self, layout: "TableLayout") -> "StoredObject":
+        """Return a new place for a sorted run of the table: in the store, too."""
+        return StoredObject(layout.new_run_location())
 
 
 TemporaryFile: TypeAlias = LocalFile | StoredObject
@@ -106,6 +117,77 @@ class StoredRun:
 
     file: TemporaryFile
     run: "SortedRun"
+
+
+@dataclass(frozen=True)
+class TableLayout:
+    """Where and how the data files of one transaction and one table are written. Valid as long as its credentials
+    are."""
+
+    binding: Binding
+    destination: Destination
+    access: Lease[Properties]  # FileIO properties, the object store's credentials among them
+    arrangement: Arrangement = PLAIN
+    rejected: "TableLayout | None" = None  # of the table for rejected rows, if there is one
+    run_limit: int = 256 << 20  # bytes of sorted runs that a task may have on the disk
+    row_ids: TemporaryFile | None = None  # of loaded keys; None: no row keeps its id
+
+    @property
+    def leases(self) -> tuple[Lease[Properties], ...]:
+        """The credentials for the files of both tables."""
+        return (self.access, *(self.rejected.leases if self.rejected else ()))
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Seconds until the first of the credentials must be refreshed; None if they do not expire."""
+        return min((left for lease in self.leases if (left := lease.seconds_left) is not None), default=None)
+
+    @property
+    def io(self) -> FileIO:
+        """The FileIO of the table's files, whose connections stay open."""
+        return open_file_io(self.access.value)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of the data files."""
+        schema = arrow_schema(self.binding)
+        if self.row_ids:
+            # Imported here: only some tables have rows that keep their ids.
+            from connector.encoding.live_rows.lineage_columns import ROW_ID_FIELD
+
+            return schema.append(ROW_ID_FIELD)
+        return schema
+
+    @property
+    def new_files(self) -> NewFiles:
+        """How the data files are made."""
+        new = self.destination
+        return NewFiles(self.io, new.new_location, self.binding.columns, self.schema, new.options)
+
+    def new_block_location(self) -> str:
+        """Return a location for a block of rows, or for keys with row ids, on their way to these files."""
+        return self.destination.new_location(".jsonl")
+
+    def new_run_location(self) -> str:
+        """Return a location for a sorted run on its way to these files."""
+        return self.destination.new_location(".run")
+
+    def new_located_location(self) -> str:
+        """Return a location for an object of located rows. Table buckets have rules for the names of metadata files."""
+        return self.destination.new_location(located_rows.SUFFIX)
+
+    def write_file_list(self, files: tuple[DataFile, ...]) -> FileList:
+        """Write an object that lists the files, by which the connector state names them if they are many."""
+        return write_list(self.io, self.destination.new_metadata_location(LIST_SUFFIX), files)
+
+
+# Returns the layout with credentials that are valid now.
+NewLayout: TypeAlias = Callable[[], TableLayout]
+
+
+def open_io(new_layout: NewLayout) -> FileIO:
+    """Return the FileIO of a table's files, with credentials that are valid now."""
+    return new_layout().io
 
 
 @contextmanager
