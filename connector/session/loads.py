@@ -36,16 +36,14 @@ from connector.host.tempdirs import translate_disk_errors
 from connector.host.threads import StartedCalls, map_in_threads
 from connector.iceberg.table_view import TableView
 from connector.model.binding import Binding
-from connector.model.properties import Properties
 from connector.model.state import LocatedRowsFile
 from connector.spark.blocks.stored_keys import GatheredKeys, store_keys
 from connector.spark.blocks.transaction_files import (
+    Layouts,
     LocalFile,
-    NewLayout,
     StoredObject,
     TableLayout,
     TemporaryFile,
-    open_io,
     warn_if_left,
 )
 from connector.spark.jobs.search_job import (
@@ -72,10 +70,9 @@ ROW_IDS: Final = "row ids of loaded keys"
 
 @dataclass(frozen=True)
 class SearchedTable:
-    """A table whose binding updates rows in place: how it is searched, and where its located rows are staged."""
+    """A table whose binding updates rows in place, and how it is searched."""
 
     binding: Binding
-    new_layout: NewLayout
     find_view: FindView
 
 
@@ -116,12 +113,12 @@ class LoadedRows:
 class TransactionLoads:
     """The Loads of one transaction, of all bindings."""
 
-    def __init__(self, spark: Spark, directory: Path, tables: Mapping[int, SearchedTable], bindings: int) -> None:
-        """`tables` are those of the bindings that update rows, by the binding's index. There are `bindings` in all."""
+    def __init__(self, spark: Spark, directory: Path, tables: Mapping[int, SearchedTable], layouts: Layouts) -> None:
+        """`tables` are those of the bindings that update rows, by the binding's index."""
         self._spark = spark
         self._directory = directory
         self._tables = tables
-        self._bindings = bindings
+        self._layouts = layouts
         self._keys: dict[int, GatheredKeys] = {}
         self._uploads = StartedCalls(LARGEST_HELD)
         self.began = time.monotonic()  # with the first Load
@@ -168,7 +165,7 @@ class TransactionLoads:
             if digest_hashes(written.existing_keys.get(index, ())) != found.answered:
                 from connector.session.replaced_rows import leave_out_unstored  # nearly all loaded keys are stored
 
-                located, replaced = leave_out_unstored(self._tables[index].new_layout(), found.located, written)
+                located, replaced = leave_out_unstored(self._layouts.make(index), found.located, written)
                 self.found[index] = replace(found, located=located, answered=replaced)
 
     def close(self) -> None:
@@ -176,7 +173,7 @@ class TransactionLoads:
         for index, found in self.found.items():
             if found.row_ids:
                 with warn_if_left(ROW_IDS, self._tables[index].binding.table):
-                    found.row_ids.remove(self._tables[index].new_layout().io, ROW_IDS)
+                    found.row_ids.remove(self._layouts.make(index).io, ROW_IDS)
         shutil.rmtree(self._directory, ignore_errors=True)
 
     @property
@@ -185,8 +182,9 @@ class TransactionLoads:
         return {index: found.row_ids for index, found in self.found.items() if found.row_ids}
 
     def _find_binding(self, index: int, line: int) -> Binding:
-        if not 0 <= index < self._bindings:
-            raise ProtocolError(f"line {line}: load names binding {index}, but the session has only {self._bindings}")
+        bindings = self._layouts.bindings
+        if not 0 <= index < bindings:
+            raise ProtocolError(f"line {line}: load names binding {index}, but the session has only {bindings}")
         if index not in self._tables:
             raise ProtocolError(
                 f"line {line}: the runtime must not send load for binding {index}, which has delta updates"
@@ -202,7 +200,7 @@ class TransactionLoads:
         results = [result for result in self._search(prepared) if any(map(len, result.newest))]
         for result in results:
             for group, newest_mask in zip(result.search.groups, result.newest, strict=True):
-                yield from _read_answers(group.documents, newest_mask, open_io(result.search.table.new_layout))
+                yield from _read_answers(group.documents, newest_mask, self._layouts.make(result.search.index).io)
         located = map_in_threads(self._locate, results, "loads")
         self.found.update(zip((result.search.index for result in results), located, strict=True))
         for index, keys in gathered.items():
@@ -213,7 +211,7 @@ class TransactionLoads:
         """Write the keys for the tasks, and find the files that may have some of them."""
         index, keys = gathered
         table = self._tables[index]
-        layout = table.new_layout()
+        layout = self._layouts.make(index)
         keys_file = self._new_file(layout, ".arrow")
         stored = keys.store(keys_file, layout)
         view = table.find_view(stored)
@@ -228,23 +226,20 @@ class TransactionLoads:
         """Search the tables by one Spark job, or by several if they are large."""
         groups = [group for search in searches for group in search.groups]
         try:
-            found = iter(search_in_jobs(self._spark, groups, self._find_access))
+            found = iter(search_in_jobs(self._spark, groups, lambda index: self._layouts.make(index).access.value))
         finally:
             for search in searches:
                 with warn_if_left(RESULTS, search.table.binding.table):
-                    search.keys_file.remove(open_io(search.table.new_layout), RESULTS)
+                    search.keys_file.remove(self._layouts.make(search.index).io, RESULTS)
         for search in (each for each in searches if each.groups):
-            io = open_io(search.table.new_layout)
+            io = self._layouts.make(search.index).io
             rows = [fetch_rows(returned, io) for returned in islice(found, len(search.groups))]
             newest = choose_newest(rows, len(search.keys), partial(find_last_changes, io, search.view.files))
             yield FoundInTable(search, rows, newest)
 
-    def _find_access(self, index: int) -> Properties:
-        return self._tables[index].new_layout().access.value
-
     def _locate(self, found: FoundInTable) -> LoadedRows:
         """Begin to stage all found rows, and describe the newest ones of the keys, which the runtime has got."""
-        layout, keys = found.search.table.new_layout(), found.search.keys
+        layout, keys = self._layouts.make(found.search.index), found.search.keys
         updates = layout.binding.updates
         assert updates, "only bindings that update rows are searched"
         location = layout.new_located_location()

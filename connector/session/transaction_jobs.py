@@ -4,7 +4,7 @@ A job writes the rows of a transaction. With standard updates, an earlier one se
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
@@ -16,13 +16,44 @@ from connector.model.properties import Properties
 from connector.model.state import measure_share
 from connector.spark.blocks.claims import ClaimServer
 from connector.spark.blocks.spool import Spool
-from connector.spark.blocks.transaction_files import NewLayout, TableLayout, TemporaryFile
+from connector.spark.blocks.transaction_files import TableLayout, TemporaryFile
 from connector.spark.engine import Engine
-from connector.spark.jobs.write_job import JobTables, WriteJob, choose_transfer
+from connector.spark.jobs.write_job import WriteJob, choose_transfer
+from connector.spark.jvm.spark_session import Spark
 
 if TYPE_CHECKING:
     from connector.iceberg.table_view import SessionViews
     from connector.session.loads import TransactionLoads
+
+
+@dataclass(frozen=True)
+class TransactionLayouts:
+    """Makes the layouts of the tables of one transaction: the bindings' tables first, then those of rejected rows."""
+
+    tables: Sequence[BoundTable]
+    access: Sequence[Refreshed[Properties]]  # storage settings of each table, with credentials that are refreshed
+    bindings: int
+    spark: Spark
+    spool_limit: int  # bytes
+    file_prefixes: Sequence[str]  # of each table's data files
+    row_ids: Mapping[int, TemporaryFile]  # of loaded keys, by binding
+
+    def make(self, table: int) -> TableLayout:
+        """Return the layout of a table, with credentials that are valid now. That of a binding includes the layout of
+        its rejected rows."""
+        bound = self.tables[table]
+        layout = TableLayout(
+            bound.binding,
+            Destination(bound.location, bound.properties, self.file_prefixes[table]),
+            self.access[table].current(),
+            bound.arrangement,
+            rejected=self.make(bound.quarantine.table_index) if bound.quarantine else None,
+            row_ids=self.row_ids.get(table),
+        )
+        if layout.arrangement.is_plain:
+            return layout
+        # All tasks may have as many bytes of sorted runs on the disk as the spool.
+        return replace(layout, run_limit=self.spool_limit // self.spark.cores)
 
 
 class TransactionJobs:
@@ -44,12 +75,10 @@ class TransactionJobs:
     ) -> None:
         self._engine = engine
         are_plain = all(table.arrangement.is_plain for table in tables)
-        self._spool_limit = engine.spool_limit if are_plain else engine.disk_limit // 2
+        spool_limit = engine.spool_limit if are_plain else engine.disk_limit // 2
+        self._make_layouts = partial(TransactionLayouts, tables, access, bindings, engine.spark, spool_limit)
         self._claims = claims
-        self._tables = tables
         self._share = measure_share(tables[0].writer.key_range) if tables else 1.0
-        self._access = access
-        self._bindings = bindings
         self._open_views = open_views
         self._numbers = count(1)  # of the directories
 
@@ -57,48 +86,20 @@ class TransactionJobs:
         """Begin to gather the Loads of one transaction. `file_prefixes` has the prefix of each table's files."""
         from connector.session.loads import SearchedTable, TransactionLoads  # only for standard updates
 
-        new_layouts, views = self._list_new_layouts(file_prefixes, {}), self._open_views()
+        layouts, views = self._make_layouts(file_prefixes, {}), self._open_views()
         searched = {
-            index: SearchedTable(
-                table.binding,
-                new_layouts[index],
-                partial(views.find, table.table_id, table.writer, table.binding.keys),
-            )
-            for index, table in enumerate(self._tables)
+            index: SearchedTable(table.binding, partial(views.find, table.table_id, table.writer, table.binding.keys))
+            for index, table in enumerate(layouts.tables)
             if table.binding.updates
         }
         directory = self._engine.directories.files / f"loads-{next(self._numbers)}"
-        return TransactionLoads(self._engine.spark, directory, searched, self._bindings)
+        return TransactionLoads(self._engine.spark, directory, searched, layouts)
 
     def start_writing(self, file_prefixes: Sequence[str], row_ids: Mapping[int, TemporaryFile]) -> WriteJob:
         """Start the job of one transaction. `file_prefixes` has the prefix of each table's data files, `row_ids` say by
         binding where the ids of loaded keys are."""
-        new_layouts = self._list_new_layouts(file_prefixes, row_ids)
-        bound, rejected = new_layouts[: self._bindings], new_layouts[self._bindings :]
+        layouts = self._make_layouts(file_prefixes, row_ids)
         directory = self._engine.directories.files / f"spool-{next(self._numbers)}"
-        spool = Spool(directory, limit=self._spool_limit)
+        spool = Spool(directory, limit=layouts.spool_limit)
         spark = self._engine.spark
-        tables = JobTables(bound, rejected, self._share)
-        return WriteJob(spark, self._claims, spool, choose_transfer(spark, bound), tables)
-
-    def _list_new_layouts(
-        self, file_prefixes: Sequence[str], row_ids: Mapping[int, TemporaryFile]
-    ) -> Sequence[NewLayout]:
-        return [partial(self._make_layout, file_prefixes, row_ids, index) for index in range(len(self._tables))]
-
-    def _make_layout(self, prefixes: Sequence[str], row_ids: Mapping[int, TemporaryFile], index: int) -> TableLayout:
-        """Return the layout of a table, with credentials that are valid now. That of a binding includes the layout of
-        its rejected rows."""
-        table = self._tables[index]
-        layout = TableLayout(
-            table.binding,
-            Destination(table.location, table.properties, prefixes[index]),
-            self._access[index].current(),
-            table.arrangement,
-            rejected=self._make_layout(prefixes, row_ids, table.quarantine.table_index) if table.quarantine else None,
-            row_ids=row_ids.get(index),
-        )
-        if layout.arrangement.is_plain:
-            return layout
-        # All tasks may have as many bytes of sorted runs on the disk as the spool.
-        return replace(layout, run_limit=self._spool_limit // self._engine.spark.cores)
+        return WriteJob(spark, self._claims, spool, choose_transfer(spark, layouts), layouts, self._share)

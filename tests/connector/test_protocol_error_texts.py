@@ -25,6 +25,7 @@ from protocol.lifecycle import Lifecycle
 from protocol.lines import RequestParser
 from protocol.protocol_error import ProtocolError
 from protocol.stdio import RequestReader, Wire
+from support.layouts import MadeLayouts
 from support.snapshots import check_text
 
 SPEC: Final = b'{"spec":{}}\n'
@@ -109,7 +110,7 @@ def test_a_load_that_no_table_answers_is_named(
         """A session without tables needs nothing that writes files."""
         committer = Committer(lambda *_, **__: [], Limit(commits=0, size=0))
         no_spark: Any = None
-        loads = TransactionLoads(no_spark, tmp_path / "loads", {}, bindings=1)
+        loads = TransactionLoads(no_spark, tmp_path / "loads", {}, MadeLayouts((), bindings=1))
         jobs: Any = SimpleNamespace(start_loading=lambda _: loads)
         yield Session((), (), committer, jobs)
 

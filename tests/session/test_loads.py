@@ -43,6 +43,7 @@ from encoding import searched_tables
 from encoding.searched_tables import IO
 from protocol.request import Flush, Load, StartCommit, Store
 from support.engines.recording_spark import RecordingSpark
+from support.layouts import fixed, made_by
 from support.sessions.small_disk import SIZE, small_disk
 
 
@@ -55,8 +56,8 @@ def test_a_disk_without_room_for_the_keys_is_told(tmp_path: Path) -> None:
     access = Lease(Properties(), None)
     layout = TableLayout(binding, Destination("file:///table", Properties(), "prefix"), access)
     with small_disk(tmp_path / "disk") as disk:
-        table = SearchedTable(binding, lambda: layout, lambda _: view)
-        loads = TransactionLoads(local_spark, disk.directory / "loads", {0: table}, bindings=1)
+        table = SearchedTable(binding, lambda _: view)
+        loads = TransactionLoads(local_spark, disk.directory / "loads", {0: table}, fixed(layout))
         loads.add(Load(0, 1, 1, (b'{"load":{"key":["%b"]}}\n' % (b"x" * 2 * SIZE),)))
         with pytest.raises(UserError, match=r"no temporary file for the keys of Loads can be made: .*No space left"):
             list(loads.answer())
@@ -261,24 +262,29 @@ def load(*keys: str) -> Load:
 
 
 def begin(directory: Path, searched: searched_tables.SearchedTable, view: TableView) -> TransactionLoads:
-    spark: Any = RecordingSpark()
-    return TransactionLoads(spark, directory / "loads", {0: searched_table(0, directory, searched, view)}, 1)
+    return begin_all(directory, RecordingSpark(), searched_table(0, searched, view))
 
 
-def searched_table(
-    index: int, directory: Path, searched: searched_tables.SearchedTable, view: TableView
-) -> SearchedTable:
+def begin_all(directory: Path, spark: Any, *tables: SearchedTable) -> TransactionLoads:
+    layouts = fixed(*[layout_of(directory, each) for each in tables])
+    return TransactionLoads(spark, directory / "loads", dict(enumerate(tables)), layouts)
+
+
+def searched_table(index: int, searched: searched_tables.SearchedTable, view: TableView) -> SearchedTable:
     columns = (Column("id", "id", 10, StringType(), required=True),)
     binding = Binding(index, "key", TableIdentifier("db", "orders"), columns, (), None, updates=searched.updates)
+    return SearchedTable(binding, lambda _: view)
+
+
+def layout_of(directory: Path, table: SearchedTable) -> TableLayout:
     destination = Destination(f"file://{directory}/table", Properties(), "prefix")
-    layout = TableLayout(binding, destination, Lease(Properties(), None))
-    return SearchedTable(binding, lambda: layout, lambda _: view)
+    return TableLayout(table.binding, destination, Lease(Properties(), None))
 
 
 def test_located_rows_are_beside_the_data_files(tmp_path: Path) -> None:
     """Table buckets accept only Iceberg's own files beside the metadata."""
     searched = searched_tables.SearchedTable(tmp_path, [StringType()])
-    layout = searched_table(0, tmp_path, searched, TableView(None, ())).new_layout()
+    layout = layout_of(tmp_path, searched_table(0, searched, TableView(None, ())))
     assert layout.new_located_location().startswith(f"file://{tmp_path}/table/data/")
 
 
@@ -290,8 +296,8 @@ def test_no_secret_is_among_the_things_that_spark_writes_to_a_file(tmp_path: Pat
     access = Lease(Properties({"s3.secret-access-key": "hunter2"}), None)
     layout = TableLayout(binding, Destination(f"file://{tmp_path}/table", Properties(), "prefix"), access)
     spark: Any = RecordingSpark()
-    table = SearchedTable(binding, lambda: layout, lambda _: view)
-    loads = TransactionLoads(spark, tmp_path / "loads", {0: table}, bindings=1)
+    table = SearchedTable(binding, lambda _: view)
+    loads = TransactionLoads(spark, tmp_path / "loads", {0: table}, fixed(layout))
     loads.add(Load(0, 1, 1, (b'{"load":{"key":["two"]}}\n',)))
     [line] = b"".join(loads.answer()).splitlines()
     assert b"two" in line
@@ -315,12 +321,12 @@ def test_each_job_of_a_long_search_gets_credentials_that_are_valid_then(
             return super().map_shares(call, things)
 
     spark: Any = Spark()
-    table = searched_table(0, tmp_path, searched, view)
+    table = searched_table(0, searched, view)
 
-    def new_layout() -> TableLayout:
-        return replace(table.new_layout(), access=Lease(Properties({"renewed": str(len(spark.jobs))}), None))
+    def make_layout() -> TableLayout:
+        return replace(layout_of(tmp_path, table), access=Lease(Properties({"renewed": str(len(spark.jobs))}), None))
 
-    asked = TransactionLoads(spark, tmp_path / "loads", {0: replace(table, new_layout=new_layout)}, bindings=1)
+    asked = TransactionLoads(spark, tmp_path / "loads", {0: table}, made_by(make_layout))
     asked.add(load(*map(str, range(5))))
     assert len(b"".join(asked.answer()).splitlines()) == 5
     assert given == ["0", "1", "2", "3"]
@@ -330,7 +336,7 @@ def test_what_fails_after_a_search_has_failed_hides_no_error(tmp_path: Path) -> 
     """The keys cannot be removed without a new layout, whose credentials may be the catalog's to give."""
     searched = searched_tables.SearchedTable(tmp_path, [StringType()])
     view = TableView(None, (SearchedFile(searched.write(['["one"]']), 1),))
-    table = searched_table(0, tmp_path, searched, view)
+    table = searched_table(0, searched, view)
 
     class Spark(RecordingSpark):
         has_failed = False
@@ -341,12 +347,12 @@ def test_what_fails_after_a_search_has_failed_hides_no_error(tmp_path: Path) -> 
 
     spark: Any = Spark()
 
-    def new_layout() -> TableLayout:
+    def make_layout() -> TableLayout:
         if spark.has_failed:
             raise RetryableError("the catalog does not answer")
-        return table.new_layout()
+        return layout_of(tmp_path, table)
 
-    asked = TransactionLoads(spark, tmp_path / "loads", {0: replace(table, new_layout=new_layout)}, bindings=1)
+    asked = TransactionLoads(spark, tmp_path / "loads", {0: table}, made_by(make_layout))
     asked.add(load("one"))
     with pytest.raises(RetryableError, match="a task was lost"):
         list(asked.answer())
@@ -362,14 +368,14 @@ def test_tables_are_searched_together_unless_they_have_many_keys(
     """A Spark job of its own takes a tenth of a second for each table, and a task may have hundreds of tables."""
     monkeypatch.setattr(loads, "KEYS_AT_ONCE", at_once)
     wanted = [["a", "none"], ["b", "c"], ["d"], ["e"]]
-    spark, tables = RecordingSpark(), {}
+    spark, tables = RecordingSpark(), []
     for index, keys in enumerate(wanted):
         directory = tmp_path / str(index)
         directory.mkdir()
         searched = searched_tables.SearchedTable(directory, [StringType()])
         path = searched.write([f'["{key}"]' for key in keys if key != "none"])
-        tables[index] = searched_table(index, directory, searched, TableView(7, (SearchedFile(path, 1),)))
-    asked = TransactionLoads(spark, tmp_path / "loads", tables, bindings=len(wanted))  # type: ignore[arg-type]
+        tables.append(searched_table(index, searched, TableView(7, (SearchedFile(path, 1),))))
+    asked = begin_all(tmp_path, spark, *tables)
     for index, keys in reversed([*enumerate(wanted)]):
         lines = (b'{"load":{"binding":%d,"key":["%b"]}}\n' % (index, key.encode()) for key in keys)
         asked.add(Load(index, len(keys), 1, tuple(lines)))
@@ -388,23 +394,22 @@ def test_tables_are_searched_together_unless_they_have_many_keys(
 def test_the_keys_of_all_tables_together_take_limited_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loads, "GATHERED", 20_000)
     monkeypatch.setattr(loads, "GATHERED_OF_TABLE", 5_000)
-    tables, keys = {}, [f"key {number}" for number in range(5)]
+    tables, keys = [], [f"key {number}" for number in range(5)]
     for index in range(4):
         directory = tmp_path / str(index)
         directory.mkdir()
         searched = searched_tables.SearchedTable(directory, [StringType()])
         path = searched.write([f'["{key}"]' for key in keys])
-        tables[index] = searched_table(index, directory, searched, TableView(7, (SearchedFile(path, 1),)))
-    spark: Any = RecordingSpark()
-    asked = TransactionLoads(spark, tmp_path / "loads", tables, bindings=len(tables))
+        tables.append(searched_table(index, searched, TableView(7, (SearchedFile(path, 1),))))
+    asked = begin_all(tmp_path, RecordingSpark(), *tables)
     for key in keys:
-        lines = (b'{"load":{"binding":%d,"key":["%b"]}}\n' % (index, key.encode()) for index in tables)
+        lines = (b'{"load":{"binding":%d,"key":["%b"]}}\n' % (index, key.encode()) for index in range(4))
         asked.add(Load(0, len(tables), 1, tuple(lines)))
         assert sum(gathered.size for gathered in asked._keys.values()) <= 20_000
     assert len([*(tmp_path / "loads").iterdir()]) > 1, "several tables have keys on the disk"
     answers = [json.loads(line)["loaded"] for line in b"".join(asked.answer()).splitlines()]
     assert sorted((answer["binding"], answer["doc"]["0"]) for answer in answers) == [
-        (index, key) for index in tables for key in keys
+        (index, key) for index in range(4) for key in keys
     ]
     asked.close()
     assert not (tmp_path / "loads").exists()
@@ -412,9 +417,8 @@ def test_the_keys_of_all_tables_together_take_limited_memory(tmp_path: Path, mon
 
 def test_a_table_without_files_is_not_searched(tmp_path: Path) -> None:
     searched = searched_tables.SearchedTable(tmp_path, [StringType()])
-    spark: Any = RecordingSpark()
-    table = searched_table(0, tmp_path, searched, TableView(7, ()))
-    asked = TransactionLoads(spark, tmp_path / "loads", {0: table}, bindings=1)
+    spark = RecordingSpark()
+    asked = begin_all(tmp_path, spark, searched_table(0, searched, TableView(7, ())))
     asked.add(load("one"))
     assert not [*asked.answer()]
     assert (spark.jobs, asked.found[0].located) == ([], LocatedRowsFile(None, 0, 7))

@@ -32,6 +32,7 @@ from protocol.flow import WHOLE_RANGE
 from protocol.request import Load
 from support.bindings import PATH
 from support.engines.recording_spark import RecordingSpark
+from support.layouts import fixed
 from support.rows.staged_rows import staged
 from support.rows.updated_rows import UPDATES, land, make_table, row, stage_updates
 from support.tables.altered_tables import append
@@ -57,9 +58,9 @@ def load(catalog: Catalog, directory: Path, number: int, *pending: StagedCommit)
     view = TableViews(ManifestCache()).view(table, pending)
     binding = Binding(0, "key", PATH, (Column("id", "id", 1, LongType(), required=True),), (), None, updates=UPDATES)
     layout = TableLayout(binding, Destination.of_table(table, "prefix"), Lease(Properties(), None))
-    searched = SearchedTable(binding, lambda: layout, lambda _: view)
+    searched = SearchedTable(binding, lambda _: view)
     spark: Any = RecordingSpark()
-    loads = TransactionLoads(spark, directory / "loads", {0: searched}, bindings=1)
+    loads = TransactionLoads(spark, directory / "loads", {0: searched}, fixed(layout))
     loads.add(Load(0, 1, 1, (b'{"load":{"key":[%d]}}\n' % number,)))
     [line] = b"".join(loads.answer()).splitlines()
     loads.close()

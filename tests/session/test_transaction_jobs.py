@@ -1,6 +1,5 @@
 """How much of the disk a session's transactions may have: sorted runs need as much as the spool."""
 
-from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +16,7 @@ from connector.model.properties import Properties
 from connector.model.state import WriterId
 from connector.session.transaction_jobs import TransactionJobs
 from connector.spark.blocks.ledger import Ledger
-from connector.spark.blocks.transaction_files import NewLayout
+from connector.spark.blocks.transaction_files import Layouts
 from encoding.store_lines import binding
 from protocol.flow import WHOLE_RANGE
 from protocol.request import Store
@@ -31,9 +30,9 @@ class Claims:
 
     address = "the socket"
     ledger: Ledger
-    layouts: Sequence[NewLayout]
+    layouts: Layouts
 
-    def begin(self, ledger: Ledger, layouts: Sequence[NewLayout], _: object) -> None:
+    def begin(self, ledger: Ledger, layouts: Layouts, _: object) -> None:
         self.ledger, self.layouts = ledger, layouts
 
 
@@ -58,7 +57,7 @@ def test_a_spool_leaves_half_of_the_disk_to_the_sorted_runs_of_all_tasks(
 
     jobs.start_writing(["a", "b"], {}).add(LINES)
 
-    [_, layout] = [new() for new in claims.layouts]
+    layout = claims.layouts.make(1)
     assert layout.arrangement == arrangement
     if run is not None:
         assert layout.run_limit == run
@@ -71,4 +70,4 @@ def test_a_task_without_bindings_starts_its_job_too(tmp_path: Path) -> None:
     engine: Any = SimpleNamespace(spark=spark, directories=SimpleNamespace(files=tmp_path), spool_limit=1, disk_limit=2)
     claims: Any = Claims()
     TransactionJobs(engine, claims, [], [], 0, lambda: pytest.fail("no key is loaded")).start_writing([], {})
-    assert claims.layouts == []
+    assert claims.layouts.bindings == 0

@@ -36,23 +36,23 @@ from connector.spark.blocks.claims import ClaimServer
 from connector.spark.blocks.spool import Spool
 from connector.spark.blocks.transaction_files import (
     BlockTransfer,
+    Layouts,
     LocalFile,
-    NewLayout,
     OnThisMachine,
     StoredObject,
     TableLayout,
     ThroughTheStore,
-    open_io,
 )
 from connector.spark.jobs import merge_job
 from connector.spark.jobs.merge_job import MergeUnit
-from connector.spark.jobs.write_job import JobTables, WriteJob
+from connector.spark.jobs.write_job import WriteJob
 from connector.spark.jvm.jvm_ends import WORKER_ENDED
 from connector.spark.tasks import merged_files
 from connector.storage import file_io
 from encoding.store_lines import REJECTED, binding, plain
 from protocol.protocol_error import ProtocolError
 from protocol.request import Store
+from support.layouts import MadeLayouts
 from support.plans import meeting
 
 pytestmark = pytest.mark.long
@@ -115,14 +115,9 @@ class Table:
             ThreadPoolExecutor(4) as threads,
         ):
             spark = Spark(threads, self.cores, self.mapped)
-            layouts = [self.layout, self._rejected]
-            yield WriteJob(
-                spark,
-                claims,
-                Spool(self.directory / "spool", block_size=1),
-                self._transfer(layouts[:1]),
-                JobTables(layouts[:1], layouts[1:]),
-            )
+            spool = Spool(self.directory / "spool", block_size=1)
+            layouts = MadeLayouts([self.layout, self._rejected], bindings=1)
+            yield WriteJob(spark, claims, spool, self._transfer(layouts), layouts)
 
     def layout(self) -> TableLayout:
         return replace(self._layout(self.binding, self.arrangement), rejected=self._rejected())
@@ -139,10 +134,10 @@ class Table:
             run_limit=self.run_limit,
         )
 
-    def _transfer(self, layouts: list[NewLayout]) -> BlockTransfer:
+    def _transfer(self, layouts: Layouts) -> BlockTransfer:
         if self.is_local:
             return OnThisMachine(lambda: RetryableError(WORKER_ENDED))
-        return ThroughTheStore([partial(open_io, new_layout) for new_layout in layouts])
+        return ThroughTheStore(layouts)
 
     @property
     def left(self) -> list[str]:

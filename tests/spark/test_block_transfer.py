@@ -7,13 +7,11 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
-from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyiceberg.io import FileIO
 from pyiceberg.types import LongType
 
 from connector.encoding.parquet.file_options import Destination
@@ -27,9 +25,10 @@ from connector.model.state import DataFile, WriterId
 from connector.spark.blocks.claims import Claim, ClaimServer, Next, Strays, TaskClaims, Wrote
 from connector.spark.blocks.ledger import Ledger, TaskOutput
 from connector.spark.blocks.spool import Block, Spool
-from connector.spark.blocks.transaction_files import TableLayout, ThroughTheStore, open_io
+from connector.spark.blocks.transaction_files import TableLayout, ThroughTheStore
 from encoding.store_lines import binding, plain
 from protocol.request import Store
+from support.layouts import fixed, made_by
 
 DEADLINE = 10.0  # seconds
 WRITER = WriterId("acme/task", "orders.v1", "00000000-ffffffff")
@@ -56,13 +55,13 @@ def layouts(tmp_path: Path) -> list[TableLayout]:
 
 @pytest.fixture
 def transfer(layouts: list[TableLayout]) -> ThroughTheStore:
-    return ThroughTheStore([partial(open_io, partial(replace, layout)) for layout in layouts])
+    return ThroughTheStore(fixed(*layouts))
 
 
 @pytest.fixture
 def claims(ledger: Ledger, layouts: list[TableLayout], transfer: ThroughTheStore) -> Iterator[ClaimServer]:
     with closing(ClaimServer(("127.0.0.1", 0), "127.0.0.1")) as server:
-        server.begin(ledger, [partial(replace, layout) for layout in layouts], transfer)
+        server.begin(ledger, fixed(*layouts), transfer)
         yield server
 
 
@@ -184,7 +183,7 @@ def test_a_task_whose_machine_is_gone_while_it_waits_gives_its_blocks_back(
     add(ledger, 1)
     ours, of_task = socket.socketpair()
     with _LostMachine(ours.detach(), error) as to_task, ThreadPoolExecutor(1) as pool:
-        answering = pool.submit(TaskClaims(ledger, [partial(replace, layouts[0])], transfer).answer, to_task)
+        answering = pool.submit(TaskClaims(ledger, fixed(layouts[0]), transfer).answer, to_task)
         with Connection(of_task.detach()) as lost:
             claim(lost)
             lost.send(Next(0))
@@ -232,14 +231,14 @@ def test_blocks_that_cannot_be_removed_fail_no_transaction(
 ) -> None:
     """All files of the transaction are complete."""
 
-    def open_expired() -> FileIO:
+    def make_layout() -> TableLayout:
         raise RetryableError("the credentials have expired")
 
     add(ledger, 1)
     block = ledger.claim(ledger.begin_task(), 0)
     assert block
-    transfer = ThroughTheStore([open_expired])
-    transfer.source(block, layouts[0].io, layouts[0].new_block_location)
+    transfer = ThroughTheStore(made_by(make_layout))
+    transfer.source(block, layouts[0])
     transfer.remove()
     assert "stay in the object store until a later session: the credentials have expired" in caplog.text
 
@@ -250,7 +249,7 @@ def test_blocks_may_be_copied_while_others_are_removed(
     """A failed transaction removes them while tasks may still claim blocks."""
 
     def copy(block: Block) -> None:
-        transfer.source(block, layouts[0].io, layouts[0].new_block_location)
+        transfer.source(block, layouts[0])
 
     class CopiesAnother(int):
         """A block's binding. Another task's block is copied while the blocks are listed."""

@@ -29,6 +29,7 @@ from connector.spark.blocks.transaction_files import OnThisMachine, TableLayout
 from connector.spark.jvm.jvm_ends import WORKER_ENDED
 from encoding.store_lines import binding, plain
 from protocol.request import Store
+from support.layouts import fixed, made_by
 from support.snapshots import check_text
 
 DEADLINE = 20.0  # seconds
@@ -52,7 +53,7 @@ def serving(tmp_path: Path, ledger: Ledger, listening: SocketAddress = "") -> It
     destination = Destination(f"file://{tmp_path}", Properties(), "prefix")
     layout = TableLayout(binding(LongType(), index=0), destination, Lease.until(Properties(), None))
     with closing(ClaimServer(listening or str(tmp_path / "claims"), "127.0.0.1")) as server:
-        server.begin(ledger, [lambda: layout], OnThisMachine(lambda: RetryableError(WORKER_ENDED)))
+        server.begin(ledger, fixed(layout), OnThisMachine(lambda: RetryableError(WORKER_ENDED)))
         yield server
 
 
@@ -137,14 +138,14 @@ def test_a_task_that_ends_after_its_last_block_ends_well(
 
 
 def test_an_error_that_nobody_has_foreseen_fails_the_transaction(ledger: Ledger) -> None:
-    def new_layout() -> TableLayout:
+    def make_layout() -> TableLayout:
         raise LookupError("no such layout")
 
     ours, of_task = Pipe()
     add_a_row(ledger)
     of_task.send(Next(None))
     with closing(ours), closing(of_task):
-        claims = TaskClaims(ledger, [new_layout], OnThisMachine(lambda: RetryableError(WORKER_ENDED)))
+        claims = TaskClaims(ledger, made_by(make_layout), OnThisMachine(lambda: RetryableError(WORKER_ENDED)))
         with pytest.raises(LookupError, match="no such layout"):
             claims.answer(ours)
     with pytest.raises(LookupError, match="no such layout"):

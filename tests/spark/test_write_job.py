@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -21,10 +20,11 @@ from connector.model.properties import Properties
 from connector.model.state import ColumnStatistics, DataFile
 from connector.spark.blocks.claims import ClaimServer
 from connector.spark.blocks.spool import Spool
-from connector.spark.blocks.transaction_files import TableLayout, ThroughTheStore, open_io
-from connector.spark.jobs.write_job import LONGEST_IN_STATE, JobTables, WriteJob, Written, find_long_lists
+from connector.spark.blocks.transaction_files import TableLayout, ThroughTheStore
+from connector.spark.jobs.write_job import LONGEST_IN_STATE, WriteJob, Written, find_long_lists
 from encoding.store_lines import binding, plain
 from protocol.request import Store
+from support.layouts import made_by
 from support.snapshots import check_text
 
 RunTasks = Callable[[ThreadPoolExecutor, Callable[[Iterable[int]], Iterable[Any]]], "Future[list[Any]]"]
@@ -56,18 +56,18 @@ def write_jobs(tmp_path: Path, run: RunTasks, expired: bool = False) -> Iterator
     """Starts the job of one transaction after the other. The credentials of the table may be `expired`."""
     of = binding(LongType(), index=0)
 
-    def new_layout() -> TableLayout:
+    def make_layout() -> TableLayout:
         if expired:
             raise RetryableError("the catalog has no credentials now")
         destination = Destination(f"file://{tmp_path}/table", Properties(), "prefix")
         return TableLayout(of, destination, Lease.until(Properties(), None))
 
-    transfer = ThroughTheStore([partial(open_io, new_layout)])
+    layouts = made_by(make_layout)
     with closing(ClaimServer(("127.0.0.1", 0), "127.0.0.1")) as claims, ThreadPoolExecutor(1) as tasks:
 
         def start() -> WriteJob:
             spool = Spool(Path(mkdtemp(dir=tmp_path)) / "spool", block_size=1)
-            return WriteJob(InThreads(tasks, run), claims, spool, transfer, JobTables([new_layout]))
+            return WriteJob(InThreads(tasks, run), claims, spool, ThroughTheStore(layouts), layouts)
 
         yield start
 

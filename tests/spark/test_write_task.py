@@ -8,7 +8,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from errno import EAGAIN, EMFILE, ENOSPC
-from functools import partial
 from http import HTTPStatus
 from itertools import count
 from multiprocessing.connection import Connection, Listener
@@ -45,6 +44,7 @@ from connector.storage.file_access import file_properties
 from encoding.store_lines import REJECTED, binding, plain
 from protocol.protocol_error import ProtocolError
 from protocol.request import Store
+from support.layouts import fixed
 from support.plans import meeting
 from support.servers.fault_proxy import GENUINE, Fault, FaultProxy, Request, fault_proxy
 from support.servers.s3_server import S3Server
@@ -67,7 +67,7 @@ class Job:
         self.treated: dict[int, Tally] = {}
         self._ledger = Ledger(Spool(directory / "spool", block_size=8 << 20))
         self._directory = directory
-        self._new_layouts = [partial(replace, layout) for layout in layouts]
+        self._layouts = fixed(*layouts)
         self._lines = count(1)
 
     def add(self, *lines: bytes, binding: int = 0) -> None:
@@ -77,7 +77,7 @@ class Job:
         """Raises what has stopped the task."""
         self._ledger.complete()
         with closing(ClaimServer(str(self._directory / "claims"))) as claims:
-            claims.begin(self._ledger, self._new_layouts, OnThisMachine(lambda: RetryableError(WORKER_ENDED)))
+            claims.begin(self._ledger, self._layouts, OnThisMachine(lambda: RetryableError(WORKER_ENDED)))
             write_files(claims.address, [0])
             claims.finish()
         counted = self._ledger.close()

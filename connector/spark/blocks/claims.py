@@ -20,7 +20,7 @@ from connector.host import machine
 from connector.host.errors import ConnectorError, RetryableError
 from connector.spark.blocks.ledger import Ledger, TaskAccount, TaskOutput
 from connector.spark.blocks.spool import Block
-from connector.spark.blocks.transaction_files import BlockTransfer, NewLayout, TableLayout, TemporaryFile
+from connector.spark.blocks.transaction_files import BlockTransfer, Layouts, TableLayout, TemporaryFile
 from protocol.protocol_error import ProtocolError
 from protocol.request import Store
 
@@ -126,10 +126,10 @@ class ClaimServer:
         self._answering: list[threading.Thread] = []  # to tasks of the present transaction
         threading.Thread(target=self._accept, name="claims", daemon=True).start()
 
-    def begin(self, ledger: Ledger, new_layouts: Sequence[NewLayout], transfer: BlockTransfer) -> None:
+    def begin(self, ledger: Ledger, layouts: Layouts, transfer: BlockTransfer) -> None:
         """Let tasks that connect from now on claim blocks of this transaction."""
         self._answering = []
-        self._claims = TaskClaims(ledger, new_layouts, transfer)
+        self._claims = TaskClaims(ledger, layouts, transfer)
 
     def finish(self) -> None:
         """Wait for the last message of each task, so that no failure is missed. The tasks are over by then."""
@@ -187,7 +187,7 @@ class TaskClaims:
     """Answers the tasks of one transaction from its ledger."""
 
     ledger: Ledger
-    new_layouts: Sequence[NewLayout]
+    layouts: Layouts
     transfer: BlockTransfer
 
     def answer(self, connection: ToTask) -> None:
@@ -224,13 +224,13 @@ class TaskClaims:
                 assert_never(message)
 
     def _claim_of(self, block: Block) -> Claim:
-        if not 0 <= block.binding < len(self.new_layouts):
+        if not 0 <= block.binding < self.layouts.bindings:
             raise ProtocolError(
                 f"line {block.line_of(0)}: store names binding {block.binding}, "
-                f"but the session has only {len(self.new_layouts)}"
+                f"but the session has only {self.layouts.bindings}"
             )
-        layout = self.new_layouts[block.binding]()
-        return Claim(block, self.transfer.source(block, layout.io, layout.new_block_location), layout)
+        layout = self.layouts.make(block.binding)
+        return Claim(block, self.transfer.source(block, layout), layout)
 
 
 def _explain_refusal(error: OSError) -> RetryableError:

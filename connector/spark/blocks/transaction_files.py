@@ -38,8 +38,6 @@ log = logging.getLogger(__name__)
 
 COPIED_AT_ONCE: Final = 4 << 20  # bytes
 
-OpenIO: TypeAlias = Callable[[], FileIO]  # with credentials that are valid now
-
 
 @dataclass(frozen=True)
 class LocalFile:
@@ -181,13 +179,15 @@ class TableLayout:
         return write_list(self.io, self.destination.new_metadata_location(LIST_SUFFIX), files)
 
 
-# Returns the layout with credentials that are valid now.
-NewLayout: TypeAlias = Callable[[], TableLayout]
+class Layouts(Protocol):
+    """The layouts of the tables of one transaction: the bindings' tables first, then those of rejected rows."""
 
+    @property
+    def bindings(self) -> int:
+        """The number of bindings."""
 
-def open_io(new_layout: NewLayout) -> FileIO:
-    """Return the FileIO of a table's files, with credentials that are valid now."""
-    return new_layout().io
+    def make(self, table: int) -> TableLayout:
+        """Return the layout of the table with this index, with credentials that are valid now."""
 
 
 @contextmanager
@@ -200,21 +200,21 @@ def warn_if_left(contents: str, location: str) -> Iterator[None]:
         log.warning("%s stay in the object store until a later session: %s", contents, error)
 
 
-def remove_objects(open_io: OpenIO, locations: Sequence[str], contents: str) -> None:
+def remove_objects(layouts: Layouts, table: int, locations: Sequence[str], contents: str) -> None:
     """Delete objects of one table, if there are some. If that fails, only warn: a later session removes them.
 
     `contents` says what the objects have, in the plural.
     """
     if locations:
         with warn_if_left(contents, locations[0]):
-            map_in_threads(open_io().delete, locations, "removal")
+            map_in_threads(layouts.make(table).io.delete, locations, "removal")
 
 
 class BlockTransfer(Protocol):
     """How the blocks of one transaction reach their tasks."""
 
-    def source(self, block: Block, io: FileIO, new_location: Callable[[], str]) -> TemporaryFile:
-        """Return the file from which a task reads the block. `io` and `new_location` are of the block's table."""
+    def source(self, block: Block, layout: TableLayout) -> TemporaryFile:
+        """Return the file from which a task reads the block. `layout` is that of the block's table."""
 
     def check_lost(self, blocks: Sequence[Block]) -> None:
         """Raise RetryableError unless another task can read these blocks. Their task was lost."""
@@ -231,7 +231,7 @@ class OnThisMachine:
         """`explain_lost_task` returns the error that says why a task was lost."""
         self._explain_lost_task = explain_lost_task
 
-    def source(self, block: Block, _: FileIO, __: Callable[[], str]) -> TemporaryFile:
+    def source(self, block: Block, _: TableLayout) -> TemporaryFile:
         """Return the spool's own file."""
         return LocalFile(block.path)
 
@@ -247,18 +247,18 @@ class ThroughTheStore:
     """A block stays in the object store until the transaction is written, so another task can read the block of a lost
     task."""
 
-    def __init__(self, open_ios: Sequence[OpenIO]) -> None:
-        self._open_ios = open_ios  # the bindings'
+    def __init__(self, layouts: Layouts) -> None:
+        self._layouts = layouts
         self._copies: dict[Block, StoredObject] = {}
         self._changing = Lock()  # of the copies: a failed transaction removes them while tasks may still claim blocks
 
-    def source(self, block: Block, io: FileIO, new_location: Callable[[], str]) -> TemporaryFile:
+    def source(self, block: Block, layout: TableLayout) -> TemporaryFile:
         """Return the copy of the block. The first call makes the copy, and deletes the file of the spool."""
         with self._changing:
             copy = self._copies.get(block)
         if copy is None:
-            copy = StoredObject(new_location())
-            with copy.create(io) as stored:
+            copy = StoredObject(layout.new_block_location())
+            with copy.create(layout.io) as stored:
                 for piece in block.read(COPIED_AT_ONCE):
                     stored.write(piece)
             with self._changing:
@@ -277,4 +277,4 @@ class ThroughTheStore:
             copies = {**self._copies}
         for index in sorted({block.binding for block in copies}):
             locations = [copy.location for block, copy in copies.items() if block.binding == index]
-            remove_objects(self._open_ios[index], locations, "rows that were spooled")
+            remove_objects(self._layouts, index, locations, "rows that were spooled")

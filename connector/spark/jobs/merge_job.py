@@ -8,12 +8,11 @@ from connector.encoding.runs.merge_plan import group_ranges, plan_merge
 from connector.encoding.runs.run_merging import MergeRange
 from connector.model.state import DataFile
 from connector.spark.blocks.transaction_files import (
-    NewLayout,
+    Layouts,
     StoredObject,
     StoredRun,
     TableLayout,
     TemporaryFile,
-    open_io,
     remove_objects,
 )
 from connector.spark.jvm.spark_session import Jobs
@@ -31,10 +30,10 @@ class MergeUnit:
 
 
 def merge_runs(
-    jobs: Jobs, new_layouts: Sequence[NewLayout], runs: Mapping[int, Sequence[StoredRun]]
+    jobs: Jobs, layouts: Layouts, runs: Mapping[int, Sequence[StoredRun]]
 ) -> dict[int, tuple[DataFile, ...]]:
     """Merge the runs of each table, and return their files. Raises what has stopped a merge."""
-    current = {index: new_layouts[index]() for index in runs}
+    current = {index: layouts.make(index) for index in runs}
     units = [
         unit for index, table_runs in runs.items() for unit in _plan(current[index], index, table_runs, jobs.cores)
     ]
@@ -46,12 +45,12 @@ def merge_runs(
     return files
 
 
-def remove_runs(new_layouts: Sequence[NewLayout], runs: Mapping[int, Sequence[StoredRun]]) -> None:
+def remove_runs(layouts: Layouts, runs: Mapping[int, Sequence[StoredRun]]) -> None:
     """Remove the runs in the object store. Those on the disk go with the spool. If it fails, only warn: a later session
     removes them."""
     for index, table_runs in runs.items():
         locations = [each.file.location for each in table_runs if isinstance(each.file, StoredObject)]
-        remove_objects(partial(open_io, new_layouts[index]), locations, "sorted runs")
+        remove_objects(layouts, index, locations, "sorted runs")
 
 
 def _plan(layout: TableLayout, table_index: int, runs: Sequence[StoredRun], tasks: int) -> Iterator[MergeUnit]:

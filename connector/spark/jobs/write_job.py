@@ -20,7 +20,7 @@ from connector.model.state import DataFile, FileList
 from connector.spark.blocks.claims import ClaimServer
 from connector.spark.blocks.ledger import Ledger, TaskOutput
 from connector.spark.blocks.spool import Spool
-from connector.spark.blocks.transaction_files import BlockTransfer, NewLayout, OnThisMachine, ThroughTheStore, open_io
+from connector.spark.blocks.transaction_files import BlockTransfer, Layouts, OnThisMachine, ThroughTheStore
 from connector.spark.jvm.cluster import BIND_ADDRESS, DRIVER_HOST, find_driver_host, is_local, parse_claims_address
 from connector.spark.jvm.spark_session import Jobs, Spark
 from connector.spark.tasks.write_task import write_files
@@ -44,28 +44,26 @@ class Written:
     existing_keys: Mapping[int, Sequence[Words]] = field(default_factory=dict)  # hashes of those whose rows exist
 
 
-@dataclass(frozen=True)
-class JobTables:
-    """The tables that a job writes. They are counted as the bindings' tables first, then those of rejected rows."""
-
-    new_layouts: Sequence[NewLayout]  # of the bindings' tables
-    rejected: Sequence[NewLayout] = ()
-    share: float = 1.0  # the part of all keys that the session has
-
-
 class WriteJob:
     """A job of long-lived tasks that claim spooled blocks while more of them come."""
 
     def __init__(
-        self, jobs: Jobs, claims: ClaimServer, spool: Spool, transfer: BlockTransfer, tables: JobTables
+        self,
+        jobs: Jobs,
+        claims: ClaimServer,
+        spool: Spool,
+        transfer: BlockTransfer,
+        layouts: Layouts,
+        share: float = 1.0,
     ) -> None:
+        """`share` is the part of all keys that the session has."""
         self._spool = spool
         self._ledger = Ledger(spool)
         self._claims = claims
         self._transfer = transfer
-        self._share = tables.share
-        self._new_layouts = (*tables.new_layouts, *tables.rejected)
-        claims.begin(self._ledger, tables.new_layouts, transfer)
+        self._layouts = layouts
+        self._share = share
+        claims.begin(self._ledger, layouts, transfer)
         self._jobs = jobs
         self._job = jobs.run(partial(write_files, claims.address))
         self._job.add_done_callback(self._report_failure)
@@ -96,7 +94,7 @@ class WriteJob:
 
         def write(table_index: int) -> FileList:
             # A layout with fresh credentials is asked for only where something is written with them.
-            return self._new_layouts[table_index]().write_file_list(files[table_index])
+            return self._layouts.make(table_index).write_file_list(files[table_index])
 
         return {**files, **dict(zip(indexes, map_in_threads(write, indexes, "lists"), strict=True))}
 
@@ -113,7 +111,7 @@ class WriteJob:
     def _merge(self, counted: TaskOutput) -> dict[int, tuple[DataFile, ...]]:
         from connector.spark.jobs.merge_job import merge_runs  # only for arranged tables
 
-        merged = merge_runs(self._jobs, self._new_layouts, counted.runs)
+        merged = merge_runs(self._jobs, self._layouts, counted.runs)
         return {
             index: counted.files.get(index, ()) + merged.get(index, ()) for index in sorted({*counted.files, *merged})
         }
@@ -123,7 +121,7 @@ class WriteJob:
         if self._ledger.runs:
             from connector.spark.jobs.merge_job import remove_runs
 
-            remove_runs(self._new_layouts, self._ledger.runs)
+            remove_runs(self._layouts, self._ledger.runs)
 
     def _clear_away(self) -> None:
         """Remove blocks and runs in the object store after a failure. The failure ends the process, and the spool's
@@ -153,11 +151,11 @@ def find_long_lists(files: Mapping[int, tuple[DataFile, ...]], share: float = 1.
     ]
 
 
-def choose_transfer(spark: Spark, new_layouts: Sequence[NewLayout]) -> BlockTransfer:
+def choose_transfer(spark: Spark, layouts: Layouts) -> BlockTransfer:
     """Return how blocks reach the tasks of one transaction: by this machine's disk, or through the object store."""
     if spark.is_local:
         return OnThisMachine(spark.explain_lost_task)
-    return ThroughTheStore([partial(open_io, new_layout) for new_layout in new_layouts])
+    return ThroughTheStore(layouts)
 
 
 def open_claim_server(settings: Mapping[str, str], socket: Path) -> ClaimServer:
