@@ -20,7 +20,7 @@ from connector import REVISION_VARIABLE, VERSION
 from connector.config.settings import parse
 from connector.host.garbage import pause_garbage_collection
 from connector.host.logs import Event, fields
-from connector.spark import engine
+from connector.spark.jvm.start_spark import start_spark
 from protocol import request
 from protocol.flow import WHOLE_RANGE
 
@@ -48,7 +48,7 @@ def handle_open(message: request.Open) -> Iterator["OpenedTables"]:
         with pause_garbage_collection():
             config, resource_configs = parse(task.config, [binding.resource_config for binding in task.bindings])
             resources.enter_context(_publish_metrics(config, message))
-            started = resources.enter_context(engine.start_engine(config.advanced.spark))
+            started = resources.enter_context(start_spark(config.advanced.spark))
             from connector.session.open_tables import open_tables
 
         yield resources.enter_context(open_tables(message, config, resource_configs, started))
@@ -57,7 +57,7 @@ def handle_open(message: request.Open) -> Iterator["OpenedTables"]:
 def start_session(tables: "OpenedTables") -> AbstractContextManager["Session"]:
     """Open the session of these tables, once the answer has been given."""
     with pause_garbage_collection():
-        tables.engine.spark.load_client()  # first: the JVM may wait for it
+        tables.session_spark.spark.load_client()  # first: the JVM may wait for it
         from connector.session.open_session import open_session
 
     return open_session(tables)

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 @contextmanager
 def open_session(opened: OpenedTables) -> Iterator[Session]:
     """Open the session of these tables. Raises UserError if Spark's tasks cannot reach this process."""
-    config, catalog, engine, tables = opened.config, opened.catalog, opened.engine, opened.tables
-    socket = engine.directories.sockets / "claims"
+    config, catalog, session_spark, tables = opened.config, opened.catalog, opened.session_spark, opened.tables
+    socket = session_spark.directories.sockets / "claims"
     with closing(open_claim_server(config.advanced.spark, socket)) as claims:
         threads = opened.start_threads()
         for table in tables:
@@ -34,7 +34,7 @@ def open_session(opened: OpenedTables) -> Iterator[Session]:
             for table in tables
             for path in [table.binding.path]
         ]
-        jobs = TransactionJobs(engine, claims, tables, access, opened.binding_count, open_views)
+        jobs = TransactionJobs(session_spark, claims, tables, access, opened.binding_count, open_views)
         report_opened((table.binding.table for table in tables), config.advanced)
         log_opened(
             [table.binding.table for table in tables],

@@ -30,7 +30,7 @@ from connector.session.recovery import (
     check_names,
     select_overlapping_commits,
 )
-from connector.spark.engine import Engine
+from connector.spark.jvm.start_spark import SessionSpark
 from protocol import request
 from protocol.flow import KEY_END, V2_LABEL, WHOLE_RANGE
 from protocol.protocol_error import ProtocolError
@@ -44,7 +44,7 @@ class OpenedTables:
     """The tables of a session, and what else the session is made from."""
 
     config: EndpointConfig
-    engine: Engine  # may still be starting
+    session_spark: SessionSpark  # may still be starting
     catalog: OpenedCatalog
     staged: Sequence[StagedCommit]  # by earlier sessions
     recovered: Recovered
@@ -64,7 +64,7 @@ class OpenedTables:
 
 @contextmanager
 def open_tables(
-    message: request.Open, config: EndpointConfig, resource_configs: Sequence[ResourceConfig], engine: Engine
+    message: request.Open, config: EndpointConfig, resource_configs: Sequence[ResourceConfig], started: SessionSpark
 ) -> Iterator[OpenedTables]:
     """Open the tables. Raises UserError if the user must change the task first."""
     task, key_range = message.materialization, _check_key_range(message)
@@ -84,20 +84,20 @@ def open_tables(
             check_fences(tables, start_threads().committer.fences)
         return tables
 
-    with start_when_needed(partial(_run_threads, catalog, task.name, key_range, config, engine)) as start_threads:
+    with start_when_needed(partial(_run_threads, catalog, task.name, key_range, config, started)) as start_threads:
         with translate_errors(config):
             newest = partial(bind_newest, bind)
             recovered = start_threads().recover(staged, newest) if staged else Recovered((), newest())
-        yield OpenedTables(config, engine, catalog, staged, recovered, len(task.bindings), start_threads)
+        yield OpenedTables(config, started, catalog, staged, recovered, len(task.bindings), start_threads)
 
 
 def _run_threads(
-    catalog: OpenedCatalog, materialization: str, key_range: str, config: EndpointConfig, engine: Engine
+    catalog: OpenedCatalog, materialization: str, key_range: str, config: EndpointConfig, started: SessionSpark
 ) -> "AbstractContextManager[SessionThreads]":
     with pause_garbage_collection():
         from connector.session.session_threads import run_threads
 
-    return run_threads(catalog, materialization, key_range, config, engine)
+    return run_threads(catalog, materialization, key_range, config, started.spark)
 
 
 def _make_policy(resource: ResourceConfig, config: EndpointConfig) -> Policy:

@@ -22,8 +22,8 @@ from connector.session.backlog import Limit, find_state_limit
 from connector.session.commit_facts import report_outcome, report_recovered
 from connector.session.committer import Committer
 from connector.session.recovery import Recovered, recover
-from connector.spark.engine import Engine
 from connector.spark.jobs.compaction_job import compact_in
+from connector.spark.jvm.spark_session import Spark
 
 if TYPE_CHECKING:
     from connector.notifications.notifier import LoadTable, Notifier
@@ -52,12 +52,12 @@ class SessionThreads:
 
 @contextmanager
 def run_threads(
-    catalog: OpenedCatalog, materialization: str, key_range: str, config: EndpointConfig, engine: Engine
+    catalog: OpenedCatalog, materialization: str, key_range: str, config: EndpointConfig, spark: Spark
 ) -> Iterator[SessionThreads]:
-    """Run the threads until the session ends. The engine may still be starting."""
+    """Run the threads until the session ends. Spark may still be starting."""
     writers = SnapshotWriters()
     reload = partial(load_opened_table, catalog, config)
-    compactor = TableCompactor(catalog, compact_in(engine.spark), reload, writers)
+    compactor = TableCompactor(catalog, compact_in(spark), reload, writers)
     with ExitStack() as threads:
         compaction = threads.enter_context(run_compaction(compactor.compact, key_range))
         maintenance = threads.enter_context(run_maintenance(catalog, compaction.note_commit, writers.locks))

@@ -17,9 +17,9 @@ from connector.model.state import measure_share
 from connector.spark.blocks.claims import ClaimServer
 from connector.spark.blocks.spool import Spool
 from connector.spark.blocks.transaction_files import TableLayout, TemporaryFile
-from connector.spark.engine import Engine
 from connector.spark.jobs.write_job import WriteJob, choose_transfer
 from connector.spark.jvm.spark_session import Spark
+from connector.spark.jvm.start_spark import SessionSpark
 
 if TYPE_CHECKING:
     from connector.iceberg.table_view import SessionViews
@@ -66,17 +66,17 @@ class TransactionJobs:
 
     def __init__(
         self,
-        engine: Engine,
+        session_spark: SessionSpark,
         claims: ClaimServer,
         tables: Sequence[BoundTable],
         access: Sequence[Refreshed[Properties]],
         bindings: int,
         open_views: "Callable[[], SessionViews]",
     ) -> None:
-        self._engine = engine
+        self._spark, self._directory = session_spark.spark, session_spark.directories.files
         are_plain = all(table.arrangement.is_plain for table in tables)
-        spool_limit = engine.spool_limit if are_plain else engine.disk_limit // 2
-        self._make_layouts = partial(TransactionLayouts, tables, access, bindings, engine.spark, spool_limit)
+        spool_limit = session_spark.limits.spool if are_plain else session_spark.limits.disk // 2
+        self._make_layouts = partial(TransactionLayouts, tables, access, bindings, self._spark, spool_limit)
         self._claims = claims
         self._share = measure_share(tables[0].writer.key_range) if tables else 1.0
         self._open_views = open_views
@@ -92,14 +92,13 @@ class TransactionJobs:
             for index, table in enumerate(layouts.tables)
             if table.binding.updates
         }
-        directory = self._engine.directories.files / f"loads-{next(self._numbers)}"
-        return TransactionLoads(self._engine.spark, directory, searched, layouts)
+        directory = self._directory / f"loads-{next(self._numbers)}"
+        return TransactionLoads(self._spark, directory, searched, layouts)
 
     def start_writing(self, file_prefixes: Sequence[str], row_ids: Mapping[int, TemporaryFile]) -> WriteJob:
         """Start the job of one transaction. `file_prefixes` has the prefix of each table's data files, `row_ids` say by
         binding where the ids of loaded keys are."""
         layouts = self._make_layouts(file_prefixes, row_ids)
-        directory = self._engine.directories.files / f"spool-{next(self._numbers)}"
-        spool = Spool(directory, limit=layouts.spool_limit)
-        spark = self._engine.spark
-        return WriteJob(spark, self._claims, spool, choose_transfer(spark, layouts), layouts, self._share)
+        spool = Spool(self._directory / f"spool-{next(self._numbers)}", limit=layouts.spool_limit)
+        transfer = choose_transfer(self._spark, layouts)
+        return WriteJob(self._spark, self._claims, spool, transfer, layouts, self._share)

@@ -25,17 +25,24 @@ class Limits:
     tasks: int  # of transactions, at the same time
     spool: int  # bytes
     maintenance_tasks: int = 0  # beside them; 0: there is no memory for one
+    spools_in_memory: bool = False  # the directory of the spool is in memory
 
     @classmethod
     def of(cls, group: Cgroup, spool_directory: Path) -> "Limits":
         """Return the limits for this machine or container. Raises UserError if its memory is too small."""
+        spools_in_memory = is_in_memory(spool_directory)
         cores = count_cores()
         if group.cores:
             cores = min(cores, math.ceil(group.cores))
         memory = min(filter(None, (group.memory, measure_memory())), default=None)
         if memory is None:
-            return cls(cores, SPOOL_LIMIT, 1)
-        return _divide(memory, cores, spools_in_memory=is_in_memory(spool_directory))
+            return cls(cores, SPOOL_LIMIT, 1, spools_in_memory)
+        return _divide(memory, cores, spools_in_memory=spools_in_memory)
+
+    @property
+    def disk(self) -> int:
+        """How many bytes a spool and sorted runs may have together."""
+        return self.spool if self.spools_in_memory else 2 * self.spool
 
 
 def _divide(memory: int, cores: int, *, spools_in_memory: bool) -> Limits:
@@ -50,4 +57,4 @@ def _divide(memory: int, cores: int, *, spools_in_memory: bool) -> Limits:
     left = memory - _FIXED - tasks * _TASK
     maintenance_tasks = int(left >= _TASK + (_SPOOL_BEFORE_MAINTENANCE if spools_in_memory else 0))
     spool = left - maintenance_tasks * _TASK if spools_in_memory else SPOOL_LIMIT
-    return Limits(tasks, min(spool, SPOOL_LIMIT), maintenance_tasks)
+    return Limits(tasks, min(spool, SPOOL_LIMIT), maintenance_tasks, spools_in_memory)

@@ -18,7 +18,7 @@ from connector.model.table_identifier import TableIdentifier
 from connector.rpc.apply import apply
 from connector.rpc.validate import validate
 from connector.session.open_tables import open_tables
-from connector.spark.engine import Engine
+from connector.spark.jvm.start_spark import SessionSpark
 from protocol import request
 from protocol.flow import WHOLE_RANGE, MaterializationBinding, ValidateBinding
 from support.bindings import DOCUMENT, ID, MATERIALIZATION, collection, local_config, materialization
@@ -60,7 +60,7 @@ class Shop:
 
     def open(self) -> None:
         config, resources = parse(self.config, [each.resource_config for each in self.last.bindings])
-        with open_tables(request.Open(self.last), config, resources, cast(Engine, None)):
+        with open_tables(request.Open(self.last), config, resources, cast(SessionSpark, None)):
             pass
 
     def apply(self, *bindings: MaterializationBinding) -> None:

@@ -18,7 +18,7 @@ from connector.model.table_identifier import TableIdentifier
 from connector.rpc.apply import apply
 from connector.rpc.validate import validate
 from connector.session.open_tables import open_tables
-from connector.spark.engine import Engine
+from connector.spark.jvm.start_spark import SessionSpark
 from protocol import request
 from protocol.flow import WHOLE_RANGE, Json, Materialization, ValidateBinding
 from support.bindings import DOCUMENT, ID, MATERIALIZATION, collection, local_config, materialization, projection
@@ -67,7 +67,7 @@ class Shop:
 def open_task(task: Materialization, last: Materialization) -> None:
     del last
     config, resources = parse(task.config, [each.resource_config for each in task.bindings])
-    with open_tables(request.Open(task), config, resources, cast(Engine, None)):
+    with open_tables(request.Open(task), config, resources, cast(SessionSpark, None)):
         pass
 
 

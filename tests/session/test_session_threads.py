@@ -28,10 +28,9 @@ def test_new_credentials_that_are_refused_fail_a_group_of_a_compaction(
     for number in range(3):
         prev = land(catalog, number, prev=prev).next
     monkeypatch.setattr(compact_table, "access_to", expire_access)
-    jobs = SimpleNamespace(maintenance_tasks=1, maintain=pytest.fail)
-    engine: Any = SimpleNamespace(spark=jobs)
+    spark: Any = SimpleNamespace(maintenance_tasks=1, maintain=pytest.fail)
     config = EndpointConfig(namespace="shop")
-    with run_threads(catalog, WRITER.materialization, WRITER.key_range, config, engine) as threads:
+    with run_threads(catalog, WRITER.materialization, WRITER.key_range, config, spark) as threads:
         threads.committer.commit([stage(catalog, PATH, WRITER, 3, prev=prev)])
         assert wait_until(lambda: "not compacted: " in caplog.text)
     assert "4 data file(s) were not compacted: table shop.orders was dropped or renamed" in caplog.text

@@ -48,12 +48,12 @@ def test_a_spool_leaves_half_of_the_disk_to_the_sorted_runs_of_all_tasks(
         for each in (PLAIN, arrangement)
     )
     spark = SimpleNamespace(is_local=True, cores=4, explain_lost_task=None, run=lambda _: Future[None]())
-    engine: Any = SimpleNamespace(
-        spark=spark, directories=SimpleNamespace(files=tmp_path), spool_limit=100, disk_limit=100
+    session_spark: Any = SimpleNamespace(
+        spark=spark, directories=SimpleNamespace(files=tmp_path), limits=SimpleNamespace(spool=100, disk=100)
     )
     claims: Any = Claims()
     access: Any = [Refreshed("access", lambda: lease)] * 2
-    jobs = TransactionJobs(engine, claims, [plain, other], access, 2, lambda: pytest.fail("no key is loaded"))
+    jobs = TransactionJobs(session_spark, claims, [plain, other], access, 2, lambda: pytest.fail("no key is loaded"))
 
     jobs.start_writing(["a", "b"], {}).add(LINES)
 
@@ -67,7 +67,9 @@ def test_a_spool_leaves_half_of_the_disk_to_the_sorted_runs_of_all_tasks(
 
 def test_a_task_without_bindings_starts_its_job_too(tmp_path: Path) -> None:
     spark = SimpleNamespace(is_local=True, explain_lost_task=None, run=lambda _: Future[None]())
-    engine: Any = SimpleNamespace(spark=spark, directories=SimpleNamespace(files=tmp_path), spool_limit=1, disk_limit=2)
+    session_spark: Any = SimpleNamespace(
+        spark=spark, directories=SimpleNamespace(files=tmp_path), limits=SimpleNamespace(spool=1, disk=2)
+    )
     claims: Any = Claims()
-    TransactionJobs(engine, claims, [], [], 0, lambda: pytest.fail("no key is loaded")).start_writing([], {})
+    TransactionJobs(session_spark, claims, [], [], 0, lambda: pytest.fail("no key is loaded")).start_writing([], {})
     assert claims.layouts.bindings == 0

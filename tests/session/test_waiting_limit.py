@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
@@ -97,8 +96,7 @@ def test_a_shard_may_take_its_part_of_the_state(catalog: Catalog, key_range: str
         for staged, size in zip(chain_of(stage_one(catalog, ORDERS), 2), (most - 2000, 2000), strict=True)
     )
     catalog.rename_table(ORDERS, ("shop", "away"))
-    engine: Any = SimpleNamespace(spark=UNUSED)
-    with run_threads(catalog, MATERIALIZATION, key_range, EndpointConfig(namespace="shop"), engine) as threads:
+    with run_threads(catalog, MATERIALIZATION, key_range, EndpointConfig(namespace="shop"), UNUSED) as threads:
         threads.committer.commit([first])
         threads.committer.check_limit({first.chain_id})
         threads.committer.commit([second])

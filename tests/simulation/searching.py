@@ -93,9 +93,10 @@ class _NoDirectory:
 def loading_jobs(tables: Sequence[BoundTable], bindings: int, views: SessionViews) -> TransactionJobs:
     """The jobs of a session, of which only those of Loads can be started."""
     directories = SimpleNamespace(files=_NoDirectory())
-    engine: Any = SimpleNamespace(spark=SearchWithoutSpark(), directories=directories, spool_limit=1, disk_limit=2)
+    limits = SimpleNamespace(spool=1, disk=2)
+    session_spark: Any = SimpleNamespace(spark=SearchWithoutSpark(), directories=directories, limits=limits)
     no_claims: Any = None
-    return TransactionJobs(engine, no_claims, tables, [ACCESS] * len(tables), bindings, lambda: views)
+    return TransactionJobs(session_spark, no_claims, tables, [ACCESS] * len(tables), bindings, lambda: views)
 
 
 def search_names(patch: pytest.MonkeyPatch) -> None:

@@ -17,11 +17,11 @@ def note(event, arguments):
         importing.add(threading.current_thread().name)
 
 sys.addaudithook(note)
-from connector.spark.engine import start_engine
+from connector.spark.jvm.start_spark import start_spark
 
-with start_engine({"spark.master": "local[1]"}) as engine:
-    assert engine.spark.run(list).result() == [0]
-    engine.spark.stop()
+with start_spark({"spark.master": "local[1]"}) as started:
+    assert started.spark.run(list).result() == [0]
+    started.spark.stop()
 print(*importing)
 """
 
@@ -34,9 +34,9 @@ def test_the_thread_of_spark_does_not_import_what_others_import_at_the_same_time
 
 def test_spark_ends_before_anybody_has_asked_for_it() -> None:
     program = """
-from connector.spark.engine import start_engine
-with start_engine({"spark.master": "local[1]"}) as engine:
-    engine.spark._jvm.wait()
+from connector.spark.jvm.start_spark import start_spark
+with start_spark({"spark.master": "local[1]"}) as started:
+    started.spark._jvm.wait()
 """
     ended = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=120)
     assert (ended.stdout, ended.stderr) == ("", "")

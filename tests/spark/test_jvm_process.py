@@ -27,7 +27,7 @@ from connector.spark.jvm.jvm_command import find_spark_home
 from connector.spark.jvm.jvm_ends import WORKER_ENDED, WORKER_HANGS
 from connector.spark.jvm.jvm_process import Jvm
 from connector.spark.jvm.spark_errors import explain_lost_task, translate_errors
-from connector.spark.jvm.spark_session import start_spark
+from connector.spark.jvm.start_spark import start_spark
 from support.servers.server_process import free_address
 from support.sessions.processes import wait_until
 from support.snapshots import check_text
@@ -308,11 +308,11 @@ def test_a_signal_that_ends_a_jvm_is_told_also_if_its_spark_context_ends_first(t
 
 @pytest.mark.spark
 def test_a_killed_jvm_is_told_also_by_what_asks_for_its_cores() -> None:
-    with start_spark({"spark.master": "local[1]"}) as spark:
-        assert spark.cores == 1
-        spark._jvm.kill()
+    with start_spark({"spark.master": "local[1]"}) as started:
+        assert started.spark.cores == 1
+        started.spark._jvm.kill()
         with pytest.raises(RetryableError) as error:
-            _ = spark.cores
+            _ = started.spark.cores
     check_text("spark_errors", "a killed JVM", str(error.value))
 
 
@@ -418,8 +418,8 @@ def test_a_jvm_is_watched_on_after_a_look_for_which_no_file_could_be_opened(
 def test_a_cluster_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark itself tries for a quarter of an hour, without saying so."""
     monkeypatch.setattr(spark_session, "CONTEXT_TIMEOUT", 2.0)
-    with start_spark({"spark.master": "yarn"}) as spark, pytest.raises(RetryableError) as error:
-        spark.run(list).result()
+    with start_spark({"spark.master": "yarn"}) as started, pytest.raises(RetryableError) as error:
+        started.spark.run(list).result()
     told, found, _ = str(error.value).partition("Spark's last words:")
     check_text("spark_errors", "a cluster that does not answer", f"{told}{found} …")
 

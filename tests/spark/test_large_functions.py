@@ -15,15 +15,15 @@ RUN: Final = f"""
 import os
 from functools import partial
 from pathlib import Path
-from connector.spark.jvm.spark_session import start_spark
+from connector.spark.jvm.start_spark import start_spark
 
 def return_thing(access, thing):
     return thing
 
-with start_spark({{"spark.master": "local[1]"}}) as spark:
+with start_spark({{"spark.master": "local[1]"}}) as started:
     for _ in range(2):
         access = os.urandom(2 << 20) + {SECRET!r}
-        print(spark.map(partial(return_thing, access), [1, 2, 3]).result())
+        print(started.spark.map(partial(return_thing, access), [1, 2, 3]).result())
     files = [file for file in Path(os.environ["TMPDIR"]).rglob("*") if file.is_file()]
     assert files, "those of Spark"
     print([str(file) for file in files if {SECRET!r} in file.read_bytes()])

@@ -15,7 +15,7 @@ from connector.host.refresh import Lease
 from connector.model.properties import Properties
 from connector.spark import limits
 from connector.spark.jobs import compaction_job, rewrite_job
-from connector.spark.jvm import spark_session
+from connector.spark.jvm import start_spark
 from connector.spark.limits import SPOOL_LIMIT, Limits
 
 MB = 1 << 20
@@ -86,8 +86,8 @@ def test_jobs_without_a_session_keep_to_the_limits(
     def start(settings: Mapping[str, str], *_: object, **__: object) -> None:
         raise _StartedError(settings["spark.master"])
 
-    monkeypatch.setattr(spark_session, "Cgroup", lambda: group(tmp_path, memory_max=str(620 * MB)))
-    monkeypatch.setattr(spark_session, "Spark", start)
+    monkeypatch.setattr(start_spark, "Cgroup", lambda: group(tmp_path, memory_max=str(620 * MB)))
+    monkeypatch.setattr(start_spark, "Spark", start)
     with pytest.raises(_StartedError, match=r"local\[1\]"):
         begin()
 
@@ -103,8 +103,15 @@ def test_maintenance_has_a_task_where_the_memory_is_enough_for_one_more(
 
 def test_a_spool_in_memory_comes_before_a_task_of_maintenance(tmp_path: Path) -> None:
     enough = (448 + (CORES + 1) * 160 + 256) * MB
-    assert Limits.of(group(tmp_path, memory_max=str(enough)), ON_TMPFS) == Limits(CORES, 256 * MB, 1)
-    assert Limits.of(group(tmp_path, memory_max=str(enough - 1)), ON_TMPFS) == Limits(CORES, 416 * MB - 1)
+    assert Limits.of(group(tmp_path, memory_max=str(enough)), ON_TMPFS) == Limits(CORES, 256 * MB, 1, True)
+    assert Limits.of(group(tmp_path, memory_max=str(enough - 1)), ON_TMPFS) == Limits(CORES, 416 * MB - 1, 0, True)
+
+
+@pytest.mark.parametrize(("directory", "spools"), [(None, 2), (ON_TMPFS, 1)])
+def test_sorted_runs_have_as_much_of_the_disk_as_the_spool(tmp_path: Path, directory: Path | None, spools: int) -> None:
+    """In memory, they share what the tasks leave."""
+    share = Limits.of(group(tmp_path, memory_max=str(1024 * MB)), directory or tmp_path)
+    assert share.disk == spools * share.spool
 
 
 def test_a_spool_in_memory_has_what_tasks_leave_of_it(tmp_path: Path) -> None:

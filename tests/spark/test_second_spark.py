@@ -13,16 +13,16 @@ from support.repository import REPOSITORY
 
 TWICE: Final = """
 from connector.host.errors import UserError
-from connector.spark.engine import start_engine
+from connector.spark.jvm.start_spark import start_spark
 
 def fail(number):
     raise UserError(f"task {number}")
 
 for number in range(2):
-    with start_engine({"spark.master": "local[1]"}) as engine:
-        assert engine.spark.run(list).result() == [0]
+    with start_spark({"spark.master": "local[1]"}) as started:
+        assert started.spark.run(list).result() == [0]
         try:
-            engine.spark.map(fail, [number]).result()
+            started.spark.map(fail, [number]).result()
         except UserError as error:
             print(error)
 """

@@ -15,7 +15,7 @@ from connector.host.machine import lower_priority
 from connector.host.refresh import Refreshed
 from connector.model.properties import Properties
 from connector.spark.jvm.lanes import Lane
-from connector.spark.jvm.spark_session import start_spark
+from connector.spark.jvm.start_spark import start_spark
 from connector.storage.file_io import open_file_io
 
 T = TypeVar("T")
@@ -63,8 +63,8 @@ def compact_in(jobs: MaintenanceJobs) -> Compact:
 def compaction_jobs(settings: Mapping[str, str]) -> Iterator[Compact]:
     """Yield a function that compacts file groups on all cores of a Spark of its own, which is killed when the block
     ends."""
-    with start_spark(settings, Lane.ALONE) as spark:
-        yield compact_in(spark)
+    with start_spark(settings, Lane.ALONE) as started:
+        yield compact_in(started.spark)
 
 
 def _submit(

@@ -15,7 +15,8 @@ from connector.host.late_start import start_when_needed
 from connector.host.refresh import Refreshed
 from connector.model.properties import Properties
 from connector.model.state import DataFile
-from connector.spark.jvm.spark_session import start_spark
+from connector.spark.jvm.lanes import Lane
+from connector.spark.jvm.start_spark import start_spark
 from connector.storage.file_io import open_file_io
 
 # Credentials may expire before the last file of a large table is written. Each job gets fresh ones.
@@ -33,7 +34,7 @@ def rewrite_jobs(settings: Mapping[str, str]) -> Iterator[Rewrite]:
     Spark starts with the first job, and is killed when the block ends.
     """
     turn = Lock()
-    with start_when_needed(partial(start_spark, settings)) as spark:
+    with start_when_needed(partial(start_spark, settings, Lane.BETWEEN)) as start:
 
         def rewrite(
             rewriting: Rewriting, sources: Sequence[SourceFile], access: Refreshed[Properties]
@@ -42,7 +43,9 @@ def rewrite_jobs(settings: Mapping[str, str]) -> Iterator[Rewrite]:
                 return [
                     files
                     for job in divide(sources, JOB_SIZE, attrgetter("size"))
-                    for files in _check(spark().map(partial(_rewrite, rewriting, access.current().value), job).result())
+                    for files in _check(
+                        start().spark.map(partial(_rewrite, rewriting, access.current().value), job).result()
+                    )
                 ]
 
         yield rewrite

@@ -10,17 +10,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from connector.config.values import SECRET_SETTING
-from connector.host.cgroup import Cgroup
 from connector.host.errors import ConnectorError, RetryableError
 from connector.host.signals import ending_if_it_hangs
-from connector.host.tempdirs import TemporaryDirectories, make_directories
+from connector.host.tempdirs import TemporaryDirectories
 from connector.spark.jvm.class_path import list_jars
 from connector.spark.jvm.cluster import MASTER, PYTHON, check_master, is_local, make_cluster_settings, wait_for_executor
 from connector.spark.jvm.jvm_command import find_spark_home
 from connector.spark.jvm.jvm_process import Jvm
 from connector.spark.jvm.lanes import MAINTENANCE, POOL, THREADS, TRANSACTIONS, Lane, write_pools
 from connector.spark.jvm.spark_errors import explain_lost_task, translate_errors
-from connector.spark.limits import Limits
 
 if TYPE_CHECKING:
     from connector.spark.jvm.client import RDD, SparkContext
@@ -209,21 +207,6 @@ class Spark:
             outcomes = _perform(context.parallelize(shares, tasks), partial(map, partial(_call_once, call)))
         found = [*map(_get_results, outcomes)]
         return [found[index % tasks][index // tasks] for index in range(len(things))]
-
-
-@contextmanager
-def start_spark(settings: Mapping[str, str], lane: Lane = Lane.BETWEEN) -> Iterator[Spark]:
-    """Yield Spark without a session, with as many tasks as this machine or container can take.
-
-    Spark is killed when the block ends.
-    """
-    with make_directories() as directories:
-        tasks = Limits.of(Cgroup(), directories.files).tasks
-        spark = Spark({"spark.master": f"local[{tasks}]", **settings}, directories, lane=lane)
-        try:
-            yield spark
-        finally:
-            spark.kill()
 
 
 def _perform(inputs: "RDD[S]", task: Callable[[Iterable[S]], Iterable[T]]) -> list[T]:

@@ -1,11 +1,10 @@
-"""The engine of a session: Spark with its limits and directories. It starts before PyIceberg is imported."""
+"""Starts Spark within the limits of this machine. It can be imported before PyIceberg is."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from connector.host.cgroup import Cgroup
-from connector.host.machine import is_in_memory
 from connector.host.tempdirs import TemporaryDirectories, make_directories
 from connector.spark.jvm.lanes import Lane, choose_lane
 from connector.spark.jvm.spark_session import Spark
@@ -13,25 +12,26 @@ from connector.spark.limits import Limits
 
 
 @dataclass(frozen=True)
-class Engine:
-    """Spark with a session's directories, and how large a spool may grow there."""
+class SessionSpark:
+    """Spark with a session's directories, and how much of the machine the session takes."""
 
     spark: Spark
     directories: TemporaryDirectories
-    spool_limit: int  # bytes
-    disk_limit: int  # bytes of a spool and of sorted runs together
+    limits: Limits
 
 
 @contextmanager
-def start_engine(settings: Mapping[str, str]) -> Iterator[Engine]:
-    """Yield Spark while it is being started. Spark is killed when the block ends."""
+def start_spark(settings: Mapping[str, str], lane: Lane | None = None) -> Iterator[SessionSpark]:
+    """Yield Spark while it is being started. Spark is killed when the block ends.
+
+    `lane` is that of maintenance. None: the lane of a session on this machine.
+    """
     with make_directories() as directories:
         limits = Limits.of(Cgroup(), directories.files)
-        lane = choose_lane(settings, limits.maintenance_tasks)
+        lane = lane or choose_lane(settings, limits.maintenance_tasks)
         spark = Spark({**_local_tasks(limits, lane), **settings}, directories, lane=lane)
         try:
-            disk = limits.spool if is_in_memory(directories.files) else 2 * limits.spool
-            yield Engine(spark, directories, limits.spool, disk)
+            yield SessionSpark(spark, directories, limits)
         finally:
             spark.kill()
 
