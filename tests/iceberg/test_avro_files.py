@@ -3,6 +3,7 @@
 import re
 import struct
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,8 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField, StringType
 
-from connector.iceberg.metadata import avro_files, manifests
+from connector.iceberg.metadata import manifests
+from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION
 from connector.storage.file_io import WrittenFile
 from support.snapshots import check_text
 
@@ -36,12 +38,13 @@ UNPARTITIONED = PartitionSpec(spec_id=0)
 def test_a_manifest_is_the_one_that_pyiceberg_writes(spec: PartitionSpec, partition: Record, tmp_path: Path) -> None:
     def written(name: str, kind: Callable[..., Any]) -> ManifestFile:
         file = IO.new_output(f"{tmp_path}/{name}")
-        with kind(spec, SCHEMA, file, 7, avro_files.AVRO_COMPRESSION) as writer:
+        with kind(spec, SCHEMA, file, 7) as writer:
             writer.add_entry(entry(partition))
         found: ManifestFile = writer.to_manifest_file()
         return found
 
-    ours, theirs = written("ours", manifests.ManifestWriter), written("theirs", iceberg.ManifestWriterV2)
+    of_pyiceberg = partial(iceberg.ManifestWriterV2, avro_compression=AVRO_COMPRESSION)
+    ours, theirs = written("ours", manifests.ManifestWriter), written("theirs", of_pyiceberg)
     assert header(tmp_path / "ours") == header(tmp_path / "theirs")
     assert fields(*entries(ours)) == fields(*entries(theirs))
     assert entries(ours)[0].data_file.partition == partition
@@ -51,9 +54,7 @@ def test_a_manifest_is_the_one_that_pyiceberg_writes(spec: PartitionSpec, partit
 def test_the_names_of_partition_fields_are_those_that_avro_allows(name: str, tmp_path: Path) -> None:
     """DuckDB ends the process of its caller when it finds another name."""
     spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), name), spec_id=1)
-    with manifests.ManifestWriter(
-        spec, SCHEMA, IO.new_output(f"{tmp_path}/manifest"), 7, avro_files.AVRO_COMPRESSION
-    ) as writer:
+    with manifests.ManifestWriter(spec, SCHEMA, IO.new_output(f"{tmp_path}/manifest"), 7) as writer:
         writer.add_entry(entry(Record("north")))
     names = re.findall(r'"name": "([^"]*)"', header(tmp_path / "manifest")["avro.schema"])
     assert [each for each in names if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", each)] == []
@@ -61,17 +62,17 @@ def test_the_names_of_partition_fields_are_those_that_avro_allows(name: str, tmp
 
 
 def test_a_manifest_of_delete_files_says_so_in_its_header_and_in_the_manifest_list(tmp_path: Path) -> None:
-    with manifests.DeleteManifestWriter(
-        UNPARTITIONED, SCHEMA, IO.new_output(f"{tmp_path}/manifest"), 7, avro_files.AVRO_COMPRESSION
-    ) as writer:
+    with manifests.DeleteManifestWriter(UNPARTITIONED, SCHEMA, IO.new_output(f"{tmp_path}/manifest"), 7) as writer:
         writer.add_entry(entry(Record()))
     assert header(tmp_path / "manifest")["content"] == "deletes"
     assert writer.to_manifest_file().content is iceberg.ManifestContent.DELETES
 
 
 def test_a_manifest_list_is_the_one_that_pyiceberg_writes(tmp_path: Path) -> None:
-    for name, kind in (("ours", manifests.ManifestListWriter), ("theirs", iceberg.ManifestListWriterV2)):
-        with kind(IO.new_output(f"{tmp_path}/{name}"), 7, 6, 3, avro_files.AVRO_COMPRESSION) as writer:
+    of_pyiceberg = partial(iceberg.ManifestListWriterV2, compression=AVRO_COMPRESSION)
+    kinds: dict[str, Callable[..., Any]] = {"ours": manifests.ManifestListWriter, "theirs": of_pyiceberg}
+    for name, kind in kinds.items():
+        with kind(IO.new_output(f"{tmp_path}/{name}"), 7, 6, 3) as writer:
             writer.add_manifests([listed()])
     assert header(tmp_path / "ours") == header(tmp_path / "theirs")
     [ours], [theirs] = (list(iceberg.read_manifest_list(IO.new_input(f"{tmp_path}/{n}"))) for n in ("ours", "theirs"))
@@ -85,7 +86,7 @@ def test_an_error_among_the_entries_stays_what_it_is_and_leaves_no_manifest(
 ) -> None:
     def write() -> None:
         file = WrittenFile(IO, f"{tmp_path}/manifest")
-        with manifests.ManifestWriter(UNPARTITIONED, SCHEMA, file, 7, avro_files.AVRO_COMPRESSION) as writer:
+        with manifests.ManifestWriter(UNPARTITIONED, SCHEMA, file, 7) as writer:
             for _ in range(entries_before):
                 writer.add_entry(entry(Record()))
             raise EOFError("the source ends early")
@@ -98,7 +99,7 @@ def test_an_error_among_the_entries_stays_what_it_is_and_leaves_no_manifest(
 def test_an_error_among_the_manifests_leaves_no_list(tmp_path: Path) -> None:
     def write() -> None:
         file = WrittenFile(IO, f"{tmp_path}/list")
-        with manifests.ManifestListWriter(file, 7, 6, 3, avro_files.AVRO_COMPRESSION) as writer:
+        with manifests.ManifestListWriter(file, 7, 6, 3) as writer:
             writer.add_manifests([listed()])
             raise EOFError
 
@@ -108,8 +109,8 @@ def test_an_error_among_the_manifests_leaves_no_list(tmp_path: Path) -> None:
 
 
 def test_manifest_lists_of_several_writers_are_read_by_turns_as_pyiceberg_reads_them(tmp_path: Path) -> None:
-    of_version_1 = iceberg.ManifestListWriterV1(IO.new_output(f"{tmp_path}/1"), 7, 6, avro_files.AVRO_COMPRESSION)
-    of_version_2 = iceberg.ManifestListWriterV2(IO.new_output(f"{tmp_path}/2"), 7, 6, 3, avro_files.AVRO_COMPRESSION)
+    of_version_1 = iceberg.ManifestListWriterV1(IO.new_output(f"{tmp_path}/1"), 7, 6, AVRO_COMPRESSION)
+    of_version_2 = iceberg.ManifestListWriterV2(IO.new_output(f"{tmp_path}/2"), 7, 6, 3, AVRO_COMPRESSION)
     for writer in (of_version_1, of_version_2):
         with writer:
             writer.add_manifests([listed(), listed()])
@@ -133,7 +134,7 @@ def test_manifests_of_several_partition_types_are_read_by_turns_as_pyiceberg_rea
     written: list[ManifestFile] = []
     for spec, partition in ((UNPARTITIONED, Record()), (BY_REGION, Record("north"))):
         file = IO.new_output(f"{tmp_path}/{spec.spec_id}")
-        with manifests.ManifestWriter(spec, SCHEMA, file, 7, avro_files.AVRO_COMPRESSION) as writer:
+        with manifests.ManifestWriter(spec, SCHEMA, file, 7) as writer:
             writer.add_entry(entry(partition))
         written.append(writer.to_manifest_file())
         written[-1].sequence_number = 3
@@ -158,7 +159,7 @@ def test_a_manifest_that_is_cut_short_is_damaged_wherever_it_ends(tmp_path: Path
 
 def test_a_manifest_list_that_is_cut_short_is_damaged_wherever_it_ends(tmp_path: Path) -> None:
     file = tmp_path / "list"
-    with manifests.ManifestListWriter(IO.new_output(str(file)), 7, 6, 3, avro_files.AVRO_COMPRESSION) as writer:
+    with manifests.ManifestListWriter(IO.new_output(str(file)), 7, 6, 3) as writer:
         writer.add_manifests([listed(), listed()])
     whole = file.read_bytes()
     only_header = whole.index(whole[-SYNC_SIZE:]) + SYNC_SIZE  # the same as a list of no manifests
@@ -171,7 +172,7 @@ def test_a_manifest_list_that_is_cut_short_is_damaged_wherever_it_ends(tmp_path:
 @pytest.mark.parametrize("count", [0, -1, 1, 3])
 def test_a_block_with_another_number_of_records_is_damaged(count: int, tmp_path: Path) -> None:
     file = tmp_path / "list"
-    with manifests.ManifestListWriter(IO.new_output(str(file)), 7, 6, 3, avro_files.AVRO_COMPRESSION) as writer:
+    with manifests.ManifestListWriter(IO.new_output(str(file)), 7, 6, 3) as writer:
         writer.add_manifests([listed(), listed()])
     content = file.read_bytes()
     begin = content.index(content[-SYNC_SIZE:]) + SYNC_SIZE
@@ -215,9 +216,7 @@ def test_pyiceberg_still_rounds_doubles() -> None:
 
 
 def written_manifest(file: Path, *added: ManifestEntry) -> ManifestFile:
-    with manifests.ManifestWriter(
-        UNPARTITIONED, SCHEMA, IO.new_output(str(file)), 7, avro_files.AVRO_COMPRESSION
-    ) as writer:
+    with manifests.ManifestWriter(UNPARTITIONED, SCHEMA, IO.new_output(str(file)), 7) as writer:
         for each in added:
             writer.add_entry(each)
     manifest = writer.to_manifest_file()

@@ -13,7 +13,6 @@ from pyiceberg.catalog import Catalog
 from connector.iceberg.commits.outcomes import Committed, Failed, Outcome
 from connector.iceberg.commits.snapshot import SnapshotWriters
 from connector.iceberg.metadata import snapshot_manifests
-from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestCache
 from connector.iceberg.metadata.manifests import ManifestListWriter, manifests_of
 from connector.iceberg.metadata.snapshot_manifests import KEPT_BYTES
@@ -182,7 +181,7 @@ def test_manifests_of_others_without_partition_summaries_get_empty_ones(catalog:
     manifests = manifests_of(table.io, snapshot)
     for manifest in manifests:
         manifest[PARTITIONS] = None
-    with ManifestListWriter(table.io.new_output(snapshot.manifest_list), 1, None, 1, AVRO_COMPRESSION) as writer:
+    with ManifestListWriter(table.io.new_output(snapshot.manifest_list), 1, None, 1) as writer:
         writer.add_manifests(manifests)
     assert [each.partitions for each in manifests_of(table.io, snapshot)] == [None]
     Session(catalog).land(1)

@@ -27,7 +27,6 @@ from pyiceberg.table.update import (
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField
 
-from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION
 from connector.iceberg.metadata.manifests import ManifestListWriter
 from simulation.checks import check_readable
 from simulation.lake import Commit, Lake, Path
@@ -139,9 +138,7 @@ class Engine:
         sequence_number, location = metadata.last_sequence_number + 1, f"{file}-list.avro"
         parent, output = metadata.current_snapshot_id, lake.reader.new_output(location)
         next_row_id = (metadata.next_row_id or 0) if isinstance(metadata, TableMetadataV3) else None
-        with ManifestListWriter(
-            output, number, parent, sequence_number, AVRO_COMPRESSION, next_row_id=next_row_id
-        ) as manifests:
+        with ManifestListWriter(output, number, parent, sequence_number, next_row_id) as manifests:
             added = manifest.to_manifest_file()
             manifests.add_manifests([ManifestFile(*(added[place] for place in range(len(added))), None), *kept])
         last = manifests.next_row_id

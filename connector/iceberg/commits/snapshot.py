@@ -17,7 +17,6 @@ from connector.host.threads import map_in_threads
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.delete_files import DeleteChanges, DeleteFiles
 from connector.iceberg.commits.summaries import PublishedTimes, add_totals, count_live, find_published, summarize_append
-from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION
 from connector.iceberg.metadata.listed_files import ManifestCache
 from connector.iceberg.metadata.manifest_rewriting import ManifestMerger, remove_files
 from connector.iceberg.metadata.manifests import (
@@ -166,11 +165,10 @@ class SnapshotWriter:
         parent = table.current_snapshot()
         complete_summaries(manifests, table.specs())
         with ManifestListWriter(
-            output_file=written,
-            snapshot_id=self._id,
+            written,
+            self._id,
             parent_snapshot_id=parent.snapshot_id if parent else None,
             sequence_number=sequence_number,
-            compression=AVRO_COMPRESSION,
             next_row_id=find_next_row_id(table),
         ) as manifest_list:
             manifest_list.add_manifests(list(manifests))

@@ -9,7 +9,7 @@ from pyiceberg.avro.file import AvroOutputFile
 from pyiceberg.avro.reader import Reader
 from pyiceberg.avro.resolver import resolve_reader
 from pyiceberg.exceptions import ValidationError as InvalidMetadataError
-from pyiceberg.io import FileIO, InputFile
+from pyiceberg.io import FileIO, InputFile, OutputFile
 from pyiceberg.manifest import (
     DATA_FILE_TYPE,
     MANIFEST_ENTRY_SCHEMAS,
@@ -35,7 +35,7 @@ from pyiceberg.types import IntegerType, ListType, NestedField, StructType
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from connector.encoding.live_rows.deletion_vectors import DeletionVector, FileId
-from connector.iceberg.metadata.avro_files import AvroFileWriter, AvroSchema, read_records
+from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION, AvroFileWriter, AvroSchema, read_records
 from connector.iceberg.metadata.partitions import name_in_avro
 from connector.iceberg.metadata.row_lineage import NEWEST_VERSION, assign_row_ids, number_rows
 
@@ -129,8 +129,10 @@ class ManifestWriter(ManifestWriterV2):
     one that says that the manifest is empty.
     """
 
-    def __init__(self, *args: Any, version: TableVersion = 2, **options: Any) -> None:
-        super().__init__(*args, **options)
+    def __init__(
+        self, spec: PartitionSpec, schema: Schema, file: OutputFile, snapshot_id: int, version: TableVersion = 2
+    ) -> None:
+        super().__init__(spec, schema, file, snapshot_id, AVRO_COMPRESSION)
         self._written_version = version
 
     @property
@@ -170,8 +172,15 @@ class ManifestListWriter(ManifestListWriterV2):
     With a `next_row_id`, the list is of version 3, and gives ids to the rows that have none.
     """
 
-    def __init__(self, *args: Any, next_row_id: int | None = None, **options: Any) -> None:
-        super().__init__(*args, **options)
+    def __init__(
+        self,
+        file: OutputFile,
+        snapshot_id: int,
+        parent_snapshot_id: int | None,
+        sequence_number: int,
+        next_row_id: int | None = None,
+    ) -> None:
+        super().__init__(file, snapshot_id, parent_snapshot_id, sequence_number, AVRO_COMPRESSION)
         self.next_row_id = next_row_id
         if next_row_id is not None:
             self._meta = {**self._meta, "format-version": "3", "first-row-id": str(next_row_id)}

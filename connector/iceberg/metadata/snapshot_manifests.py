@@ -20,7 +20,6 @@ from pyiceberg.manifest import (
 from pyiceberg.table import Table
 
 from connector.encoding.live_rows.deletion_vectors import FileId, WrittenVector
-from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION
 from connector.iceberg.metadata.manifests import DeleteManifestWriter, ManifestWriter, find_id
 from connector.iceberg.metadata.partitions import Partition, PartitionReader, find_source_schema, find_spec
 from connector.iceberg.metadata.row_lineage import NEWEST_VERSION
@@ -134,14 +133,8 @@ class ManifestFactory:
         if schema_id is not None:
             schema = table.schemas().get(schema_id, schema)
         kind = ManifestWriter if content is ManifestContent.DATA else DeleteManifestWriter
-        return kind(
-            spec=spec,
-            schema=find_source_schema(table, spec, schema),
-            output_file=file,
-            snapshot_id=self._snapshot_id,
-            avro_compression=AVRO_COMPRESSION,
-            version=table.metadata.format_version,
-        )
+        schema = find_source_schema(table, spec, schema)
+        return kind(spec, schema, file, self._snapshot_id, table.metadata.format_version)
 
 
 def group_by_spec(entries: Iterable[ManifestEntry]) -> dict[int, list[ManifestEntry]]:
