@@ -13,7 +13,7 @@ from connector.encoding.parquet.data_files import DataFileWriter
 from connector.host.errors import ConnectorError
 from connector.host.threads import StartedCalls
 from connector.model.state import DataFile
-from connector.spark.tasks import merged_files, write_task
+from connector.spark.tasks import arranged_files, write_task
 from connector.storage.file_io import write_small_file
 from crash.faults import DEFECT, swap
 
@@ -36,7 +36,7 @@ def swallows_upload_errors() -> None:
         write_small_file(io, location, content)
 
     swap(DataFileWriter, "finish", finish_anyhow)
-    for task in write_task, merged_files:
+    for task in write_task, arranged_files:
         swap(task, "write_later", write_at_once)
 
 

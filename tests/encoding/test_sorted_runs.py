@@ -30,9 +30,8 @@ from pyiceberg.types import (
 from connector.encoding.parquet.encoded_row_groups import write_row_group
 from connector.encoding.parquet.file_options import FileOptions
 from connector.encoding.runs import run_merging, sorted_runs
-from connector.encoding.runs.merge_plan import group_ranges, plan_merge
 from connector.encoding.runs.partition_values import PartitionKey, PartitionValues
-from connector.encoding.runs.run_merging import MergeRange, merge
+from connector.encoding.runs.run_merging import MergeRange, group_ranges, merge, plan_merge
 from connector.encoding.runs.sorted_runs import RowArrangement, RunPart, SortedRun, read_encoded, read_part
 from connector.encoding.values.column_types import arrow_schema
 from connector.model.binding import Arrangement, Binding, PartitionField, SortField

@@ -47,7 +47,7 @@ from connector.spark.jobs import merge_job
 from connector.spark.jobs.merge_job import MergeUnit
 from connector.spark.jobs.write_job import WriteJob
 from connector.spark.jvm.jvm_ends import WORKER_ENDED
-from connector.spark.tasks import merged_files
+from connector.spark.tasks import arranged_files
 from connector.storage import file_io
 from encoding.store_lines import REJECTED, binding, plain
 from protocol.protocol_error import ProtocolError
@@ -417,7 +417,7 @@ def test_a_merge_that_fails_leaves_no_files_and_in_the_store_no_runs(
 def test_no_file_is_uploaded_after_a_failed_merge_has_deleted_its_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(merged_files, "ROW_GROUP_SIZE", 1)
+    monkeypatch.setattr(arranged_files, "ROW_GROUP_SIZE", 1)
     monkeypatch.setattr(data_files.FileWriter, "_end_if_full", data_files.FileWriter._end)
     begun, failed, write = Event(), Event(), file_io.write_small_file
 
@@ -466,7 +466,7 @@ def test_a_merge_ends_with_the_first_rows_after_an_upload_has_failed(
     monkeypatch.setattr(StartedCalls, "_call", note_failure)
     monkeypatch.setattr(data_files.FileWriter, "finish", finish_first)
     for name in ("read_part", "read_encoded"):
-        monkeypatch.setattr(merged_files, name, partial(note, name, getattr(merged_files, name)))
+        monkeypatch.setattr(arranged_files, name, partial(note, name, getattr(arranged_files, name)))
     with pytest.raises(RetryableError, match="the disk is full"):
         table.write(*rows_of(200))
     assert len(read_later) <= 1

@@ -17,8 +17,7 @@ from connector.encoding.rewriting.file_groups import Compaction, FileGroup
 from connector.encoding.rewriting.group_writer import GroupWriter
 from connector.encoding.rewriting.rewritten_schemas import RewrittenSchema
 from connector.encoding.rewriting.row_order import ORIGIN
-from connector.encoding.runs.merge_plan import plan_merge
-from connector.encoding.runs.run_merging import merge
+from connector.encoding.runs.run_merging import merge, plan_merge
 from connector.encoding.runs.sorted_runs import RowArrangement, RunPart, SortedRun, read_part
 from connector.encoding.values.arrays import Positions
 from connector.host.errors import RetryableError

@@ -1,7 +1,9 @@
-"""Merges sorted runs: reads the rows of one partition from many runs, in their order, in bounded memory."""
+"""Merges sorted runs: plans which rows of which runs become files together, and reads these rows in their order, in
+bounded memory."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -9,12 +11,19 @@ import pyarrow as pa
 
 from connector.encoding.runs.partition_values import PartitionKey
 from connector.encoding.runs.sort_columns import SortColumns
-from connector.encoding.runs.sorted_runs import RunPart
+from connector.encoding.runs.sorted_runs import RunPart, SortedRun
 from connector.encoding.values.arrays import Indices
 from connector.encoding.values.gathered_rows import GatheredRows
+from connector.host.groups import divide
 
+# A partition is only split between tasks if each of them gets so many bytes of Arrow data.
+LEAST_SPLIT: Final = 128 << 20
+_UNITS_PER_TASK: Final = 4  # so that a long last one holds up little
+_LEAST_UNIT: Final = 8 << 20  # bytes of Arrow data
 _HELD: Final = 24 << 20  # bytes of Arrow data that are sorted together
 _COPIED_AT_ONCE: Final = 4 << 20  # bytes of Arrow data
+
+ReadPart: TypeAlias = Callable[[int, RunPart], pa.RecordBatch]
 
 
 @dataclass(frozen=True)
@@ -39,7 +48,92 @@ class MergeRange:
         return any(part.encoded for _, part in self.parts)
 
 
-ReadPart: TypeAlias = Callable[[int, RunPart], pa.RecordBatch]
+def plan_merge(
+    runs: Sequence[SortedRun], sort_columns: SortColumns, tasks: int, least_split: int = LEAST_SPLIT
+) -> list[MergeRange]:
+    """Return the ranges of rows that become files, in order. `tasks` is how many tasks merge at the same time."""
+    parts: dict[PartitionKey, list[tuple[int, int]]] = {}  # indices of runs, and of parts in them
+    for run in sorted(range(len(runs)), key=lambda index: runs[index].first_line):
+        for part in range(len(runs[run].parts)):
+            parts.setdefault(runs[run].parts[part].partition, []).append((run, part))
+    return [
+        merged
+        for partition in sorted(parts, key=_order_of_partitions)
+        for merged in _plan_partition(partition, _Parts(runs, parts[partition]), sort_columns, tasks, least_split)
+    ]
+
+
+def group_ranges(ranges: Sequence[MergeRange], tasks: int) -> Iterator[tuple[MergeRange, ...]]:
+    """Split the ranges into groups of similar size, each for one call."""
+    size = max(sum(merged.memory for merged in ranges) // (tasks * _UNITS_PER_TASK), _LEAST_UNIT)
+    return map(tuple, divide(ranges, size, attrgetter("memory")))
+
+
+class _Parts:
+    """The parts of one partition in all runs, in the order in which their rows came."""
+
+    def __init__(self, runs: Sequence[SortedRun], indices: Sequence[tuple[int, int]]) -> None:
+        """`indices` are those of runs, and of parts in them."""
+        self.parts: list[tuple[int, RunPart]] = [(run, runs[run].parts[part]) for run, part in indices]
+        self.first_rows = pa.concat_batches([runs[run].first_rows.slice(part, 1) for run, part in indices])
+        self.runs = np.array([run for run, _ in indices])
+        self.memory = np.array([part.memory for _, part in self.parts])
+
+    def range(
+        self,
+        partition: PartitionKey,
+        indices: Indices,
+        after: pa.RecordBatch | None = None,
+        until: pa.RecordBatch | None = None,
+    ) -> MergeRange:
+        parts = tuple(self.parts[index] for index in indices)
+        first_rows = self.first_rows.take(pa.array(indices)) if self.first_rows.num_columns else self.first_rows
+        return MergeRange(partition, parts, first_rows, after, until)
+
+
+def _plan_partition(
+    partition: PartitionKey, parts: _Parts, sort_columns: SortColumns, tasks: int, least_split: int
+) -> Iterator[MergeRange]:
+    pieces = min(max(int(parts.memory.sum()) // least_split, 1), tasks)
+    if not sort_columns:
+        for indices in _split(parts.memory, pieces):
+            yield parts.range(partition, indices)
+        return
+    ranks = sort_columns.rank(parts.first_rows)
+    order = np.argsort(ranks, kind="stable")
+    following = _following_ranks(parts.runs, ranks)
+    # A range ends with the rows that are equal to the first row of some part.
+    bounds = [int(order[indices[-1]]) for indices in _split(parts.memory[order], pieces)[:-1]]
+    ends = list({ranks[bound]: bound for bound in bounds}.values())
+    for after, until in zip([None, *ends], [*ends, None], strict=True):
+        has_rows = np.ones(len(ranks), np.bool_)
+        if after is not None:
+            has_rows &= following > ranks[after]
+        if until is not None:
+            has_rows &= ranks <= ranks[until]
+        yield parts.range(partition, order[has_rows[order]], _row(parts, after), _row(parts, until))
+
+
+def _split(sizes: Indices, pieces: int) -> list[Indices]:
+    """Split indices into consecutive pieces of similar size. None of them is empty."""
+    ends = np.cumsum(sizes)
+    cuts = np.searchsorted(ends, [ends[-1] * piece // pieces for piece in range(1, pieces)]) + 1
+    return [piece for piece in np.split(np.arange(len(sizes)), cuts) if len(piece)]
+
+
+def _following_ranks(runs: Indices, ranks: Indices) -> Indices:
+    """Return the rank of the row that follows each part in its run: no row of the part comes after it."""
+    following = np.append(ranks[1:], 0)
+    following[np.append(runs[1:] != runs[:-1], True)] = np.iinfo(np.int64).max
+    return following
+
+
+def _row(parts: _Parts, index: int | None) -> pa.RecordBatch | None:
+    return None if index is None else parts.first_rows.take(pa.array([index]))
+
+
+def _order_of_partitions(partition: PartitionKey) -> tuple[tuple[bool, bytes], ...]:
+    return tuple((value is not None, value or b"") for value in partition)
 
 
 def merge(merged: MergeRange, sort_columns: SortColumns, read: ReadPart) -> Iterator[pa.RecordBatch]:

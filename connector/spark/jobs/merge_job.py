@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from connector.encoding.runs.merge_plan import group_ranges, plan_merge
-from connector.encoding.runs.run_merging import MergeRange
+from connector.encoding.runs.run_merging import MergeRange, group_ranges, plan_merge
 from connector.model.state import DataFile
 from connector.spark.blocks.transaction_files import (
     Layouts,
@@ -16,7 +15,7 @@ from connector.spark.blocks.transaction_files import (
     remove_objects,
 )
 from connector.spark.jvm.spark_session import Jobs
-from connector.spark.tasks.merged_files import find_sort_columns, write_merged
+from connector.spark.tasks.arranged_files import find_sort_columns, write_merged
 from connector.spark.tasks.write_task import explain_failure
 
 

@@ -34,7 +34,7 @@ from protocol.protocol_error import ProtocolError
 
 if TYPE_CHECKING:
     from connector.encoding.search.searched_keys import RowIdsOfKeys
-    from connector.spark.tasks.run_writer import RunWriter
+    from connector.spark.tasks.arranged_files import RunWriter
 
 DECODING_BATCH: Final = 4 << 20  # bytes: larger batches leave the processor's cache, smaller ones need more calls
 REPORTED_TOGETHER: Final = 4 << 20  # bytes of blocks; after so many, the driver is told what was written
@@ -207,7 +207,7 @@ class TableFiles:
     def _open_writer(self, layout: TableLayout, row_group: RowGroupMemory) -> RowWriter:
         if layout.arrangement.is_plain:
             return DataFileWriter(replace(layout.new_files, write_file=self._write_file), row_group)
-        from connector.spark.tasks.run_writer import RunWriter  # only for arranged tables
+        from connector.spark.tasks.arranged_files import RunWriter  # only for arranged tables
 
         writer = RunWriter(layout, row_group, partial(self._block.new_run, layout))
         writer.begin_block(self._first_line)
