@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.types import DateType, DoubleType, LongType, PrimitiveType, StringType, TimestamptzType
 
-from connector.encoding.lines.key_tables import keys_of_texts, read_keys, take_keys, write_keys
+from connector.encoding.lines.key_tables import keys_of_texts, read_table, take_keys, write_table
 from connector.model.binding import KeyPart
 
 
@@ -82,11 +82,11 @@ def test_a_table_without_keys_has_the_columns() -> None:
 
 def test_tasks_read_the_same_table_from_a_file_and_from_bytes(tmp_path: Path) -> None:
     written = keys_of_texts(pa.array(["[1]", "[2]"]), [KeyPart(4, "/a")], [LongType()])
-    write_keys(str(tmp_path / "keys"), written.schema, [written])
-    read = read_keys(str(tmp_path / "keys"))
+    write_table(str(tmp_path / "keys"), written.schema, [written])
+    read = read_table(str(tmp_path / "keys"))
     (tmp_path / "keys").unlink()
 
     assert read.equals(written)
     sink = pa.BufferOutputStream()
-    write_keys(sink, written.schema, [written])
-    assert read_keys(sink.getvalue().to_pybytes()).equals(written)
+    write_table(sink, written.schema, [written])
+    assert read_table(sink.getvalue().to_pybytes()).equals(written)

@@ -17,7 +17,7 @@ import pytest
 from pyiceberg.io import FileIO
 from pyiceberg.types import StringType
 
-from connector.encoding.lines.key_tables import read_keys
+from connector.encoding.lines.key_tables import read_table
 from connector.encoding.live_rows.lineage_columns import NO_ROW_ID
 from connector.encoding.live_rows.source_rows import RowLineage
 from connector.encoding.parquet.file_options import Destination
@@ -73,7 +73,7 @@ def test_the_row_id_of_a_key_is_that_of_its_newest_row(tmp_path: Path) -> None:
     )
     view = TableView(None, tuple(SearchedFile(path, 1, lineage=lineage, keeps_ids=True) for path, lineage in files))
     loads = search(tmp_path, searched, view, "one", "two", "new", "none", "waits")
-    keys = read_keys(str(loads.row_ids[0].path))  # type: ignore[union-attr]
+    keys = read_table(str(loads.row_ids[0].path))  # type: ignore[union-attr]
     assert sorted(zip(keys["_row_id"].to_pylist(), keys["key"].to_pylist(), strict=True)) == [
         (NO_ROW_ID, '["waits"]'), (7, '["two"]'), (100, '["one"]'), (200, '["new"]'),
     ]  # fmt: skip
@@ -91,7 +91,7 @@ def test_rows_keep_their_ids_beside_a_group_of_files_whose_rows_have_none_yet(tm
     large = 1 << 40  # bytes
     view = TableView(None, tuple(SearchedFile(path, large, lineage=lineage, keeps_ids=True) for path, lineage in files))
     loads = search(tmp_path, searched, view, "one", "waits")
-    keys = read_keys(str(loads.row_ids[0].path))  # type: ignore[union-attr]
+    keys = read_table(str(loads.row_ids[0].path))  # type: ignore[union-attr]
     assert sorted(zip(keys["_row_id"].to_pylist(), keys["key"].to_pylist(), strict=True)) == [
         (NO_ROW_ID, '["waits"]'), (100, '["one"]'),
     ]  # fmt: skip

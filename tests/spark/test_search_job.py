@@ -14,7 +14,7 @@ import pytest
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from pyiceberg.types import LongType
 
-from connector.encoding.lines.key_tables import write_keys
+from connector.encoding.lines.key_tables import write_table
 from connector.encoding.parquet.file_columns import FileColumns
 from connector.encoding.search.row_search import SearchedFile
 from connector.encoding.search.rows_of_keys import RowsOfKeys
@@ -44,7 +44,7 @@ def group_of(
 ) -> Group:
     source = LocalFile(table.directory / "keys.arrow")
     wanted = table.keys(keys)
-    write_keys(str(source.path), wanted.schema, [wanted])
+    write_table(str(source.path), wanted.schema, [wanted])
     file = SearchedFile(path, Path(path[7:]).stat().st_size)
     columns = zip(table.key_names, table.updates.parts, strict=True)
     key = tuple(Column(name, name, part.column_id, LongType(), required=True) for name, part in columns)

@@ -84,15 +84,15 @@ def take_keys(keys: pa.Table, indices: Numbers) -> pa.Table:
     return pa.Table.from_batches([GatheredRows(chunks).take(indices)])
 
 
-def write_keys(sink: str | pa.NativeFile, schema: pa.Schema, parts: Iterable[pa.Table]) -> None:
-    """Write a keys table as an Arrow file, to a path of the local disk or to an open file."""
+def write_table(sink: str | pa.NativeFile, schema: pa.Schema, parts: Iterable[pa.Table]) -> None:
+    """Write a table as an Arrow file, to a path of the local disk or to an open file."""
     with pa.ipc.new_file(sink, schema) as file:
-        for keys in parts:
-            file.write_table(keys)
+        for part in parts:
+            file.write_table(part)
 
 
-def read_keys(source: str | bytes) -> pa.Table:
-    """Return a keys table from a path of the local disk, which is mapped into memory, or from a file's content."""
+def read_table(source: str | bytes) -> pa.Table:
+    """Return a table from a path of the local disk, which is mapped into memory, or from the content of such a file."""
     if isinstance(source, bytes):
         return pa.ipc.open_file(source).read_all()
     # The table keeps the mapping, also after the file is closed.

@@ -14,7 +14,7 @@ from typing import Final
 import pyarrow as pa
 from cachetools import LRUCache, cached
 
-from connector.encoding.lines.key_tables import read_keys, write_keys
+from connector.encoding.lines.key_tables import read_table, write_table
 from connector.encoding.search.searched_keys import RowIdsOfKeys
 from connector.host.tempdirs import translate_disk_errors
 from connector.model.binding import Updates
@@ -60,7 +60,7 @@ class GatheredKeys:
             self.move_to_disk()
         with _on_disk():
             self._file.close()
-        keys = read_keys(str(self._path))
+        keys = read_table(str(self._path))
         if isinstance(file, LocalFile):
             self._path.rename(file.path)
         else:
@@ -78,10 +78,10 @@ def store_keys(file: TemporaryFile, schema: pa.Schema, parts: Iterable[pa.Table]
     """Write a table of keys for tasks, one part after the other."""
     if isinstance(file, LocalFile):
         with _on_disk():
-            write_keys(str(file.path), schema, parts)
+            write_table(str(file.path), schema, parts)
     else:
         with file.create(layout.io) as stream:
-            write_keys(stream, schema, parts)
+            write_table(stream, schema, parts)
 
 
 def _on_disk() -> AbstractContextManager[None]:
@@ -92,9 +92,9 @@ def open_keys(file: TemporaryFile, access: Properties) -> pa.Table:
     """Return a table of keys that the driver has written."""
     if isinstance(file, LocalFile):
         with _on_disk():
-            return read_keys(str(file.path))
+            return read_table(str(file.path))
     with file.open(open_file_io(access)) as stream:
-        return read_keys(stream.read())
+        return read_table(stream.read())
 
 
 def open_row_ids(layout: TableLayout) -> RowIdsOfKeys:

@@ -16,7 +16,7 @@ from connector.spark.blocks.transaction_files import (
 )
 from connector.spark.jvm.spark_session import Jobs
 from connector.spark.tasks.arranged_files import find_sort_columns, write_merged
-from connector.spark.tasks.write_task import explain_failure
+from connector.spark.tasks.write_task import explain_task_failure
 
 
 @dataclass(frozen=True)
@@ -63,4 +63,4 @@ def _merge(layouts: Mapping[int, TableLayout], unit: MergeUnit) -> tuple[DataFil
     try:
         return tuple(write_merged(layouts[unit.table_index], unit.ranges, unit.run_files))
     except OSError as error:
-        raise explain_failure(error) from error
+        raise explain_task_failure(error) from error

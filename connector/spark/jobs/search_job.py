@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.io import FileIO
 
-from connector.encoding.lines.key_tables import read_keys, write_keys
+from connector.encoding.lines.key_tables import read_table, write_table
 from connector.encoding.live_rows.lineage_columns import NO_ROW_ID
 from connector.encoding.search.row_search import FoundRows, SearchedFile, begin_search
 from connector.encoding.search.rows_of_keys import RowsOfKeys
@@ -152,7 +152,7 @@ def _return_rows(rows: RowsOfKeys, group: Group, io: FileIO) -> FoundInGroup:
         return rows
     table = rows.to_table()
     with group.rows.create(io) as stream:
-        write_keys(stream, table.schema, [table])
+        write_table(stream, table.schema, [table])
     return group.rows
 
 
@@ -161,7 +161,7 @@ def fetch_rows(found: FoundInGroup, io: FileIO) -> RowsOfKeys:
     if isinstance(found, RowsOfKeys):
         return found
     with found.open(io) as stream:
-        rows = RowsOfKeys.of_table(read_keys(stream.read()))
+        rows = RowsOfKeys.of_table(read_table(stream.read()))
     found.remove(io, RESULTS)
     return rows
 

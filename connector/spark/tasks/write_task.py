@@ -68,11 +68,11 @@ def write_files(address: Address, partition: Iterable[int]) -> Iterable[None]:
         except (EOFError, ConnectionError):
             raise  # the transaction or the network has failed: another task may go on
         except Exception as error:  # noqa: BLE001 - the driver gets every failure of a task
-            driver.send(TaskFailed(explain_failure(error), "".join(traceback.format_exception(error))))
+            driver.send(TaskFailed(explain_task_failure(error), "".join(traceback.format_exception(error))))
     return ()
 
 
-def explain_failure(error: Exception) -> ConnectorError:
+def explain_task_failure(error: Exception) -> ConnectorError:
     """Return what the driver is told of an error that a task does not expect."""
     if limit := machine.explain_limit(error):
         return RetryableError(limit)
