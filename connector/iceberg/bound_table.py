@@ -16,7 +16,7 @@ from connector.iceberg.commits.key_columns import check_key_columns, find_inexac
 from connector.iceberg.loading import check_table_properties, load_table
 from connector.iceberg.metadata.table_arrangement import find_arrangement
 from connector.iceberg.metadata.table_properties import find_generation, restrict_to_generation
-from connector.model.binding import Arrangement, Binding, Column, KeyPart, Policy, UpdateMode, Updates, is_written
+from connector.model.binding import Arrangement, Binding, Column, KeyPart, RowSettings, UpdateMode, Updates, is_written
 from connector.model.invalid_values import OnInvalid, name_rejected_table
 from connector.model.properties import Properties
 from connector.model.state import ChainId, StagedCommit, TableId, WriterId
@@ -99,21 +99,23 @@ class BoundTable:
         return Generation.of(self.table_uuid, self.properties, self.writer.materialization)
 
 
-def bind_all(catalog: Catalog, task: Materialization, key_range: str, policies: Sequence[Policy]) -> list[BoundTable]:
+def bind_all(
+    catalog: Catalog, task: Materialization, key_range: str, row_settings: Sequence[RowSettings]
+) -> list[BoundTable]:
     """Load the table of every binding, in the order of the bindings, and then the tables of rejected rows.
 
     MissingTableError if a table does not exist; UserError if a table cannot take its rows; ProtocolError if a resource
     path names no table.
     """
     requested = [
-        _RequestedTable(binding, policy, _find_collection(task, binding, policy))
-        for binding, policy in zip(task.bindings, policies, strict=True)
+        _RequestedTable(binding, settings, _find_collection(task, binding, settings.updates))
+        for binding, settings in zip(task.bindings, row_settings, strict=True)
     ]
     quarantines: dict[int, Quarantine] = {}  # by the binding's index
-    for index, (binding, policy) in enumerate(zip(task.bindings, policies, strict=True)):
-        if path := name_rejected_table(TableIdentifier(*binding.table), policy.on_invalid):
-            quarantines[index] = Quarantine(len(requested), policy.max_rejected_ratio)
-            requested.append(_RequestedTable(_of_rejected_rows(binding, path), Policy(), None))
+    for index, (binding, settings) in enumerate(zip(task.bindings, row_settings, strict=True)):
+        if path := name_rejected_table(TableIdentifier(*binding.table), settings.on_invalid):
+            quarantines[index] = Quarantine(len(requested), settings.max_rejected_ratio)
+            requested.append(_RequestedTable(_of_rejected_rows(binding, path), RowSettings(), None))
 
     def bind_one(index: int) -> BoundTable:
         writer = WriterId(task.name, requested[index].binding.state_key, key_range)
@@ -127,13 +129,13 @@ class _RequestedTable:
     """A table that a session asks for."""
 
     binding: MaterializationBinding
-    policy: Policy
+    settings: RowSettings
     collection: Collection | None  # None for the tables of rejected rows, and if the runtime has left it out
 
 
-def _find_collection(task: Materialization, binding: MaterializationBinding, policy: Policy) -> Collection | None:
+def _find_collection(task: Materialization, binding: MaterializationBinding, updates: UpdateMode) -> Collection | None:
     """Find a binding's collection. With delta updates, the runtime may leave it out."""
-    may_be_left_out = policy.updates is UpdateMode.DELTA
+    may_be_left_out = updates is UpdateMode.DELTA
     if may_be_left_out and binding.collection is None and not task.linked_collections:
         return None
     return find_collection(binding, task.linked_collections)
@@ -188,11 +190,11 @@ def _bind(catalog: Catalog, index: int, requested: _RequestedTable, writer: Writ
         raise MissingTableError(path, requested.binding.state_key)
     generation = find_generation(table, writer.materialization)
     task_table = restrict_to_generation(table, generation)
-    binding = _binding(index, requested.binding, requested.policy.on_invalid, task_table.schema())
+    binding = _binding(index, requested.binding, requested.settings.on_invalid, task_table.schema())
     check_table_properties(table)
     fence.check_recorded(path, table.properties, writer)
     arrangement = find_arrangement(task_table, {column.id for column in binding.columns})
-    collection, updates = requested.collection, requested.policy.updates
+    collection, updates = requested.collection, requested.settings.updates
     if updates is not UpdateMode.DELTA:
         assert collection
         inexact = find_inexact_parts(task_table, writer, generation.uuid)

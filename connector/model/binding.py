@@ -66,7 +66,7 @@ class UpdateMode(StrEnum):
 
 
 @dataclass(frozen=True)
-class Policy:
+class RowSettings:
     """How a binding's rows are written, from its config and the endpoint's."""
 
     on_invalid: OnInvalid = OnInvalid.STOP

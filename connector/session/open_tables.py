@@ -18,7 +18,7 @@ from connector.host.garbage import pause_garbage_collection
 from connector.host.late_start import start_when_needed
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.catalogs.opening import OpenedCatalog, open_catalog, translate_errors
-from connector.model.binding import Policy, UpdateMode
+from connector.model.binding import RowSettings, UpdateMode
 from connector.model.estuary_state import check_files_are_added
 from connector.model.state import StagedCommit
 from connector.model.state_reader import read_finished, read_state
@@ -69,13 +69,13 @@ def open_tables(
     """Open the tables. Raises UserError if the user must change the task first."""
     task, key_range = message.materialization, _check_key_range(message)
     staged = select_overlapping_commits(read_state(task.name, message.state), key_range)
-    policies = [_make_policy(resource, config) for resource in resource_configs]
+    row_settings = [_make_settings(resource, config) for resource in resource_configs]
     with pause_garbage_collection():
         catalog = open_catalog(config)
     appends = [each.existing_table is ExistingTableMode.APPEND for each in resource_configs]
 
     def bind() -> list[BoundTable]:
-        tables = bind_all(catalog, task, key_range, policies)
+        tables = bind_all(catalog, task, key_range, row_settings)
         check_names(tables, appends)
         for table in tables[: len(task.bindings)]:
             check_files_are_added(message.state, table.writer.state_key, table.properties, task.name)
@@ -100,9 +100,9 @@ def _run_threads(
     return run_threads(catalog, materialization, key_range, config, started.spark)
 
 
-def _make_policy(resource: ResourceConfig, config: EndpointConfig) -> Policy:
+def _make_settings(resource: ResourceConfig, config: EndpointConfig) -> RowSettings:
     updates = UpdateMode.HARD_DELETE if config.hard_delete else UpdateMode.KEEP_DELETED
-    return Policy(
+    return RowSettings(
         resource.on_invalid, resource.max_rejected_ratio, UpdateMode.DELTA if resource.delta_updates else updates
     )
 

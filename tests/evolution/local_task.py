@@ -20,7 +20,7 @@ from connector.iceberg.bound_table import bind_all
 from connector.iceberg.catalog_entries import find_all
 from connector.iceberg.commits import commit, fence
 from connector.iceberg.commits.fence import WriterFence, file_prefix
-from connector.model.binding import Policy
+from connector.model.binding import RowSettings
 from connector.model.state import StagedCommit
 from connector.rpc.apply import perform
 from connector.rpc.plan import plan_tables
@@ -65,7 +65,7 @@ class LocalTask:
     def staged(self, binding: Json, stores: Sequence[bytes]) -> StagedCommit:
         """What a session makes of these lines."""
         opened = _decoded(request.Open, "open", {"materialization": self._materialization(binding)})
-        [bound] = bind_all(self.catalog, opened.materialization, WHOLE_RANGE.key_range, [Policy()])
+        [bound] = bind_all(self.catalog, opened.materialization, WHOLE_RANGE.key_range, [RowSettings()])
         table = self.catalog.load_table(bound.binding.path)
         writer_fence = WriterFence.begin(table.properties, bound.writer, [])
         prefix = file_prefix(bound.writer, bound.table_uuid, writer_fence.in_file_names)

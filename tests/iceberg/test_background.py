@@ -24,7 +24,7 @@ from connector.iceberg.maintenance import background, expire_snapshots
 from connector.iceberg.maintenance.background import BackgroundMaintenance, run_maintenance
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from connector.iceberg.metadata.retention import GC_ENABLED, MAX_AGE
-from connector.model.binding import Policy
+from connector.model.binding import RowSettings
 from protocol.flow import FieldSelection, Materialization, MaterializationBinding
 from support.bindings import PATH
 from support.rows.staged_files import leave_behind, stage
@@ -72,7 +72,7 @@ def bound(catalog: Catalog) -> list[BoundTable]:
         resource_path=PATH, state_key=WRITER.state_key, field_selection=FieldSelection(keys=("id",))
     )
     task = Materialization(name=WRITER.materialization, bindings=(binding,))
-    return bind_all(catalog, task, WRITER.key_range, [Policy()])
+    return bind_all(catalog, task, WRITER.key_range, [RowSettings()])
 
 
 @pytest.fixture

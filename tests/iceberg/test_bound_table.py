@@ -12,7 +12,7 @@ from pyiceberg.types import LongType, NestedField, StringType, UUIDType
 from connector.host.errors import FencedError, UserError
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.commits import fence
-from connector.model.binding import Arrangement, PartitionField, Policy, UpdateMode
+from connector.model.binding import Arrangement, PartitionField, RowSettings, UpdateMode
 from connector.model.invalid_values import OnInvalid
 from connector.model.state import WriterId
 from connector.model.table_identifier import Generation
@@ -23,7 +23,7 @@ from support.snapshots import check_text
 from support.tables.local_tables import foreign_table
 
 LEFT = "00000000-7fffffff"
-DELTA, STANDARD = Policy(), Policy(updates=UpdateMode.KEEP_DELETED)
+DELTA, STANDARD = RowSettings(), RowSettings(updates=UpdateMode.KEEP_DELETED)
 ORDERS = collection(projection("id", "integer"), projection("doc", "object", ptr=""))
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),
@@ -32,18 +32,18 @@ SCHEMA = Schema(
 )
 
 
-def bind(catalog: Catalog, selection: FieldSelection, policy: Policy = DELTA) -> BoundTable:
+def bind(catalog: Catalog, selection: FieldSelection, settings: RowSettings = DELTA) -> BoundTable:
     binding = MaterializationBinding(
         collection=ORDERS, resource_path=PATH, state_key="orders.v1", field_selection=selection
     )
     task = Materialization(name="acme/task", bindings=(binding,))
-    [bound] = bind_all(catalog, task, WHOLE_RANGE.key_range, [policy])
+    [bound] = bind_all(catalog, task, WHOLE_RANGE.key_range, [settings])
     return bound
 
 
-def refused(catalog: Catalog, selection: FieldSelection, policy: Policy = DELTA) -> str:
+def refused(catalog: Catalog, selection: FieldSelection, settings: RowSettings = DELTA) -> str:
     with pytest.raises(UserError) as error:
-        bind(catalog, selection, policy)
+        bind(catalog, selection, settings)
     return str(error.value)
 
 
@@ -54,7 +54,7 @@ def test_a_resource_path_that_names_no_table_is_refused(
 ) -> None:
     task = Materialization(name="acme/task", bindings=(MaterializationBinding(resource_path=path),))
     with pytest.raises(ProtocolError, match="expected two elements"):
-        bind_all(catalog, task, WHOLE_RANGE.key_range, [Policy(on_invalid)])
+        bind_all(catalog, task, WHOLE_RANGE.key_range, [RowSettings(on_invalid)])
 
 
 def test_columns_come_in_the_order_of_store_with_the_tables_own_ids(catalog: Catalog) -> None:

@@ -17,7 +17,7 @@ from connector.iceberg.bound_table import bind_all
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.table_status import read_status
-from connector.model.binding import Policy
+from connector.model.binding import RowSettings
 from connector.model.state import FileList, LocatedRowsFile, StagedCommit
 from connector.storage.file_io import LIST_SUFFIX, write_list
 from protocol.flow import (
@@ -175,5 +175,5 @@ def bound_column(catalog: Catalog, of: Collection, values: tuple[str, ...]) -> i
         field_selection=FieldSelection(keys=("id",), values=values),
     )
     task = Materialization(name=WRITER.materialization, bindings=(binding,))
-    [bound] = bind_all(catalog, task, WHOLE_RANGE.key_range, [Policy()])
+    [bound] = bind_all(catalog, task, WHOLE_RANGE.key_range, [RowSettings()])
     return bound.published_column_id

@@ -13,7 +13,7 @@ from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.key_columns import record_key_columns
 from connector.iceberg.metadata.table_properties import KEY_COLUMNS_PREFIX
-from connector.model.binding import KeyPart, Policy, UpdateMode, Updates
+from connector.model.binding import KeyPart, RowSettings, UpdateMode, Updates
 from connector.model.state import WriterId
 from connector.model.table_identifier import GENERATION_PROPERTY, Generation
 from protocol.flow import WHOLE_RANGE, Collection, FieldSelection, Materialization, MaterializationBinding
@@ -46,7 +46,7 @@ def bind(catalog: Catalog, updates: UpdateMode = UpdateMode.KEEP_DELETED, docume
         field_selection=FieldSelection(keys=("id",), document="doc"),
     )
     task = Materialization(name=MATERIALIZATION, bindings=(binding,))
-    [bound] = bind_all(catalog, task, WHOLE_RANGE.key_range, [Policy(updates=updates)])
+    [bound] = bind_all(catalog, task, WHOLE_RANGE.key_range, [RowSettings(updates=updates)])
     return bound
 
 

@@ -22,7 +22,7 @@ from connector.iceberg.commits import commit
 from connector.iceberg.commits.outcomes import Failed
 from connector.iceberg.commits.reset import Decision
 from connector.model import state
-from connector.model.binding import Policy
+from connector.model.binding import RowSettings
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from connector.session import recovery
@@ -76,7 +76,7 @@ def start(catalog: Catalog, *staged: StagedCommit, key_range: str = WHOLE) -> li
     """What the start of a session does with the state; what has landed."""
 
     def bind() -> Sequence[BoundTable]:
-        return bind_all(catalog, TASK, key_range, [Policy(), Policy()])
+        return bind_all(catalog, TASK, key_range, [RowSettings(), RowSettings()])
 
     return list(recovery.recover(staged, new_committer(catalog), bind).commits)
 

@@ -16,7 +16,7 @@ from connector.config.values import ALLOW_EXISTING_TABLES
 from connector.host.errors import UserError
 from connector.iceberg.bound_table import bind_all
 from connector.iceberg.catalog_entries import find_all
-from connector.model.binding import Policy
+from connector.model.binding import RowSettings
 from connector.model.table_identifier import Owner
 from connector.rpc.apply import apply, perform
 from connector.rpc.plan import plan_tables
@@ -211,7 +211,7 @@ def test_new_columns_have_the_case_of_the_setting_and_existing_ones_keep_theirs(
     names = ["id", "firstName", "lastname", "asWritten", "MIDNAME"]
     assert [name for name, _ in columns(tmp_path)] == names
 
-    [opened] = bind_all(local_catalog(tmp_path), before(wider), WHOLE_RANGE.key_range, [Policy()])
+    [opened] = bind_all(local_catalog(tmp_path), before(wider), WHOLE_RANGE.key_range, [RowSettings()])
     assert {column.field: column.name for column in opened.binding.columns} == {
         "id": "id",
         "firstName": "firstName",

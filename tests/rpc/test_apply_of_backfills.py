@@ -10,7 +10,7 @@ from connector.config.values import ALWAYS_DROP as DROP
 from connector.host.errors import UserError
 from connector.iceberg.bound_table import bind_all
 from connector.iceberg.commits.commit import commit_all_or_raise
-from connector.model.binding import KeyPart, Policy, UpdateMode, Updates
+from connector.model.binding import KeyPart, RowSettings, UpdateMode, Updates
 from connector.model.state import LocatedRowsFile, StagedCommit, encode_added
 from connector.model.table_identifier import Owner, TableIdentifier
 from protocol import response
@@ -189,7 +189,7 @@ def test_a_backfill_that_keeps_the_rows_loads_all_keys_also_under_an_earlier_cou
         )
         for backfill in (0, 1)
     )
-    catalog, standard = local_catalog(tmp_path), Policy(updates=UpdateMode.KEEP_DELETED)
+    catalog, standard = local_catalog(tmp_path), RowSettings(updates=UpdateMode.KEEP_DELETED)
 
     def loads_all_keys(bound: MaterializationBinding) -> bool:
         [table] = bind_all(catalog, before(bound), WHOLE_RANGE.key_range, [standard])

@@ -10,7 +10,7 @@ import pytest
 from connector.host.errors import UserError
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.commits.commit import commit_all_or_raise
-from connector.model.binding import Policy, UpdateMode
+from connector.model.binding import RowSettings, UpdateMode
 from connector.model.state import WriterId
 from connector.rpc.apply import apply
 from connector.rpc.validate import validate
@@ -104,8 +104,8 @@ class Shop:
         """Validate, apply and open the task."""
         assert not self.validate(task, last)
         assert apply(request.Apply(task, last_materialization=last)).action_description == ""
-        policy = Policy(updates=UpdateMode.KEEP_DELETED)
-        [bound] = bind_all(self.catalog, task, WHOLE_RANGE.key_range, [policy])
+        settings = RowSettings(updates=UpdateMode.KEEP_DELETED)
+        [bound] = bind_all(self.catalog, task, WHOLE_RANGE.key_range, [settings])
         return bound
 
 

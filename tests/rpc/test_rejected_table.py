@@ -11,7 +11,7 @@ from connector.host.errors import UserError
 from connector.iceberg.bound_table import Quarantine, bind_all
 from connector.iceberg.commits import fence
 from connector.iceberg.metadata.table_properties import find_generation
-from connector.model.binding import Policy
+from connector.model.binding import RowSettings
 from connector.model.invalid_values import OnInvalid
 from connector.model.state import StagedCommit, WriterId, encode_added
 from connector.model.table_identifier import Owner, TableIdentifier
@@ -138,8 +138,12 @@ def test_open_binds_it_behind_all_bindings_tables_under_the_state_key_of_its_bin
     with catalog.load_table(("shop", "events__rejected")).transaction() as transaction:
         transaction.set_properties({fence.property_name(writer): VALUE})
 
-    policies = [Policy(OnInvalid.QUARANTINE), Policy(), Policy(OnInvalid.QUARANTINE, max_rejected_ratio=0.5)]
-    tables = bind_all(catalog, task, WHOLE_RANGE.key_range, policies)
+    settings = [
+        RowSettings(OnInvalid.QUARANTINE),
+        RowSettings(),
+        RowSettings(OnInvalid.QUARANTINE, max_rejected_ratio=0.5),
+    ]
+    tables = bind_all(catalog, task, WHOLE_RANGE.key_range, settings)
 
     assert [table.binding.path[1] for table in tables] == [
         "orders",
@@ -167,7 +171,7 @@ def test_open_needs_it(tmp_path: Path, catalog: Catalog) -> None:
     task = Materialization(MATERIALIZATION, bindings=(binding(),))
 
     with pytest.raises(UserError, match=r"table shop\.orders__rejected does not exist.*publish the task again"):
-        bind_all(catalog, task, WHOLE_RANGE.key_range, [Policy(OnInvalid.QUARANTINE)])
+        bind_all(catalog, task, WHOLE_RANGE.key_range, [RowSettings(OnInvalid.QUARANTINE)])
 
 
 def test_validate_accepts_it_before_it_is_there_and_afterwards(tmp_path: Path) -> None:

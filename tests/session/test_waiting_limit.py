@@ -13,7 +13,7 @@ from connector.config.endpoint_config import EndpointConfig
 from connector.host.errors import UserError
 from connector.iceberg.bound_table import bind_all
 from connector.iceberg.commits import commit
-from connector.model.binding import Policy
+from connector.model.binding import RowSettings
 from connector.model.state import DataFile, StagedCommit, StagedTransaction, WriterId
 from connector.model.table_identifier import TableIdentifier
 from connector.session.backlog import Limit
@@ -53,7 +53,7 @@ def open_session(catalog: Catalog, waiting: Sequence[StagedCommit], *bound: Tabl
     ]
     task = Materialization(name=MATERIALIZATION, bindings=tuple(bindings))
     committer = Committer(partial(commit.try_commits, catalog), LIMIT)
-    bind = partial(bind_all, catalog, task, WHOLE_RANGE.key_range, [Policy() for _ in bound])
+    bind = partial(bind_all, catalog, task, WHOLE_RANGE.key_range, [RowSettings() for _ in bound])
     recovered = recover(waiting, committer, bind)
     return Session(recovered.tables, recovered.commits, committer, UNUSED)
 

@@ -23,7 +23,7 @@ from connector.iceberg.maintenance.rearrangement_plan import plan_rearrangement
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from connector.iceberg.metadata.listed_files import ManifestCache
 from connector.iceberg.table_view import SessionViews, TableViews
-from connector.model.binding import Policy, UpdateMode
+from connector.model.binding import RowSettings, UpdateMode
 from connector.model.invalid_values import OnInvalid
 from connector.model.state import ChainId, StagedCommit, StagedTransaction
 from connector.model.state_reader import read_finished, read_state
@@ -146,14 +146,14 @@ class Instance:
     def _bind(self, catalog: SimulatedCatalog) -> Sequence[BoundTable]:
         task = self.message.materialization
         updates = UpdateMode.HARD_DELETE if task.config["hard_delete"] else UpdateMode.KEEP_DELETED
-        policies = [
-            Policy(
+        settings = [
+            RowSettings(
                 OnInvalid(binding.resource_config["on_invalid"]),
                 updates=UpdateMode.DELTA if binding.resource_config["delta_updates"] else updates,
             )
             for binding in task.bindings
         ]
-        tables = bind_all(catalog, task, self.author.key_range, policies)
+        tables = bind_all(catalog, task, self.author.key_range, settings)
         for table in tables:
             self.network.takeovers.opens(self.author, table.table_uuid, catalog.read[table.binding.path], self._staged)
         return tables
