@@ -74,7 +74,7 @@ def test_a_user_may_have_no_home_and_no_name(monkeypatch: pytest.MonkeyPatch) ->
     """Such as the user of a container, where nothing sets HOME."""
     monkeypatch.delenv("HOME", raising=False)
     monkeypatch.setattr(os, "getuid", lambda: 4711)  # of no user
-    assert "-Duser.home=/" in make_command("512m", Path("/tmp"), None)
+    assert "-Duser.home=/" in make_command("512m", Path("/tmp"))
 
 
 def test_names_of_files_are_utf_8_whatever_the_locale(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ The command is `python -m connector.spark.jvm.class_archive`. The JVM writes the
 the classes that it has loaded by then. Another JVM, which the archive does not fit, ignores it.
 """
 
+import os
 from pathlib import Path
 
 from connector.host.tempdirs import make_directories
@@ -16,8 +17,10 @@ def make_class_archive() -> Path:
     archive = jvm_command.locate_class_archive()
     archive.parent.mkdir(parents=True, exist_ok=True)
     archive.unlink(missing_ok=True)
+    # The JVM inherits this.
+    os.environ["JAVA_TOOL_OPTIONS"] = f"-XX:ArchiveClassesAtExit={archive}"
     with make_directories() as directories:
-        spark = Spark({}, directories, class_sharing=f"-XX:ArchiveClassesAtExit={archive}")
+        spark = Spark({}, directories)
         spark.run(list).result()
         spark.stop()
     return archive

@@ -66,11 +66,12 @@ def find_spark_home() -> Path:
     return Path(pyspark.origin).parent
 
 
-def make_command(heap: str, temporary: Path, class_sharing: str | None) -> list[str]:
+def make_command(heap: str, temporary: Path) -> list[str]:
     """Return the command line of the JVM.
 
-    `heap` is its maximum size, as in 512m. `temporary` is for the JVM's temporary files. `class_sharing` replaces the
-    option that names the class archive. Raises UserError if there is no Java.
+    `heap` is its maximum size, as in 512m. `temporary` is for the JVM's temporary files.
+
+    Raises UserError if there is no Java.
     """
     return [
         str(find_java()),
@@ -86,7 +87,7 @@ def make_command(heap: str, temporary: Path, class_sharing: str | None) -> list[
         f"-XX:ErrorFile={temporary / 'crash.log'}",
         "-XX:-DumpReplayDataOnError",
         "-XX:-UsePerfData",  # a file in /tmp, which a JVM that is killed would leave
-        class_sharing or _shared_archive(),
+        _shared_archive(),
         "-Xlog:disable",
         "-XX:+IgnoreUnrecognizedVMOptions",
         *(f"--add-opens={package}=ALL-UNNAMED" for package in OPENED_PACKAGES),

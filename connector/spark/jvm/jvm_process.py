@@ -64,16 +64,9 @@ class Jvm:
     pipe too, so that it never holds our stdout or stderr open.
     """
 
-    def __init__(
-        self,
-        local_directory: Path,
-        heap: str,
-        jars: Sequence[Path],
-        environment: Mapping[str, str],
-        class_sharing: str | None = None,
-    ) -> None:
-        """The connector's own variables replace those of `environment`. See `jvm_command.make_command` for `heap`,
-        `class_sharing` and errors. Raises UserError if the JVM may not open enough files."""
+    def __init__(self, local_directory: Path, heap: str, jars: Sequence[Path], environment: Mapping[str, str]) -> None:
+        """The connector's own variables replace those of `environment`. See `jvm_command.make_command` for `heap` and
+        errors. Raises UserError if the JVM may not open enough files."""
         _check_files(count_files())
         with translate_disk_errors(f"directory in {local_directory}"):
             self._connection_file = Path(tempfile.mkdtemp(prefix="jvm-", dir=local_directory)) / "connection"
@@ -87,7 +80,7 @@ class Jvm:
         self._control_group = Cgroup()
         self._killed_for_memory = self._control_group.killed_for_memory
         self._process = subprocess.Popen(
-            jvm_command.make_command(heap, local_directory, class_sharing),
+            jvm_command.make_command(heap, local_directory),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -81,17 +81,13 @@ class Spark:
     maintenance."""
 
     def __init__(
-        self,
-        settings: Mapping[str, str],
-        directories: TemporaryDirectories,
-        class_sharing: str | None = None,
-        lane: Lane = Lane.BETWEEN,
+        self, settings: Mapping[str, str], directories: TemporaryDirectories, lane: Lane = Lane.BETWEEN
     ) -> None:
         """`lane` is that of maintenance."""
         self.is_local = is_local(settings)
         environment = LOCAL_ENVIRONMENT if self.is_local else {}
         jars = list_jars(find_spark_home() / "jars", is_local=self.is_local)
-        self._jvm = Jvm(directories.files, settings.get(HEAP, DEFAULT_HEAP), jars, environment, class_sharing)
+        self._jvm = Jvm(directories.files, settings.get(HEAP, DEFAULT_HEAP), jars, environment)
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spark")
         self._numbers: dict[int, RDD[int]] = {}  # by the number of tasks
         self._lane = lane
