@@ -567,6 +567,16 @@ def test_staged_files_stay_if_their_table_leaves_its_name(catalog: Catalog, leav
     assert are_there(late) == [True]
 
 
+def test_staged_files_stay_if_their_table_had_another_name_before_the_backfill(catalog: Catalog) -> None:
+    landed = staged(catalog, *ROWS, writer=writer(0))
+    land(catalog, landed)
+    rename(catalog)
+    filled_table(catalog, ID, QTY).transaction().set_properties({"flow.owner": owner(0).encode()}).commit_transaction()
+    with remove_staged_files_after(catalog, PATH, [landed]):
+        backfill(catalog)
+    assert are_there(landed) == [True]
+
+
 def test_staged_files_stay_if_the_table_forbids_garbage_collection(catalog: Catalog) -> None:
     """They may have been committed, and something outside may refer to them."""
     with catalog.load_table(PATH).transaction() as transaction:

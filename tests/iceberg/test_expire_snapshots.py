@@ -25,7 +25,7 @@ from connector.model.state import WriterId
 from support.bindings import PATH
 from support.engines.snapshot_refs import tag
 from support.jars import jars
-from support.rows.staged_files import land, place_of, stage
+from support.rows.staged_files import land, place_of, stage, write_file
 from support.rows.staged_rows import WRITER
 from support.servers.rest_catalog import rest_catalog_server
 from support.snapshots import check_text
@@ -218,6 +218,16 @@ def test_files_that_other_engines_have_dropped_go_with_the_last_snapshot_that_ha
     assert len(files(catalog, "data")) == 2
     assert ids_of(catalog, PATH) == [2, 3]
     assert left(catalog) == referred_to(catalog)
+
+
+def test_live_files_of_other_engines_stay_however_their_names_end(catalog: Catalog) -> None:
+    table = table_of(catalog)
+    dropped, live = (write_file(table, f"part-{number}", number) for number in range(2))
+    table.add_files([dropped, live])
+    table_of(catalog).delete("id = 0")
+    assert expire_snapshots(catalog, PATH) > 0
+    assert (place_of(dropped).exists(), place_of(live).exists()) == (False, True)
+    assert ids_of(catalog, PATH) == [1]
 
 
 def test_files_of_a_tag_go_once_it_is_dropped(catalog: Catalog) -> None:

@@ -30,6 +30,7 @@ from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphan
 from connector.iceberg.metadata.old_metadata import LARGEST_METADATA
 from connector.iceberg.metadata.retention import GC_ENABLED
 from connector.iceberg.metadata.table_directories import find_directories
+from connector.iceberg.metadata.table_properties import find_generation
 from connector.model.table_identifier import OWNER_PROPERTY, Generation, Owner, TableIdentifier
 from connector.storage.stored_files import StoredFile, delete_all
 from support.bindings import PATH
@@ -115,15 +116,40 @@ def test_each_writer_has_its_own_value(catalog: Catalog) -> None:
     assert remove(catalog) == {left}
 
 
+def begin_generation(catalog: Catalog) -> None:
+    """The owner of the table backfills it."""
+    table = table_of(catalog)
+    before = find_generation(table, WRITER.materialization)
+    generation = Generation(str(uuid.uuid4()), (before.uuid, *before.former), WRITER.materialization)
+    with table.transaction() as transaction:
+        transaction.set_properties(generation.encode())
+
+
 def test_what_was_staged_before_a_backfill_is_void(catalog: Catalog) -> None:
     first = land(catalog, 1)
     left = leave_behind(table_of(catalog), WRITER, first.next)
-    own = str(table_of(catalog).metadata.table_uuid)
-    with table_of(catalog).transaction() as transaction:
-        generation = Generation("6b1f1c1e-93d5-4d0e-8b7e-0f5b6a3c2d10", (own,), WRITER.materialization)
-        transaction.set_properties(generation.encode())
+    begin_generation(catalog)
     assert remove(catalog) == {left}
     assert ids_of(catalog, PATH) == [1]
+
+
+def test_what_another_task_staged_before_a_backfill_by_the_owner_is_kept(catalog: Catalog) -> None:
+    other = replace(WRITER, materialization="acme/other")
+    first = land(catalog, 1, writer=other)
+    staged = stage(catalog, PATH, other, 2, prev=first.next)
+    begin_generation(catalog)
+    assert remove(catalog, UNKNOWN) == set()
+    commit.commit_all_or_raise(catalog, [staged])
+    assert ids_of(catalog, PATH) == [1, 2]
+
+
+def test_what_is_staged_after_a_backfill_is_of_no_dropped_table(catalog: Catalog) -> None:
+    land(catalog, 1)
+    begin_generation(catalog)
+    staged = stage(catalog, PATH, WRITER, 2)
+    assert remove(catalog, OrphanOptions(LATER, DroppedTables(catalog), has_unknown=True)) == set()
+    commit.commit_all_or_raise(catalog, [staged])
+    assert ids_of(catalog, PATH) == [1, 2]
 
 
 def test_a_file_that_only_an_older_snapshot_has_is_kept(catalog: Catalog) -> None:
@@ -176,6 +202,13 @@ def test_files_of_other_engines_that_the_table_refers_to_are_kept(catalog: Catal
     catalog.commit_table(table_of(catalog), (), (update_statistics,))
     assert remove(catalog, UNKNOWN) == set()
     assert ids_of(catalog, PATH) == [1]
+
+
+def test_a_live_file_is_no_orphan_however_its_name_ends(catalog: Catalog) -> None:
+    live = write_file(table_of(catalog), "part-0", 7)
+    table_of(catalog).add_files([live])
+    assert remove(catalog, UNKNOWN) == set()
+    assert ids_of(catalog, PATH) == [7]
 
 
 def test_metadata_that_lost_a_race_is_void_once_the_table_names_newer_ones_only(catalog: Catalog) -> None:
@@ -271,6 +304,19 @@ def test_a_table_that_was_renamed_keeps_its_files(catalog: Catalog, namespace: s
     assert remove(catalog, OrphanOptions(LATER, DroppedTables(catalog), has_unknown=True)) == set()
     assert ids_of(catalog, renamed) == [1, 2]
     assert place_of(unknown).exists()
+
+
+def test_a_table_that_was_renamed_keeps_its_files_of_before_and_after_each_backfill(catalog: Catalog) -> None:
+    land(catalog, 1)
+    for number in (2, 3):
+        begin_generation(catalog)
+        land(catalog, number)
+    renamed = TableIdentifier("shop", "former_orders")
+    catalog.rename_table(PATH, renamed)
+    foreign_table(catalog, PATH, properties=OWNED)
+    land(catalog, 4)
+    assert remove(catalog, OrphanOptions(LATER, DroppedTables(catalog))) == set()
+    assert ids_of(catalog, renamed) == [1, 2, 3]
 
 
 @pytest.mark.parametrize(("log", "name"), [("_delta_log", "00000000000000000000.json"), (".hoodie", "1.commit")])

@@ -96,6 +96,8 @@ def test_snapshots_stay_if_their_files_could_not_be_deleted_with_them(catalog: C
         ("s3a://lake/t", {DATA: "s3://lake/elsewhere"}, "s3://lake/elsewhere/x.stats", True),
         ("s3://lake/t", {}, "s3://lake/t/../other/x.stats", False),
         ("file:///lake/t", {}, "file:///lake/t/./../other/x.stats", False),
+        ("s3://lake/t", {}, "s3://lake/t2/x.stats", False),
+        ("s3://lake/t", {DATA: "s3://lake/d/"}, "s3://lake/d2/x.stats", False),
         ("s3://lake/t", {}, "s3://backups/x.stats", False),
         ("s3://lake/t", {DATA: "s3://backups/d"}, "s3://backups/d/x.stats", False),
         ("s3://lake/t", {METADATA: "s3a://backups/d"}, "s3a://backups/d/x.stats", False),
