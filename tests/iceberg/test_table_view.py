@@ -21,6 +21,7 @@ from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
 from connector.encoding.lines.key_tables import keys_of_texts
 from connector.encoding.parquet.file_options import Destination
+from connector.encoding.search.key_bounds import KeyValues
 from connector.encoding.search.located_rows import SUFFIX, write_located
 from connector.encoding.search.row_search import SearchedFile, search
 from connector.encoding.search.searched_keys import Keys
@@ -500,6 +501,18 @@ def test_only_files_are_searched_that_may_have_a_loaded_key(catalog: Catalog) ->
     assert ids(catalog, *session.find(44, 61)) == [[40, 45], [60, 65]]
     assert session.find(28, 66) == ()
     assert session.find() == ()
+
+
+def test_for_a_key_that_is_null_files_are_searched_that_have_nulls(catalog: Catalog) -> None:
+    """Those of the table, and those of pending commits."""
+    filled_table(catalog, NestedField(1, "id", LongType()))
+    with_null = staged(catalog, {"id": 4}, {"id": None})
+    pending = [with_null, staged(catalog, {"id": 4}, after=with_null)]
+    null = KeyValues({1: LongType()}, pa.table({"1": pa.array([None], pa.int64())}))
+    views = TableViews(ManifestCache())
+    assert ids(catalog, *views.view(catalog.load_table(PATH), pending, keys=null).files) == [[4, None]]
+    commit.commit_all_or_raise(catalog, pending)
+    assert ids(catalog, *views.view(catalog.load_table(PATH), (), keys=null).files) == [[4, None]]
 
 
 def test_bounds_are_remembered_from_the_first_search_on(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
