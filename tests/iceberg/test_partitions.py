@@ -253,10 +253,7 @@ def test_a_manifest_keeps_the_values_of_a_column_that_is_gone(catalog: Catalog) 
     """Another engine drops a column of an older spec. Manifests of that spec are still merged."""
     table_by(catalog, StringType(), IdentityTransform())
     late = staged(catalog, {"id": 1, "part": "a"})
-    with catalog.load_table(PATH).update_spec() as update:
-        update.remove_field("p0")
-    with catalog.load_table(PATH).update_schema() as update_schema:
-        update_schema.delete_column("part")
+    drop_part(catalog)
     with catalog.load_table(PATH).transaction() as transaction:
         transaction.set_properties({"commit.manifest.min-count-to-merge": "2"})
     commit_all_or_raise(catalog, [replace(late, is_recovered=True)])
@@ -266,6 +263,25 @@ def test_a_manifest_keeps_the_values_of_a_column_that_is_gone(catalog: Catalog) 
     files = tuple(msgspec.structs.replace(file, partition=partition) for file in again.files)
     commit_all_or_raise(catalog, [replace(again, spec_id=0, files=files)])
     assert sorted(str(entry.data_file.partition) for entry in entries(catalog)) == ["Record[a]", "Record[b]"]
+
+
+def drop_part(catalog: Catalog) -> None:
+    """The table is no longer partitioned by the column, and has it no more."""
+    with catalog.load_table(PATH).update_spec() as update:
+        update.remove_field("p0")
+    with catalog.load_table(PATH).update_schema() as update_schema:
+        update_schema.delete_column("part")
+
+
+def test_the_values_of_a_column_that_is_gone_are_of_its_last_type(catalog: Catalog) -> None:
+    """Another engine had widened it, and a value may not fit its first type."""
+    table_by(catalog, IntegerType(), IdentityTransform())
+    with catalog.load_table(PATH).update_schema() as update:
+        update.update_column("part", LongType())
+    late = staged(catalog, {"id": 1, "part": 2**40})
+    drop_part(catalog)
+    commit_all_or_raise(catalog, [replace(late, is_recovered=True)])
+    assert [str(entry.data_file.partition) for entry in entries(catalog)] == [f"Record[{2**40}]"]
 
 
 def test_the_sort_order_is_that_of_the_staged_files(catalog: Catalog) -> None:
