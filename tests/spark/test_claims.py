@@ -9,7 +9,8 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack, closing, contextmanager
-from multiprocessing.connection import Client, Connection, Pipe, answer_challenge, deliver_challenge
+from itertools import cycle
+from multiprocessing.connection import Client, Connection, Listener, Pipe, answer_challenge, deliver_challenge
 from pathlib import Path
 from typing import Any
 
@@ -283,6 +284,25 @@ def test_tasks_that_cannot_be_accepted_fail_the_transaction(
         ledger.wait_for(job)
     deadline.cancel()
     check_text("spark_errors", "tasks that cannot be accepted", str(error.value))
+
+
+def test_only_attempts_that_fail_one_after_the_other_fail_the_transaction(
+    tmp_path: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claims_module, "ATTEMPTS", 2)
+    accept, is_good = Listener.accept, cycle((False, True))
+
+    def accept_each_second(listener: Listener) -> Any:
+        if next(is_good):
+            return accept(listener)
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(Listener, "accept", accept_each_second)
+    with serving(tmp_path, ledger) as server:
+        for _ in range(2):
+            with server.address.connect():
+                pass
+        ledger.check()
 
 
 def test_tasks_for_which_no_thread_can_be_started_fail_the_transaction(

@@ -276,13 +276,15 @@ def test_an_upload_that_fails_fails_the_transaction_and_no_file_is_left(
     assert parquet_files(tmp_path) == []
 
 
-def claim_of_one_row(directory: Path, of: Binding = ORDERS, seconds: float | None = None) -> Claim:
+def claim_of_one_row(
+    directory: Path, of: Binding = ORDERS, seconds: float | None = None, rejected: TableLayout | None = None
+) -> Claim:
     """A block of one row. The credentials of its table are valid for so many seconds, if they expire."""
     path = directory / f"block-{of.index}"
     path.write_bytes(plain(1, 1, "text", binding=of.index))
     block = Block(of.index, path, path.stat().st_size, (LineRange(1, 1),))
     access = Lease.until(Properties(), None if seconds is None else time.time() + seconds)
-    return Claim(block, LocalFile(path), replace(layout(directory / str(of.index), of), access=access))
+    return Claim(block, LocalFile(path), replace(layout(directory / str(of.index), of, rejected), access=access))
 
 
 @contextmanager
@@ -298,6 +300,25 @@ def task_of_one_row(
             driver.send(claim)
             assert driver.recv() == Next(0)
             yield task, driver
+
+
+def test_files_end_when_the_credentials_of_either_table_are_refreshed(tmp_path: Path) -> None:
+    """A file that goes on to grow would be written with expired ones."""
+    old, new = (Lease.until(Properties(), time.time() + 3600 * hours) for hours in (1, 2))
+    rejected = layout(tmp_path, REJECTED)
+    claims = [
+        claim_of_one_row(tmp_path, rejected=replace(rejected, access=old)),
+        claim_of_one_row(tmp_path, rejected=replace(rejected, access=old)),
+        claim_of_one_row(tmp_path, rejected=replace(rejected, access=new)),
+        claim_of_one_row(tmp_path, rejected=replace(rejected, access=new), seconds=3600),
+    ]
+    with task_of_one_row(tmp_path) as (_, driver):
+        for claim in claims:
+            driver.send(claim)
+            assert driver.recv() == Next(0)
+        driver.send(None)
+        wrote = driver.recv()
+    assert [file.rows for file in wrote.output.files[0]] == [1, 2, 1, 1]
 
 
 def test_files_that_the_driver_may_have_counted_are_not_deleted(tmp_path: Path) -> None:
