@@ -326,6 +326,28 @@ def test_the_end_of_the_session_is_a_last_attempt_that_heeds_no_pause(
     committer.finish(DEADLINE)
 
 
+def test_the_end_of_the_session_waits_for_a_last_attempt_that_begins_late(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    committer, is_waited_for = Committer(tables.attempt, GENEROUS), threading.Event()
+    committer.commit([staged("bad", "b1")])
+    tables.errors.clear()
+    wait, retry = committer._changed.wait, committer.retry
+
+    def note(timeout: float | None = None) -> bool:
+        is_waited_for.set()
+        return wait(timeout)
+
+    def retry_late() -> None:
+        assert is_waited_for.wait(DEADLINE)
+        retry()
+
+    monkeypatch.setattr(committer._changed, "wait", note)
+    monkeypatch.setattr(committer, "retry", retry_late)
+    committer.finish(DEADLINE)
+    assert tables.taken == ["b1"]
+
+
 def test_rows_that_wait_when_the_session_has_ended_are_an_error_that_names_them(
     tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:

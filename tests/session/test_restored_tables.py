@@ -123,6 +123,15 @@ def test_what_another_shard_has_staged_for_the_table_itself_is_of_no_later_table
     check_finished([right], [finished(9, BEFORE, TABLE)], [of_left])
 
 
+def test_a_table_of_before_its_backfill_is_refused_if_it_only_has_rows_of_another_shard_since() -> None:
+    right = replace(RESTORED, writer=replace(WRITER, key_range=RIGHT))
+    of_left, of_right = (finished(1, replace(WRITER, key_range=key_range), TABLE) for key_range in (LEFT, RIGHT))
+    with pytest.raises(OlderTableError, match="is older than the backfill"):
+        check_finished([right], [finished(9, BEFORE, TABLE), finished(3), of_left], [])
+    has = Properties({**right.properties, fence.property_name(right.writer): value(1)})
+    check_finished([replace(right, properties=has)], [finished(9, BEFORE, TABLE), finished(3), of_right], [])
+
+
 def test_commits_to_a_former_generation_and_to_the_table_of_rejected_rows_are_known() -> None:
     former = table(3, BEFORE, Generation(SECOND, (TABLE, FIRST), "acme/task"))
     check_finished(
