@@ -131,6 +131,16 @@ def test_rows_without_a_time_have_none(catalog: Catalog, seconds: Sequence[None]
     assert times_of(summary_after(catalog, stage(catalog, *seconds))) == (None, None)
 
 
+@pytest.mark.parametrize("unknown", ["lower", "upper"])
+def test_a_file_of_which_one_bound_is_unknown_has_no_times(catalog: Catalog, unknown: str) -> None:
+    commit = stage(catalog, 1)
+    assert not isinstance(commit.files, FileList)
+    [file] = commit.files
+    columns = tuple(msgspec.structs.replace(each, **{unknown: None}) for each in file.columns)
+    commit = replace(commit, files=(msgspec.structs.replace(file, columns=columns),))
+    assert times_of(summary_after(catalog, commit)) == (None, None)
+
+
 def test_state_of_an_older_version_is_committed_without_times(catalog: Catalog) -> None:
     first = replace(stage(catalog, 5), published_column_id=None, is_recovered=True)
     second = stage(catalog, 1, after=first)
