@@ -138,7 +138,7 @@ def test_deletes_of_rows_that_a_source_does_not_have_delete_no_row_of_the_next_s
     for first in (0, 3, 6):
         land(catalog, dict.fromkeys(range(first, first + 3), "a"))
     first_file = files(catalog)[0]
-    result = compact(catalog, PATH, lambda: delete_position(catalog.load_table(PATH), first_file, 4))
+    result = compact(catalog, PATH, lambda: delete_position(catalog.load_table(PATH), first_file, 3))
     assert (result.commits, len(files(catalog)), len(values_of(catalog))) == (1, 1, 9)
 
 
@@ -235,6 +235,16 @@ def test_rows_of_a_file_that_is_gone_do_not_come_back(catalog: Catalog) -> None:
     assert (result.commits, result.dropped) == (1, 0)
     assert len(before & set(files(catalog))) == 0
     assert values_of(catalog) == {number: "b" if number == 3 else "a" for number in range(10) if number != 4}
+
+
+@pytest.mark.parametrize(("gone", "commits"), [(3, 1), (4, 0)])
+def test_a_compaction_is_given_up_if_many_of_its_rows_are_gone(catalog: Catalog, gone: int, commits: int) -> None:
+    """Its files would soon be compacted again."""
+    for number in range(10):
+        land(catalog, {number: "a"})
+    result = compact(catalog, PATH, lambda: land(catalog, {}, removed=range(gone)))
+    assert (result.commits, result.dropped) == (commits, 1 - commits)
+    assert values_of(catalog) == dict.fromkeys(range(gone, 10), "a")
 
 
 @pytest.mark.parametrize(

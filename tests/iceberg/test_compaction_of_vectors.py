@@ -17,6 +17,7 @@ from support.bindings import PATH
 from support.rows.updated_rows import land, make_table, values_of
 from support.tables import compacted_tables
 from support.tables.compacting import EAGER, compact
+from support.tables.eager_compaction import files
 from support.tables.local_tables import local_catalog, upgrade_to_version_3
 from support.tables.vectors import Listed, check_totals
 
@@ -104,20 +105,23 @@ def test_shared_position_deletes_of_files_with_vectors_are_removed(tmp_path: Pat
     """Other engines leave them in an upgraded table, and write vectors that have their rows."""
     catalog = local_catalog(tmp_path)
     make_table(catalog, None, **EAGER)
+    land(catalog, dict.fromkeys(range(1000, 4000), "a"))
+    [large] = files(catalog)
     for number in range(9):
         land(catalog, {10 * number + each: "a" for each in range(2)})
-    land(catalog, {10 * number: "b" for number in range(9)})  # one file for all data files
+    land(catalog, {1000: "b"} | {10 * number: "b" for number in range(9)})  # one file for all data files
     table = catalog.load_table(PATH)
     [shared] = [file for file in ManifestCache().list_files(table) if file.content is not DataFileContent.DATA]
     upgrade_to_version_3(catalog, PATH)
     with pytest.MonkeyPatch.context() as patch:  # the connector stands for the other engine
         perform = delete_merging.DeleteMerger.perform
         patch.setattr(delete_merging.DeleteMerger, "perform", lambda merge: keep(*perform(merge), shared.path))
-        land(catalog, {0: "c"})
+        land(catalog, {1001: "c"})
     found = Listed.of(catalog, PATH)
     assert [file.path for file in found.others] == [shared.path]
     expected = values_of(catalog)
     assert compact(catalog, PATH).commits == 1
+    assert large in files(catalog), "it is too large to be compacted with the others"
     assert not Listed.of(catalog, PATH).others
     check_totals(catalog, PATH)
     assert values_of(catalog) == expected

@@ -61,7 +61,8 @@ def many(count: int, size: int = MB, partition: Partition = NOWHERE, prefix: str
 
 
 def test_small_files_are_merged_oldest_first() -> None:
-    assert plan(*reversed(many(5))) == [["f000000", "f000001", "f000002", "f000003", "f000004"]]
+    files = [data(name, MB, number) for number, name in enumerate("dbeca")]
+    assert plan(*reversed(files)) == [["d", "b", "e", "c", "a"]]
 
 
 @pytest.mark.parametrize(
@@ -105,6 +106,8 @@ def test_files_to_which_deletes_by_value_apply_are_left_alone() -> None:
     assert {name[0] for [name, *_] in plan(*in_north, *in_south, deletes_by_value(9, NORTH))} == {"s"}
     assert not plan(*in_north, *in_south, deletes_by_value(9)), "of the unpartitioned spec: they apply to all"
     assert len(plan(*in_north, *in_south, deletes_by_value(0))) == 2, "they are no newer than any file"
+    assert not plan(*in_north, deletes_by_value(9, NORTH), deletes_by_value(0, NORTH)), "the older ones are listed last"
+    assert not plan(*in_north, deletes_by_value(9), deletes_by_value(0))
 
 
 class _CountedNumber(int):
