@@ -15,7 +15,7 @@ from connector.spark.jobs.write_job import open_claim_server
 from connector.storage.file_access import keep_access_fresh
 
 if TYPE_CHECKING:
-    from connector.iceberg.table_view import SessionViews
+    from connector.iceberg.session_views import SessionViews
     from connector.session.session_threads import SessionThreads
 
 
@@ -48,7 +48,8 @@ def open_session(opened: OpenedTables) -> Iterator[Session]:
 
 
 def _open_views(opened: OpenedTables, threads: "SessionThreads") -> "SessionViews":
-    from connector.iceberg.table_view import SessionViews, TableViews  # only for standard updates
+    from connector.iceberg.session_views import SessionViews  # only for standard updates
+    from connector.iceberg.table_view import TableViews
 
     return SessionViews(
         opened.catalog,

@@ -22,7 +22,7 @@ from connector.spark.jvm.spark_session import Spark
 from connector.spark.jvm.start_spark import SessionSpark
 
 if TYPE_CHECKING:
-    from connector.iceberg.table_view import SessionViews
+    from connector.iceberg.session_views import SessionViews
     from connector.session.loads import TransactionLoads
 
 

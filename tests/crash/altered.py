@@ -3,7 +3,7 @@
 from typing import Final
 
 from connector import __main__ as command
-from connector.iceberg import table_view
+from connector.iceberg import session_views
 from connector.iceberg.commits import commit, retry_commits
 from connector.session import backlog
 from connector.storage import file_stores
@@ -21,7 +21,7 @@ if __name__ == "__main__":
     defects.plant()
     swap(commit, "RETRY_FOR", RETRY_FOR)
     swap(retry_commits, "RETRY_FOR", RETRY_FOR)  # of Open, and of maintenance
-    swap(table_view, "RETRY_FOR", RETRY_FOR)
+    swap(session_views, "RETRY_FOR", RETRY_FOR)
     swap(backlog, "FIRST_PAUSE", PAUSE)
     boundaries.guard_catalog()
     boundaries.guard_commits()

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from pyiceberg.manifest import ManifestContent
+from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from connector.encoding.values.arrays import Positions
@@ -16,7 +17,7 @@ from connector.iceberg.metadata import listed_files
 from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.manifests import manifests_of
 from connector.iceberg.metadata.partitions import Partition
-from connector.iceberg.table_view import SessionViews, TableView
+from connector.iceberg.table_view import TableView, TableViews
 from connector.model.state import StagedCommit
 from crash.faults import swap
 from support import private_connector
@@ -42,16 +43,16 @@ def deletes_again() -> None:
 
 
 def loads_from_before_the_last_commit() -> None:
-    find = SessionViews.find
+    view = TableViews.view
     before: dict[Any, TableView] = {}
 
-    def find_late(self: SessionViews, *about: Any) -> TableView:
-        found, table = find(self, *about[:3]), about[:2]  # with all files, whatever the keys are
-        late = before.get(table, found)
-        before[table] = found
+    def view_late(self: TableViews, table: Table, pending: Sequence[StagedCommit], **_: Any) -> TableView:
+        found = view(self, table, pending)  # with all files, whatever the keys are
+        late = before.get(table.name(), found)
+        before[table.name()] = found
         return late
 
-    swap(SessionViews, "find", find_late)
+    swap(TableViews, "view", view_late)
 
 
 def loads_without_what_waits() -> None:

@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
@@ -26,13 +26,14 @@ from connector.encoding.search.located_rows import SUFFIX, write_located
 from connector.encoding.search.row_search import SearchedFile, search
 from connector.encoding.search.searched_keys import Keys
 from connector.host.errors import ConnectorError, FencedError, LostColumnError, RetryableError, SignInError, UserError
-from connector.iceberg import table_view
+from connector.iceberg import session_views, table_view
 from connector.iceberg.commits import commit, delete_files, fence
 from connector.iceberg.commits.fence import LastFences
 from connector.iceberg.metadata import listed_files
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestCache
 from connector.iceberg.metadata.table_properties import CONVERTED_PREFIX, find_generation
-from connector.iceberg.table_view import SessionViews, TableViews
+from connector.iceberg.session_views import SessionViews
+from connector.iceberg.table_view import TableViews
 from connector.model.binding import Column
 from connector.model.state import DataFile, FileList, LocatedRowsFile, StagedCommit
 from connector.model.table_identifier import Generation, TableIdentifier
@@ -46,6 +47,8 @@ from support.snapshots import check_text
 from support.tables.altered_tables import ID, append, filled_table, fit, wanted
 from support.tables.local_tables import local_catalog
 from support.tables.planted_faults import Fault, plant, refuse
+
+KEY: Final = Column("id", "id", 1, LongType(), required=True)
 
 
 @pytest.fixture
@@ -172,7 +175,8 @@ def test_a_commit_that_lands_while_the_view_is_made_is_found(
 
     monkeypatch.setattr(catalog, "load_table", load)
     views = SessionViews(catalog, TableViews(ManifestCache()), find_pending, LastFences(), {})
-    found = views.find((TableIdentifier(*PATH), str(table.metadata.table_uuid)), WRITER, ())
+    keys = keys_of_texts(pa.array(["[1]"]), UPDATES.parts, [LongType()])
+    found = views.find((TableIdentifier(*PATH), str(table.metadata.table_uuid)), WRITER, [KEY], keys)
     assert ids(catalog, *found.files) == [[1]]
 
 
@@ -284,26 +288,28 @@ def test_files_of_this_machine_are_refused_for_a_table_elsewhere(catalog: Catalo
 
 
 class Session:
-    """A session that has opened, and reads its table for each transaction."""
+    """A session that has opened, and searches its table for some ids in each transaction."""
 
-    def __init__(self, catalog: Catalog) -> None:
-        self._table = TableIdentifier(*PATH), str(catalog.load_table(PATH).metadata.table_uuid)
-        self.fences = LastFences()
-        generations = {self._table: self._table[1:]}
-        self._views = SessionViews(catalog, TableViews(ManifestCache()), lambda *_: (), self.fences, generations)
+    def __init__(self, catalog: Catalog, *pending: StagedCommit) -> None:
+        generation = find_generation(catalog.load_table(PATH), WRITER.materialization)
+        self.table_id = TableIdentifier(*PATH), generation.uuid
+        self.manifests, self.fences = ManifestCache(), LastFences()
+        generations = {self.table_id: (generation.uuid, *generation.former)}
+        self._views = SessionViews(catalog, TableViews(self.manifests), lambda *_: pending, self.fences, generations)
 
-    def find(self, *keys: Column) -> int:
-        return len(self._views.find(self._table, WRITER, keys).files)
+    def find(self, *numbers: int, key: Column = KEY) -> tuple[SearchedFile, ...]:
+        keys = keys_of_texts(pa.array([f"[{number}]" for number in numbers]), UPDATES.parts, [key.type])
+        return self._views.find(self.table_id, WRITER, [key], keys).files
 
 
 def test_a_table_that_was_replaced_in_the_session_is_refused(catalog: Catalog) -> None:
     filled_table(catalog, ID, rows=[[{"id": 1}]])
     session = Session(catalog)
-    assert session.find() == 1
+    assert len(session.find(1)) == 1
     catalog.drop_table(PATH)
     filled_table(catalog, ID)
     with pytest.raises(UserError) as error:
-        session.find()
+        session.find(1)
     check_text("update_errors", "a table is replaced while Loads wait", str(error.value))
 
 
@@ -315,18 +321,18 @@ def test_a_key_column_that_is_gone_is_missed(catalog: Catalog, successor: int | 
             transaction.set_properties({f"{CONVERTED_PREFIX}0": str(successor)})
     session, key = Session(catalog), Column("old", "old", 0, LongType(), required=True)
     with pytest.raises(LostColumnError):
-        session.find(key)
+        session.find(1, key=key)
 
 
 def test_a_key_column_that_is_converted_in_the_session_is_named(catalog: Catalog) -> None:
     """The files that were rewritten have the keys in another column than the one that the session searches."""
     make_table(catalog)
     land(catalog, {1: "a"})
-    session, key = Session(catalog), Column("id", "id", 1, LongType(), required=True)
-    assert session.find(key) == 1
+    session = Session(catalog)
+    assert len(session.find(1)) == 1
     fit(catalog, wanted("id", StringType()), wanted("doc", StringType()))
     with pytest.raises(LostColumnError) as error:
-        session.find(key)
+        session.find(1)
     check_text("update_errors", "a key column is converted in the session", str(error.value))
 
 
@@ -334,11 +340,11 @@ def test_a_key_column_that_another_engine_widens_in_the_session_is_named(catalog
     """The keys of the session are no values of the wider column, which may have greater ones."""
     filled_table(catalog, NestedField(1, "id", IntegerType(), required=True), rows=[[{"id": 1}]])
     session, key = Session(catalog), Column("id", "id", 1, IntegerType(), required=True)
-    assert session.find(key) == 1
+    assert len(session.find(1, key=key)) == 1
     with catalog.load_table(PATH).update_schema() as update:
         update.update_column("id", LongType())
     with pytest.raises(LostColumnError) as error:
-        session.find(key)
+        session.find(1, key=key)
     check_text("update_errors", "a key column gets another type in the session", str(error.value))
 
 
@@ -347,7 +353,7 @@ def test_a_table_that_is_gone_is_named(catalog: Catalog) -> None:
     session = Session(catalog)
     catalog.drop_table(PATH)
     with pytest.raises(UserError) as error:
-        session.find()
+        session.find(1)
     check_text("update_errors", "a table is dropped while Loads wait", str(error.value))
 
 
@@ -368,19 +374,19 @@ def test_a_catalog_that_is_down_for_a_while_only_delays_loads(
         away.rename(tmp_path / "catalog.db")
 
     monkeypatch.setattr("time.sleep", restart)
-    assert session.find() == 1
+    assert len(session.find(1)) == 1
     assert "attempt 1 to read its snapshot" in caplog.text
 
 
 def test_a_catalog_that_stays_down_fails_the_loads(
     catalog: SqlCatalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table_view, "RETRY_FOR", 0.0)
+    monkeypatch.setattr(session_views, "RETRY_FOR", 0.0)
     filled_table(catalog, ID, rows=[[{"id": 1}]])
     session = Session(catalog)
     take_away(catalog, tmp_path)
     with pytest.raises(RetryableError) as error:
-        session.find()
+        session.find(1)
     check_text("update_errors", "a catalog is down while Loads wait", str(error.value))
 
 
@@ -400,7 +406,7 @@ def test_a_catalog_that_refuses_fails_the_loads_with_a_remedy(
     session = Session(catalog)
     plant(catalog, [refuse(answer)], "load_table")
     with pytest.raises(kind) as error:
-        session.find()
+        session.find(1)
     check_text("update_errors", text, str(error.value))
 
 
@@ -410,7 +416,7 @@ def test_damaged_metadata_fail_the_loads(catalog: SqlCatalog) -> None:
     assert current
     Path(current.manifest_list.removeprefix("file://")).write_bytes(b"")
     with pytest.raises(RetryableError) as error:
-        session.find()
+        session.find(1)
     names = {current.manifest_list: "…/snap-….avro"}
     check_text("update_errors", "damaged metadata while Loads wait", str(error.value), names)
 
@@ -420,7 +426,7 @@ def test_a_manifest_of_a_partition_spec_that_is_gone_is_damage(catalog: SqlCatal
     file = place_of(table.refresh().metadata_location)
     file.write_text(file.read_text().replace('spec-id":0', 'spec-id":5'))
     with pytest.raises(RetryableError) as error:
-        Session(local_catalog(tmp_path)).find()
+        Session(local_catalog(tmp_path)).find(1)
     check_text("update_errors", "a manifest of a partition spec that is gone", str(error.value))
 
 
@@ -444,7 +450,7 @@ def test_a_column_of_a_type_that_pyiceberg_does_not_know_is_told_to_loads_and_co
     if is_rest:
         monkeypatch.setattr(type(catalog), "load_table", load)
     with pytest.raises(RetryableError) as of_loads:
-        session.find()
+        session.find(1)
     check_text("update_errors", "a column of an unknown type while Loads wait", str(of_loads.value))
     with pytest.raises(RetryableError) as of_commit:
         commit.commit_all_or_raise(catalog, [waiting])
@@ -474,28 +480,13 @@ def test_rows_in_files_that_ask_for_views_of_texts_are_found_and_replaced(catalo
     assert values_of(catalog) == {1: "b", 2: "b"}
 
 
-class LoadingSession:
-    """A session that searches some ids for each transaction."""
-
-    def __init__(self, catalog: Catalog, *pending: StagedCommit) -> None:
-        generation = find_generation(catalog.load_table(PATH), WRITER.materialization)
-        self.table_id = TableIdentifier(*PATH), generation.uuid
-        self.manifests, self.fences = ManifestCache(), LastFences()
-        generations = {self.table_id: (generation.uuid, *generation.former)}
-        self._views = SessionViews(catalog, TableViews(self.manifests), lambda *_: pending, self.fences, generations)
-
-    def find(self, *numbers: int) -> tuple[SearchedFile, ...]:
-        keys = keys_of_texts(pa.array([f"[{number}]" for number in numbers]), UPDATES.parts, [LongType()])
-        return self._views.find(self.table_id, WRITER, [Column("id", "id", 1, LongType(), required=True)], keys).files
-
-
 def test_only_files_are_searched_that_may_have_a_loaded_key(catalog: Catalog) -> None:
     """A table of many files is not read for one key, and neither are its pending commits."""
     make_table(catalog)
     for number in range(0, 50, 10):
         land(catalog, {number: "a", number + 5: "a"})
     waiting = [staged(catalog, row(60, "a"), row(65, "a"))]
-    session = LoadingSession(catalog, *waiting)
+    session = Session(catalog, *waiting)
     assert ids(catalog, *session.find(22)) == [[20, 25]]
     assert ids(catalog, *session.find(0, 29, 45, 57)) == [[0, 5], [40, 45]]
     assert ids(catalog, *session.find(44, 61)) == [[40, 45], [60, 65]]
@@ -518,7 +509,7 @@ def test_for_a_key_that_is_null_files_are_searched_that_have_nulls(catalog: Cata
 def test_bounds_are_remembered_from_the_first_search_on(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     """A commit or a compaction may have listed the files before, and they list them again."""
     make_table(catalog)
-    session, parsed, of = LoadingSession(catalog), [0], ListedFile.of
+    session, parsed, of = Session(catalog), [0], ListedFile.of
 
     def counted(manifest: ManifestFile, entry: ManifestEntry) -> ListedFile:
         parsed[0] += 1
@@ -541,7 +532,7 @@ def answer_with(table: Table) -> Fault:
     return lambda _: table
 
 
-def documents(catalog: Catalog, session: LoadingSession, number: int) -> list[Any]:
+def documents(catalog: Catalog, session: Session, number: int) -> list[Any]:
     """The rows that a Load of this id finds."""
     keys = Keys(keys_of_texts(pa.array([f"[{number}]"]), UPDATES.parts, [LongType()]), UPDATES, ["id"])
     files, io = session.find(number), catalog.load_table(PATH).io
@@ -555,7 +546,7 @@ def test_a_load_does_not_miss_the_last_commit_if_the_catalog_answers_with_an_old
     """The older row would be reduced with the new document, and the commit would delete the newer row by its key."""
     make_table(catalog)
     land(catalog, {1: "a"})
-    session, older = LoadingSession(catalog), catalog.load_table(PATH)
+    session, older = Session(catalog), catalog.load_table(PATH)
     session.fences.note_committed(land(catalog, {1: "b"}))
     plant(catalog, [answer_with(older)], "load_table")
     assert documents(catalog, session, 1) == [{"id": 1, "value": "b"}]
@@ -567,7 +558,7 @@ def test_a_load_does_not_miss_what_another_writer_has_committed_before_the_sessi
     make_table(catalog)
     older, half = catalog.load_table(PATH), replace(WRITER, key_range="00000000-7fffffff")
     land(catalog, {1: "a"})
-    session = LoadingSession(catalog)
+    session = Session(catalog)
     session.fences.note_opened(session.table_id, catalog.load_table(PATH).properties, half)
     plant(catalog, [answer_with(older)], "load_table")
     assert documents(catalog, session, 1) == [{"id": 1, "value": "a"}]
@@ -576,9 +567,9 @@ def test_a_load_does_not_miss_what_another_writer_has_committed_before_the_sessi
 def test_a_catalog_that_goes_on_to_answer_with_an_older_table_fails_the_loads(
     catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table_view, "RETRY_FOR", 0.0)
+    monkeypatch.setattr(session_views, "RETRY_FOR", 0.0)
     make_table(catalog)
-    session, older = LoadingSession(catalog), catalog.load_table(PATH)
+    session, older = Session(catalog), catalog.load_table(PATH)
     landed = land(catalog, {1: "a"})
     session.fences.note_committed(landed)
     plant(catalog, [answer_with(older)], "load_table")
@@ -601,7 +592,7 @@ def of_before(catalog: SqlCatalog) -> Table:
 
 
 def test_an_answer_of_before_a_backfill_is_not_taken_for_another_table(catalog: SqlCatalog, of_before: Table) -> None:
-    session = LoadingSession(catalog)
+    session = Session(catalog)
     plant(catalog, [answer_with(of_before)], "load_table")
     assert documents(catalog, session, 1) == [{"id": 1, "value": "a"}]
 
@@ -609,8 +600,8 @@ def test_an_answer_of_before_a_backfill_is_not_taken_for_another_table(catalog: 
 def test_a_catalog_that_goes_on_to_answer_with_a_table_of_before_a_backfill_fails_the_loads(
     catalog: SqlCatalog, of_before: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table_view, "RETRY_FOR", 0.0)
-    session = LoadingSession(catalog)
+    monkeypatch.setattr(session_views, "RETRY_FOR", 0.0)
+    session = Session(catalog)
     plant(catalog, [answer_with(of_before)], "load_table")
     with pytest.raises(RetryableError) as error:
         session.find(1)

@@ -154,6 +154,7 @@ def test_what_only_some_sessions_or_only_workers_need_is_loaded_later() -> None:
     later = {
         "connector.encoding.rewriting.group_compaction",
         "connector.encoding.search.row_search",
+        "connector.iceberg.session_views",
         "connector.iceberg.table_view",
         "connector.session.loads",
         "connector.spark.jobs.search_job",

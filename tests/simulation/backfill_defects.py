@@ -7,7 +7,7 @@ from typing import Any, Final
 import pytest
 from pyiceberg.table import Table
 
-from connector.iceberg import table_view
+from connector.iceberg import session_views
 from connector.iceberg.commits import backfill
 from connector.iceberg.commits.snapshot import RemovedFiles
 from connector.iceberg.metadata.manifests import manifests_of
@@ -44,7 +44,7 @@ def what_was_staged_before_lands_after(patch: pytest.MonkeyPatch) -> None:
 
 
 def loads_see_rows_of_before(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(table_view, "restrict_to_generation", lambda table, _generation: table)
+    patch.setattr(session_views, "restrict_to_generation", lambda table, _generation: table)
 
 
 BACKFILL_DEFECTS: Final[Mapping[str, Callable[[pytest.MonkeyPatch], None]]] = {

@@ -18,7 +18,7 @@ from pyiceberg.table.metadata import TableMetadataV2, TableMetadataV3
 
 from connector.config import settings
 from connector.encoding.parquet import file_options
-from connector.iceberg import perform_changes, table_view
+from connector.iceberg import perform_changes, session_views
 from connector.iceberg.commits import (
     backfill,
     commit,
@@ -157,8 +157,8 @@ TIMED: Final = (
     perform_changes,
     progress,
     retry_commits,
+    session_views,
     snapshot,
-    table_view,
     void_files,
 )
 

@@ -22,7 +22,8 @@ from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.rearrangement_plan import plan_rearrangement
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from connector.iceberg.metadata.listed_files import ManifestCache
-from connector.iceberg.table_view import SessionViews, TableViews
+from connector.iceberg.session_views import SessionViews
+from connector.iceberg.table_view import TableViews
 from connector.model.binding import RowSettings, UpdateMode
 from connector.model.invalid_values import OnInvalid
 from connector.model.state import ChainId, StagedCommit, StagedTransaction

@@ -23,7 +23,7 @@ from connector.encoding.search.searched_keys import Keys
 from connector.host.refresh import Lease, Refreshed
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits import delete_files, delete_merging, row_deletes
-from connector.iceberg.table_view import SessionViews
+from connector.iceberg.session_views import SessionViews
 from connector.model.binding import Updates
 from connector.model.properties import Properties
 from connector.model.state import DataFile

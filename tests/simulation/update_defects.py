@@ -16,7 +16,8 @@ from connector.iceberg.commits.delete_files import DeleteChanges, DeleteFiles
 from connector.iceberg.commits.row_deletes import DeletedRows, RowDeletes
 from connector.iceberg.metadata.listed_files import ListedFile, PositionDeletes
 from connector.iceberg.metadata.partitions import Partition, PartitionReader
-from connector.iceberg.table_view import SessionViews, TableView
+from connector.iceberg.session_views import SessionViews
+from connector.iceberg.table_view import TableView
 from connector.model.state import LocatedRowsFile, StagedCommit, TableId, WriterId
 from connector.session import replaced_rows
 from connector.spark.blocks.transaction_files import TableLayout

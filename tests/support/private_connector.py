@@ -6,7 +6,7 @@ from typing import Final, TypeAlias
 
 from connector.encoding.live_rows import deleted_rows
 from connector.encoding.search import located_rows
-from connector.iceberg import table_view
+from connector.iceberg import session_views, table_view
 from connector.iceberg.commits import commit, compaction_changes, fence, row_deletes
 from connector.iceberg.commits.compaction_commit import CompactionCommit
 from connector.iceberg.commits.delete_merging import DeleteMerger
@@ -51,7 +51,7 @@ READ_DELETED_POSITIONS: Final[Part] = (deleted_rows, "_deleted_by")
 REMEMBERED_DATA_FILES: Final[Part] = (deleted_rows, "_named")
 
 # Loads
-FIND_VIEW: Final[Part] = (table_view.SessionViews, "_find")
+FIND_VIEW: Final[Part] = (session_views.SessionViews, "_find")
 SEARCH_STAGED_ROWS: Final[Part] = (table_view, "_search_staged")
 REMAINING_COMMITS_OF_VIEW: Final[Part] = (table_view, "_remaining_commits")
 FIND_DELETED_ROWS: Final[Part] = (table_view.TableViews, "_find_deleted")
