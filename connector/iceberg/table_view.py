@@ -17,7 +17,7 @@ from connector.encoding.search.row_search import SearchedFile
 from connector.encoding.values.arrays import Positions
 from connector.host.errors import RetryableError, UserError
 from connector.iceberg.commits import fence
-from connector.iceberg.commits.row_deletes import RowDeletes
+from connector.iceberg.commits.row_deletes import RowDeletes, describe_files
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestCache, PositionDeletes
 from connector.iceberg.metadata.partitions import MissingValues
 from connector.iceberg.metadata.row_lineage import can_keep_lineage
@@ -107,17 +107,8 @@ def _search_live(
 ) -> Iterator[SearchedFile]:
     live = (file for file in listed if file.content is DataFileContent.DATA)
     files = sorted(live, key=lambda file: file.sequence_number)
-    applied = deletes.find_all(files)
-    for file in files:
-        found = tuple(delete.id for delete in applied[file.path])
-        whole = SearchedFile(
-            file.path,
-            file.size,
-            position_deletes=found,
-            lineage=file.lineage,
-            missing_values=missing.find(file.partition),
-        )
-        yield from _split(whole, file.row_groups, unit_size)
+    for file, searched in zip(files, describe_files(files, deletes, missing), strict=True):
+        yield from _split(searched, file.row_groups, unit_size)
 
 
 def _search_staged(

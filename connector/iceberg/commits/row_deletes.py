@@ -172,8 +172,7 @@ class _DataFiles:
         self.deletes = PositionDeletes(listed)
         self.partitions = {path: file.partition for path, file in self.live.items()}
         self._rewritten: list[SearchedFile] = []  # staged files whose rows were located in other ones
-        self._missing = MissingValues(table)
-        self._searched = partial(SearchedFile, mapping=read_name_mapping(table))
+        self._missing, self._mapping = MissingValues(table), read_name_mapping(table)
         # Commits that have waited together have found their rows in the same few snapshots.
         self._numbers: dict[int | None, int] = {}  # by the ids of these snapshots
         self._newer: dict[tuple[int, WriterId], list[SearchedFile]] = {}
@@ -190,7 +189,13 @@ class _DataFiles:
     def find_newer(self, above: int, writer: WriterId) -> list[SearchedFile]:
         """Find the files with a higher sequence number that may have rows of the writer's keys."""
         if (above, writer) not in self._newer:
-            self._newer[above, writer] = [*self._find_newer(above, writer)]
+            newer = [
+                file
+                for file in self.live.values()
+                if file.file_sequence_number > above and not _is_of_other_keys(file, writer)
+            ]
+            found = describe_files(newer, self.deletes, self._missing)
+            self._newer[above, writer] = [replace(file, mapping=self._mapping) for file in found]
         return [*self._newer[above, writer], *self._rewritten]
 
     def find_newer_rows(self, above: int, writer: WriterId) -> list[SearchedFile]:
@@ -212,17 +217,16 @@ class _DataFiles:
             self._numbers[snapshot_id] = number if number or (searched and searched == current) else _NONE
         return self._numbers[snapshot_id]
 
-    def _find_newer(self, above: int, writer: WriterId) -> Iterator[SearchedFile]:
-        newer = [
-            file
-            for file in self.live.values()
-            if file.file_sequence_number > above and not _is_of_other_keys(file, writer)
-        ]
-        applied = self.deletes.find_all(newer)
-        for file in newer:
-            deletes = tuple(delete.id for delete in applied[file.path])
-            missing = self._missing.find(file.partition)
-            yield self._searched(file.path, file.size, position_deletes=deletes, missing_values=missing)
+
+def describe_files(
+    files: Sequence[ListedFile], deletes: PositionDeletes, missing: MissingValues
+) -> Iterator[SearchedFile]:
+    """Yield what a search needs to know of each of these data files of a table, besides what they have in common."""
+    applied = deletes.find_all(files)
+    for file in files:
+        found = tuple(delete.id for delete in applied[file.path])
+        values = missing.find(file.partition)
+        yield SearchedFile(file.path, file.size, position_deletes=found, lineage=file.lineage, missing_values=values)
 
 
 def _find_at_old_positions(located: LocatedRows | None, files: _DataFiles) -> Iterator[tuple[str, Positions]]:
