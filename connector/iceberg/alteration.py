@@ -24,7 +24,7 @@ from connector.evolution.table_change import Alteration
 from connector.host.errors import UserError
 from connector.iceberg.commits.backfill import change_columns
 from connector.iceberg.commits.file_names import find_file_prefix
-from connector.iceberg.commits.rewrite_files import RewriteFiles, RewritePlan, commit_rewritten
+from connector.iceberg.commits.rewrite_files import RewriteFiles, RewritePlan
 from connector.iceberg.commits.summaries import SUMMARY_MATERIALIZATION
 from connector.iceberg.metadata.live_files import find_live_files
 from connector.iceberg.metadata.table_arrangement import new_partition_spec, new_sort_order, require_arrangement
@@ -80,9 +80,8 @@ class Alterer:
         if not converted:
             catalog.commit_table(table, (require_uuid(table), *require_schema(table), *requirements), updates)
             return
-        rewritten = self._rewriting.perform(catalog, self._plan(table, schema, converted))
         record = SetPropertiesUpdate(updates=record_conversions(converted))
-        commit_rewritten(catalog, rewritten, (*updates, record), requirements)
+        self._rewriting.commit(catalog, self._plan(table, schema, converted), (*updates, record), requirements)
 
     def _alter_awaited(
         self, catalog: Catalog, table: Table, changes: Sequence[Alteration], generation: Generation

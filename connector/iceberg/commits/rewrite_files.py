@@ -1,6 +1,6 @@
-"""Replaces live data files of a table by other files with the same rows: plan, perform, commit.
+"""Replaces live data files of a table by other files with the same rows: plan, rewrite, commit.
 
-A plan names the files and the columns of the new ones. A `Rewrite`, such as Spark's jobs, performs it. One commit then
+A plan names the files and the columns of the new ones. A `Rewrite`, such as Spark's jobs, writes these. One commit then
 exchanges the files. Only the plan depends on why files are rewritten.
 """
 
@@ -18,7 +18,6 @@ from connector.encoding.live_rows.source_rows import SourceFile
 from connector.encoding.rewriting.converted_files import Rewrite, Rewriting
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.commits.summaries import summarize_rewrite
-from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.live_files import LiveFile
 from connector.iceberg.metadata.manifest_rewriting import remove_files
 from connector.iceberg.metadata.manifests import manifests_of
@@ -45,21 +44,11 @@ class RewritePlan:
 
 @dataclass(frozen=True)
 class Replacement:
-    """A data file, and the files that take its place."""
+    """A data file, and the files that take its place. They do not have its deleted rows."""
 
-    old: ListedFile
-    vector: ListedFile | None  # of its deleted rows, which the new files do not have
+    old: LiveFile
     files: tuple[DataFile, ...]
     sort_order_id: int  # of the new files
-
-
-@dataclass(frozen=True)
-class RewrittenFiles:
-    """A performed plan: the files are written, and the table was unchanged when it was loaded afterwards."""
-
-    plan: RewritePlan
-    table: Table
-    replacements: Sequence[Replacement]
 
 
 class RewriteFiles:
@@ -73,10 +62,18 @@ class RewriteFiles:
         self._rewrite = rewrite
         self._written: dict[tuple[Rewriting, SourceFile], tuple[DataFile, ...] | None] = {}
 
-    def perform(self, catalog: Catalog, plan: RewritePlan) -> RewrittenFiles:
-        """Rewrite the files of the plan that no earlier attempt has rewritten.
+    def commit(
+        self,
+        catalog: Catalog,
+        plan: RewritePlan,
+        updates: Sequence[TableUpdate],
+        further: Sequence[TableRequirement],
+    ) -> None:
+        """Rewrite the files that no earlier attempt has rewritten. In one commit, exchange the files of the plan and
+        make the other updates.
 
-        CommitFailedException if the table has changed meanwhile; UnconvertibleError if a value cannot be converted.
+        CommitFailedException if the table's rows or its schema have changed since the plan was made, or if one of the
+        further requirements does not hold; UnconvertibleError if a value cannot be converted.
         """
         table = plan.table
         missing = [file.source for file in plan.files if (plan.rewriting, file.source) not in self._written]
@@ -90,23 +87,12 @@ class RewriteFiles:
             table = _load_unchanged(catalog, table)
         converted = {column.source_id for column in plan.rewriting.columns if column.is_converted}
         replacements = [
-            Replacement(file.listed, file.vector, files, keep_sort_order(table, file.listed.sort_order_id, converted))
+            Replacement(file, files, keep_sort_order(table, file.listed.sort_order_id, converted))
             for file in plan.files
             if (files := self._written[plan.rewriting, file.source]) is not None
         ]
-        return RewrittenFiles(plan, table, replacements)
-
-
-def commit_rewritten(
-    catalog: Catalog, rewritten: RewrittenFiles, updates: Sequence[TableUpdate], further: Sequence[TableRequirement]
-) -> None:
-    """Exchange the files and make the other updates, in one commit.
-
-    CommitFailedException if the table's rows or its schema have changed since the plan was made, or if one of the
-    further requirements does not hold.
-    """
-    table = rewritten.table
-    catalog.commit_table(table, (*require_unchanged(table), *further), (*updates, *_new_snapshot(rewritten)))
+        snapshot = _new_snapshot(table, plan, replacements)
+        catalog.commit_table(table, (*require_unchanged(table), *further), (*updates, *snapshot))
 
 
 def _load_unchanged(catalog: Catalog, table: Table) -> Table:
@@ -117,9 +103,8 @@ def _load_unchanged(catalog: Catalog, table: Table) -> Table:
     return loaded
 
 
-def _new_snapshot(rewritten: RewrittenFiles) -> tuple[TableUpdate, ...]:
+def _new_snapshot(table: Table, plan: RewritePlan, replacements: Sequence[Replacement]) -> tuple[TableUpdate, ...]:
     """Make the snapshot of a commit; none if all files stay."""
-    plan, table, replacements = rewritten.plan, rewritten.table, rewritten.replacements
     if not replacements:
         return ()
     snapshots = SnapshotWriter()
@@ -127,7 +112,7 @@ def _new_snapshot(rewritten: RewrittenFiles) -> tuple[TableUpdate, ...]:
     with translate_errors(table.location()):
         factory, existing = snapshots.make_factory(table, prefix), manifests_of(table.io, table.current_snapshot())
         # The deletion vectors of the old files go with them, as Iceberg demands.
-        removed = [file for each in replacements for file in (each.old, each.vector) if file]
+        removed = [file for each in replacements for file in (each.old.listed, each.old.vector) if file]
         kept, changed = remove_files(factory, existing, removed, added=_make_entries(table, replacements))
         added = [file for each in replacements for file in each.files]
         summary = {**plan.summary, **summarize_rewrite(added, (), removed)}
@@ -141,6 +126,5 @@ def _make_entries(table: Table, replacements: Sequence[Replacement]) -> Iterator
     for each in replacements:
         for file in each.files:
             # With the old file's sequence number: equality deletes of other engines apply to it as before.
-            number = each.old.sequence_number
-            order = each.sort_order_id
-            yield make_added_entry(file, each.old.partition, number, sort_order_id=order, missing=missing)
+            old, order = each.old.listed, each.sort_order_id
+            yield make_added_entry(file, old.partition, old.sequence_number, sort_order_id=order, missing=missing)
