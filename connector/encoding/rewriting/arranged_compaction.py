@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyiceberg.io import FileIO
 
 from connector.encoding.live_rows.deleted_rows import find_deleted_rows
-from connector.encoding.live_rows.lineage_columns import fill_lineage, lineage_columns
+from connector.encoding.live_rows.lineage_columns import lineage_columns
 from connector.encoding.live_rows.source_rows import open_source, read_live_rows
 from connector.encoding.parquet.data_files import DataFileWriter, GatheredRowGroup
 from connector.encoding.rewriting.file_groups import Compaction, FileGroup
@@ -42,11 +42,10 @@ def write_arranged(
             kept.append(0)
             with open_source(io, source, len(compaction.columns), compaction.mapping) as opened:
                 columns = (*compaction.columns, *lineage_columns(source.lineage))
-                schema = RewrittenSchema.of(columns, opened.schema, source.path)
+                schema = RewrittenSchema.of(columns, opened.schema, source)
                 sorter.expect(schema)
                 for rows in read_live_rows(opened, find_deleted_rows(io, source.path, source.position_deletes)):
-                    converted = fill_lineage(schema.convert(rows.batch), source.lineage, rows.positions)
-                    sorter.add(converted, index, rows.positions)
+                    sorter.add(schema.convert(rows), index, rows.positions)
                     kept[index] += rows.batch.num_rows
         sorter.finish()
     return kept

@@ -7,7 +7,7 @@ from typing import TypeAlias
 from pyiceberg.io import FileIO
 
 from connector.encoding.live_rows.deleted_rows import find_deleted_rows
-from connector.encoding.live_rows.lineage_columns import fill_lineage, lineage_columns
+from connector.encoding.live_rows.lineage_columns import lineage_columns
 from connector.encoding.live_rows.source_rows import SourceFile, open_source, read_live_rows
 from connector.encoding.live_rows.target_columns import TargetColumn
 from connector.encoding.parquet.data_files import DataFileWriter, NewFiles, abort_on_failure
@@ -39,13 +39,13 @@ class Rewriting:
             if not any(column.is_converted for column in columns):
                 return None
             lineage = lineage_columns(source.lineage, indexes)
-            schema = RewrittenSchema.of([*columns, *lineage], opened.schema, source.path)
+            schema = RewrittenSchema.of([*columns, *lineage], opened.schema, source)
             new = self.destination
             files = NewFiles(io, new.new_location, schema.with_statistics, schema.schema, new.options)
             writer = DataFileWriter(files)
             with abort_on_failure(writer):
                 for rows in read_live_rows(opened, find_deleted_rows(io, source.path, source.position_deletes)):
-                    writer.write(fill_lineage(schema.convert(rows.batch), source.lineage, rows.positions))
+                    writer.write(schema.convert(rows))
                 return tuple(writer.finish())
 
 

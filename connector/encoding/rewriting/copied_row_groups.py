@@ -69,13 +69,13 @@ def _read_others(file: pq.ParquetFile, group: int, schema: RewrittenSchema, copi
         for index, source_index in enumerate(schema.indexes)
         if source_index is not None and index not in copied
     }
-    with explain_damage(schema.path):
+    with explain_damage(schema.source.path):
         found = file.read_row_group(group, columns=[*others.values()], use_threads=False)
     count = file.metadata.row_group(group).num_rows
     arrays = []
     for index, field in enumerate(schema.schema):
         if index in others:
-            arrays.append(cast_values(found[others[index]], field, schema.path))
+            arrays.append(cast_values(found[others[index]], field, schema.source.path))
         elif index in copied:
             arrays.append(pa.repeat(pa.scalar(b"", pa.binary()).cast(field.type), count))
         else:

@@ -48,7 +48,7 @@ def _copy(io: FileIO, compaction: Compaction, source: SourceFile, writer: GroupW
     deleted = find_deleted_rows(io, source.path, source.position_deletes)
     with open_source(io, source, len(compaction.columns), compaction.mapping) as opened:
         columns = (*compaction.columns, *lineage_columns(source.lineage))
-        schema = RewrittenSchema.of(columns, opened.schema, source.path)
+        schema = RewrittenSchema.of(columns, opened.schema, source)
         for group in range(opened.file.num_row_groups):
             count = opened.file.metadata.row_group(group).num_rows
             begin, end = np.searchsorted(deleted, (first, first + count))
@@ -59,8 +59,7 @@ def _copy(io: FileIO, compaction: Compaction, source: SourceFile, writer: GroupW
             else:
                 for rows in read_live_rows_of(opened, group, first, deleted):
                     if rows.batch.num_rows:
-                        converted = schema.convert(rows.batch)
-                        writer.find_writer(schema).write(fill_lineage(converted, source.lineage, rows.positions))
+                        writer.find_writer(schema).write(schema.convert(rows))
             kept += count - int(end - begin)
             first += count
     return kept

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyiceberg.types import PrimitiveType
 
-from connector.encoding.live_rows.source_rows import cast_values, plain_type
+from connector.encoding.live_rows.lineage_columns import fill_lineage
+from connector.encoding.live_rows.source_rows import LiveRows, SourceFile, cast_values, plain_type
 from connector.encoding.live_rows.target_columns import (
     TargetColumn,
     arrow_field,
@@ -33,21 +34,21 @@ class RewrittenSchema:
     columns: tuple[TargetColumn, ...]
     schema: pa.Schema
     indexes: tuple[int | None, ...]  # for each column, its index in the source; None: its values are the default
-    path: str  # of the source
+    source: SourceFile
 
     @classmethod
-    def of(cls, columns: Sequence[TargetColumn], source: pa.Schema, path: str) -> "RewrittenSchema":
-        """Match the columns of the table's schema with those of a source, whose schema is identified, by field id.
+    def of(cls, columns: Sequence[TargetColumn], schema: pa.Schema, source: SourceFile) -> "RewrittenSchema":
+        """Match the columns of the table's schema with those of a source by field id. `schema` has the source's ids.
 
         A column that the source lacks has its default value, or is left out, if only a file can tell its Arrow type.
         """
-        found = find_columns(source)
+        found, path = find_columns(schema), source.path
         matched, fields, indexes = [], [], []
         # Statistics go by a column's place, so nested columns, which have none, come last.
         for column in sorted(columns, key=lambda column: not isinstance(column.type, PrimitiveType)):
             index = found.get(column.source_id)
             arrow_type = known_arrow_type(column.type) or (
-                None if index is None else plain_type(source.field(index).type)
+                None if index is None else plain_type(schema.field(index).type)
             )
             if index is None and column.required and column.default is None:
                 raise UnreadableFileError(
@@ -61,7 +62,7 @@ class RewrittenSchema:
                 matched.append(column)
                 fields.append(arrow_field(column, arrow_type))
                 indexes.append(index)
-        return cls(tuple(matched), pa.schema(fields), tuple(indexes), path)
+        return cls(tuple(matched), pa.schema(fields), tuple(indexes), source)
 
     @property
     def with_statistics(self) -> list[Column]:
@@ -76,22 +77,23 @@ class RewrittenSchema:
         """Whether rows of both go to the same file. Field ids of nested columns count, too."""
         return bool(self.schema.equals(other.schema, check_metadata=True))
 
-    def convert(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return a source's rows with these columns.
+    def convert(self, rows: LiveRows) -> pa.RecordBatch:
+        """Return the source's rows with these columns, and with the ids and the sequence numbers that they inherit.
 
         Raises UnreadableFileError if a column cannot hold its values, UnconvertibleError if a value of a converted
         column has no equivalent.
         """
         arrays = [
-            self._convert(batch, *each) if each[0].is_converted else self._cast(batch, *each)
+            self._convert(rows.batch, *each) if each[0].is_converted else self._cast(rows.batch, *each)
             for each in zip(self.columns, self.schema, self.indexes, strict=True)
         ]
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        converted = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        return fill_lineage(converted, self.source.lineage, rows.positions)
 
     def _cast(self, batch: pa.RecordBatch, column: TargetColumn, field: pa.Field, index: int | None) -> pa.Array:
         if index is None:
             return column.make_defaults(batch.num_rows, field.type)
-        return cast_values(batch.column(index), field, self.path)
+        return cast_values(batch.column(index), field, self.source.path)
 
     def _convert(self, batch: pa.RecordBatch, column: TargetColumn, field: pa.Field, index: int | None) -> pa.Array:
         assert isinstance(column.type, PrimitiveType)
