@@ -24,9 +24,9 @@ from benchmarks.parts.report import CACHE, MB, conditions, publish
 from benchmarks.parts.servers import lake
 from benchmarks.publishing import publish_task
 from connector.encoding.live_rows.source_rows import SourceFile
-from connector.encoding.live_rows.target_columns import TargetColumn
+from connector.encoding.live_rows.target_columns import TargetColumn, TargetFiles
 from connector.encoding.parquet.file_options import Destination
-from connector.encoding.rewriting.file_groups import Compact, CompactedGroup, Compaction, FileGroup
+from connector.encoding.rewriting.file_groups import Compact, CompactedGroup, FileGroup
 from connector.host.refresh import Lease, Refreshed
 from connector.host.tempdirs import make_directories
 from connector.iceberg.metadata.table_arrangement import find_arrangement_of_all
@@ -184,12 +184,12 @@ def _group(table: Table) -> FileGroup:
 def _measure_ours(table: Table, group: FileGroup) -> tuple[Cost, CompactedGroup]:
     columns = tuple(TargetColumn.of(column, column) for column in table.schema().fields)
     destination = Destination.of_table(table, "compact-bench")
-    compaction = Compaction(columns, find_arrangement_of_all(table), destination)
+    target = TargetFiles(columns, destination, find_arrangement_of_all(table))
     groups = [*_split(group, len(os.sched_getaffinity(0)))]
     with make_directories() as directories:
         spark = Spark({}, directories, lane=Lane.ALONE)
         jobs = TimedJobs(spark)
-        compact = partial(_compact, compact_in(jobs), compaction, groups)
+        compact = partial(_compact, compact_in(jobs), target, groups)
         assert jobs.maintenance_tasks, "Spark has started"
         first_cpu, _ = _count_cpu(jobs, compact)
         for _ in range(WARM - 1):
@@ -253,9 +253,9 @@ def _lasting_processes() -> Iterator[int]:
     yield from children(jvm).values()
 
 
-def _compact(compact: Compact, compaction: Compaction, groups: Sequence[FileGroup]) -> list[CompactedGroup]:
+def _compact(compact: Compact, target: TargetFiles, groups: Sequence[FileGroup]) -> list[CompactedGroup]:
     access = Refreshed("the files", lambda: Lease.until(Properties({}), None))
-    outcomes = [*compact(compaction, groups, access)]
+    outcomes = [*compact(target, groups, access)]
     done = [outcome for outcome in outcomes if isinstance(outcome, CompactedGroup)]
     if len(done) < len(groups):
         sys.exit(f"{outcomes}: nothing is reported")

@@ -14,9 +14,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate
 
-from connector.encoding.live_rows.target_columns import TargetColumn
+from connector.encoding.live_rows.target_columns import TargetColumn, TargetFiles
 from connector.encoding.parquet.file_options import Destination
-from connector.encoding.rewriting.converted_files import Rewrite, Rewriting
+from connector.encoding.rewriting.converted_files import Rewrite
 from connector.evolution.altered_schema import ConvertedColumn, alter_schema, find_converted_columns
 from connector.evolution.arrangement_changes import SetPartitionSpec, SetSortOrder
 from connector.evolution.property_changes import SetTableProperties
@@ -115,8 +115,8 @@ class Alterer:
         }
         columns = _target_columns(schema, converted)
         destination = Destination.of_table(table, find_file_prefix(table, self._owner))
-        rewriting = Rewriting(columns, destination, read_name_mapping(table))
-        return RewritePlan(table, live.files, rewriting, schema.schema_id, summary)
+        target = TargetFiles(columns, destination, mapping=read_name_mapping(table))
+        return RewritePlan(table, live.files, target, schema.schema_id, summary)
 
     def _check_equality_delete(self, table: Table, delete: DataFile, column_ids: Collection[int]) -> None:
         for column in table.schema().fields:

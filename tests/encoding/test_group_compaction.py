@@ -38,14 +38,14 @@ from pyiceberg.types import (
 from connector.encoding.live_rows import source_rows
 from connector.encoding.live_rows.position_deletes import write_position_deletes
 from connector.encoding.live_rows.source_rows import OpenSource, SourceFile, read_live_rows
-from connector.encoding.live_rows.target_columns import TargetColumn
+from connector.encoding.live_rows.target_columns import TargetColumn, TargetFiles
 from connector.encoding.parquet import assembled_writer
 from connector.encoding.parquet.assembled_files import AssembledFile, ColumnChunk
 from connector.encoding.parquet.data_files import NewFiles
 from connector.encoding.parquet.file_options import Destination, FileOptions
 from connector.encoding.parquet.statistics import upper_bound_of_text
 from connector.encoding.rewriting import arranged_compaction, copied_row_groups, group_compaction
-from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction, FileGroup
+from connector.encoding.rewriting.file_groups import CompactedGroup, FileGroup
 from connector.encoding.rewriting.group_compaction import compact_group
 from connector.encoding.rewriting.moved_rows import find_moved
 from connector.encoding.rewriting.row_order import RowOrderWriter
@@ -196,7 +196,7 @@ def compact(
     columns = tuple(TargetColumn(id_, name, type_, name in required, id_, type_) for id_, name, type_ in COLUMNS)
     properties = Properties({"write.target-file-size-bytes": str(target_size)})
     destination = Destination(f"file://{directory}", properties, "compact-1")
-    return compact_group(IO, Compaction(columns, Arrangement(sort=order), destination), group)
+    return compact_group(IO, TargetFiles(columns, destination, Arrangement(sort=order)), group)
 
 
 def read(path: str) -> list[Row]:
@@ -401,8 +401,8 @@ def test_rows_that_are_older_than_a_column_get_its_default(tmp_path: Path, order
         for id_, name, type_ in COLUMNS
     )
     destination = Destination(f"file://{tmp_path}", Properties(), "compact-1")
-    compaction = Compaction(columns, Arrangement(sort=order), destination)
-    [file] = compact_group(IO, compaction, group).files
+    target = TargetFiles(columns, destination, Arrangement(sort=order))
+    [file] = compact_group(IO, target, group).files
     assert [row[:2] for row in read(file.path)] == [(number, 0.5) for number in range(4)]
     assert (pages(file.path, "text") == pages(group.sources[0].path, "text")) is not bool(order)
 
@@ -573,8 +573,8 @@ def compact_nanoseconds(directory: Path, values: list[int | None], order: tuple[
     types: list[tuple[int, str, IcebergType]] = [(1, "id", LongType()), (2, "at", TimestamptzType())]
     columns = tuple(TargetColumn(id_, name, type_, False, id_, type_) for id_, name, type_ in types)
     destination = Destination(f"file://{directory}", Properties(), "compact-1")
-    compaction = Compaction(columns, Arrangement(sort=order), destination)
-    [file] = compact_group(IO, compaction, FileGroup((SourceFile(f"file://{directory}/1", 100),))).files
+    target = TargetFiles(columns, destination, Arrangement(sort=order))
+    [file] = compact_group(IO, target, FileGroup((SourceFile(f"file://{directory}/1", 100),))).files
     written = pq.read_table(file.path[7:])["at"]
     assert written.type == pa.timestamp("us", "UTC")
     return written.cast(pa.int64()).to_pylist()  # type: ignore[no-any-return]  # Arrow's
@@ -591,8 +591,8 @@ def test_rows_are_sorted_by_uuids(tmp_path: Path) -> None:
     column = TargetColumn(1, "u", UUIDType(), False, 1, UUIDType())
     order = (SortField(1, "identity", False, True),)
     destination = Destination(f"file://{tmp_path}", Properties(), "compact-1")
-    compaction = Compaction((column,), Arrangement(sort=order), destination)
-    [file] = compact_group(IO, compaction, FileGroup((SourceFile(f"file://{path}", path.stat().st_size),))).files
+    target = TargetFiles((column,), destination, Arrangement(sort=order))
+    [file] = compact_group(IO, target, FileGroup((SourceFile(f"file://{path}", path.stat().st_size),))).files
     written = pq.read_table(file.path.removeprefix("file://"))["u"].to_pylist()
     assert [each.int for each in written] == sorted(numbers)
 
@@ -627,10 +627,10 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.types import BinaryType, LongType
 from connector.encoding.parquet.assembled_files import AssembledFile, ColumnChunk
 from connector.encoding.parquet.file_options import Destination, FileOptions
-from connector.encoding.rewriting.file_groups import Compaction, FileGroup
+from connector.encoding.rewriting.file_groups import FileGroup
 from connector.encoding.rewriting.group_compaction import compact_group
 from connector.encoding.live_rows.source_rows import OpenSource, SourceFile
-from connector.encoding.live_rows.target_columns import TargetColumn
+from connector.encoding.live_rows.target_columns import TargetColumn, TargetFiles
 from connector.model.binding import Arrangement, Column, SortField
 from connector.model.properties import Properties
 
@@ -641,8 +641,8 @@ source = SourceFile(f"file://{directory}/source.parquet", 100)
 order = (SortField(1, "identity", True, False),) if is_sorted else ()
 properties = Properties({"write.parquet.compression-codec": "uncompressed"})
 destination = Destination(f"file://{directory}/table", properties, "compact-1")
-compaction = Compaction(tuple(columns), Arrangement(sort=order), destination)
-compacted = compact_group(PyArrowFileIO(), compaction, FileGroup((source,) * times))
+target = TargetFiles(tuple(columns), destination, Arrangement(sort=order))
+compacted = compact_group(PyArrowFileIO(), target, FileGroup((source,) * times))
 print(sum(compacted.kept), pa.default_memory_pool().max_memory() >> 20)
 """
 

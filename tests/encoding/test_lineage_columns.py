@@ -16,11 +16,11 @@ from connector.encoding.live_rows import source_rows
 from connector.encoding.live_rows.lineage_columns import fill_lineage
 from connector.encoding.live_rows.position_deletes import write_position_deletes
 from connector.encoding.live_rows.source_rows import RowLineage, SourceFile
-from connector.encoding.live_rows.target_columns import TargetColumn
+from connector.encoding.live_rows.target_columns import TargetColumn, TargetFiles
 from connector.encoding.parquet.file_options import Destination
 from connector.encoding.rewriting import copied_row_groups
-from connector.encoding.rewriting.converted_files import Rewriting
-from connector.encoding.rewriting.file_groups import Compaction, FileGroup
+from connector.encoding.rewriting.converted_files import rewrite_converted
+from connector.encoding.rewriting.file_groups import FileGroup
 from connector.encoding.rewriting.group_compaction import compact_group
 from connector.model.binding import Arrangement, SortField
 from connector.model.properties import Properties
@@ -106,11 +106,10 @@ def compact(directory: Path, sources: Sequence[Source], *order: SortField) -> li
     for name in ("data", "metadata"):
         (directory / name).mkdir()
     columns = tuple(TargetColumn(number, name, type_, False, number, type_) for number, name, type_ in COLUMNS)
-    compaction = Compaction(
-        columns, Arrangement(sort=order), Destination(f"file://{directory}", Properties(), "compact-1")
-    )
+    destination = Destination(f"file://{directory}", Properties(), "compact-1")
+    target = TargetFiles(columns, destination, Arrangement(sort=order))
     group = FileGroup(tuple(source.write(directory) for source in sources))
-    return [pq.read_table(file.path[7:]) for file in compact_group(IO, compaction, group).files]
+    return [pq.read_table(file.path[7:]) for file in compact_group(IO, target, group).files]
 
 
 def test_a_column_of_the_table_keeps_its_nulls() -> None:
@@ -163,8 +162,8 @@ def test_converted_files_have_the_same(tmp_path: Path, source: Source) -> None:
 
 
 def rewrite(directory: Path, source: Source, *columns: TargetColumn) -> list[pa.Table]:
-    rewriting = Rewriting(columns, Destination(f"file://{directory}", Properties(), "convert-1"))
-    files = rewriting.rewrite(IO, source.write(directory))
+    target = TargetFiles(columns, Destination(f"file://{directory}", Properties(), "convert-1"))
+    files = rewrite_converted(IO, target, source.write(directory))
     assert files is not None
     return [pq.read_table(file.path[7:]) for file in files]
 

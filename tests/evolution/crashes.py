@@ -8,7 +8,7 @@ from typing import Any
 from pyiceberg.catalog import Catalog
 
 from connector.encoding.live_rows.source_rows import SourceFile
-from connector.encoding.rewriting.converted_files import Rewriting
+from connector.encoding.live_rows.target_columns import TargetFiles
 from connector.host.refresh import Refreshed
 from connector.model.properties import Properties
 from connector.model.state import DataFile
@@ -51,10 +51,10 @@ class Moments:
             return send()
 
     def rewrite(
-        self, rewriting: Rewriting, sources: Sequence[SourceFile], access: Refreshed[Properties]
+        self, target: TargetFiles, sources: Sequence[SourceFile], access: Refreshed[Properties]
     ) -> list[tuple[DataFile, ...] | None]:
         with self.around():
-            return rewrite_here(rewriting, sources, access)
+            return rewrite_here(target, sources, access)
 
 
 def open_mortal(warehouse: Path, moments: Moments) -> Catalog:

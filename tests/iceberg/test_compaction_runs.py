@@ -17,7 +17,8 @@ from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
 
 from connector.encoding.live_rows import deleted_rows
-from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction, FailedGroup, FileGroup, GroupOutcome
+from connector.encoding.live_rows.target_columns import TargetFiles
+from connector.encoding.rewriting.file_groups import CompactedGroup, FailedGroup, FileGroup, GroupOutcome
 from connector.host import facts
 from connector.host.errors import RetryableError, SignInError, UserError
 from connector.host.facts import Fact
@@ -110,7 +111,7 @@ def test_the_processor_time_of_a_compaction_counts_groups_that_have_failed(catal
     for number in range(4):
         land(catalog, {number: "a"})
 
-    def fail(_: Compaction, groups: Iterable[FileGroup], __: Any) -> Generator[GroupOutcome, None, None]:
+    def fail(_: TargetFiles, groups: Iterable[FileGroup], __: Any) -> Generator[GroupOutcome, None, None]:
         return (FailedGroup(group, RetryableError("the storage does not answer"), 2.5) for group in groups)
 
     assert TableCompactor(catalog, fail, catalog.load_table).compact(PATH).processor_seconds == 2.5
@@ -123,11 +124,11 @@ def test_a_group_that_fails_leaves_the_others(catalog: Catalog, caplog: pytest.L
         land(catalog, {number: "a", number + 10: "b"})
 
     def fail_first(
-        compaction: Compaction, groups: Iterable[FileGroup], access: Any
+        target: TargetFiles, groups: Iterable[FileGroup], access: Any
     ) -> Generator[GroupOutcome, None, None]:
         first, *others = groups
         yield FailedGroup(first, RetryableError("the storage does not answer"))
-        yield from compact_here(compaction, others, access)
+        yield from compact_here(target, others, access)
 
     result = TableCompactor(catalog, fail_first, catalog.load_table).compact(PATH)
     assert (result.commits, result.failed, result.files_after) == (1, 1, 1)
@@ -166,7 +167,7 @@ class SomeFail:
         self.begun: list[str] = []
 
     def __call__(
-        self, compaction: Compaction, groups: Iterable[FileGroup], access: Any
+        self, target: TargetFiles, groups: Iterable[FileGroup], access: Any
     ) -> Generator[GroupOutcome, None, None]:
         for group in groups:
             [(_, partition)] = group.partition_values
@@ -174,7 +175,7 @@ class SomeFail:
             if partition in self.failing:
                 yield FailedGroup(group, RetryableError("the storage does not answer"))
             else:
-                yield from compact_here(compaction, [group], access)
+                yield from compact_here(target, [group], access)
 
 
 def test_groups_that_keep_failing_keep_no_other_from_being_compacted(

@@ -9,7 +9,8 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 from connector.encoding.live_rows import deleted_rows
-from connector.encoding.rewriting.file_groups import Compaction, FailedGroup, FileGroup, GroupOutcome
+from connector.encoding.live_rows.target_columns import TargetFiles
+from connector.encoding.rewriting.file_groups import FailedGroup, FileGroup, GroupOutcome
 from connector.host.errors import RetryableError
 from connector.host.refresh import Refreshed
 from connector.iceberg.maintenance.compact_table import TableCompactor
@@ -60,13 +61,13 @@ def compact(
     pending = [before, after]
 
     def perform(
-        compaction: Compaction, groups: Iterable[FileGroup], access: Refreshed[Properties]
+        target: TargetFiles, groups: Iterable[FileGroup], access: Refreshed[Properties]
     ) -> Generator[GroupOutcome, None, None]:
         if pending:
             pending.pop(0)()
         for group in groups:
             try:
-                yield from compact_here(compaction, [group], access)
+                yield from compact_here(target, [group], access)
             except RetryableError as error:
                 yield FailedGroup(group, error)
         if pending:

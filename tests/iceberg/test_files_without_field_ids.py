@@ -17,9 +17,9 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DoubleType, ListType, LongType, MapType, NestedField, StringType, StructType
 
 from connector.encoding.live_rows.source_rows import SourceFile
-from connector.encoding.live_rows.target_columns import TargetColumn
+from connector.encoding.live_rows.target_columns import TargetColumn, TargetFiles
 from connector.encoding.parquet.file_options import Destination
-from connector.encoding.rewriting.converted_files import Rewriting
+from connector.encoding.rewriting.converted_files import rewrite_converted
 from connector.encoding.search.key_bounds import KeyValues
 from connector.encoding.search.last_changes import find_last_changes
 from connector.encoding.search.rows_of_keys import RowsOfKeys
@@ -263,8 +263,8 @@ def test_a_column_of_such_a_file_is_converted(catalog: Catalog, tmp_path: Path) 
     [old] = [file for file in files(catalog) if file.endswith("reversed.parquet")]
     weight, new = table.schema().find_field(4), NestedField(20, "weight", StringType())
     columns = (TargetColumn.of(ID, ID), TargetColumn.of(new, weight))
-    rewriting = Rewriting(columns, Destination.of_table(table, "converted"), read_name_mapping(table))
-    converted = rewriting.rewrite(table.io, SourceFile(old, Path(old.removeprefix("file://")).stat().st_size))
+    target = TargetFiles(columns, Destination.of_table(table, "converted"), mapping=read_name_mapping(table))
+    converted = rewrite_converted(table.io, target, SourceFile(old, Path(old.removeprefix("file://")).stat().st_size))
     assert converted
     assert pq.read_table(converted[0].path.removeprefix("file://")).to_pydict() == {
         "id": [3, 4],

@@ -10,7 +10,8 @@ from pyiceberg.io import FileIO
 
 from connector.encoding.live_rows import deleted_rows
 from connector.encoding.live_rows.position_deletes import read_position_deletes
-from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction, FailedGroup, FileGroup
+from connector.encoding.live_rows.target_columns import TargetFiles
+from connector.encoding.rewriting.file_groups import CompactedGroup, FailedGroup, FileGroup
 from connector.host.refresh import Refreshed
 from connector.iceberg.commits.delete_files import FILE_SCOPED_UP_TO
 from connector.iceberg.commits.snapshot import SnapshotWriters, TableLocks
@@ -50,9 +51,9 @@ def compact(
     """Compact once, as Spark's tasks do. After that, delete files are read by `read_with`."""
 
     def perform(
-        compaction: Compaction, groups: Iterable[FileGroup], access: Refreshed[Properties]
+        target: TargetFiles, groups: Iterable[FileGroup], access: Refreshed[Properties]
     ) -> Generator[CompactedGroup | FailedGroup, None, None]:
-        yield from list(compact_here(compaction, groups, access))
+        yield from list(compact_here(target, groups, access))
         meanwhile()
         for cache in deleted_rows._read, deleted_rows._written, deleted_rows._named:
             cache.clear()  # another process has read and written them

@@ -14,7 +14,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestEntry, ManifestFile
 
-from connector.encoding.rewriting.file_groups import Compaction, FileGroup, GroupOutcome
+from connector.encoding.live_rows.target_columns import TargetFiles
+from connector.encoding.rewriting.file_groups import FileGroup, GroupOutcome
 from connector.host.errors import UserError
 from connector.host.refresh import Refreshed
 from connector.iceberg.commits.commit import commit_all_or_raise
@@ -66,9 +67,9 @@ def perform(
     """Performs an action. Before the commit of a compaction, something happens."""
 
     def compact(
-        compaction: Compaction, groups: Iterable[FileGroup], access: Refreshed[Properties]
+        target: TargetFiles, groups: Iterable[FileGroup], access: Refreshed[Properties]
     ) -> Generator[GroupOutcome, None, None]:
-        yield from list(compact_here(compaction, groups, access))
+        yield from list(compact_here(target, groups, access))
         meanwhile()
 
     new_compactor = partial(TableCompactor, catalog, compact, catalog.load_table)

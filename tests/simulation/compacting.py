@@ -8,8 +8,9 @@ import pyarrow as pa
 import pytest
 
 from connector.encoding.live_rows.deleted_rows import find_deleted_rows
+from connector.encoding.live_rows.target_columns import TargetFiles
 from connector.encoding.rewriting import row_order
-from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction, FileGroup
+from connector.encoding.rewriting.file_groups import CompactedGroup, FileGroup
 from connector.encoding.rewriting.row_order import RowOrderWriter
 from connector.encoding.runs.partition_values import PartitionKey
 from connector.iceberg.commits import compaction_commit
@@ -37,7 +38,7 @@ class _Row(NamedTuple):
 
 
 def compact(
-    wait_for_commit: Callable[[Actor], None], compaction: Compaction, groups: Iterable[FileGroup], _: Any
+    wait_for_commit: Callable[[Actor], None], target: TargetFiles, groups: Iterable[FileGroup], _: Any
 ) -> Generator[CompactedGroup, None, None]:
     """Stands for Spark's tasks. A group makes one file or two, or one for each partition that its rows move to.
     `wait_for_commit` waits until somebody has committed."""
@@ -51,11 +52,11 @@ def compact(
             live = list(_read(actor, place, source.path, deleted))
             rows += live
             kept.append(len(live))
-        if compaction.arrangement.partition:
-            files, order = _divide(actor, compaction, rows)
+        if target.arrangement.partition:
+            files, order = _divide(actor, target, rows)
         else:
             cut = actor.stage.random.choice((0, 0, len(rows) // 2))
-            files, order = [_write(actor, compaction, part) for part in (rows[:cut], rows[cut:]) if part], None
+            files, order = [_write(actor, target, part) for part in (rows[:cut], rows[cut:]) if part], None
         yield CompactedGroup(group, tuple(files), tuple(kept), order)
     if actor.stage.chance(0.5):
         wait_for_commit(actor)
@@ -70,25 +71,25 @@ def _read(actor: Actor, source: int, path: str, deleted: Any) -> Iterator[_Row]:
         yield _Row(names[position], source, int(position))
 
 
-def _divide(actor: Actor, compaction: Compaction, rows: Iterable[_Row]) -> tuple[list[DataFile], str]:
+def _divide(actor: Actor, target: TargetFiles, rows: Iterable[_Row]) -> tuple[list[DataFile], str]:
     """Write a file for each partition, and the order of the rows."""
     by_partition: dict[PartitionKey, list[_Row]] = {}
     for row in rows:
-        partition = encoded(compaction.arrangement.spec_id, partition_of(row.name))
+        partition = encoded(target.arrangement.spec_id, partition_of(row.name))
         by_partition.setdefault(partition, []).append(row)
-    new = compaction.destination
+    new = target.destination
     location = f"{new.location}/metadata/{new.prefix}-{actor.stage.uuid()}{row_order.SUFFIX}"
     order = RowOrderWriter(actor.store, location)
     files = []
     for partition, its in by_partition.items():
-        files.append(_write(actor, compaction, its, partition))
+        files.append(_write(actor, target, its, partition))
         sources, positions = [row.source for row in its], [row.position for row in its]
         order.write(pa.array(sources, pa.int32()), pa.array(positions, pa.int64()))
     return files, order.finish()
 
 
-def _write(actor: Actor, compaction: Compaction, rows: Sequence[_Row], partition: PartitionKey = ()) -> DataFile:
-    new = compaction.destination
+def _write(actor: Actor, target: TargetFiles, rows: Sequence[_Row], partition: PartitionKey = ()) -> DataFile:
+    new = target.destination
     location = f"{new.location}/data/{new.prefix}-{actor.stage.uuid()}.parquet"
     content = "\n".join(row.name for row in rows).encode()
     with translate_errors(location), actor.store.new_output(location).create() as file:

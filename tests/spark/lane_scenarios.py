@@ -19,12 +19,11 @@ from pyiceberg.types import LongType
 from pyspark import TaskContext
 
 from connector.encoding.live_rows.source_rows import SourceFile
-from connector.encoding.live_rows.target_columns import TargetColumn
+from connector.encoding.live_rows.target_columns import TargetColumn, TargetFiles
 from connector.encoding.parquet.file_options import Destination
-from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction, FailedGroup, FileGroup
+from connector.encoding.rewriting.file_groups import CompactedGroup, FailedGroup, FileGroup
 from connector.host.refresh import Lease, Refreshed
 from connector.host.tempdirs import make_directories
-from connector.model.binding import PLAIN
 from connector.model.properties import Properties
 from connector.spark.jobs.compaction_job import compact_in, compaction_jobs
 from connector.spark.jvm.lanes import POOL, Lane
@@ -118,9 +117,9 @@ def access() -> Refreshed[Properties]:
     return Refreshed("the credentials", lambda: Lease.until(ACCESS, None))
 
 
-def compaction(directory: Path) -> Compaction:
+def compaction(directory: Path) -> TargetFiles:
     column = TargetColumn(1, "id", LongType(), True, 1, LongType())
-    return Compaction((column,), PLAIN, Destination(f"file://{directory}", Properties(), "compact-1"))
+    return TargetFiles((column,), Destination(f"file://{directory}", Properties(), "compact-1"))
 
 
 def make_group(directory: Path, *files: list[int]) -> FileGroup:

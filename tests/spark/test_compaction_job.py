@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from connector.encoding.live_rows.source_rows import SourceFile
+from connector.encoding.live_rows.target_columns import TargetFiles
 from connector.encoding.parquet.file_options import Destination
-from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction, FailedGroup, FileGroup
+from connector.encoding.rewriting.file_groups import CompactedGroup, FailedGroup, FileGroup
 from connector.host.errors import ConnectorError, RetryableError, UserError
 from connector.host.refresh import Lease, Refreshed
-from connector.model.binding import PLAIN
 from connector.model.properties import Properties
 from connector.spark.jobs.compaction_job import compact_in
 from connector.spark.jvm.lanes import MAINTENANCE, TRANSACTIONS, Lane, choose_lane
@@ -29,7 +29,7 @@ from support.snapshots import check_text
 pytestmark = pytest.mark.xdist_group("compaction_job")  # one process of the tests runs the scenarios
 
 SCENARIOS = Path(__file__).with_name("lane_scenarios.py")
-COMPACTION = Compaction((), PLAIN, Destination("file:///table", Properties(), "compact-1"))
+COMPACTION = TargetFiles((), Destination("file:///table", Properties(), "compact-1"))
 GROUPS = [FileGroup((SourceFile(f"file:///{number}", 1),)) for number in range(5)]
 
 

@@ -112,7 +112,7 @@ def maintain_tables(arguments: MaintainArguments, waiting: WaitingLine) -> Maint
 def _compact_by_spark(settings: Mapping[str, str]) -> Iterator[Compact]:
     """Yield a function that compacts file groups. Spark starts with the first call."""
     with start_when_needed(partial(_start_compaction_jobs, settings)) as start:
-        yield lambda compaction, groups, access: start()(compaction, groups, access)
+        yield lambda target, groups, access: start()(target, groups, access)
 
 
 def _start_compaction_jobs(settings: Mapping[str, str]) -> AbstractContextManager[Compact]:

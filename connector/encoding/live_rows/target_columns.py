@@ -1,4 +1,4 @@
-"""The columns of new files whose rows come from other files of the table."""
+"""New files whose rows come from other files of the table: their columns, and how they are written."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -7,8 +7,10 @@ import pyarrow as pa
 from pyiceberg.schema import make_compatible_name
 from pyiceberg.types import FloatType, IcebergType, NestedField, PrimitiveType, TimestampType, TimeType
 
+from connector.encoding.parquet.file_options import Destination
 from connector.encoding.values.column_types import FIELD_ID, arrow_type_of
-from connector.model.binding import is_written
+from connector.encoding.values.name_mapping import NO_MAPPING, NameMapping
+from connector.model.binding import PLAIN, Arrangement, is_written
 
 # Of columns that only other engines' tables have.
 _OTHER_ARROW_TYPES: Final[dict[PrimitiveType, pa.DataType]] = {
@@ -54,6 +56,18 @@ class TargetColumn:
         if self.default is None:
             return pa.nulls(rows, arrow_type)
         return pa.repeat(pa.scalar(self.default, arrow_type), rows)
+
+
+@dataclass(frozen=True)
+class TargetFiles:
+    """How the new files of one table are written, and where to."""
+
+    columns: tuple[TargetColumn, ...]
+    destination: Destination
+    # Of the rows in the new files. Without partition fields, all rows of a file group stay in one partition. Without
+    # sort fields, they keep the order of the sources.
+    arrangement: Arrangement = PLAIN
+    mapping: NameMapping = NO_MAPPING  # of the table
 
 
 def arrow_field(column: TargetColumn, arrow_type: pa.DataType) -> pa.Field:

@@ -12,8 +12,9 @@ from pyiceberg.io import FileIO
 from connector.encoding.live_rows.deleted_rows import find_deleted_rows
 from connector.encoding.live_rows.lineage_columns import lineage_columns
 from connector.encoding.live_rows.source_rows import open_source, read_live_rows
+from connector.encoding.live_rows.target_columns import TargetFiles
 from connector.encoding.parquet.data_files import DataFileWriter, GatheredRowGroup
-from connector.encoding.rewriting.file_groups import Compaction, FileGroup
+from connector.encoding.rewriting.file_groups import FileGroup
 from connector.encoding.rewriting.group_writer import GroupWriter
 from connector.encoding.rewriting.rewritten_schemas import RewrittenSchema
 from connector.encoding.rewriting.row_order import ORIGIN
@@ -29,19 +30,17 @@ RUN_SIZE: Final = 24 << 20  # bytes of Arrow data that are sorted together
 MOST_RUNS: Final = 96
 
 
-def write_arranged(
-    io: FileIO, compaction: Compaction, group: FileGroup, writer: GroupWriter[DataFileWriter]
-) -> list[int]:
+def write_arranged(io: FileIO, target: TargetFiles, group: FileGroup, writer: GroupWriter[DataFileWriter]) -> list[int]:
     """Write the live rows of the sources by the arrangement. Return how many rows of each source they are."""
     kept = []
     with ExitStack() as resources:
         with translate_disk_errors("file"):
             runs = resources.enter_context(tempfile.TemporaryFile(buffering=0))
-        sorter = _Sorter(writer, compaction.arrangement, runs)
+        sorter = _Sorter(writer, target.arrangement, runs)
         for index, source in enumerate(group.sources):
             kept.append(0)
-            with open_source(io, source, len(compaction.columns), compaction.mapping) as opened:
-                columns = (*compaction.columns, *lineage_columns(source.lineage))
+            with open_source(io, source, len(target.columns), target.mapping) as opened:
+                columns = (*target.columns, *lineage_columns(source.lineage))
                 schema = RewrittenSchema.of(columns, opened.schema, source)
                 sorter.expect(schema)
                 for rows in read_live_rows(opened, find_deleted_rows(io, source.path, source.position_deletes)):

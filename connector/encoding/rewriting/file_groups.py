@@ -6,12 +6,9 @@ from typing import Any, TypeAlias
 
 from connector.encoding.live_rows.deletion_vectors import FileId
 from connector.encoding.live_rows.source_rows import SourceFile
-from connector.encoding.live_rows.target_columns import TargetColumn
-from connector.encoding.parquet.file_options import Destination
-from connector.encoding.values.name_mapping import NO_MAPPING, NameMapping
+from connector.encoding.live_rows.target_columns import TargetColumn, TargetFiles
 from connector.host.errors import ConnectorError, UnreadableFileError
 from connector.host.refresh import Refreshed
-from connector.model.binding import Arrangement
 from connector.model.properties import Properties
 from connector.model.state import DataFile
 
@@ -33,18 +30,6 @@ class FileGroup:
         """Return the columns of the new files. Those that a source lacks have the values of the partition."""
         values = dict(self.partition_values)
         return tuple(replace(column, default=values.get(column.id, column.default)) for column in columns)
-
-
-@dataclass(frozen=True)
-class Compaction:
-    """How the new files of one table are written, and where to."""
-
-    columns: tuple[TargetColumn, ...]  # of the current schema; none is converted
-    # Of the rows in the new files. Without partition fields, all rows of a group stay in one partition. Without sort
-    # fields, they keep the order of the sources.
-    arrangement: Arrangement
-    destination: Destination
-    mapping: NameMapping = NO_MAPPING  # of the table
 
 
 @dataclass(frozen=True)
@@ -79,5 +64,5 @@ GroupOutcome: TypeAlias = CompactedGroup | FailedGroup
 
 # Performs groups. Takes one when it can begin it. Yields an outcome for each, in any order.
 Compact: TypeAlias = Callable[
-    [Compaction, Iterable[FileGroup], Refreshed[Properties]], Generator[GroupOutcome, None, None]
+    [TargetFiles, Iterable[FileGroup], Refreshed[Properties]], Generator[GroupOutcome, None, None]
 ]

@@ -11,27 +11,28 @@ from pyiceberg.io import FileIO
 from connector.encoding.live_rows.deleted_rows import find_deleted_rows
 from connector.encoding.live_rows.lineage_columns import fill_lineage, lineage_columns
 from connector.encoding.live_rows.source_rows import SourceFile, open_source, read_live_rows_of
+from connector.encoding.live_rows.target_columns import TargetFiles
 from connector.encoding.parquet.assembled_writer import AssembledWriter
 from connector.encoding.parquet.data_files import ROW_GROUP_SIZE, DataFileWriter, GatheredRowGroup, abort_on_failure
 from connector.encoding.rewriting.copied_row_groups import copy_row_group
-from connector.encoding.rewriting.file_groups import CompactedGroup, Compaction, FileGroup
+from connector.encoding.rewriting.file_groups import CompactedGroup, FileGroup
 from connector.encoding.rewriting.group_writer import GroupWriter
 from connector.encoding.rewriting.rewritten_schemas import RewrittenSchema
 
 
-def compact_group(io: FileIO, compaction: Compaction, group: FileGroup) -> CompactedGroup:
+def compact_group(io: FileIO, target: TargetFiles, group: FileGroup) -> CompactedGroup:
     """Write the live rows of a group's sources to new files. If this fails, no file stays, as far as possible.
 
     Without an arrangement, the rows keep the order of the sources.
     """
-    compaction = replace(compaction, columns=group.add_defaults(compaction.columns))
-    if compaction.arrangement.is_plain:
-        copying = GroupWriter(io, compaction, group, AssembledWriter)
-        return _write(copying, group, lambda: [_copy(io, compaction, source, copying) for source in group.sources])
+    target = replace(target, columns=group.add_defaults(target.columns))
+    if target.arrangement.is_plain:
+        copying = GroupWriter(io, target, group, AssembledWriter)
+        return _write(copying, group, lambda: [_copy(io, target, source, copying) for source in group.sources])
     from connector.encoding.rewriting.arranged_compaction import write_arranged
 
-    arranging = GroupWriter(io, compaction, group, partial(DataFileWriter, row_group=GatheredRowGroup(ROW_GROUP_SIZE)))
-    return _write(arranging, group, lambda: write_arranged(io, compaction, group, arranging))
+    arranging = GroupWriter(io, target, group, partial(DataFileWriter, row_group=GatheredRowGroup(ROW_GROUP_SIZE)))
+    return _write(arranging, group, lambda: write_arranged(io, target, group, arranging))
 
 
 def _write(writer: GroupWriter[Any], group: FileGroup, write: Callable[[], Sequence[int]]) -> CompactedGroup:
@@ -42,12 +43,12 @@ def _write(writer: GroupWriter[Any], group: FileGroup, write: Callable[[], Seque
     return CompactedGroup(group, written, tuple(kept), order)
 
 
-def _copy(io: FileIO, compaction: Compaction, source: SourceFile, writer: GroupWriter[AssembledWriter]) -> int:
+def _copy(io: FileIO, target: TargetFiles, source: SourceFile, writer: GroupWriter[AssembledWriter]) -> int:
     """Write the live rows of a source, and return their number."""
     kept = first = 0
     deleted = find_deleted_rows(io, source.path, source.position_deletes)
-    with open_source(io, source, len(compaction.columns), compaction.mapping) as opened:
-        columns = (*compaction.columns, *lineage_columns(source.lineage))
+    with open_source(io, source, len(target.columns), target.mapping) as opened:
+        columns = (*target.columns, *lineage_columns(source.lineage))
         schema = RewrittenSchema.of(columns, opened.schema, source)
         for group in range(opened.file.num_row_groups):
             count = opened.file.metadata.row_group(group).num_rows

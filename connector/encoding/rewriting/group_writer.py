@@ -9,9 +9,10 @@ import pyarrow as pa
 from msgspec import structs
 from pyiceberg.io import FileIO
 
+from connector.encoding.live_rows.target_columns import TargetFiles
 from connector.encoding.parquet.data_files import ABORT_ERRORS, FileWriter, NewFiles
 from connector.encoding.parquet.file_options import FileOptions
-from connector.encoding.rewriting.file_groups import Compaction, FileGroup
+from connector.encoding.rewriting.file_groups import FileGroup
 from connector.encoding.rewriting.rewritten_schemas import RewrittenSchema
 from connector.encoding.rewriting.row_order import SUFFIX, RowOrderWriter
 from connector.encoding.runs.partition_values import PartitionKey
@@ -27,11 +28,11 @@ class GroupWriter(Generic[Writer]):
     """Writes the new files of a group. If the columns change, another file begins."""
 
     def __init__(
-        self, io: FileIO, compaction: Compaction, group: FileGroup, new_writer: Callable[[NewFiles], Writer]
+        self, io: FileIO, target: TargetFiles, group: FileGroup, new_writer: Callable[[NewFiles], Writer]
     ) -> None:
         """`new_writer` makes a writer of files with the same columns."""
         self._io = io
-        self._destination = compaction.destination
+        self._destination = target.destination
         self.options = _divide(self._destination.options, sum(each.size for each in group.sources))
         self._new_writer = new_writer
         self._schema: RewrittenSchema | None = None

@@ -20,10 +20,10 @@ from pyiceberg.table import Table
 from pyiceberg.types import DecimalType, DoubleType, FloatType, IcebergType, IntegerType, LongType, NestedField
 
 from connector.encoding.live_rows.source_rows import SourceFile
-from connector.encoding.live_rows.target_columns import TargetColumn
+from connector.encoding.live_rows.target_columns import TargetColumn, TargetFiles
 from connector.encoding.parquet.file_columns import open_data_file
 from connector.encoding.parquet.file_options import Destination
-from connector.encoding.rewriting.converted_files import Rewriting
+from connector.encoding.rewriting.converted_files import rewrite_converted
 from connector.encoding.rewriting.rewritten_schemas import UnconvertibleError
 from connector.host.errors import BACKFILL, LostColumnError, UserError
 from connector.iceberg.metadata.table_arrangement import keep_sort_order
@@ -38,7 +38,7 @@ _WIDER: Final = frozenset({(IntegerType(), LongType()), (FloatType(), DoubleType
 
 
 # The files that late files were rewritten into: all attempts of the commits use them.
-ConvertedFiles: TypeAlias = dict[tuple[Rewriting, str], tuple[DataFile, ...]]
+ConvertedFiles: TypeAlias = dict[tuple[TargetFiles, str], tuple[DataFile, ...]]
 
 
 def fit_late_files(table: Table, staged: Sequence[StagedCommit], rewritten: ConvertedFiles) -> list[StagedCommit]:
@@ -67,11 +67,11 @@ def _convert(table: Table, commit: StagedCommit, rewritten: ConvertedFiles) -> S
 def _rewrite(table: Table, file: DataFile, rewritten: ConvertedFiles) -> tuple[DataFile, ...]:
     columns = tuple(_find_target_columns(table, file))
     # The new file's name begins like the old one's: as orphans, both are deleted at the same time.
-    rewriting = Rewriting(columns, Destination.of_table(table, basename(file.path)[:-_END_OF_NAME]))
-    key = rewriting, file.path
+    target = TargetFiles(columns, Destination.of_table(table, basename(file.path)[:-_END_OF_NAME]))
+    key = target, file.path
     if key not in rewritten:
         try:
-            new = rewriting.rewrite(table.io, SourceFile(file.path, file.size))
+            new = rewrite_converted(table.io, target, SourceFile(file.path, file.size))
         except UnconvertibleError as error:
             raise _explain_unconvertible(table, file, error) from error
         rewritten_files = (msgspec.structs.replace(each, partition=file.partition) for each in new or ())

@@ -15,7 +15,8 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
 from connector.encoding.live_rows.source_rows import SourceFile
-from connector.encoding.rewriting.converted_files import Rewrite, Rewriting
+from connector.encoding.live_rows.target_columns import TargetFiles
+from connector.encoding.rewriting.converted_files import Rewrite
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.commits.summaries import summarize_rewrite
 from connector.iceberg.metadata.live_files import LiveFile
@@ -37,7 +38,7 @@ class RewritePlan:
 
     table: Table  # as it was loaded
     files: Sequence[LiveFile]
-    rewriting: Rewriting
+    target: TargetFiles
     schema_id: int  # of the new files' columns
     summary: Mapping[str, str]  # says in the new snapshot who has rewritten the files, and why
 
@@ -54,13 +55,13 @@ class Replacement:
 class RewriteFiles:
     """Rewrites files of one table. A later attempt uses what an earlier one has written.
 
-    A written file is used again only for an equal `Rewriting`, whose file names have the table's fence value. Once that
+    A written file is used again only for equal `TargetFiles`, whose file names have the table's fence value. Once that
     value has passed, a session may delete the file as an orphan.
     """
 
     def __init__(self, rewrite: Rewrite) -> None:
         self._rewrite = rewrite
-        self._written: dict[tuple[Rewriting, SourceFile], tuple[DataFile, ...] | None] = {}
+        self._written: dict[tuple[TargetFiles, SourceFile], tuple[DataFile, ...] | None] = {}
 
     def commit(
         self,
@@ -76,20 +77,20 @@ class RewriteFiles:
         further requirements does not hold; UnconvertibleError if a value cannot be converted.
         """
         table = plan.table
-        missing = [file.source for file in plan.files if (plan.rewriting, file.source) not in self._written]
+        missing = [file.source for file in plan.files if (plan.target, file.source) not in self._written]
         if missing:
             path = TableIdentifier.of(table)
             access = keep_access_fresh(path, access_to(table), partial(catalog.load_table, path))
-            written = self._rewrite(plan.rewriting, missing, access)
+            written = self._rewrite(plan.target, missing, access)
             for source, files in zip(missing, written, strict=True):
-                self._written[plan.rewriting, source] = files
+                self._written[plan.target, source] = files
             # The credentials that the table was loaded with may have expired, and another writer may have committed.
             table = _load_unchanged(catalog, table)
-        converted = {column.source_id for column in plan.rewriting.columns if column.is_converted}
+        converted = {column.source_id for column in plan.target.columns if column.is_converted}
         replacements = [
             Replacement(file, files, keep_sort_order(table, file.listed.sort_order_id, converted))
             for file in plan.files
-            if (files := self._written[plan.rewriting, file.source]) is not None
+            if (files := self._written[plan.target, file.source]) is not None
         ]
         snapshot = _new_snapshot(table, plan, replacements)
         catalog.commit_table(table, (*require_unchanged(table), *further), (*updates, *snapshot))
@@ -108,7 +109,7 @@ def _new_snapshot(table: Table, plan: RewritePlan, replacements: Sequence[Replac
     if not replacements:
         return ()
     snapshots = SnapshotWriter()
-    prefix = plan.rewriting.destination.prefix
+    prefix = plan.target.destination.prefix
     with translate_errors(table.location()):
         factory, existing = snapshots.make_factory(table, prefix), manifests_of(table.io, table.current_snapshot())
         # The deletion vectors of the old files go with them, as Iceberg demands.

@@ -17,9 +17,9 @@ from typing import Final, TypeAlias
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from connector.encoding.live_rows.target_columns import TargetColumn
+from connector.encoding.live_rows.target_columns import TargetColumn, TargetFiles
 from connector.encoding.parquet.file_options import TARGET_SIZE, Destination
-from connector.encoding.rewriting.file_groups import Compact, CompactedGroup, Compaction, FailedGroup, FileGroup
+from connector.encoding.rewriting.file_groups import Compact, CompactedGroup, FailedGroup, FileGroup
 from connector.host.errors import ConnectorError
 from connector.host.interruption import NEVER, Interruption
 from connector.iceberg.catalogs.table_optimizers import is_compacted_by_service
@@ -164,7 +164,7 @@ class TableCompactor:
         interruption: Interruption,
     ) -> PerformedGroups:
         began = time.monotonic()
-        base, compaction = _prepare(table, arrangement, groups)
+        base, target = _prepare(table, arrangement, groups)
         commit = CompactionCommit(self._catalog, base, self._writers)
         compacted: list[CompactedGroup] = []
         failed: list[FailedGroup] = []
@@ -179,7 +179,7 @@ class TableCompactor:
 
         path = TableIdentifier.of(table)
         access = keep_access_fresh(path, access_to(table), partial(self._reload, path))
-        with closing(self._compact(compaction, begin(), access)) as outcomes:
+        with closing(self._compact(target, begin(), access)) as outcomes:
             for outcome in outcomes:
                 interruption.check()
                 match outcome:
@@ -212,7 +212,7 @@ class TableCompactor:
             return self._writers.manifests.list_files(table)
 
 
-def _prepare(table: Table, new: Arrangement | None, groups: Sequence[GroupPlan]) -> tuple[CompactionBase, Compaction]:
+def _prepare(table: Table, new: Arrangement | None, groups: Sequence[GroupPlan]) -> tuple[CompactionBase, TargetFiles]:
     """Decide how the new files of a table are written and committed. `new` is as in CompactionPlan."""
     snapshot = table.current_snapshot()
     assert snapshot is not None, "a table without a snapshot has no groups"
@@ -234,7 +234,7 @@ def _prepare(table: Table, new: Arrangement | None, groups: Sequence[GroupPlan])
         CompactionBase(
             table, snapshot.sequence_number or 0, new.spec_id if new else None, arrangement.sort_order_id, origin, rows
         ),
-        Compaction(columns, arrangement, destination, read_name_mapping(table)),
+        TargetFiles(columns, destination, arrangement, read_name_mapping(table)),
     )
 
 

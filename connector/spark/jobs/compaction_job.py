@@ -9,7 +9,8 @@ from functools import partial
 from itertools import islice
 from typing import Protocol, TypeVar
 
-from connector.encoding.rewriting.file_groups import Compact, Compaction, FailedGroup, FileGroup, GroupOutcome
+from connector.encoding.live_rows.target_columns import TargetFiles
+from connector.encoding.rewriting.file_groups import Compact, FailedGroup, FileGroup, GroupOutcome
 from connector.host.errors import BrokenTaskError, ConnectorError, RetryableError
 from connector.host.machine import lower_priority
 from connector.host.refresh import Refreshed
@@ -39,7 +40,7 @@ def compact_in(jobs: MaintenanceJobs) -> Compact:
     """
 
     def compact(
-        compaction: Compaction, groups: Iterable[FileGroup], access: Refreshed[Properties]
+        target: TargetFiles, groups: Iterable[FileGroup], access: Refreshed[Properties]
     ) -> Generator[GroupOutcome, None, None]:
         try:
             most = jobs.maintenance_tasks
@@ -50,7 +51,7 @@ def compact_in(jobs: MaintenanceJobs) -> Compact:
         running: dict[Future[list[GroupOutcome]], FileGroup] = {}
         while True:
             for group in islice(waiting, most - len(running)):
-                running[_submit(jobs, compaction, group, access)] = group
+                running[_submit(jobs, target, group, access)] = group
             if not running:
                 return
             for job in wait(running, return_when=FIRST_COMPLETED).done:
@@ -68,11 +69,11 @@ def compaction_jobs(settings: Mapping[str, str]) -> Iterator[Compact]:
 
 
 def _submit(
-    jobs: MaintenanceJobs, compaction: Compaction, group: FileGroup, access: Refreshed[Properties]
+    jobs: MaintenanceJobs, target: TargetFiles, group: FileGroup, access: Refreshed[Properties]
 ) -> "Future[list[GroupOutcome]]":
     # Credentials may expire before the last group is compacted. Each group gets fresh ones.
     try:
-        return jobs.maintain(partial(_compact, compaction, access.current().value, group))
+        return jobs.maintain(partial(_compact, target, access.current().value, group))
     except (ConnectorError, RuntimeError) as error:
         failed: Future[list[GroupOutcome]] = Future()
         failed.set_exception(error)
@@ -95,7 +96,7 @@ def _as_connector_error(error: Exception) -> ConnectorError:
 
 
 def _compact(
-    compaction: Compaction, file_properties: Properties, group: FileGroup, _: Iterable[int]
+    target: TargetFiles, file_properties: Properties, group: FileGroup, _: Iterable[int]
 ) -> Iterator[GroupOutcome]:
     """Compact a group in a Python worker. An error is returned, since Spark would hide its type.
 
@@ -106,7 +107,7 @@ def _compact(
     began = time.process_time()
     lower_priority()
     try:
-        outcome: GroupOutcome = compact_group(open_file_io(file_properties), compaction, group)
+        outcome: GroupOutcome = compact_group(open_file_io(file_properties), target, group)
     except ConnectorError as error:
         outcome = FailedGroup(group, error)
     except Exception as error:  # noqa: BLE001 - the driver gets every failure of a task

@@ -8,7 +8,8 @@ from threading import Lock
 from typing import Final, TypeAlias
 
 from connector.encoding.live_rows.source_rows import SourceFile
-from connector.encoding.rewriting.converted_files import Rewrite, Rewriting
+from connector.encoding.live_rows.target_columns import TargetFiles
+from connector.encoding.rewriting.converted_files import Rewrite, rewrite_converted
 from connector.encoding.rewriting.rewritten_schemas import UnconvertibleError
 from connector.host.groups import divide
 from connector.host.late_start import start_when_needed
@@ -23,7 +24,7 @@ from connector.storage.file_io import open_file_io
 JOB_SIZE: Final = 4 << 30  # bytes of data files
 
 
-# What `Rewriting.rewrite` returns, or its error: the errors of all files are raised together.
+# What `rewrite_converted` returns, or its error: the errors of all files are raised together.
 FileOutcome: TypeAlias = tuple[DataFile, ...] | UnconvertibleError | None
 
 
@@ -37,23 +38,23 @@ def rewrite_jobs(settings: Mapping[str, str]) -> Iterator[Rewrite]:
     with start_when_needed(partial(start_spark, settings, Lane.BETWEEN)) as start:
 
         def rewrite(
-            rewriting: Rewriting, sources: Sequence[SourceFile], access: Refreshed[Properties]
+            target: TargetFiles, sources: Sequence[SourceFile], access: Refreshed[Properties]
         ) -> list[tuple[DataFile, ...] | None]:
             with turn:
                 return [
                     files
                     for job in divide(sources, JOB_SIZE, attrgetter("size"))
                     for files in _check(
-                        start().spark.map(partial(_rewrite, rewriting, access.current().value), job).result()
+                        start().spark.map(partial(_rewrite, target, access.current().value), job).result()
                     )
                 ]
 
         yield rewrite
 
 
-def _rewrite(rewriting: Rewriting, file_properties: Properties, source: SourceFile) -> FileOutcome:
+def _rewrite(target: TargetFiles, file_properties: Properties, source: SourceFile) -> FileOutcome:
     try:
-        return rewriting.rewrite(open_file_io(file_properties), source)
+        return rewrite_converted(open_file_io(file_properties), target, source)
     except UnconvertibleError as error:
         return error
 

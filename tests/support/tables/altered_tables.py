@@ -13,7 +13,8 @@ from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField, PrimitiveType, StringType
 
 from connector.encoding.live_rows.source_rows import SourceFile
-from connector.encoding.rewriting.converted_files import Rewrite, Rewriting
+from connector.encoding.live_rows.target_columns import TargetFiles
+from connector.encoding.rewriting.converted_files import Rewrite
 from connector.evolution.plan_changes import plan_changes
 from connector.evolution.table_change import TableChange
 from connector.evolution.target import NewColumn, Target
@@ -86,8 +87,8 @@ class Counting:
         self.files: list[int] = []
         self._meanwhile = list(meanwhile)
 
-    def __call__(self, rewriting: Rewriting, sources: Sequence[SourceFile], access: Any) -> Any:
-        written = rewrite_here(rewriting, sources, access)
+    def __call__(self, target: TargetFiles, sources: Sequence[SourceFile], access: Any) -> Any:
+        written = rewrite_here(target, sources, access)
         self.files.append(len(sources))
         if self._meanwhile:
             self._meanwhile.pop(0)()

@@ -8,7 +8,8 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.table import Table
 
-from connector.encoding.rewriting.file_groups import Compaction, FailedGroup, FileGroup, GroupOutcome
+from connector.encoding.live_rows.target_columns import TargetFiles
+from connector.encoding.rewriting.file_groups import FailedGroup, FileGroup, GroupOutcome
 from connector.encoding.rewriting.group_compaction import compact_group
 from connector.host.errors import ConnectorError
 from connector.host.refresh import Lease, Refreshed
@@ -29,16 +30,16 @@ EAGER: Final = {
 
 
 def compact_here(
-    compaction: Compaction, groups: Iterable[FileGroup], access: Refreshed[Properties]
+    target: TargetFiles, groups: Iterable[FileGroup], access: Refreshed[Properties]
 ) -> Generator[GroupOutcome, None, None]:
     """What Spark's tasks do."""
-    io = load_file_io(dict(access.current().value), compaction.destination.location)
-    return (_compact_one(io, compaction, group) for group in groups)
+    io = load_file_io(dict(access.current().value), target.destination.location)
+    return (_compact_one(io, target, group) for group in groups)
 
 
-def _compact_one(io: FileIO, compaction: Compaction, group: FileGroup) -> GroupOutcome:
+def _compact_one(io: FileIO, target: TargetFiles, group: FileGroup) -> GroupOutcome:
     try:
-        return compact_group(io, compaction, group)
+        return compact_group(io, target, group)
     except ConnectorError as error:
         return FailedGroup(group, error)
 
@@ -49,9 +50,9 @@ def compact(
     """Compact what is planned now. When the new files are written, and before the commit, something happens."""
 
     def compact_then(
-        compaction: Compaction, groups: Iterable[FileGroup], access: Refreshed[Properties]
+        target: TargetFiles, groups: Iterable[FileGroup], access: Refreshed[Properties]
     ) -> Generator[GroupOutcome, None, None]:
-        yield from list(compact_here(compaction, groups, access))
+        yield from list(compact_here(target, groups, access))
         for happen in meanwhile:
             happen()
 

@@ -16,7 +16,8 @@ from pyiceberg.types import LongType, NestedField
 from sqlalchemy import create_engine, text
 
 from connector.encoding.live_rows.source_rows import SourceFile
-from connector.encoding.rewriting.converted_files import Rewrite, Rewriting
+from connector.encoding.live_rows.target_columns import TargetFiles
+from connector.encoding.rewriting.converted_files import Rewrite, rewrite_converted
 from connector.host.refresh import Refreshed
 from connector.iceberg.alteration import Alterer
 from connector.iceberg.catalogs.local import open_local
@@ -132,11 +133,11 @@ def turn_tables_into_views(warehouse: Path) -> None:
 
 
 def rewrite_here(
-    rewriting: Rewriting, sources: Sequence[SourceFile], access: Refreshed[Properties]
+    target: TargetFiles, sources: Sequence[SourceFile], access: Refreshed[Properties]
 ) -> list[tuple[DataFile, ...] | None]:
     """What Spark's tasks do, in this process."""
-    io = load_file_io(dict(access.current().value), rewriting.destination.location)
-    return [rewriting.rewrite(io, source) for source in sources]
+    io = load_file_io(dict(access.current().value), target.destination.location)
+    return [rewrite_converted(io, target, source) for source in sources]
 
 
 def alterer(rewrite: Rewrite = rewrite_here) -> Alterer:
