@@ -108,7 +108,7 @@ def serve(requests: RequestReader, wire: Wire) -> None:
 
                 with handle_open(message) as tables:
                     send(response.Opened(tables.may_have_other_rows))
-                    with start_session(tables) as session, session.retry_pending(requests.interrupt):
+                    with start_session(tables, requests.interrupt) as session:
                         interval = _make_interval(tables.config, message.materialization)
                         _serve_transactions(session, interval, checked, requests, send)
 

@@ -12,7 +12,7 @@ module of `session/`, and none of them imports the next one when it is imported 
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Final
 
@@ -54,13 +54,13 @@ def handle_open(message: request.Open) -> Iterator["OpenedTables"]:
         yield resources.enter_context(open_tables(message, config, resource_configs, started))
 
 
-def start_session(tables: "OpenedTables") -> AbstractContextManager["Session"]:
+def start_session(tables: "OpenedTables", interrupt: Callable[[Exception], None]) -> AbstractContextManager["Session"]:
     """Open the session of these tables, once the answer has been given."""
     with pause_garbage_collection():
         tables.session_spark.spark.load_client()  # first: the JVM may wait for it
         from connector.session.open_session import open_session
 
-    return open_session(tables)
+    return open_session(tables, interrupt)
 
 
 def _log_opening(message: request.Open) -> None:

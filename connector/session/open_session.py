@@ -1,12 +1,13 @@
 """Opens a session once Open was answered: imports and starts what writes and searches the opened tables."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from connector.iceberg.catalogs.opening import load_opened_table
 from connector.session.commit_facts import report_opened
+from connector.session.committer import run_retries
 from connector.session.open_tables import OpenedTables
 from connector.session.progress import log_opened
 from connector.session.transaction_jobs import TransactionJobs
@@ -20,8 +21,11 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def open_session(opened: OpenedTables) -> Iterator[Session]:
-    """Open the session of these tables. Raises UserError if Spark's tasks cannot reach this process."""
+def open_session(opened: OpenedTables, interrupt: Callable[[Exception], None]) -> Iterator[Session]:
+    """Open the session of these tables, and retry pending commits until it ends: see `run_retries`.
+
+    Raises UserError if Spark's tasks cannot reach this process.
+    """
     config, catalog, session_spark, tables = opened.config, opened.catalog, opened.session_spark, opened.tables
     socket = session_spark.directories.sockets / "claims"
     with closing(open_claim_server(config.advanced.spark, socket)) as claims:
@@ -44,7 +48,8 @@ def open_session(opened: OpenedTables) -> Iterator[Session]:
             threads.committer.log_running()
         session = Session(tables, opened.recovered.commits, threads.committer, jobs)
         threads.continue_earlier_work(tables, opened.staged)
-        yield session
+        with run_retries(threads.committer, interrupt):
+            yield session
 
 
 def _open_views(opened: OpenedTables, threads: "SessionThreads") -> "SessionViews":

@@ -7,19 +7,18 @@ commit them too, because the connector state names them.
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from itertools import count
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.fence import WriterFence, file_prefix
 from connector.model.invalid_values import Tally
 from connector.model.state import DataFile, FileList, ReportedCommits, StagedCommit, StagedTransaction
-from connector.session.committer import Committer, run_retries
+from connector.session.committer import Committer
 from connector.session.progress import TransactionProgress
+from connector.session.transaction_jobs import TransactionJobs
 from connector.session.treatments import RejectionLimit, TreatmentWarnings
-from connector.spark.blocks.transaction_files import TemporaryFile
 from connector.spark.jobs.write_job import WriteJob, Written
 from protocol import request
 from protocol.protocol_error import ProtocolError
@@ -30,16 +29,6 @@ if TYPE_CHECKING:
 LONGEST_OFFSETS: Final = 1_000  # characters; each snapshot of a table keeps its own
 
 
-class SessionJobs(Protocol):
-    """Starts the Spark jobs of each transaction. `file_prefixes` has the prefix of each table's files."""
-
-    def start_loading(self, file_prefixes: Sequence[str]) -> "TransactionLoads":
-        """Begin to gather the Loads of a transaction."""
-
-    def start_writing(self, file_prefixes: Sequence[str], row_ids: Mapping[int, TemporaryFile]) -> WriteJob:
-        """Start the job that writes the rows. `row_ids` say by binding where the ids of loaded keys are."""
-
-
 class Session:
     """The bound tables of one shard, and for each the fence value on which its next transaction is based."""
 
@@ -48,7 +37,7 @@ class Session:
         tables: Sequence[BoundTable],
         recovered: Sequence[StagedCommit],
         committer: Committer,
-        jobs: SessionJobs,
+        jobs: TransactionJobs,
     ) -> None:
         self._tables = tables
         self._chain_ids = frozenset(table.chain_id for table in tables)
@@ -64,10 +53,6 @@ class Session:
         }
         self._names = [table.binding.table for table in tables]
         self._warnings = TreatmentWarnings(self._names)
-
-    def retry_pending(self, interrupt: Callable[[Exception], None]) -> AbstractContextManager[None]:
-        """Retry pending commits in the background, and one last time at the end; see `run_retries`."""
-        return run_retries(self._committer, interrupt)
 
     def begin(self) -> "OpenTransaction":
         """Return a new transaction without rows."""
@@ -165,7 +150,7 @@ class OpenTransaction:
     def __init__(
         self,
         progress: TransactionProgress,
-        jobs: SessionJobs,
+        jobs: TransactionJobs,
         file_prefixes: Sequence[str],
         stage: "Callable[[Written, Mapping[int, LoadedRows], request.StartCommit], StagedTransaction]",
     ) -> None:

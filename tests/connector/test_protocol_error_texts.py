@@ -106,7 +106,7 @@ def test_a_load_that_no_table_answers_is_named(
         yield OpenedTables(EndpointConfig(namespace="shop"), unused, unused, (), recovered, 0, unused)
 
     @contextmanager
-    def started(_: OpenedTables) -> Iterator[Session]:
+    def started(*_: Any) -> Iterator[Session]:
         """A session without tables needs nothing that writes files."""
         committer = Committer(lambda *_, **__: [], Limit(commits=0, size=0))
         no_spark: Any = None
