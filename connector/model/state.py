@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Meta
 
 from connector.model.binding import Updates
-from connector.model.table_identifier import TableIdentifier
+from connector.model.table_identifier import Owner, TableIdentifier
 from protocol.flow import KEY_END, Json
 
 VERSION: Final = 6
@@ -131,6 +131,10 @@ class WriterId:
         begin, end = key_range.split("-")
         own_begin, own_end = self.key_range.split("-")
         return begin <= own_end and own_begin <= end
+
+    def is_of(self, owner: Owner | None) -> bool:
+        """Whether a table with this owner was made, or last backfilled, for the writer's binding as it is now."""
+        return owner is not None and (owner.materialization, owner.state_key) == (self.materialization, self.state_key)
 
 
 def measure_share(key_range: str) -> float:

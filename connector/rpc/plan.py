@@ -209,4 +209,6 @@ def _check_table(staged: Sequence[StagedCommit], table: ExistingTable | None) ->
         writer = elsewhere[0].writer
         if table.owner and table.is_of(writer.materialization) and table.owner.state_key != writer.state_key:
             raise lost_commits.explain_older_table(elsewhere[0].path, writer.state_key, table.owner)
+        if elsewhere[0].table_uuid in table.generation_of(writer.materialization).former:
+            raise commit_errors.explain_older_copy(elsewhere)
         raise commit_errors.explain_replaced_table(elsewhere, table.uuid)

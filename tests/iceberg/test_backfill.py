@@ -24,6 +24,7 @@ from connector.iceberg.commits import backfill as backfill_commit
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.outcomes import Superseded
+from connector.iceberg.commits.verdicts import Verdict, judge_commits
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.remove_staged_files import remove_staged_files_after
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
@@ -401,6 +402,25 @@ def test_what_the_state_still_names_of_before_is_given_up(
     assert try_commits(catalog, [waiting]) == [Superseded((waiting,))]
     assert rows(catalog) == OLD_ROWS
     assert "table shop.orders: 1 rows that were staged before its backfill are not added" in caplog.text
+
+
+def test_rows_that_were_staged_after_a_backfill_on_an_older_copy_are_not_given_up(
+    catalog: Catalog, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The catalog has answered their session from a replica or a cache. Only another backfill makes them void."""
+    own = staged(catalog, {"id": 66, "qty": 6}, writer=writer(1))
+    backfill(catalog)
+    with pytest.raises(FencedError, match="with the table as it was before"):
+        land(catalog, own)
+    waiting = replace(own, is_recovered=True)
+    assert [each.verdict for each in judge_commits(catalog.load_table(PATH), [waiting])] == [Verdict.OTHER_TABLE]
+    with pytest.raises(UserError) as error:
+        land(catalog, waiting)
+    check_text("commit_errors", "rows that were staged on an older copy", str(error.value), {own.table_uuid: "UUID"})
+    assert "are not added" not in caplog.text
+    backfill(catalog, 2)
+    assert try_commits(catalog, [waiting]) == [Superseded((waiting,))]
+    assert rows(catalog) == OLD_ROWS
 
 
 def test_another_tasks_rows_land_as_before(catalog: Catalog) -> None:

@@ -12,7 +12,7 @@ from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.model.state import encode_added
 from connector.model.table_identifier import OWNER_PROPERTY, Owner
 from protocol import response
-from rpc.applied_bindings import AWAY, ORDERS, RETURNS, applied, before, planned
+from rpc.applied_bindings import AWAY, ORDERS, RETURNS, V1, applied, backfilled, before, planned
 from support.bindings import PATH
 from support.bindings import materialization_binding as binding
 from support.rows.staged_files import removed, removed_from_state, stage
@@ -101,6 +101,22 @@ def test_a_table_of_before_the_backfill_for_which_rows_are_staged_is_said_to_be_
     for attempt in attempts:
         with pytest.raises(UserError, match=r"^table shop\.orders is older than the backfill"):
             attempt(tmp_path, bound, last=before(bound), state=encode_added([staged]))
+
+
+def test_rows_that_were_staged_after_a_backfill_on_an_older_copy_are_dropped_by_another_one(tmp_path: Path) -> None:
+    bound = binding(ORDERS)
+    applied(tmp_path, bound)
+    catalog = local_catalog(tmp_path)
+    staged = stage(catalog, PATH, replace(WRITER, state_key=V1), 1, 2)
+    backfilled(tmp_path)
+    state, current = encode_added([staged]), binding(ORDERS, backfill=1)
+    attempts: list[Callable[..., object]] = [applied, planned]
+    for attempt in attempts:
+        with pytest.raises(UserError, match=r"2 rows that are staged for the old table .* Backfill the binding again"):
+            attempt(tmp_path, current, last=before(current), state=state)
+    answer = applied(tmp_path, binding(ORDERS, backfill=2), last=before(current), state=state)
+    assert answer.state is not None
+    assert answer.state.updated == removed_from_state(staged)
 
 
 def test_a_new_table_that_is_in_the_way_is_left_alone_and_named(tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ from protocol.flow import Json
 
 VERDICT_TEXTS: Final = {
     Verdict.SUPERSEDED: "superseded: a backfill came after it",
-    Verdict.OTHER_TABLE: "staged for a table that this one has replaced, or after a backfill that it is older than",
+    Verdict.OTHER_TABLE: "staged for a table that this one has replaced, or for an older copy of it; or after a "
+    "backfill that it is older than",
 }
 NO_STATE: Final = "unknown: give the task's connector state with --state"
 

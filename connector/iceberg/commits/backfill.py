@@ -28,6 +28,8 @@ from connector.evolution.property_changes import list_lasting_properties
 from connector.evolution.table_change import StartBackfill
 from connector.host.errors import FencedError
 from connector.iceberg.commits import fence
+from connector.iceberg.commits.commit_errors import explain_older_copy
+from connector.iceberg.commits.outcomes import Superseded, warn_superseded
 from connector.iceberg.commits.passed_values import reset_value
 from connector.iceberg.commits.snapshot import RemovedFiles, SnapshotWriter, find_current_prefix
 from connector.iceberg.commits.summaries import summarize_changes, summarize_writer
@@ -165,7 +167,22 @@ def _name_writer(owner: Owner) -> WriterId:
     return WriterId(owner.materialization, owner.state_key, WHOLE_RANGE.key_range)
 
 
-def explain_backfilled(staged: StagedCommit) -> FencedError:
+def supersede(pending: Sequence[StagedCommit], owner: Owner | None) -> Superseded:
+    """Give up commits that were staged before a backfill of their table, which has this owner now.
+
+    UserError if they were staged after it, on an older copy of the table. FencedError if this process staged any of
+    them: it is outdated.
+    """
+    if pending[0].writer.is_of(owner):
+        raise explain_older_copy(pending)
+    if any(not commit.is_recovered for commit in pending):
+        raise _explain_backfilled(pending[0])
+    superseded = Superseded(tuple(pending))
+    warn_superseded(superseded)
+    return superseded
+
+
+def _explain_backfilled(staged: StagedCommit) -> FencedError:
     """Return the error of a process that still writes rows from before a backfill."""
     return FencedError(
         f"table {staged.path}: {staged.writer.materialization} has been published with a backfill of this table since "

@@ -34,7 +34,6 @@ from connector.iceberg.commits.outcomes import (
     Superseded,
     TableCommit,
     Tell,
-    warn_superseded,
 )
 from connector.iceberg.commits.retry_commits import RETRY_FOR, retry
 from connector.iceberg.commits.snapshot import SnapshotWriter, SnapshotWriters
@@ -48,7 +47,7 @@ from connector.iceberg.metadata.table_properties import (
 )
 from connector.iceberg.metadata.table_updates import new_snapshot, require_unchanged
 from connector.model.state import ChainId, StagedCommit
-from connector.model.table_identifier import Generation
+from connector.model.table_identifier import Generation, Owner
 from connector.storage import storage_errors
 
 if TYPE_CHECKING:
@@ -182,7 +181,7 @@ class _PendingCommits:
         # All steps read the metadata whose main branch the commit asserts. Every change of a fence moves main.
         loaded = _load(self.catalog, self.staged)
         if self.staged[0].table_uuid in loaded.generation.former:
-            return _supersede(self.staged)
+            return backfill.supersede(self.staged, Owner.of(loaded.table.properties))
         remaining = fence.remaining_commits(self.staged, loaded.table.properties)
         if not remaining:
             return self._find_landed(loaded.table, number - 1) or AlreadyCommitted(tuple(self.staged))
@@ -258,15 +257,6 @@ class _PendingCommits:
     def _seconds(self) -> float:
         """The time since the first attempt began."""
         return time.monotonic() - self.began
-
-
-def _supersede(pending: Sequence[StagedCommit]) -> Superseded:
-    """Give up commits that were staged before a backfill. FencedError if this process staged them: it is outdated."""
-    if any(not commit.is_recovered for commit in pending):
-        raise backfill.explain_backfilled(pending[0])
-    superseded = Superseded(tuple(pending))
-    warn_superseded(superseded)
-    return superseded
 
 
 def _load(catalog: Catalog, pending: Sequence[StagedCommit]) -> _LoadedTable:

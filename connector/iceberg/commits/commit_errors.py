@@ -25,6 +25,7 @@ from connector.host.errors import (
     NEW_TABLE,
     CommitUnknownError,
     ConnectorError,
+    FencedError,
     OlderTableError,
     RetryableError,
     SignInError,
@@ -197,6 +198,19 @@ def explain_replaced_table(staged: Sequence[StagedCommit], uuid: str) -> UserErr
         f"table {name} is another table now (uuid {uuid}), and {_describe(staged)}. To keep these rows, first rename "
         f"or drop the table that is named {name} now, then bring the old table back under this name: {_ADDED_LATER}. "
         f"{_BACKFILL}"
+    )
+
+
+def explain_older_copy(staged: Sequence[StagedCommit]) -> UserError | FencedError:
+    """Return the error of commits that were staged after a backfill of their table, but for the table as it was before.
+    FencedError if this process staged any of them: so it would stage all others."""
+    kind = UserError if all(commit.is_recovered for commit in staged) else FencedError
+    return kind(
+        f"table {staged[0].path}: a session of the task began after the last backfill of the table (state key "
+        f"{staged[0].writer.state_key}), but the catalog answered it with the table as it was before, from a replica "
+        f"or a cache. So {_describe(staged)}, and these rows cannot be added. Backfill the binding again: it drops "
+        "them and reads the source again. Let the catalog answer with what was committed last, and not from a replica "
+        "or a cache."
     )
 
 

@@ -11,6 +11,7 @@ from connector.iceberg.commits import fence
 from connector.iceberg.commits.staged_files import find_missing_files, find_unplaced
 from connector.iceberg.metadata.table_properties import find_generation
 from connector.model.state import StagedCommit
+from connector.model.table_identifier import Owner
 
 
 class Verdict(StrEnum):
@@ -35,14 +36,14 @@ class JudgedCommit:
 
 def judge_commits(table: Table, staged: Sequence[StagedCommit]) -> list[JudgedCommit]:
     """Return what opening the task would do with each commit, by writer, in the order in which they were staged."""
-    here, verdicts = [], []
+    here, verdicts, owner = [], [], Owner.of(table.properties)
     for commit in staged:
         generation = find_generation(table, commit.writer.materialization)
         if commit.table_uuid == generation.uuid:
             here.append(commit)
         else:
-            is_former = commit.table_uuid in generation.former
-            verdicts.append(JudgedCommit(commit, Verdict.SUPERSEDED if is_former else Verdict.OTHER_TABLE))
+            is_earlier = commit.table_uuid in generation.former and not commit.writer.is_of(owner)
+            verdicts.append(JudgedCommit(commit, Verdict.SUPERSEDED if is_earlier else Verdict.OTHER_TABLE))
     for pending in fence.group_by_writer(here):
         try:
             remaining = fence.remaining_commits(pending, table.properties)
