@@ -156,10 +156,10 @@ STORAGE_ERRORS: Final[ErrorTable] = (
         "User (roles/storage.objectUser) on the bucket.",
     ),
     Translation(
-        _says("Status(NOT_FOUND"),
+        # The error of a missing file is the same, and an entry below is for it. An upload looks only for its bucket.
+        is_a(FileNotFoundError, saying=("The specified bucket does not exist", "function=CreateResumableUpload")),
         UserError,
-        "{location}: Google Cloud Storage has no such bucket, or no such file in it ({answer}). Create the bucket, or "
-        "correct /storage/bucket.",
+        "{location}: Google Cloud Storage has no such bucket ({answer}). Create it, or correct /storage/bucket.",
     ),
     Translation(
         _says("Status(UNAVAILABLE", "Status(DEADLINE_EXCEEDED"),

@@ -23,6 +23,7 @@ from connector.host.errors import RetryableError, UserError
 from connector.storage import arrow_file_io
 from connector.storage.file_io import StoreFileIO
 from connector.storage.file_stores import data_file_properties
+from connector.storage.storage_errors import translate_errors
 from support.servers.google import GoogleStore, new_key
 from support.servers.odd_servers import answering
 from support.servers.server_process import free_address
@@ -109,6 +110,11 @@ def test_who_writes_files_gets_a_token_and_never_the_service_account_s_key(right
 def test_where_a_rest_catalog_hands_out_tokens_nothing_is_tried(right: GoogleStorage) -> None:
     unsigned = replace(right, service_account=None)
     assert isinstance(probe(unsigned, RestCatalog("http://catalog", "lake")), Skipped)
+
+
+def test_a_file_that_is_gone_is_no_missing_bucket(google: GoogleStore, bucket: str) -> None:
+    with pytest.raises(RetryableError, match="a file is gone"), translate_errors(f"gs://{bucket}/file"):
+        StoreFileIO(google.file_properties()).new_input(f"gs://{bucket}/file").open()
 
 
 Change: TypeAlias = Callable[[GoogleStore], Mapping[str, Any]]

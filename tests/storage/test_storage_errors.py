@@ -248,6 +248,32 @@ def test_what_is_said_of_a_file_s_content_is_told_apart_from_its_store(text: str
     assert is_of_content(OSError(text))
 
 
+def answer_of_google(function: str, message: str) -> FileNotFoundError:
+    """Google's client has no other error for a missing bucket than for a missing file."""
+    status = f"NOT_FOUND: Permanent error, with a last message of {message} error_info={{reason=notFound, metadata={{"
+    return FileNotFoundError(2, f"google::cloud::Status({status}gcloud-cpp.retry.function={function}, ...}}}})")
+
+
+@pytest.mark.parametrize(
+    ("name", "function", "message", "kind"),
+    [
+        ("no such file", "GetObjectMetadata", "No such object: lake/data/file.parquet", RetryableError),
+        ("no such metadata file", "GetObjectMetadata", "No such object: lake/00001-a.metadata.json", RetryableError),
+        ("no such file, without its name", "ReadObject", "Not Found", RetryableError),
+        ("no such bucket, to a reader", "ReadObject", "The specified bucket does not exist.", UserError),
+        ("no such bucket, to a writer", "CreateResumableUpload", "Not Found", UserError),
+    ],
+)
+def test_of_google_a_file_that_is_gone_is_told_from_a_bucket_that_is_not_there(
+    name: str, function: str, message: str, kind: type[Exception]
+) -> None:
+    """What another process has deleted or replaced is looked for again."""
+    with pytest.raises(kind) as error, translate_errors("gs://lake/file"):
+        raise answer_of_google(function, message)
+    assert isinstance(error.value.__cause__, FileNotFoundError)
+    check_text("google_errors", name, str(error.value))
+
+
 def test_an_answer_of_google_is_quoted_without_what_surrounds_it() -> None:
     with (
         pytest.raises(RetryableError, match=r"^gs://lake/file: .* \(UNAVAILABLE: closed\)\."),
