@@ -17,6 +17,7 @@ from functools import partial
 from gzip import BadGzipFile
 from typing import Any, Final
 
+from pydantic import ValidationError
 from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.exceptions import ValidationError as InvalidMetadataError
 from pyiceberg.io import FileIO
@@ -29,14 +30,14 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.typedef import EMPTY_DICT, Identifier
 
 from connector.encoding.parquet.file_options import find_locations
-from connector.iceberg.catalog_messages import DAMAGED_FILE
+from connector.iceberg.catalog_messages import DAMAGED_FILE, explain_unknown_type, read_message
 from connector.storage import storage_errors
 from connector.storage.file_access import FileCredentials, file_properties
 from connector.storage.file_io import open_file_io, write_small_file
 
 _VERSION_3: Final = "3"
-# What PyIceberg's reader of metadata files raises, besides InvalidMetadataError.
-_DAMAGED: Final = (EOFError, zlib.error, BadGzipFile, UnicodeDecodeError)
+# What PyIceberg's reader of metadata files raises.
+_DAMAGED: Final = (InvalidMetadataError, EOFError, zlib.error, BadGzipFile, UnicodeDecodeError)
 
 
 class CommitBase(threading.local):
@@ -73,11 +74,15 @@ class RegisteredTables(MetastoreCatalog):
     _credentials: FileCredentials
 
     def load_table(self, identifier: str | Identifier) -> Table:
-        """Load a table. Raises InvalidMetadataError if its metadata file is damaged."""
+        """Load a table. Raises InvalidMetadataError if its metadata file is damaged, or of a form that PyIceberg does
+        not know."""
         try:
             return super().load_table(identifier)  # type: ignore[safe-super]
         except _DAMAGED as error:
-            raise InvalidMetadataError(f"{DAMAGED_FILE}: {type(error).__name__}: {error}") from error
+            if explain_unknown_type(error):
+                raise
+            cause = error.__cause__ if isinstance(error.__cause__, ValidationError) else error
+            raise InvalidMetadataError(f"{DAMAGED_FILE}: {type(error).__name__}: {read_message(cause).text}") from error
 
     def create_table(
         self,
