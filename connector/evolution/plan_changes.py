@@ -138,12 +138,14 @@ def plan_changes(found: CatalogEntry, target: Target) -> list[TableChange]:
 
 
 def _begins_with_rows(table: ExistingTable, target: Target) -> bool:
-    """Whether the binding begins with rows of the task that the table has, and the table does not record it yet."""
+    """Whether the binding begins with a table of the task that may have rows, and the table does not record it yet."""
     if not table.is_of(target.owner.materialization) or table.owner == replace(target.owner, has_older_rows=True):
         return False
     # The task or the binding was deleted and created again. The runtime does not know the keys that it stored before.
+    # And a session takes a table whose owner is an earlier state key for one of before a backfill.
     has_key = target.settings.identifier_fields is IdentifierFields.KEY
-    is_again = target.is_new and has_key and table.has_rows
+    has_other_owner = table.owner is not None and table.owner.state_key != target.owner.state_key
+    is_again = target.is_new and (has_other_owner or (has_key and table.has_rows))
     return target.keeps_rows or is_again
 
 

@@ -115,10 +115,11 @@ def check_names(tables: Sequence[BoundTable], may_be_others: Sequence[bool]) -> 
 def check_finished(
     tables: Sequence[BoundTable], finished: Sequence[FinishedCommit], staged: Sequence[StagedCommit]
 ) -> None:
-    """Raise OlderTableError if a table lacks commits that it had, because it was restored from an older copy.
+    """Raise OlderTableError if a table lacks commits that it had, because it was restored from an older copy. Or if a
+    table is older than the backfill after which this is the first session.
 
     Without this check, the session would continue on the older value, and its maintenance would delete the data files
-    of these commits as orphan files.
+    of these commits as orphan files. What it staged on a table of before a backfill could never be added.
     """
     by_table = group_by(lost_commits.list_newest(finished, staged), attrgetter("table_uuid"))
     known: list[FinishedCommit | StagedCommit] = [*finished, *staged]
@@ -127,6 +128,7 @@ def check_finished(
     generations = frozenset[str]().union(*(table.generations for table in tables))
     unknown = {commit.writer.state_key for commit in finished if commit.table_uuid not in generations}
     paths = {(commit.path, commit.writer.state_key) for commit in staged if commit.table_uuid not in generations}
+    stored = {commit.writer.state_key for commit in known}
     for table in tables:
         uuid, key_range, state_key = table.table_uuid, table.writer.key_range, table.writer.state_key
         for commit in by_table.get(uuid, ()):
@@ -135,7 +137,8 @@ def check_finished(
         writers = [commit.writer for commit in recorded.get(uuid, ())]
         is_known = any(each.state_key == state_key and each.overlaps(key_range) for each in writers)
         is_absent = state_key in unknown or (table.binding.path, state_key) in paths
-        if table.has_earlier_owner and is_absent and not is_known:
+        is_first = state_key not in stored and lost_commits.is_of_before_backfill(table.properties, table.writer)
+        if is_first or (table.has_earlier_owner and is_absent and not is_known):
             raise lost_commits.explain_older_table(table.binding.path, state_key, Owner.of(table.properties))
 
 

@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -11,6 +12,7 @@ import pytest
 
 from fixtures.collection import Collection, Field
 from fixtures.conversation import line
+from support.engines.readers import readers_catalog
 from support.rows.updating_source import UpdatingSource
 from support.sessions.processes import wait_until
 from support.sessions.runtime import Runtime, Session
@@ -58,6 +60,19 @@ def open_on_older(runtime: Runtime) -> Iterator[Session]:
         session.opened()
         session.acknowledge()
         yield session
+
+
+def test_the_first_session_after_a_backfill_begins_with_the_table_that_the_backfill_has_left(tmp_path: Path) -> None:
+    """What it staged for the table of before could not be added."""
+    runtime = Runtime(tmp_path, (replace(USERS, settings={}),))
+    with runtime.open(publish=True) as session:
+        session.transaction({"id": 1, "note": "of before"})
+    runtime.backfill()
+    runtime.apply()
+    with open_on_older(runtime) as session:
+        session.transaction({"id": 2, "note": "of after"})
+    table = readers_catalog(tmp_path / "warehouse").load_table(("shop", "users"))
+    assert table.scan().to_arrow().column("id").to_pylist() == [2]
 
 
 def load_from_older(session: Session, directory: Path, users: UpdatingSource) -> None:

@@ -204,6 +204,15 @@ def test_a_backfill_that_keeps_the_rows_loads_all_keys_also_under_an_earlier_cou
     assert Owner.of(catalog.load_table(PATH).properties) == Owner(MATERIALIZATION, V0, has_older_rows=True)
 
 
+def test_a_binding_that_was_created_again_owns_the_table_that_it_had_before(tmp_path: Path) -> None:
+    """An earlier owner would mean that the catalog has answered with the table as it was before a backfill."""
+    applied(tmp_path, binding(ORDERS))
+    catalog, again = local_catalog(tmp_path), binding(ORDERS, backfill=1)
+    assert applied(tmp_path, again).action_description == "alter table shop.orders: record that it has older rows"
+    assert Owner.of(catalog.load_table(PATH).properties) == Owner(MATERIALIZATION, V1, has_older_rows=True)
+    assert applied(tmp_path, again) == response.Applied()
+
+
 @pytest.mark.parametrize("flags", ["", RETAIN])
 @pytest.mark.parametrize("is_in_the_way", [False, True])
 def test_a_backfill_goes_on_where_the_table_is_gone(tmp_path: Path, is_in_the_way: bool, flags: str) -> None:

@@ -108,8 +108,34 @@ def test_a_table_of_before_its_backfill_is_refused_also_if_an_earlier_one_has_ke
         check_finished([kept], [finished(9, BEFORE, TABLE), finished(3)], [])
 
 
+@pytest.mark.parametrize("commits", [[], [finished(9, BEFORE, TABLE)]], ids=["no state", "a state of before"])
+def test_a_table_of_before_its_backfill_is_refused_before_its_first_rows_come(commits: list[FinishedCommit]) -> None:
+    """What is staged for it could not be added."""
+    with pytest.raises(OlderTableError, match="is older than the backfill"):
+        check_finished([RESTORED], commits, [])
+    ninth, tenth = replace(RESTORED.writer, state_key="users.v9"), replace(RESTORED.writer, state_key="users.v10")
+    older = replace(table(9, ninth, None), writer=tenth)
+    with pytest.raises(OlderTableError, match="is older than the backfill"):
+        check_finished([older], [], [])
+
+
+@pytest.mark.parametrize("state_key", ["users.v2", "users.v10", "returns.v0", "users"])
+def test_a_table_is_of_before_a_backfill_only_if_its_owner_is_an_earlier_state_key_of_the_binding(
+    state_key: str,
+) -> None:
+    check_finished([table(9, replace(WRITER, state_key=state_key), None)], [], [])
+
+
+def test_a_table_of_rejected_rows_may_have_an_earlier_owner_if_its_binding_has_stored_rows() -> None:
+    """An image that recorded no new owner has taken it over, and no row was rejected since."""
+    rejected = replace(RESTORED, binding=replace(RESTORED.binding, path=TableIdentifier("shop", "users_rejected")))
+    check_finished([table(3), rejected], [finished(3)], [])
+
+
 def test_a_table_whose_rows_a_backfill_has_kept_goes_on() -> None:
-    check_finished([RESTORED], [finished(9, BEFORE, TABLE)], [])
+    owner = Owner(WRITER.materialization, WRITER.state_key, has_older_rows=True)
+    taken = replace(RESTORED, properties=Properties({**RESTORED.properties, OWNER_PROPERTY: owner.encode()}))
+    check_finished([taken], [finished(9, BEFORE, TABLE)], [])
     kept = replace(RESTORED, properties=Properties({**RESTORED.properties, fence.property_name(WRITER): value(3)}))
     check_finished([kept], [finished(3, WRITER, TABLE), finished(3, WRITER, OTHER)], [])
     staged = StagedCommit(WRITER, value(3), value(4), PATH, TABLE, 0, 0, ())

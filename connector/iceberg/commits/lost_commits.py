@@ -8,7 +8,7 @@ from operator import attrgetter
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import ancestors_of
 
-from connector.host.errors import OlderTableError, UserError
+from connector.host.errors import BACKFILL, OlderTableError, UserError
 from connector.iceberg.commits import fence
 from connector.iceberg.commits.fence_errors import explain_lost
 from connector.iceberg.metadata.table_properties import find_generation
@@ -69,11 +69,21 @@ def check_lost(table: TableIdentifier, properties: Mapping[str, str], finished: 
         raise explain_lost(table, writer, lost, had, name, value)
 
 
+def is_of_before_backfill(properties: Mapping[str, str], writer: WriterId) -> bool:
+    """Whether a table's owner is an earlier state key of the writer's binding, and none of its rows are of the present
+    one. Apply records the present owner before a session can open, so this is an older copy of the table."""
+    owner = Owner.of(properties)
+    if owner is None or owner.materialization != writer.materialization:
+        return False
+    is_earlier = _is_earlier_key(owner.state_key, writer.state_key)
+    return is_earlier and fence.writer_hash(writer) not in fence.find_writer_hashes(properties)
+
+
 def explain_older_table(table: TableIdentifier, state_key: str, owner: Owner | None) -> OlderTableError | UserError:
     """Return the error of a table that lacks all rows that a task has stored with this state key.
 
     Its owner is an earlier state key of the same binding: then it is older than the backfill after which these rows
-    were stored. Or that of another binding, which the task may not have any more.
+    were stored, if there are any yet. Or that of another binding, which the task may not have any more.
     """
     if owner and _name_binding(owner.state_key) != _name_binding(state_key):
         return UserError(
@@ -84,11 +94,18 @@ def explain_older_table(table: TableIdentifier, state_key: str, owner: Owner | N
             "remove the rows that the table has.)"
         )
     return OlderTableError(
-        f"table {table} is older than the backfill that gave the binding its state key {state_key}, and lacks the rows "
+        f"table {table} is older than the backfill that gave the binding its state key {state_key}, and lacks all rows "
         "that the task has stored since. The table or its catalog was restored from an older copy, or the catalog "
         "answered from a replica or a cache. Nothing was added. Bring the newest metadata of the table back, or "
-        "backfill the binding again."
+        f"{BACKFILL}."
     )
+
+
+def _is_earlier_key(state_key: str, other: str) -> bool:
+    """Whether a binding had this state key before the other one, with a lower backfill counter."""
+    (binding, _, counter), (other_binding, _, other_counter) = state_key.rpartition(".v"), other.rpartition(".v")
+    is_counted = counter.isdecimal() and other_counter.isdecimal()
+    return is_counted and binding == other_binding and int(counter) < int(other_counter)
 
 
 def _name_binding(state_key: str) -> str:
