@@ -169,7 +169,8 @@ PLANTED: Final = (
     Planted("crash-before-commit", "shows_at_start_commit", "but shown"),
     Planted("crash-after-commit", "forgets_recovery", "lost|Loads returned"),
     Planted("crash-between-table-and-rejected-rows", "finishes_one_table_of_a_binding", "lost|follows|Loads returned"),
-    Planted("acknowledged-state-lost", "ignores_the_fence", "doubled"),
+    # The replay doubles rows, or it misses a located file, which the first session has already deleted as committed.
+    Planted("acknowledged-state-lost", "ignores_the_fence", "doubled|are gone: .*-located"),
     Planted("crash-while-applying", "ignores_the_fence", "doubled"),
     Planted("commit-response-lost", "ignores_the_fence", "doubled|lost|Loads returned"),
     Planted("commit-response-lost", "cleans_up_when_in_doubt", "unreadable"),

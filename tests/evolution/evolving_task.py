@@ -107,7 +107,7 @@ class EvolvingTask:
             if not anew:
                 self._model.evolve(columns)
         except NoEquivalentError:
-            with pytest.raises(UserError, match=r"'id'.* of which its values have no equivalents.*backfill"):
+            with pytest.raises(UserError, match=r"'id'.* to which its values cannot be converted.*backfill"):
                 self._apply(binding, is_given=is_given)
             return False
         self._apply(binding, is_given=is_given)
