@@ -142,11 +142,12 @@ def _begins_with_rows(table: ExistingTable, target: Target) -> bool:
     if not table.is_of(target.owner.materialization) or table.owner == replace(target.owner, has_older_rows=True):
         return False
     # The task or the binding was deleted and created again. The runtime does not know the keys that it stored before.
-    # And a session takes a table whose owner is an earlier state key for one of before a backfill.
     has_key = target.settings.identifier_fields is IdentifierFields.KEY
+    # A session takes a table whose owner is an earlier state key for one of before a backfill. A table of rejected rows
+    # is not in a publication while its binding rejects none.
     has_other_owner = table.owner is not None and table.owner.state_key != target.owner.state_key
-    is_again = target.is_new and (has_other_owner or (has_key and table.has_rows))
-    return target.keeps_rows or is_again
+    is_back = target.is_new or target.is_for_rejected_rows
+    return target.keeps_rows or (is_back and has_other_owner) or (target.is_new and has_key and table.has_rows)
 
 
 def _fit_version(target: Target, version: int) -> Target:

@@ -17,6 +17,7 @@ from connector.model.state import StagedCommit, WriterId, encode_added
 from connector.model.table_identifier import Owner, TableIdentifier
 from connector.rpc.apply import apply
 from connector.rpc.validate import validate
+from connector.session.recovery import check_finished
 from protocol import request, response
 from protocol.flow import WHOLE_RANGE, Json, Materialization, MaterializationBinding, ValidateBinding
 from support.bindings import ID, MATERIALIZATION, collection, local_config, materialization, projection
@@ -73,6 +74,22 @@ def test_it_is_made_with_the_bindings_table_and_recorded_as_its_bindings_own(tmp
     assert table.properties["color"] == "red"
     assert [*RejectedRow._fields, "rejected_at"] == [column.name for column in table.schema().fields]
     assert applied(tmp_path, binding(), last=binding()) == response.Applied()
+
+
+def test_it_is_its_bindings_own_again_when_it_comes_back_after_a_backfill_without_it(
+    tmp_path: Path, catalog: Catalog
+) -> None:
+    applied(tmp_path, binding())
+    without = binding(backfill=1, on_invalid="stop")
+    applied(tmp_path, without, last=binding())
+    applied(tmp_path, binding(backfill=1), last=without)
+
+    owner = Owner.of(catalog.load_table(REJECTED).properties)
+    assert owner == Owner(MATERIALIZATION, "shop%2Forders.v1", has_older_rows=True)
+    assert applied(tmp_path, binding(backfill=1), last=binding(backfill=1)) == response.Applied()
+    task = Materialization(MATERIALIZATION, bindings=(binding(backfill=1),))
+    tables = bind_all(catalog, task, WHOLE_RANGE.key_range, [RowSettings(OnInvalid.QUARANTINE)])
+    check_finished(tables, [], [])  # of the first session after the backfill
 
 
 @pytest.mark.parametrize(
