@@ -17,8 +17,8 @@ def make_class_archive() -> Path:
     archive = jvm_command.locate_class_archive()
     archive.parent.mkdir(parents=True, exist_ok=True)
     archive.unlink(missing_ok=True)
-    # The JVM inherits this.
-    os.environ["JAVA_TOOL_OPTIONS"] = f"-XX:ArchiveClassesAtExit={archive}"
+    # The JVM inherits this, and splits it at spaces outside of quotes.
+    os.environ["JAVA_TOOL_OPTIONS"] = f'"-XX:ArchiveClassesAtExit={archive}"'
     with make_directories() as directories:
         spark = Spark({}, directories)
         spark.run(list).result()
