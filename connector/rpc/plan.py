@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from connector.config.endpoint_config import AdvancedOptions, EndpointConfig
+from connector.config.advanced_options import AdvancedOptions
+from connector.config.endpoint_config import EndpointConfig
 from connector.config.resource_config import ResourceConfig
 from connector.config.values import ALWAYS_DROP
 from connector.evolution import rejected_table

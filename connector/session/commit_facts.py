@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pyiceberg.table.metadata import TableMetadata
 
-from connector.config.endpoint_config import AdvancedOptions
+from connector.config.advanced_options import AdvancedOptions
 from connector.host import facts
 from connector.host.errors import ConnectorError, FencedError, OlderTableError, SignInError
 from connector.host.facts import (

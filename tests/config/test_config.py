@@ -8,9 +8,10 @@ import pytest
 from config.configs import EVERYTHING, GLUE, LOCAL, REST, S3_TABLES, complaints, with_advanced, with_catalog
 from connector.cli.task_tables import parse_table
 from connector.config.addresses import HTTP_DEMAND, PARAMETERS_DEMAND
+from connector.config.advanced_options import AdvancedOptions
 from connector.config.catalog import GlueCatalog, HiveCatalog, LocalCatalog, RestCatalog, S3TablesCatalog, SqlCatalog
 from connector.config.credentials import AwsCredentials
-from connector.config.endpoint_config import AdvancedOptions, EndpointConfig, Notification
+from connector.config.endpoint_config import EndpointConfig, Notification
 from connector.config.resource_config import ResourceConfig
 from connector.config.secret import Secret
 from connector.config.settings import parse, resource_path

@@ -15,7 +15,8 @@ from connector.checks import storage_probe
 from connector.checks.endpoint import open_endpoint, try_storage
 from connector.checks.steps import Skipped
 from connector.config.catalog import RestCatalog, SqlCatalog
-from connector.config.endpoint_config import AdvancedOptions, EndpointConfig
+from connector.config.advanced_options import AdvancedOptions
+from connector.config.endpoint_config import EndpointConfig
 from connector.config.secret import Secret
 from connector.config.storage import GoogleStorage
 from connector.config.values import MACHINE_CREDENTIALS
