@@ -196,7 +196,7 @@ def _make_column(field: CandidateField) -> NewColumn:
 
 def _plan_creation(target: Target) -> CreateTable:
     target = _fit_version(target, target.format_version)
-    properties = {**DEFAULT_PROPERTIES, **target.table_properties, OWNER_PROPERTY: target.owner.encode()}
+    properties = {**target.table_properties, OWNER_PROPERTY: target.owner.encode()}
     sources = [Source(column.field, column.name, column.type) for column in target.columns]
     resolved = _resolve_terms(target, sources)
     _refuse(target, resolved.problems)
@@ -205,6 +205,7 @@ def _plan_creation(target: Target) -> CreateTable:
         target.path,
         target.columns,
         properties,
+        {name: value for name, value in DEFAULT_PROPERTIES.items() if name not in properties},
         target.identifier,
         partition_by=terms.partition_by or (),
         sort_by=terms.sort_by or (),

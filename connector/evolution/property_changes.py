@@ -70,12 +70,11 @@ class SetTableProperties:
         return f"{name} = {self.properties[name]!r}{former}"
 
 
-def find_refused_defaults(properties: Mapping[str, str], refusal: str) -> set[str]:
+def find_refused_defaults(defaults: Mapping[str, str], refusal: str) -> set[str]:
     """Find the default properties of a new table that a catalog's refusal names. A table can be without them. It cannot
-    be without the connector's own, which each commit sets."""
-    named = {name.strip(".") for name in re.findall(r"[\w.-]+", refusal)} & properties.keys()
-    defaults = {name for name in named if properties[name] == DEFAULT_PROPERTIES.get(name)}
-    return {name for name in defaults if not name.startswith(OWN_PREFIX)}
+    be without the connector's own: a catalog that refuses these refuses each commit."""
+    named = {name.strip(".") for name in re.findall(r"[\w.-]+", refusal)} & defaults.keys()
+    return {name for name in named if not name.startswith(OWN_PREFIX)}
 
 
 def list_lasting_properties(configured: Mapping[str, str]) -> dict[str, str]:

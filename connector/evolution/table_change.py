@@ -28,6 +28,7 @@ class CreateTable:
     path: TableIdentifier
     columns: tuple[NewColumn, ...]
     properties: Mapping[str, str]
+    defaults: Mapping[str, str]  # further properties, without which the table can be
     identifier: tuple[str, ...]  # the names of the columns that identify a row
     partition_by: tuple[Term, ...]  # with the names of columns
     sort_by: tuple[SortTerm, ...]

@@ -194,11 +194,11 @@ def _create_table(catalog: Catalog, change: CreateTable, location: str | None, r
     """Create a table, without those default properties that the catalog does not allow. Databricks allows few. Add them
     to those that it has refused before."""
     while True:
-        properties = {name: value for name, value in change.properties.items() if name not in refused}
+        defaults = {name: value for name, value in change.defaults.items() if name not in refused}
         try:
-            return _try_to_create(catalog, replace(change, properties=properties), location)
+            return _try_to_create(catalog, replace(change, defaults=defaults), location)
         except BadRequestError as error:
-            named = find_refused_defaults(properties, str(error))
+            named = find_refused_defaults(defaults, str(error))
             if not named:
                 raise
             log.info(
@@ -217,7 +217,7 @@ def _try_to_create(catalog: Catalog, change: CreateTable, location: str | None) 
     ]
     identifier = [field.field_id for field in fields if field.name in change.identifier]
     schema = Schema(*fields, identifier_field_ids=identifier)
-    properties = {**change.properties, "format-version": str(change.format_version)}
+    properties = {**change.defaults, **change.properties, "format-version": str(change.format_version)}
     try:
         return catalog.create_table(
             change.path,

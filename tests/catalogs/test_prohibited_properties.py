@@ -72,12 +72,17 @@ def test_a_table_is_created_without_default_properties_that_its_catalog_prohibit
         kept = {name: value for name, value in DEFAULT_PROPERTIES.items() if name != CODEC}
         assert kept.items() <= table.properties.items()
     # A property of the user's config is not left out, whether a table has to be changed or created for it.
-    settings = {"additional_table_properties": {"write.parquet.page-size-bytes": "1000000"}}
-    for name in (COLLECTION.table, "never_created"):
-        runtime.change([replace(COLLECTION, table=name, settings=settings)])
+    # The codec has the value that tables have by default.
+    page_size = "write.parquet.page-size-bytes"
+    for bound, name, value in (
+        (COLLECTION.table, page_size, "1000000"),
+        ("never_created", page_size, "1000000"),
+        ("never_created", CODEC, DEFAULT_PROPERTIES[CODEC]),
+    ):
+        runtime.change([replace(COLLECTION, table=bound, settings={"additional_table_properties": {name: value}})])
         failed = runtime.apply_and_fail()
         assert failed.status == 1
         assert "does not allow table properties that the config sets" in failed.log
-        assert "write.parquet.page-size-bytes" in failed.log
+        assert name in failed.log
     with rest_on_s3.client() as reader:
         assert not reader.table_exists(TableIdentifier(NAMESPACE, "never_created"))

@@ -14,8 +14,8 @@ from pyiceberg.io import GCS_SERVICE_HOST, GCS_TOKEN, GCS_TOKEN_EXPIRES_AT_MS, P
 from connector.checks import storage_probe
 from connector.checks.endpoint import open_endpoint, try_storage
 from connector.checks.steps import Skipped
-from connector.config.catalog import RestCatalog, SqlCatalog
 from connector.config.advanced_options import AdvancedOptions
+from connector.config.catalog import RestCatalog, SqlCatalog
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.secret import Secret
 from connector.config.storage import GoogleStorage
