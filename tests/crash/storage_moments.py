@@ -36,8 +36,8 @@ def storage_is_slow(task: Task) -> None:
     task.memo_size = (
         1 << 20
     )  # files that take several requests, which are waited for less long than that of a small one
-    # A client gives up what it has asked five times: two tasks, side by side, have five slow answers between them.
-    task.faults.arm(STORE_IS_SLOW, times=5)
+    # A client gives up what it has asked five times. Two tasks, side by side, share nine slow answers: one gets five.
+    task.faults.arm(STORE_IS_SLOW, times=9)
     task.run_to(Event.STARTED_COMMIT)
     assert not task.faults.is_armed(STORE_IS_SLOW)
     task.noted()
