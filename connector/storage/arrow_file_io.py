@@ -14,22 +14,35 @@ from urllib.parse import urlsplit
 from pyarrow import NativeFile, OSFile
 from pyarrow.fs import AwsStandardS3RetryStrategy, FileSystem, GcsFileSystem, S3FileSystem
 from pyiceberg.io import (
+    ADLS_ACCOUNT_NAME,
     ADLS_SAS_TOKEN,
     GCS_SERVICE_HOST,
     GCS_TOKEN,
     GCS_TOKEN_EXPIRES_AT_MS,
+    S3_ACCESS_KEY_ID,
+    S3_ANONYMOUS,
     S3_PROXY_URI,
+    S3_SECRET_ACCESS_KEY,
+    S3_SESSION_TOKEN,
     InputStream,
     OutputStream,
 )
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO, PyArrowLocalFileSystem
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
+from connector.host.errors import UserError
 from connector.host.threads import call_within
-from connector.storage.file_access import ADLS_MACHINE_CREDENTIALS, AZURE_SCHEMES, AZURE_TOKEN_FILE, S3_SCHEMES
+from connector.storage.file_access import (
+    ADLS_MACHINE_CREDENTIALS,
+    AZURE_SCHEMES,
+    AZURE_TOKEN_FILE,
+    S3_SCHEMES,
+    has_sign_in,
+)
 from connector.storage.s3_environment import find_certificates, find_proxy
 from connector.storage.storage_errors import LATE
 
+S3_KEYS: Final = (S3_ACCESS_KEY_ID, S3_SECRET_ACCESS_KEY, S3_SESSION_TOKEN)
 RETRY_SECONDS: Final = 30
 ATTEMPTS: Final = 5  # to send a request to S3, with growing pauses of seven seconds in all
 LEAST_READ: Final = 16 << 10  # bytes of an object in S3: more than stores say in an error
@@ -50,10 +63,17 @@ class ArrowFileIO(PyArrowFileIO):
 
     S3: a small file takes one request, not the three of a multipart upload, a failed request is repeated often, also if
     it reads few bytes, one that is too slow is given up, and the environment's proxy and certificates are used. Google:
-    a failed request is not repeated for 15 minutes, and the machine's own credentials are never used. Azure: the
-    account's host is not taken for a part of the container's name, and a machine's workload identity can sign in. HDFS:
-    signals end this process, not Java. A local disk: a file is durable when it is closed.
+    a failed request is not repeated for 15 minutes. Azure: the account's host is not taken for a part of the
+    container's name, and a machine's workload identity can sign in, if the config allows it. In these three, PyArrow
+    does not look for the machine's own credentials. HDFS: signals end this process, not Java. A local disk: a file is
+    durable when it is closed.
     """
+
+    def __init__(self, properties: Properties = EMPTY_DICT) -> None:
+        if not properties.get(S3_ACCESS_KEY_ID):  # PyArrow would look for the machine's own, whatever the address is
+            others = {name: value for name, value in properties.items() if name not in S3_KEYS}
+            properties = {**others, S3_ANONYMOUS: "true"}
+        super().__init__(properties)
 
     @staticmethod
     def parse_location(location: str, properties: Properties = EMPTY_DICT) -> tuple[str, str, str]:
@@ -98,6 +118,11 @@ class ArrowFileIO(PyArrowFileIO):
         return super()._initialize_hdfs_fs(scheme, netloc)
 
     def _initialize_azure_fs(self) -> FileSystem:
+        if not has_sign_in(AZURE_SCHEMES[0], self.properties):
+            raise UserError(
+                f"Azure account {self.properties.get(ADLS_ACCOUNT_NAME, '')}: neither the config nor the catalog has "
+                "credentials for its files. Set them in /storage, or let the catalog vend them."
+            )
         if token := self.properties.get(ADLS_SAS_TOKEN):
             # PyArrow appends the token to addresses without a question mark.
             self.properties = {**self.properties, ADLS_SAS_TOKEN: f"?{token.removeprefix('?')}"}

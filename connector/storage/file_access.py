@@ -249,9 +249,15 @@ def add_expiry(vended: Mapping[str, str]) -> dict[str, str]:
 
 
 def has_sign_in(scheme: str, properties: Mapping[str, str]) -> bool:
-    """Whether the properties can sign in to a store of this scheme."""
+    """Whether the properties can sign in to a store of this scheme. An empty key or token cannot."""
     sign_ins = SIGN_INS.get(scheme)
-    return sign_ins is None or any(name in properties for name in sign_ins)
+    return sign_ins is None or any(_signs_in(name, properties[name]) for name in sign_ins if name in properties)
+
+
+def _signs_in(name: str, value: str) -> bool:
+    if name == S3_ANONYMOUS:
+        return value.lower() == "true"
+    return bool(value) or name == ADLS_MACHINE_CREDENTIALS
 
 
 def keep_access_fresh(

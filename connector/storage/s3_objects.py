@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 OPEN_CLIENTS: Final = 32
 CONNECTIONS: Final = 64  # kept open: eight tables are committed at once, and each sends eight files at once
-# All are needed. Without a region, PyArrow asks Amazon for it.
+# All are needed, and none may be empty. Without a region, PyArrow asks Amazon for it.
 NEEDED: Final = frozenset({S3_ACCESS_KEY_ID, S3_SECRET_ACCESS_KEY, S3_REGION})
 TIMEOUT: Final = "60"  # seconds
 LONGEST_ANSWER: Final = 300.0  # seconds
@@ -217,7 +217,7 @@ def _open_connections(connect: float, read: float, certificates: str | None) -> 
 def open_s3_objects(properties: Properties) -> S3Objects | None:
     """Return the client for these FileIO properties, with open connections. None if only PyArrow can use them."""
     has_scheme = properties.get(S3_ENDPOINT, "https://").startswith(("http://", "https://"))
-    if not properties.keys() >= NEEDED or find_proxy(properties) or not has_scheme:
+    if not all(properties.get(name) for name in NEEDED) or find_proxy(properties) or not has_scheme:
         return None
     try:
         return S3Objects(properties)

@@ -68,6 +68,7 @@ PARTS: Final = {
     "pyiceberg.catalog.sql.SqlCatalog.view_exists": "3a6b4f8eddde",
     "pyiceberg.io.pyarrow.PyArrowFile.create": "93da59b27e53",
     "pyiceberg.io.pyarrow.PyArrowFile.open": "d29a3b004532",
+    "pyiceberg.io.pyarrow.PyArrowFileIO.__init__": "a646a8150dcc",
     "pyiceberg.io.pyarrow.PyArrowFileIO._initialize_azure_fs": "2ca7f829909f",
     "pyiceberg.io.pyarrow.PyArrowFileIO._initialize_fs": "a6d467f7f9fc",
     "pyiceberg.io.pyarrow.PyArrowFileIO._initialize_gcs_fs": "663819d5fbb3",

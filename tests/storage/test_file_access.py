@@ -20,6 +20,7 @@ from connector.storage.file_access import (
     file_properties,
     keep_addresses,
 )
+from support.servers.odd_servers import answering
 from support.snapshots import check_text
 
 ARROW = {"py-io-impl": STORE_FILE_IO}
@@ -174,7 +175,71 @@ def test_without_keys_nothing_is_written_with_those_of_the_machine(
     check_text("catalog_errors", f"a catalog that vends no keys: {location}", str(raised.value))
 
 
-@pytest.mark.parametrize(("location", "properties"), [("file:///data/t", {}), ("s3://b/t", {"s3.anonymous": "true"})])
+@pytest.mark.parametrize(
+    ("location", "sent"),
+    [
+        ("s3://b/t", {"s3.anonymous": "false"}),
+        ("s3://b/t", {"s3.anonymous": ""}),
+        ("s3://b/t", {"s3.access-key-id": "", "s3.secret-access-key": ""}),
+        ("gs://b/t", {"gcs.oauth2.token": ""}),
+        ("abfss://c@lake.host/t", {"adls.sas-token": ""}),
+    ],
+)
+def test_a_sign_in_without_a_value_is_none(location: str, sent: dict[str, str]) -> None:
+    with pytest.raises(UserError, match="neither the config nor the catalog has credentials for its files"):
+        access_to(table(location, sent))
+
+
+@pytest.mark.parametrize("scheme", ["s3", "s3a", "oss"])
+@pytest.mark.parametrize(
+    "sent",
+    [
+        {},
+        {"s3.anonymous": "false"},
+        {"s3.anonymous": "true"},
+        {"s3.access-key-id": "", "s3.secret-access-key": ""},
+        {"s3.session-token": "planted"},
+    ],
+)
+def test_a_store_that_is_opened_without_keys_gets_no_signature_of_the_machine_s(
+    scheme: str, sent: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "machine")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "planted")
+    with answering(404, "") as store:
+        files = table(f"{scheme}://b/t", {**sent, "s3.endpoint": store.uri, "s3.region": "us-east-1"}).io
+        with pytest.raises(FileNotFoundError):
+            files.new_input(f"{scheme}://b/t/1.json").open(seekable=False).read()
+    assert {authorization for _, authorization, _ in store.requests} == {""}
+
+
+@pytest.mark.parametrize(
+    ("own", "sent"),
+    [
+        ({}, {}),
+        ({}, {"adls.client-secret": ""}),
+        ({"adls.account-key": "b3Vycw=="}, {"adls.account-key": ""}),
+        ({"adls.account-key": "b3Vycw=="}, {"adls.sas-token.lake.dfs.theirs": ""}),
+        ({"adls.machine-credentials": ""}, {"adls.sas-token.lake.dfs.theirs": ""}),
+    ],
+)
+def test_a_store_of_azure_is_not_opened_without_a_sign_in(own: dict[str, str], sent: dict[str, str]) -> None:
+    own = {"adls.account-name": "lake", **own}
+    files = table("abfss://c@lake.host/t", file_properties(own, sent)).io
+    with pytest.raises(UserError) as raised:
+        files.new_input("abfss://c@lake.host/t/1.json").exists()
+    check_text("catalog_errors", "a catalog that vends nothing that signs in to Azure", str(raised.value))
+
+
+@pytest.mark.parametrize(
+    ("location", "properties"),
+    [
+        ("file:///data/t", {}),
+        ("s3://b/t", {"s3.anonymous": "true"}),
+        ("s3://b/t", {"s3.anonymous": "True"}),
+        ("abfss://c@lake.host/t", {"adls.machine-credentials": ""}),
+    ],
+)
 def test_other_places_need_no_key(location: str, properties: dict[str, str]) -> None:
     assert access_to(table(location, properties)).expires_at is None
 
