@@ -128,7 +128,8 @@ def test_a_missing_table_is_created_with_its_owner_and_properties() -> None:
     [change] = plan_changes(CatalogEntry(True, None), target(ID_COLUMN, NOTE, properties={"color": "red"}))
     assert isinstance(change, CreateTable)
     assert change.columns == (ID_COLUMN, NOTE)
-    assert change.properties == {**DEFAULT_PROPERTIES, "color": "red", OWNER_PROPERTY: V0.encode()}
+    assert change.properties == {"color": "red", OWNER_PROPERTY: V0.encode()}
+    assert change.defaults == DEFAULT_PROPERTIES
     assert describe_change(change, PATH) == "create table shop.orders ('id' long not null, 'note' string)"
 
 
