@@ -13,10 +13,10 @@ from connector.evolution.property_changes import DEFAULT_PROPERTIES
 from connector.model.table_identifier import TableIdentifier
 from fixtures.collection import NAMESPACE
 from protocol.flow import Json
-from support.servers.catalog_gateway import Sent, refusal, serving
+from support.servers.catalog_gateway import Sent
 from support.servers.endpoint_configs import on_s3, rest
+from support.servers.refusing_catalog import Refusing, refusing
 from support.servers.rest_catalog import RestCatalogOnS3
-from support.servers.server_process import free_address
 from support.sessions.runtime import LEDGER, Runtime
 
 pytestmark = [pytest.mark.catalog, pytest.mark.spark]
@@ -27,34 +27,26 @@ PROHIBITED: Final = (CODEC, "write.parquet.page-size-bytes", "schema.name-mappin
 WORDS: Final = "Malformed request: INVALID_PARAMETER_VALUE: Table properties contain prohibited keys: {}"
 
 
-class Prohibiting:
-    """Refuses to create a table with these properties, and to set them."""
+def find_prohibited(asked: Json) -> set[str]:
+    """The properties of a request that the catalog prohibits, whether a table is created with them or gets them."""
+    updates = [update["updates"] for update in asked.get("updates", []) if update["action"] == "set-properties"]
+    return {name for some in (asked.get("properties", {}), *updates) for name in some} & set(PROHIBITED)
 
-    def __init__(self) -> None:
-        self.refused: list[set[str]] = []
 
-    def answer(self, sent: Sent) -> tuple[HTTPStatus, Json] | Sent:
-        asked = json.loads(sent.body) if sent.method == "POST" and sent.body.startswith(b"{") else {}
-        updates = [update["updates"] for update in asked.get("updates", []) if update["action"] == "set-properties"]
-        properties = {name for some in (asked.get("properties", {}), *updates) for name in some}
-        if "/tables" not in sent.path or not (prohibited := properties & set(PROHIBITED)):
-            return sent
-        self.refused.append(prohibited)
-        return HTTPStatus.BAD_REQUEST, refusal(HTTPStatus.BAD_REQUEST, WORDS.format(", ".join(sorted(prohibited))))
-
-    def amended(self, _: Sent, answer: Json) -> Json:
-        return answer
+def refuse_prohibited(sent: Sent, asked: Json) -> tuple[HTTPStatus, str] | None:
+    if sent.method == "POST" and "/tables" in sent.path and (prohibited := find_prohibited(asked)):
+        return HTTPStatus.BAD_REQUEST, WORDS.format(", ".join(sorted(prohibited)))
+    return None
 
 
 @pytest.fixture
-def gateway(rest_on_s3: RestCatalogOnS3) -> Iterator[tuple[str, Prohibiting]]:
-    address, gateway = free_address(), Prohibiting()
-    with serving(gateway, address, rest_on_s3.uri):
-        yield f"http://{address}", gateway
+def gateway(rest_on_s3: RestCatalogOnS3) -> Iterator[tuple[str, Refusing]]:
+    with refusing(rest_on_s3.uri, refuse_prohibited) as running:
+        yield running
 
 
 def test_a_table_is_created_without_default_properties_that_its_catalog_prohibits(
-    gateway: tuple[str, Prohibiting], rest_on_s3: RestCatalogOnS3, tmp_path: Path
+    gateway: tuple[str, Refusing], rest_on_s3: RestCatalogOnS3, tmp_path: Path
 ) -> None:
     uri, prohibiting = gateway
     config = on_s3(rest_on_s3.s3, rest_on_s3.s3.new_bucket(), NAMESPACE, rest(uri))
@@ -65,7 +57,7 @@ def test_a_table_is_created_without_default_properties_that_its_catalog_prohibit
         session.transaction({"id": 1, "note": "allowed"})
         outcome = session.finish()
     assert outcome.status == 0, outcome.log
-    assert prohibiting.refused == [{CODEC}]
+    assert [find_prohibited(json.loads(sent.body)) for sent in prohibiting.refused] == [{CODEC}]
     with rest_on_s3.client() as reader:
         table = reader.load_table(TableIdentifier(NAMESPACE, COLLECTION.table))
         assert table.scan().to_arrow()["id"].to_pylist() == [1]

@@ -1,15 +1,12 @@
 """REST catalogs that refuse what Apache Iceberg's own server allows, in their words: Databricks, Unity Catalog,
 Lakekeeper and Snowflake Horizon."""
 
-import json
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -37,17 +34,15 @@ from protocol.flow import WHOLE_RANGE, Json, Materialization
 from support.bindings import ID as ID_PROJECTION
 from support.bindings import MATERIALIZATION, collection, materialization, materialization_binding
 from support.rows.staged_files import stage
-from support.servers.catalog_gateway import Sent, refusal, serving
+from support.servers.catalog_gateway import Sent
 from support.servers.endpoint_configs import on_s3, rest
+from support.servers.refusing_catalog import Refuse, refusing
 from support.servers.rest_catalog import RestCatalogOnS3, RestCatalogServer
-from support.servers.server_process import free_address
 from support.sessions.runtime import LEDGER, Runtime
 from support.snapshots import check_text
 from support.tables.local_tables import alterer, ids_of
 
 pytestmark = pytest.mark.catalog
-
-Refuse: TypeAlias = Callable[[Sent, Json], tuple[HTTPStatus, str] | None]
 
 V0, V1, V2 = (Owner(MATERIALIZATION, f"orders.v{backfill}") for backfill in range(3))
 ID: Final = NewColumn("id", "id", LongType(), required=True, doc="", is_indispensable=True, is_key=True)
@@ -55,34 +50,6 @@ NOTE: Final = NewColumn("note", "note", StringType(), required=False, doc="", is
 KEYED: Final = BindingSettings(identifier_fields=IdentifierFields.KEY)
 
 COMPRESSION: Final = "write.parquet.compression-codec"
-
-
-class Refusing:
-    """Passes all requests on, except for those that it refuses."""
-
-    def __init__(self, refuse: Refuse) -> None:
-        self._refuse = refuse
-        self.sent: list[Sent] = []
-        self.refused: list[Sent] = []
-
-    def answer(self, sent: Sent) -> tuple[HTTPStatus, Json] | Sent:
-        self.sent.append(sent)
-        reason = self._refuse(sent, json.loads(sent.body) if sent.body.startswith(b"{") else {})
-        if reason is None:
-            return sent
-        self.refused.append(sent)
-        return reason[0], refusal(*reason)
-
-    def amended(self, _: Sent, answer: Json) -> Json:
-        return answer
-
-
-@contextmanager
-def refusing(upstream: str, refuse: Refuse) -> Iterator[tuple[str, Refusing]]:
-    """The address of a server that refuses these requests, and what it has refused."""
-    address, gateway = free_address(), Refusing(refuse)
-    with serving(gateway, address, upstream):
-        yield f"http://{address}", gateway
 
 
 def connect(uri: str, server: RestCatalogServer) -> Catalog:

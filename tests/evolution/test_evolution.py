@@ -14,7 +14,7 @@ from connector.evolution.binding_settings import BindingSettings, IdentifierFiel
 from connector.evolution.existing_table import CatalogEntry, ExistingTable
 from connector.evolution.field_config import MAX_NAME
 from connector.evolution.plan_changes import MAX_DOC, find_last_bindings, plan_changes, plan_columns
-from connector.evolution.property_changes import DEFAULT_PROPERTIES
+from connector.evolution.property_changes import DEFAULT_PROPERTIES, find_refused_defaults
 from connector.evolution.table_change import (
     AddColumn,
     CreateNamespace,
@@ -122,6 +122,12 @@ def test_fields_that_differ_in_case_only_are_refused() -> None:
 def test_a_selected_field_that_the_collection_lacks_is_the_runtimes_fault() -> None:
     with pytest.raises(ProtocolError, match="'gone'"):
         selected(collection(ID), "gone")
+
+
+def test_only_defaults_that_a_refusal_names_are_left_out_and_none_that_commits_need() -> None:
+    codec, own = "write.parquet.compression-codec", "flow.compaction.enabled"
+    words = f"Table properties contain prohibited keys: {own}, {codec}. write.parquet is Databricks' own"
+    assert find_refused_defaults(DEFAULT_PROPERTIES, words) == {codec}
 
 
 def test_a_missing_table_is_created_with_its_owner_and_properties() -> None:
