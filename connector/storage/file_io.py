@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, lru_cache
 from io import BytesIO
+from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 from urllib.parse import urlsplit
@@ -199,6 +200,7 @@ class WrittenFile(OutputFile):
     def __init__(self, io: FileIO, location: str, pieces: Sequence[bytes] = ()) -> None:
         super().__init__(location)
         self._io = io
+        self._sending = Lock()
         self._is_sent = False
         self.pieces = pieces
 
@@ -218,10 +220,14 @@ class WrittenFile(OutputFile):
         return _WrittenStream(self)
 
     def send(self) -> None:
-        """Write the file to the store, if it is not there yet. It is durable when this returns."""
-        if not self._is_sent:
-            self._write()
-            self._is_sent = True
+        """Write the file to the store, if it is not there yet. It is durable when this returns.
+
+        A thread of a failed attempt may still write it, and must not begin again in a file that a commit has named.
+        """
+        with self._sending:
+            if not self._is_sent:
+                self._write()
+                self._is_sent = True
 
     def _write(self) -> None:
         write_small_file(self._io, self.location, b"".join(self.pieces))

@@ -1,5 +1,6 @@
 """Delete files stay few, and what is deleted stays deleted: as other engines read it, and as the summaries count it."""
 
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -170,6 +171,29 @@ def test_a_delete_file_is_sent_with_its_manifest_also_by_a_later_attempt(
     land(catalog, {0: "b"})
     assert sum("-deletes" in location for location in sent) == 1 + (kind == "-deletes"), "once, unless that failed"
     assert values_of(catalog) == {0: "b"} | dict.fromkeys(range(1, 10), "a")
+
+
+def test_a_file_is_written_once_if_a_thread_of_an_earlier_attempt_still_writes_it(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, begun, again = WrittenFile._write, threading.Event(), threading.Event()
+
+    def write_slowly(file: WrittenFile) -> None:
+        if begun.is_set():
+            again.set()
+        begun.set()
+        again.wait(1)
+        write(file)
+
+    monkeypatch.setattr(WrittenFile, "_write", write_slowly)
+    file = WrittenFile(catalog.load_table(PATH).io, f"file://{tmp_path}/written.parquet", [b"content"])
+    earlier = threading.Thread(target=file.send)
+    earlier.start()
+    begun.wait()
+    file.send()
+    earlier.join()
+    assert not again.is_set()
+    assert (tmp_path / "written.parquet").read_bytes() == b"content"
 
 
 def test_a_large_delete_file_is_not_kept_in_memory(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
