@@ -63,7 +63,7 @@ class _FalseAssertion:
     requirements: tuple[TableRequirement, ...]
 
 
-def try_commits(namespace: Namespace) -> int:
+def try_false_commits(namespace: Namespace) -> int:
     """Commit to a new table, and return how many commits with false assertions were refused. UserError if one was
     accepted, or if there is no namespace for the table. The table is dropped."""
     if not namespace.exists:

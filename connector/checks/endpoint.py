@@ -22,7 +22,7 @@ from connector.iceberg.catalog_entries import find_all
 from connector.iceberg.catalogs.opening import open_without_creating, table_location, translate_errors
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_access import file_properties, keep_addresses
-from connector.storage.file_stores import data_file_properties
+from connector.storage.store_properties import data_file_properties
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from connector.config.endpoint_config import EndpointConfig
 from connector.config.storage import LocalFiles, S3Storage
 from connector.host.errors import ConnectorError, UserError, join_errors
 from connector.iceberg.catalogs.opening import find_warehouse, translate_errors
-from connector.storage import file_stores, storage_errors
+from connector.storage import storage_errors, store_properties
 from connector.storage.file_access import file_properties, has_sign_in
 from connector.storage.file_io import StoreFileIO
 
@@ -61,7 +61,7 @@ def probe(config: EndpointConfig, properties: Mapping[str, str]) -> str | Skippe
     if isinstance(config.catalog, LocalCatalog):
         return _try_directory(find_warehouse(config.catalog), "/catalog/warehouse", partial(translate_errors, config))
     file_access = file_properties(properties)
-    root = file_stores.find_root(config)
+    root = store_properties.find_root(config)
     if root is None or not has_sign_in(urlsplit(root).scheme, file_access):
         return Skipped("the catalog chooses the location or the credentials of each table")
     match config.storage:

@@ -10,7 +10,7 @@ from connector.config.resource_config import ResourceConfig
 from connector.config.settings import resource_path
 from connector.host.errors import ArgumentError, ConnectorError
 from connector.iceberg.catalogs.opening import OpenedCatalog
-from connector.iceberg.loading import FoundTables, find_own_tables, load_tables
+from connector.iceberg.loaded_tables import FoundTables, find_own_tables, load_tables
 from connector.model.state import FinishedCommit, StagedCommit
 from connector.model.state_reader import read_finished, read_state
 from connector.model.table_identifier import TableIdentifier

@@ -23,9 +23,9 @@ from connector.evolution.property_changes import SetTableProperties
 from connector.evolution.table_change import Alteration
 from connector.host.errors import UserError
 from connector.iceberg.commits.backfill import change_columns
-from connector.iceberg.commits.file_names import find_file_prefix
 from connector.iceberg.commits.rewrite_files import RewriteFiles, RewritePlan
 from connector.iceberg.commits.summaries import SUMMARY_MATERIALIZATION
+from connector.iceberg.fences.file_names import find_file_prefix
 from connector.iceberg.metadata.live_files import find_live_files
 from connector.iceberg.metadata.table_arrangement import new_partition_spec, new_sort_order, require_arrangement
 from connector.iceberg.metadata.table_properties import (

@@ -11,9 +11,9 @@ from connector.evolution.field_config import match_columns, name_columns
 from connector.evolution.type_mapping import tells_keys_apart
 from connector.host.errors import MissingTableError, UserError
 from connector.host.threads import map_in_threads
-from connector.iceberg.commits import fence
 from connector.iceberg.commits.key_columns import check_key_columns, find_inexact_parts
-from connector.iceberg.loading import check_table_properties, load_table
+from connector.iceberg.fences import fence
+from connector.iceberg.loaded_tables import check_table_properties, load_table
 from connector.iceberg.metadata.table_arrangement import find_arrangement
 from connector.iceberg.metadata.table_properties import find_generation, restrict_to_generation
 from connector.model.binding import Arrangement, Binding, Column, KeyPart, RowSettings, UpdateMode, Updates, is_written

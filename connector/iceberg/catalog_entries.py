@@ -15,9 +15,9 @@ from connector.host.errors import UserError
 from connector.host.threads import map_in_threads
 from connector.iceberg.catalogs.opening import translate_errors
 from connector.iceberg.catalogs.registered_tables import FixedColumns
-from connector.iceberg.commits import fence
 from connector.iceberg.commits.summaries import read_summary
-from connector.iceberg.loading import check_table_properties, load_table
+from connector.iceberg.fences import fence
+from connector.iceberg.loaded_tables import check_table_properties, load_table
 from connector.iceberg.metadata.retention import is_in_nessie
 from connector.iceberg.metadata.row_lineage import can_keep_lineage
 from connector.iceberg.metadata.table_arrangement import check_partition_spec, read_arrangement

@@ -40,7 +40,7 @@ from connector.iceberg.alteration import Alterer
 from connector.iceberg.catalog_entries import describe_found, needs_snapshot
 from connector.iceberg.catalog_messages import first_line
 from connector.iceberg.commits.backfill import start_backfill
-from connector.iceberg.loading import load_table
+from connector.iceberg.loaded_tables import load_table
 from connector.iceberg.metadata.table_arrangement import make_partition_spec, make_sort_order
 from connector.iceberg.metadata.table_properties import check_properties
 from connector.model.table_identifier import OWNER_PROPERTY, TableIdentifier

@@ -18,8 +18,9 @@ from pyiceberg.table import Table
 from connector.encoding.search.key_bounds import KeyValues
 from connector.host.errors import BACKFILL, ConnectorError, LostColumnError, RetryableError, UserError
 from connector.iceberg.catalog_messages import explain_dropped_table, explain_unknown_type
-from connector.iceberg.commits import commit_errors, fence
+from connector.iceberg.commits import commit_errors
 from connector.iceberg.commits.retry_commits import RETRY_FOR, retry
+from connector.iceberg.fences import fence
 from connector.iceberg.metadata.table_properties import find_generation, find_newest_column, restrict_to_generation
 from connector.iceberg.table_view import TableView, TableViews
 from connector.model.binding import Column

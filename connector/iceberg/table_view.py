@@ -16,8 +16,8 @@ from connector.encoding.search.key_bounds import KeyValues, find_files, make_bou
 from connector.encoding.search.row_search import SearchedFile
 from connector.encoding.values.arrays import Positions
 from connector.host.errors import RetryableError, UserError
-from connector.iceberg.commits import fence
 from connector.iceberg.commits.row_deletes import RowDeletes, describe_files
+from connector.iceberg.fences import fence
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestCache, PositionDeletes
 from connector.iceberg.metadata.partitions import MissingValues
 from connector.iceberg.metadata.row_lineage import can_keep_lineage

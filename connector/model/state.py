@@ -26,7 +26,7 @@ from protocol.flow import KEY_END, Json
 VERSION: Final = 6
 
 FENCE_VALUE: Final = "[0-9a-f]{32}"
-# A value, a value that was closed, or a value that was reset (from none, too). See `iceberg/commits/fence`.
+# A value, a value that was closed, or a value that was reset (from none, too). See `iceberg/fences/fence`.
 RECORDED_VALUE: Final = f"(?:closed:)?{FENCE_VALUE}|closed:[0-9a-f]{{8}}:(?:{FENCE_VALUE})?"
 KEY_RANGE: Final = "[0-9a-f]{8}-[0-9a-f]{8}"
 UUID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"

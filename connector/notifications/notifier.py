@@ -20,7 +20,7 @@ from connector.config.endpoint_config import Notification
 from connector.host import facts
 from connector.host.facts import Delivery, WaitingNotifications
 from connector.host.logs import Event, fields
-from connector.iceberg.commits.outcomes import AlreadyCommitted, Committed, Outcome
+from connector.iceberg.commits.commit_outcomes import AlreadyCommitted, Committed, Outcome
 from connector.model.table_identifier import TableIdentifier
 from connector.notifications.cloud_event import CloudEvent
 from connector.notifications.notified_snapshots import mark_commit

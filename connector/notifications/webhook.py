@@ -17,8 +17,8 @@ from requests.exceptions import ConnectTimeout, ProxyError, RequestException, SS
 from connector.config.endpoint_config import Notification
 from connector.config.secret import Secret
 from connector.config.values import SIGNING_SECRET_PREFIX
+from connector.host.http_time_limits import TimeLimits, limit_time
 from connector.iceberg.catalogs.retry_after import read_retry_after
-from connector.iceberg.catalogs.time_limits import TimeLimits, limit_time
 from connector.notifications.cloud_event import MEDIA_TYPE, CloudEvent
 
 # The status says all. An answer's content could be of any length.

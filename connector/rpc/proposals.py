@@ -16,7 +16,7 @@ from connector.evolution.existing_table import CatalogEntry, ExistingTable
 from connector.evolution.plan_changes import refuse_backfill
 from connector.evolution.property_changes import CORRECT_CONFIG, DEFAULT_PROPERTIES, find_changed, refuse_properties
 from connector.host.errors import UserError
-from connector.iceberg.commits.renamed_tables import (
+from connector.iceberg.fences.renamed_tables import (
     CHOOSE_TABLE,
     WrittenTable,
     explain_other_owner,

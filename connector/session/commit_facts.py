@@ -16,7 +16,7 @@ from connector.host.facts import (
     StagedRows,
     TableState,
 )
-from connector.iceberg.commits.outcomes import Committed, Failed, Outcome
+from connector.iceberg.commits.commit_outcomes import Committed, Failed, Outcome
 from connector.iceberg.commits.summaries import SUMMARY_FENCE, read_summary
 from connector.model.state import StagedCommit
 

@@ -10,8 +10,7 @@ from typing import Final, Protocol
 from connector.host.errors import ConnectorError, FencedError, LostColumnError, RetryableError
 from connector.host.logs import Event, fields, name_some
 from connector.host.signals import Stopped
-from connector.iceberg.commits.fence import LastFences
-from connector.iceberg.commits.outcomes import (
+from connector.iceberg.commits.commit_outcomes import (
     AlreadyCommitted,
     Committed,
     Failed,
@@ -20,6 +19,7 @@ from connector.iceberg.commits.outcomes import (
     Tell,
     warn_superseded,
 )
+from connector.iceberg.fences.fence import LastFences
 from connector.model.state import ChainId, StagedCommit, TableId
 from connector.session.backlog import Backlog, Limit, WaitingTable
 

@@ -48,7 +48,7 @@ from connector.spark.blocks.transaction_files import (
 )
 from connector.spark.jobs.search_job import (
     RESULTS,
-    Group,
+    SearchGroup,
     divide_files,
     fetch_rows,
     read_documents,
@@ -84,7 +84,7 @@ class TableSearch:
     view: TableView
     keys: pa.Table
     keys_file: TemporaryFile
-    groups: tuple[Group, ...]
+    groups: tuple[SearchGroup, ...]
 
     @property
     def index(self) -> int:
@@ -217,7 +217,9 @@ class TransactionLoads:
         view = table.find_view(stored)
         self.found[index] = LoadedRows(LocatedRowsFile(None, 0, view.snapshot_id), KeyDigest())
         groups = tuple(
-            Group(table.binding, keys_file, files, self._new_file(layout, ".loaded"), self._new_file(layout, ".rows"))
+            SearchGroup(
+                table.binding, keys_file, files, self._new_file(layout, ".loaded"), self._new_file(layout, ".rows")
+            )
             for files in divide_files(view.files)
         )
         return TableSearch(table, view, stored, keys_file, groups)

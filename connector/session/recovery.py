@@ -14,9 +14,9 @@ from connector.host.groups import group_by
 from connector.host.redaction import redact_and_shorten
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits import lost_commits
-from connector.iceberg.commits.fence import LastFences, explain_older_answer
-from connector.iceberg.commits.fence_errors import explain_lagging
-from connector.iceberg.commits.renamed_tables import (
+from connector.iceberg.fences.fence import LastFences, explain_older_answer
+from connector.iceberg.fences.fence_errors import explain_lagging
+from connector.iceberg.fences.renamed_tables import (
     CHOOSE_TABLE,
     WrittenTable,
     explain_other_owner,

@@ -12,7 +12,7 @@ from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.catalogs.opening import OpenedCatalog, load_opened_table
 from connector.iceberg.commits.commit import try_commits
 from connector.iceberg.commits.snapshot import SnapshotWriters
-from connector.iceberg.loading import load_table
+from connector.iceberg.loaded_tables import load_table
 from connector.iceberg.maintenance.background import BackgroundMaintenance, run_maintenance
 from connector.iceberg.maintenance.background_compaction import run_compaction
 from connector.iceberg.maintenance.compact_table import TableCompactor

@@ -11,8 +11,8 @@ from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from connector.iceberg.bound_table import BoundTable
-from connector.iceberg.commits import fence
-from connector.iceberg.commits.fence import WriterFence, file_prefix
+from connector.iceberg.fences import fence
+from connector.iceberg.fences.fence import WriterFence, file_prefix
 from connector.model.invalid_values import Tally
 from connector.model.state import DataFile, FileList, ReportedCommits, StagedCommit, StagedTransaction
 from connector.session.committer import Committer

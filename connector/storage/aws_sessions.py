@@ -42,7 +42,7 @@ def obtain_credentials(chosen: AwsRole | MachineCredentials, region: str, of: st
             return Refreshed("the machine's AWS credentials", _find_machine_credentials)
 
 
-def open_session(credentials: FreshAwsCredentials, region: str) -> boto3.Session:
+def open_aws_session(credentials: FreshAwsCredentials, region: str) -> boto3.Session:
     """Return a session whose clients sign each request with credentials that are valid then."""
     core = new_core()
     core.register_component("credential_provider", CredentialResolver([_Provider(credentials)]))
@@ -107,7 +107,7 @@ def _assume(role: AwsRole, region: str, of: str) -> Lease[AwsCredentials]:
         }
 
     with translate(STS_ERRORS, read_facts):
-        client = open_session(credentials, region).client("sts", config=CLIENT_CONFIG)
+        client = open_aws_session(credentials, region).client("sts", config=CLIENT_CONFIG)
         answer = client.assume_role(RoleArn=role.arn, RoleSessionName=role.session_name, **external_id)
     issued = answer["Credentials"]
     assumed = _credentials(issued["AccessKeyId"], issued["SecretAccessKey"], issued["SessionToken"])

@@ -1,7 +1,7 @@
 """The properties with which a table's files are opened.
 
 The properties are the address of the store and the credentials. They come from the config, from the catalog's server,
-and from what the server says about this table.
+and from what the server says about this table. Credentials of a server are asked for again before they expire.
 """
 
 import re

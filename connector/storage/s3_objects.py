@@ -37,7 +37,7 @@ from pyiceberg.io import (
 from urllib3 import HTTPConnectionPool, PoolManager, Timeout
 from urllib3.exceptions import HTTPError
 
-from connector.host.answer_limits import limit_answers
+from connector.host.answer_time_limit import limit_answers
 from connector.model.properties import Properties
 from connector.storage.s3_environment import find_amazon_host, find_certificates, find_proxy
 from connector.storage.storage_errors import LATE

@@ -18,7 +18,7 @@ from connector.evolution.target import NewColumn, Target
 from connector.host.errors import InvalidConfigError, UserError
 from connector.iceberg.catalogs.opening import open_catalog, translate_errors
 from connector.iceberg.commits import commit
-from connector.iceberg.loading import find_own_tables
+from connector.iceberg.loaded_tables import find_own_tables
 from connector.iceberg.perform_changes import evolve
 from connector.model.state import WriterId
 from connector.model.table_identifier import Owner, TableIdentifier

@@ -12,7 +12,7 @@ import pytest
 from connector.config.settings import parse
 from connector.iceberg.catalogs import local
 from connector.iceberg.catalogs.opening import open_catalog, table_location
-from connector.iceberg.commits.outcomes import Committed, Failed
+from connector.iceberg.commits.commit_outcomes import Committed, Failed
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE, Json

@@ -17,7 +17,7 @@ from connector.host.errors import ConnectorError, UserError
 from connector.iceberg.catalogs import retry_after
 from connector.iceberg.catalogs.opening import open_catalog, table_location
 from connector.iceberg.commits import commit
-from connector.iceberg.commits.outcomes import Committed, Failed, Outcome
+from connector.iceberg.commits.commit_outcomes import Committed, Failed, Outcome
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from connector.storage import arrow_file_io

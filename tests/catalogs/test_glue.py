@@ -24,8 +24,9 @@ from connector.evolution.target import NewColumn, Target
 from connector.host.errors import FencedError, UserError
 from connector.iceberg.catalogs.opening import open_catalog, table_location, translate_errors
 from connector.iceberg.catalogs.table_optimizers import is_compacted_by_service
-from connector.iceberg.commits import commit, fence
-from connector.iceberg.loading import find_own_tables, load_table
+from connector.iceberg.commits import commit
+from connector.iceberg.fences import fence
+from connector.iceberg.loaded_tables import find_own_tables, load_table
 from connector.iceberg.perform_changes import evolve
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import Owner, TableIdentifier

@@ -22,7 +22,8 @@ from connector.host.errors import CommitUnknownError, FencedError, RetryableErro
 from connector.iceberg.catalogs import hive_lock
 from connector.iceberg.catalogs.hive import open_hive
 from connector.iceberg.catalogs.metastore import TIME_LIMITS, Connections, MetastoreTimeLimits, translate_errors
-from connector.iceberg.commits import commit, fence
+from connector.iceberg.commits import commit
+from connector.iceberg.fences import fence
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from fixtures.collection import NAMESPACE

@@ -14,7 +14,7 @@ from connector.host.errors import UserError
 from connector.iceberg.catalogs.opening import open_catalog
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.reset import Decision, plan_reset
-from connector.iceberg.maintenance.dropped_tables import DroppedTables
+from connector.iceberg.maintenance.files_of_dropped_tables import DroppedTables
 from connector.iceberg.maintenance.find_orphan_files import OrphanOptions, find_orphan_files
 from connector.iceberg.maintenance.remove_staged_files import remove_staged_files_after
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans

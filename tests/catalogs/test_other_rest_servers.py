@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 from pyiceberg.catalog import Catalog
 
-from connector.checks.commit_probe import try_commits
+from connector.checks.commit_probe import try_false_commits
 from connector.checks.endpoint import Namespace, OpenedEndpoint
 from connector.config.settings import parse
 from connector.host.errors import FencedError
@@ -221,5 +221,5 @@ def test_false_assertions_are_refused(server: Server) -> None:
     endpoint, _ = parse(server.config(server.address), [])
     with open_catalog(endpoint) as catalog:
         catalog.create_namespace_if_not_exists(NAMESPACE)
-        try_commits(Namespace(OpenedEndpoint(endpoint, catalog), NAMESPACE, exists=True))
+        try_false_commits(Namespace(OpenedEndpoint(endpoint, catalog), NAMESPACE, exists=True))
         assert not [name for _, name in catalog.list_tables(NAMESPACE) if "probe" in name]

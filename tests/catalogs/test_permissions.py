@@ -13,10 +13,10 @@ from connector.checks.steps import Skipped
 from connector.config.settings import parse
 from connector.host.errors import UserError
 from connector.iceberg.catalogs.opening import open_catalog, table_location, translate_errors
-from connector.iceberg.commits.staged_files import find_missing_files
+from connector.iceberg.commits.missing_files import find_missing_files
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
-from connector.storage.file_stores import data_file_properties
+from connector.storage.store_properties import data_file_properties
 from fixtures.collection import NAMESPACE
 from protocol.flow import WHOLE_RANGE, Json
 from support.rows.staged_files import stage

@@ -12,7 +12,7 @@ from pyiceberg.catalog import Catalog
 from connector.config.settings import parse
 from connector.iceberg.catalogs.opening import open_catalog
 from connector.iceberg.commits import commit
-from connector.iceberg.commits.outcomes import Committed
+from connector.iceberg.commits.commit_outcomes import Committed
 from connector.iceberg.commits.snapshot import SnapshotWriters
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier

@@ -13,7 +13,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from connector.checks import storage_probe
 from connector.config.settings import parse
 from connector.host.errors import UserError
-from connector.storage.file_stores import data_file_properties
+from connector.storage.store_properties import data_file_properties
 from fixtures.collection import NAMESPACE
 from protocol.flow import Json
 from support.servers.amazon import ROLE, role_credentials, sts

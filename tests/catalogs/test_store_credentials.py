@@ -15,7 +15,7 @@ from connector.iceberg.commits import commit
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_access import access_to
-from connector.storage.file_stores import data_file_properties
+from connector.storage.store_properties import data_file_properties
 from protocol.flow import WHOLE_RANGE, Json
 from support.rows.staged_files import stage
 from support.servers.amazon import ROLE

@@ -12,7 +12,7 @@ from connector.config.endpoint_config import EndpointConfig
 from connector.config.settings import parse
 from connector.iceberg.catalogs.opening import open_catalog, table_location
 from connector.iceberg.commits import commit
-from connector.iceberg.commits.outcomes import Failed
+from connector.iceberg.commits.commit_outcomes import Failed
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
 from connector.storage import arrow_file_io

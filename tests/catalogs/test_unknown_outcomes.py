@@ -11,10 +11,11 @@ from pyiceberg.catalog import Catalog
 
 from connector.config.catalog import RestCatalog
 from connector.host.errors import CommitUnknownError, FencedError, UserError
-from connector.iceberg.catalogs.rest import open_rest
+from connector.host.http_time_limits import TimeLimits
+from connector.iceberg.catalogs.rest import TIME_LIMITS, open_rest
 from connector.iceberg.catalogs.rest_errors import translate_errors
-from connector.iceberg.catalogs.time_limits import TIME_LIMITS, TimeLimits
-from connector.iceberg.commits import commit, fence
+from connector.iceberg.commits import commit
+from connector.iceberg.fences import fence
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import WHOLE_RANGE

@@ -16,7 +16,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 from connector.checks import commit_probe
-from connector.checks.commit_probe import try_commits
+from connector.checks.commit_probe import try_false_commits
 from connector.checks.endpoint import SCHEMA, Namespace, OpenedEndpoint, new_table_name
 from connector.config.catalog import LOCAL
 from connector.config.settings import parse
@@ -92,14 +92,14 @@ def test_a_catalog_that_checks_assertions_passes_and_nothing_is_left(
     config = request.getfixturevalue(on)
     with opened(config) as namespace:
         before = keys_in(s3_server, config["bucket"])
-        assert try_commits(namespace) == ASSERTIONS
+        assert try_false_commits(namespace) == ASSERTIONS
         assert namespace.endpoint.catalog.list_tables(namespace.name) == []
     assert keys_in(s3_server, config["bucket"]) == before
 
 
 def test_a_local_catalog_passes_and_no_table_is_left(tmp_path: Path) -> None:
     with opened(local(tmp_path)) as namespace:
-        assert try_commits(namespace) == ASSERTIONS
+        assert try_false_commits(namespace) == ASSERTIONS
         assert namespace.endpoint.catalog.list_tables("shop") == []
     assert {path.name for path in tmp_path.rglob("*")} == {"catalog.db", "shop"}
 
@@ -108,7 +108,7 @@ def test_a_namespace_that_does_not_exist_is_not_created(tmp_path: Path) -> None:
     endpoint, _ = parse(local(tmp_path), [])
     with open_catalog(endpoint) as catalog:
         with pytest.raises(UserError) as raised:
-            try_commits(Namespace(OpenedEndpoint(endpoint, catalog), "shop", exists=False))
+            try_false_commits(Namespace(OpenedEndpoint(endpoint, catalog), "shop", exists=False))
         assert catalog.list_namespaces() == []
     check_text("catalog_errors", "a probe table in a namespace that does not exist", str(raised.value))
 
@@ -163,7 +163,7 @@ def test_a_catalog_that_ignores_an_assertion_is_found(
     bucket = s3_server.new_bucket()
     with careless(rest_on_s3, ignored) as uri, opened(on_s3(s3_server, bucket, new_namespace(), rest(uri))) as found:
         with pytest.raises(UserError) as raised:
-            try_commits(found)
+            try_false_commits(found)
         assert found.endpoint.catalog.list_tables(found.name) == []
     assert keys_in(s3_server, bucket) == []
     check_text("catalog_errors", f"ignored: {ignored}", str(raised.value))
@@ -175,14 +175,14 @@ def test_a_commit_whose_answer_is_lost_is_looked_for(rest_on_s3: RestCatalogOnS3
     with fault_proxy(rest_on_s3.uri) as proxy, opened({**on_rest, "catalog": rest(proxy.uri)}) as namespace:
         for fault in GENUINE, GENUINE, Fault(1, HTTPStatus.BAD_GATEWAY):
             proxy.inject(is_commit, fault)
-        assert try_commits(namespace) == ASSERTIONS
+        assert try_false_commits(namespace) == ASSERTIONS
         assert len(proxy.fired) == 1
     with careless(rest_on_s3, "assert-table-uuid") as uri, fault_proxy(uri) as proxy:
         lost = {**on_rest, "catalog": rest(proxy.uri)}
         for fault in GENUINE, GENUINE, GENUINE, GENUINE, Fault(1, HTTPStatus.BAD_GATEWAY):
             proxy.inject(is_commit, fault)
         with opened(lost) as namespace, pytest.raises(UserError, match="the table has another UUID"):
-            try_commits(namespace)
+            try_false_commits(namespace)
         assert len(proxy.fired) == 1
 
 
@@ -201,10 +201,10 @@ def test_the_table_of_a_killed_process_is_dropped_when_it_is_old(
         catalog = namespace.endpoint.catalog
         leave_table(catalog)
         catalog.create_table(("shop", "materialize_iceberg_probe_of_mine"), SCHEMA)
-        try_commits(namespace)
+        try_false_commits(namespace)
         assert len(catalog.list_tables("shop")) == 2
         monkeypatch.setattr(commit_probe, "LONGEST_PROBE", timedelta(0))
-        try_commits(namespace)
+        try_false_commits(namespace)
         assert catalog.list_tables("shop") == [("shop", "materialize_iceberg_probe_of_mine")]
 
 
@@ -215,7 +215,7 @@ def test_an_interrupted_check_drops_its_table(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(commit_probe, "_list_false_assertions", interrupt)
     with opened(local(tmp_path)) as namespace:
         with pytest.raises(KeyboardInterrupt):
-            try_commits(namespace)
+            try_false_commits(namespace)
         assert namespace.endpoint.catalog.list_tables("shop") == []
 
 
@@ -226,7 +226,7 @@ def test_a_table_that_may_not_be_dropped_is_named(
     with fault_proxy(rest_on_s3.uri) as proxy, opened({**on_rest, "catalog": rest(proxy.uri)}) as namespace:
         proxy.choose = always(Fault(0, HTTPStatus.FORBIDDEN), lambda request: request.method == "DELETE")
         with caplog.at_level(logging.WARNING):
-            assert try_commits(namespace) == ASSERTIONS
+            assert try_false_commits(namespace) == ASSERTIONS
         [(_, name)] = namespace.endpoint.catalog.list_tables(namespace.name)
     [record] = [record.getMessage() for record in caplog.records if "probe table" in record.getMessage()]
     check_text(
@@ -239,7 +239,7 @@ def test_a_catalog_that_refuses_commits_is_found(rest_on_s3: RestCatalogOnS3, on
     with fault_proxy(rest_on_s3.uri) as proxy, opened({**on_rest, "catalog": rest(proxy.uri)}) as namespace:
         proxy.choose = always(Fault(0, HTTPStatus.FORBIDDEN), is_commit)
         with pytest.raises(UserError) as raised:
-            try_commits(namespace)
+            try_false_commits(namespace)
         assert namespace.endpoint.catalog.list_tables(namespace.name) == []
     said = str(raised.value)
     [name] = [word for word in said.split() if word.startswith(namespace.name)]

@@ -24,7 +24,7 @@ from connector.config.secret import Secret
 from connector.config.storage import HdfsStorage, LocalFiles, Storage
 from connector.host.errors import RetryableError, UserError
 from connector.storage.file_access import file_properties
-from connector.storage.file_stores import data_file_properties
+from connector.storage.store_properties import data_file_properties
 from support.repository import REPOSITORY
 from support.servers.odd_servers import answering, silent
 from support.servers.s3_server import Keys, S3Server

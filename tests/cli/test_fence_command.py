@@ -32,9 +32,10 @@ from connector.host.errors import (
     SignInError,
     UserError,
 )
-from connector.iceberg.commits import commit, fence
+from connector.iceberg.commits import commit
 from connector.iceberg.commits.reset import Decision, perform_reset, plan_reset
 from connector.iceberg.commits.writers import RESET_PREFIX
+from connector.iceberg.fences import fence
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from connector.model import state
 from connector.model.state import StagedCommit, WriterId

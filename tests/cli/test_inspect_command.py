@@ -20,7 +20,8 @@ from connector.cli.commands.inspect_command import InspectArguments, describe_ta
 from connector.cli.flow.flow_files import ConfigFile
 from connector.config.catalog import LOCAL
 from connector.host.errors import UserError
-from connector.iceberg.commits import commit, fence
+from connector.iceberg.commits import commit
+from connector.iceberg.fences import fence
 from connector.model import state
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import OWNER_PROPERTY, Generation, Owner, TableIdentifier

@@ -27,7 +27,8 @@ from connector.cli.texts.maintain_texts import describe_maintenance, encode_main
 from connector.cli.waiting import WaitingLine
 from connector.config.catalog import LOCAL
 from connector.host.errors import InvalidConfigError
-from connector.iceberg.commits import commit, fence
+from connector.iceberg.commits import commit
+from connector.iceberg.fences import fence
 from connector.iceberg.maintenance import compact_table
 from connector.iceberg.maintenance.action_outcomes import MaintainedTable, MaintainedTables
 from connector.iceberg.maintenance.actions import Action

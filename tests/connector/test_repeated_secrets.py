@@ -17,7 +17,7 @@ from connector.host import logs
 from connector.host.errors import ConnectorError
 from connector.iceberg.catalogs.opening import open_catalog
 from connector.iceberg.commits import commit
-from connector.iceberg.commits.outcomes import Failed
+from connector.iceberg.commits.commit_outcomes import Failed
 from connector.model.state import WriterId
 from connector.rpc.apply import apply
 from connector.rpc.validate import validate

@@ -6,7 +6,7 @@ from connector import __main__ as command
 from connector.iceberg import session_views
 from connector.iceberg.commits import commit, retry_commits
 from connector.session import backlog
-from connector.storage import file_stores
+from connector.storage import store_properties
 from crash import boundaries, compacting, defects, storage
 from crash.faults import IMPATIENT, Faults, swap
 
@@ -17,7 +17,7 @@ S3_TIME_LIMIT: Final = "2"
 
 if __name__ == "__main__":
     if Faults.of_this_process().strikes(IMPATIENT):
-        swap(file_stores, "S3_TIME_LIMITS", dict.fromkeys(file_stores.S3_TIME_LIMITS, S3_TIME_LIMIT))
+        swap(store_properties, "S3_TIME_LIMITS", dict.fromkeys(store_properties.S3_TIME_LIMITS, S3_TIME_LIMIT))
     defects.plant()
     swap(commit, "RETRY_FOR", RETRY_FOR)
     swap(retry_commits, "RETRY_FOR", RETRY_FOR)  # of Open, and of maintenance

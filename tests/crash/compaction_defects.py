@@ -4,7 +4,7 @@ from typing import Any
 
 from connector.iceberg.commits import compaction_commit
 from connector.iceberg.maintenance import void_files
-from connector.iceberg.metadata.manifest_rewriting import remove_files
+from connector.iceberg.metadata.manifest_merging import remove_files
 from crash.faults import swap
 from support import private_connector
 

@@ -13,8 +13,9 @@ from pyiceberg.table.snapshots import Snapshot
 
 from connector.config.endpoint_config import EndpointConfig
 from connector.iceberg.catalogs import opening
-from connector.iceberg.commits import commit, fence, snapshot
-from connector.iceberg.commits.fence import WriterFence
+from connector.iceberg.commits import commit, snapshot
+from connector.iceberg.fences import fence
+from connector.iceberg.fences.fence import WriterFence
 from connector.iceberg.metadata.manifests import manifests_of
 from connector.iceberg.metadata.table_properties import find_generation
 from connector.model.state import DataFile, StagedCommit, StagedTransaction, WriterId

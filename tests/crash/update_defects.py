@@ -10,9 +10,10 @@ from pyiceberg.table.snapshots import Snapshot
 
 from connector.encoding.values.arrays import Positions
 from connector.iceberg import table_view
-from connector.iceberg.commits import fence, snapshot
+from connector.iceberg.commits import snapshot
 from connector.iceberg.commits.delete_files import DeleteChanges, DeleteFiles
 from connector.iceberg.commits.row_deletes import RowDeletes, _DataFiles
+from connector.iceberg.fences import fence
 from connector.iceberg.metadata import listed_files
 from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.manifests import manifests_of

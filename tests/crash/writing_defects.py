@@ -6,7 +6,7 @@ from typing import Any
 from connector.host.errors import ConnectorError
 from connector.iceberg.commits import snapshot
 from connector.spark.blocks import spool
-from connector.storage import file_stores
+from connector.storage import store_properties
 from crash.faults import swap
 
 
@@ -32,4 +32,4 @@ def reuses_manifests() -> None:
 
 
 def waits_as_long_as_the_library() -> None:
-    swap(file_stores, "S3_TIME_LIMITS", {})
+    swap(store_properties, "S3_TIME_LIMITS", {})

@@ -6,13 +6,13 @@ from typing import Any, Final
 import pytest
 
 from connector.evolution.property_changes import COMPACTION_PROPERTY, DEFAULT_PROPERTIES
-from connector.iceberg.catalogs import metastore, sql, sql_time_limits, time_limits
+from connector.iceberg.catalogs import metastore, rest, sql, sql_time_limits
 from connector.iceberg.commits.retry_commits import RETRY_FOR
 from connector.iceberg.maintenance import compaction_thresholds
 from connector.iceberg.maintenance.compaction_thresholds import CompactionThresholds
 from connector.notifications import notifier, table_queue, webhook
 from connector.spark.jvm import jvm_process
-from connector.storage import arrow_file_io, aws_sessions, file_stores, s3_objects
+from connector.storage import arrow_file_io, aws_sessions, s3_objects, store_properties
 from support.repository import REPOSITORY
 
 DOCS: Final = REPOSITORY / "docs"
@@ -23,7 +23,8 @@ OF_NEW_TABLES: Final = re.compile(r"(?:.*\((\d+)\)|`?(\w+)`?|.*new tables have `
 
 UNSET: Final = CompactionThresholds.of({})
 AWS: Final[Any] = aws_sessions.CLIENT_CONFIG
-S3: Final = file_stores.S3_TIME_LIMITS
+REST: Final = rest.TIME_LIMITS
+S3: Final = store_properties.S3_TIME_LIMITS
 SENTENCES: Final = (
     (
         "operating.md",
@@ -34,8 +35,8 @@ SENTENCES: Final = (
     ("operating.md", f"| Google Cloud Storage | 2 min | 2 min | retried for {arrow_file_io.RETRY_SECONDS} s |"),
     (
         "operating.md",
-        f"| a REST catalog | {time_limits.TIME_LIMITS.connect:.0f} s | {time_limits.TIME_LIMITS.read:.0f} s, and "
-        f"{time_limits.TIME_LIMITS.whole / 60:.0f} min for the whole answer |",
+        f"| a REST catalog | {REST.connect:.0f} s | {REST.read:.0f} s, and "
+        f"{REST.whole / 60:.0f} min for the whole answer |",
     ),
     (
         "operating.md",

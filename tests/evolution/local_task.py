@@ -18,8 +18,9 @@ from connector.encoding.parquet.file_options import FileOptions
 from connector.encoding.rewriting.converted_files import Rewrite
 from connector.iceberg.bound_table import bind_all
 from connector.iceberg.catalog_entries import find_all
-from connector.iceberg.commits import commit, fence
-from connector.iceberg.commits.fence import WriterFence, file_prefix
+from connector.iceberg.commits import commit
+from connector.iceberg.fences import fence
+from connector.iceberg.fences.fence import WriterFence, file_prefix
 from connector.model.binding import RowSettings
 from connector.model.state import StagedCommit
 from connector.rpc.apply import perform

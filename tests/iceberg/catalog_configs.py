@@ -10,7 +10,7 @@ from connector.config.catalog import GlueCatalog, LocalCatalog, RestCatalog
 from connector.config.credentials import AwsCredentials
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.secret import Secret
-from connector.iceberg.catalogs.time_limits import TimeLimits
+from connector.host.http_time_limits import TimeLimits
 
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=True))
 KEYS = AwsCredentials("keyid", Secret("planted"), Secret("session"))

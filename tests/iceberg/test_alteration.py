@@ -42,7 +42,7 @@ from pyiceberg.types import (
 from connector.evolution.table_change import describe_change
 from connector.host.errors import UserError
 from connector.iceberg.commits.commit import commit_all_or_raise
-from connector.iceberg.commits.file_names import FileOrigin
+from connector.iceberg.fences.file_names import FileOrigin
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from connector.model.properties import Properties
 from connector.model.state import WriterId

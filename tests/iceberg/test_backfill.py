@@ -21,10 +21,10 @@ from connector.evolution.table_change import StartBackfill, TableChange, describ
 from connector.evolution.target import NewColumn, Target
 from connector.host.errors import FencedError, UserError
 from connector.iceberg.commits import backfill as backfill_commit
-from connector.iceberg.commits import fence
 from connector.iceberg.commits.commit import commit_all_or_raise
-from connector.iceberg.commits.outcomes import Superseded
+from connector.iceberg.commits.commit_outcomes import Superseded
 from connector.iceberg.commits.verdicts import Verdict, judge_commits
+from connector.iceberg.fences import fence
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.remove_staged_files import remove_staged_files_after
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
@@ -551,7 +551,7 @@ def test_columns_that_another_program_has_removed_are_named_and_another_backfill
     assert rows(catalog) == NEW_ROWS
 
 
-def test_staged_files_that_were_committed_during_the_backfill_are_not_deleted(catalog: Catalog) -> None:
+def test_missing_files_that_were_committed_during_the_backfill_are_not_deleted(catalog: Catalog) -> None:
     """They are rows of before, which readers find until the first commit."""
     late, given_up = staged(catalog, *ROWS, writer=writer(0, LEFT)), staged(catalog, *ROWS, writer=writer(0, RIGHT))
     with remove_staged_files_after(catalog, PATH, [late, given_up]):
@@ -574,7 +574,7 @@ def replace_by_another(catalog: Catalog) -> None:
 
 
 @pytest.mark.parametrize("leave", [drop, rename, replace_by_another])
-def test_staged_files_stay_if_their_table_leaves_its_name(catalog: Catalog, leave: Callable[[Catalog], None]) -> None:
+def test_missing_files_stay_if_their_table_leaves_its_name(catalog: Catalog, leave: Callable[[Catalog], None]) -> None:
     """They may have been committed before that, and the table may have another name, or may be brought back."""
     late = staged(catalog, *ROWS, writer=writer(0))
     old = catalog.load_table(PATH)
@@ -587,7 +587,7 @@ def test_staged_files_stay_if_their_table_leaves_its_name(catalog: Catalog, leav
     assert are_there(late) == [True]
 
 
-def test_staged_files_stay_if_their_table_had_another_name_before_the_backfill(catalog: Catalog) -> None:
+def test_missing_files_stay_if_their_table_had_another_name_before_the_backfill(catalog: Catalog) -> None:
     landed = staged(catalog, *ROWS, writer=writer(0))
     land(catalog, landed)
     rename(catalog)
@@ -597,7 +597,7 @@ def test_staged_files_stay_if_their_table_had_another_name_before_the_backfill(c
     assert are_there(landed) == [True]
 
 
-def test_staged_files_stay_if_the_table_forbids_garbage_collection(catalog: Catalog) -> None:
+def test_missing_files_stay_if_the_table_forbids_garbage_collection(catalog: Catalog) -> None:
     """They may have been committed, and something outside may refer to them."""
     with catalog.load_table(PATH).transaction() as transaction:
         transaction.set_properties({GC_ENABLED: "false"})

@@ -19,7 +19,7 @@ from connector.evolution.property_changes import DEFAULT_PROPERTIES
 from connector.host import facts
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.commits import commit, snapshot
-from connector.iceberg.commits.outcomes import Committed
+from connector.iceberg.commits.commit_outcomes import Committed
 from connector.iceberg.maintenance import background, expire_snapshots
 from connector.iceberg.maintenance.background import BackgroundMaintenance, run_maintenance
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans

@@ -16,7 +16,7 @@ from connector.host import facts
 from connector.host.errors import RetryableError
 from connector.host.facts import CompactionDebt
 from connector.host.interruption import Interruption
-from connector.iceberg.commits.outcomes import Committed
+from connector.iceberg.commits.commit_outcomes import Committed
 from connector.iceberg.commits.snapshot import SnapshotWriters
 from connector.iceberg.maintenance import background_compaction
 from connector.iceberg.maintenance.background import BackgroundMaintenance

@@ -11,7 +11,7 @@ from pyiceberg.types import LongType, NestedField, StringType, UUIDType
 
 from connector.host.errors import FencedError, UserError
 from connector.iceberg.bound_table import BoundTable, bind_all
-from connector.iceberg.commits import fence
+from connector.iceberg.fences import fence
 from connector.model.binding import Arrangement, PartitionField, RowSettings, UpdateMode
 from connector.model.invalid_values import OnInvalid
 from connector.model.state import WriterId

@@ -17,7 +17,7 @@ from connector.iceberg.catalogs.opening import load_opened_table, open_catalog, 
 from connector.model.properties import Properties
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_access import STORE_FILE_IO, keep_access_fresh
-from connector.storage.file_stores import data_file_properties
+from connector.storage.store_properties import data_file_properties
 from iceberg.catalog_configs import KEYS, local, on_s3, rest
 from support.servers.odd_servers import answering
 from support.servers.server_process import free_address

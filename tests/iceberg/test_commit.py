@@ -21,8 +21,9 @@ from sqlalchemy.exc import OperationalError
 from connector.host.errors import CommitUnknownError, ConnectorError, RetryableError, UserError
 from connector.host.logs import FIELDS
 from connector.host.threads import AT_ONCE
-from connector.iceberg.commits import commit, fence, retry_commits
-from connector.iceberg.commits.outcomes import Committed, Failed
+from connector.iceberg.commits import commit, retry_commits
+from connector.iceberg.commits.commit_outcomes import Committed, Failed
+from connector.iceberg.fences import fence
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_io import WrittenFile
 from support.bindings import PATH

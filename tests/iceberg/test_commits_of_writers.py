@@ -8,8 +8,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from connector.host.errors import FencedError, UserError
-from connector.iceberg.commits import fence
-from connector.iceberg.commits.outcomes import Committed, Failed
+from connector.iceberg.commits.commit_outcomes import Committed, Failed
+from connector.iceberg.fences import fence
 from connector.model.state import StagedCommit
 from support.bindings import PATH
 from support.snapshots import check_text

@@ -14,9 +14,9 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import ValidationError as InvalidMetadataError
 
 from connector.host.errors import RetryableError, UserError
-from connector.iceberg.commits.outcomes import Committed, Failed
+from connector.iceberg.commits.commit_outcomes import Committed, Failed
 from connector.iceberg.commits.snapshot import SnapshotWriter
-from connector.iceberg.loading import load_table
+from connector.iceberg.loaded_tables import load_table
 from connector.iceberg.metadata.manifests import manifests_of
 from connector.model.state import StagedCommit
 from connector.model.table_identifier import TableIdentifier

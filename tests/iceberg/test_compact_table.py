@@ -17,7 +17,7 @@ from pyiceberg.types import LongType, StringType
 from connector.host.errors import UserError
 from connector.iceberg.commits import delete_files as delete_files_module
 from connector.iceberg.commits.commit import commit_all_or_raise
-from connector.iceberg.commits.file_names import CompactionOrigin
+from connector.iceberg.fences.file_names import CompactionOrigin
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestCache
 from connector.model.table_identifier import Generation
 from support.bindings import PATH

@@ -15,8 +15,8 @@ from connector.config.catalog import RestCatalog
 from connector.host.interruption import InterruptedMaintenanceError, Interruption
 from connector.host.logs import FIELDS
 from connector.iceberg.catalogs.rest import open_rest
-from connector.iceberg.commits import fence
 from connector.iceberg.commits.snapshot import SnapshotWriter
+from connector.iceberg.fences import fence
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots, plan_expiry
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from connector.iceberg.metadata.old_metadata import DELETE_OLD_METADATA

@@ -6,9 +6,10 @@ from dataclasses import replace
 import pytest
 
 from connector.host.errors import FencedError, OlderTableError, UserError
-from connector.iceberg.commits import fence, lost_commits
-from connector.iceberg.commits.fence import WriterFence
-from connector.iceberg.commits.passed_values import is_passed, is_void, reset_value
+from connector.iceberg.commits import lost_commits
+from connector.iceberg.fences import fence
+from connector.iceberg.fences.fence import WriterFence
+from connector.iceberg.fences.passed_values import is_passed, is_void, reset_value
 from connector.model.state import FinishedCommit, Known, StagedCommit, WriterId
 from support.bindings import PATH
 from support.snapshots import check_text

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 from pyiceberg.catalog import Catalog
 
-from connector.iceberg.commits import fence
-from connector.iceberg.commits.fence import file_prefix
-from connector.iceberg.commits.file_names import FileOrigin, find_file_prefix
-from connector.iceberg.commits.passed_values import reset_value
+from connector.iceberg.fences import fence
+from connector.iceberg.fences.fence import file_prefix
+from connector.iceberg.fences.file_names import FileOrigin, find_file_prefix
+from connector.iceberg.fences.passed_values import reset_value
 from connector.model.state import WriterId
 from connector.model.table_identifier import Owner
 from support.tables.altered_tables import ID, filled_table

@@ -22,9 +22,10 @@ from pyiceberg.table.statistics import BlobMetadata, PartitionStatisticsFile, St
 from pyiceberg.table.update import SetPartitionStatisticsUpdate, SetPropertiesUpdate
 
 from connector.host.errors import UserError
-from connector.iceberg.commits import commit, fence
-from connector.iceberg.commits.file_names import CompactionOrigin
-from connector.iceberg.maintenance.dropped_tables import DroppedTables
+from connector.iceberg.commits import commit
+from connector.iceberg.fences import fence
+from connector.iceberg.fences.file_names import CompactionOrigin
+from connector.iceberg.maintenance.files_of_dropped_tables import DroppedTables
 from connector.iceberg.maintenance.find_orphan_files import OrphanOptions, find_orphan_files
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from connector.iceberg.metadata.old_metadata import LARGEST_METADATA
@@ -96,7 +97,7 @@ def test_what_a_state_may_name_is_kept_although_a_session_would_delete_it(catalo
     assert not place_of(left.locations[0]).exists()
 
 
-def test_staged_files_of_a_running_session_are_kept(catalog: Catalog) -> None:
+def test_missing_files_of_a_running_session_are_kept(catalog: Catalog) -> None:
     first = land(catalog, 1)
     second = stage(catalog, PATH, WRITER, 2, prev=first.next)
     third = stage(catalog, PATH, WRITER, 3, prev=second.next)

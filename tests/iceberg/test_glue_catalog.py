@@ -15,7 +15,7 @@ from connector.config.credentials import MachineCredentials
 from connector.host.errors import RetryableError, UserError
 from connector.iceberg.catalogs.opening import open_catalog, translate_errors
 from connector.model.properties import Properties
-from connector.storage.file_stores import data_file_properties
+from connector.storage.store_properties import data_file_properties
 from iceberg.catalog_configs import on_s3
 from protocol.flow import Json
 from support.servers.odd_servers import Server, answering

@@ -12,7 +12,7 @@ from pyiceberg.table.update import RemoveSnapshotRefUpdate
 from connector.host import facts
 from connector.host.errors import UserError
 from connector.host.interruption import NEVER
-from connector.iceberg.commits.outcomes import Committed
+from connector.iceberg.commits.commit_outcomes import Committed
 from connector.iceberg.maintenance.background import BackgroundMaintenance
 from connector.iceberg.maintenance.expire_snapshots import expire_all_snapshots
 from connector.iceberg.metadata.retention import MAX_AGE

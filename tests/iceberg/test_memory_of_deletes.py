@@ -11,7 +11,7 @@ from pyiceberg.typedef import Record
 
 from connector.encoding.live_rows.deletion_vectors import write_deletion_vectors
 from connector.iceberg.commits.delete_files import DeleteFiles
-from connector.iceberg.commits.row_deletes import DeletedRows
+from connector.iceberg.commits.row_deletes import DeletesOfCommit
 from connector.iceberg.metadata.listed_files import ListedFile, PositionDeletes
 from connector.iceberg.metadata.partitions import Partition
 from support.bindings import PATH
@@ -32,7 +32,7 @@ def table(tmp_path: Path) -> Table:
 
 
 @pytest.fixture
-def rows(table: Table) -> DeletedRows:
+def rows(table: Table) -> DeletesOfCommit:
     """Each data file has a vector, and one more row of it is deleted."""
     older = {f"f{number}": np.arange(ROWS) for number in range(FILES)}
     written = write_deletion_vectors(table.io, f"{table.location()}/data/older.puffin", older)
@@ -47,10 +47,10 @@ def rows(table: Table) -> DeletedRows:
         for path in older
     }
     new = {path: np.array([ROWS + 7]) for path in older}
-    return DeletedRows(new, dict.fromkeys(older, NOWHERE), live, PositionDeletes(vectors))
+    return DeletesOfCommit(new, dict.fromkeys(older, NOWHERE), live, PositionDeletes(vectors))
 
 
-def test_the_positions_of_an_attempt_are_held_about_once(table: Table, rows: DeletedRows) -> None:
+def test_the_positions_of_an_attempt_are_held_about_once(table: Table, rows: DeletesOfCommit) -> None:
     files = DeleteFiles()
     tracemalloc.start()
     try:

@@ -10,7 +10,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import ManifestContent, ManifestEntryStatus, ManifestFile
 from pyiceberg.transforms import IdentityTransform
 
-from connector.iceberg.metadata.manifest_rewriting import Thresholds, find_mergeable
+from connector.iceberg.metadata.manifest_merging import MergeThresholds, find_mergeable
 from support.bindings import PATH
 from support.engines.foreign_deletes import delete_equal
 from support.rows.staged_files import land
@@ -187,7 +187,7 @@ def total(chosen: Sequence[ManifestFile]) -> int:
 
 
 def test_a_file_is_written_again_only_as_often_as_the_number_of_files_doubles() -> None:
-    thresholds = Thresholds(count=10, size=1 << 40)
+    thresholds = MergeThresholds(count=10, size=1 << 40)
     held: list[ManifestFile] = []
     written = most = 0
     for number in range(5000):
@@ -204,12 +204,12 @@ def test_a_file_is_written_again_only_as_often_as_the_number_of_files_doubles() 
 def test_what_is_folded_fits_a_manifest_of_the_target_size() -> None:
     small = [manifest_of(10, number, length=3000) for number in range(20)]
     large = [manifest_of(1, 100 + number, length=10_001) for number in range(20)]
-    chosen = find_mergeable([*large, *small], 1, Thresholds(count=100, size=10_000))
+    chosen = find_mergeable([*large, *small], 1, MergeThresholds(count=100, size=10_000))
     assert [manifest.manifest_length for manifest in chosen] == [3000] * 3
-    assert find_mergeable(large, 1, Thresholds(count=2, size=10_000)) == []
+    assert find_mergeable(large, 1, MergeThresholds(count=2, size=10_000)) == []
 
 
 def test_manifests_of_few_files_are_merged_whatever_the_others_list() -> None:
     held = [manifest_of(count, number) for number, count in enumerate((1, 20, 60))]
-    assert find_mergeable(held, 0, Thresholds(count=2)) == []
-    assert find_mergeable(held, 0, Thresholds(count=2, few=32)) == held[:2]
+    assert find_mergeable(held, 0, MergeThresholds(count=2)) == []
+    assert find_mergeable(held, 0, MergeThresholds(count=2, few=32)) == held[:2]

@@ -14,7 +14,7 @@ from connector.host.errors import RetryableError
 from connector.iceberg.commits import compaction_commit, snapshot
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.compaction_commit import MAX_AGE
-from connector.iceberg.commits.file_names import CompactionOrigin, FileOrigin
+from connector.iceberg.fences.file_names import CompactionOrigin, FileOrigin
 from connector.iceberg.maintenance import compact_table, void_files
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from connector.iceberg.maintenance.void_files import COMPACTION_AGE

@@ -18,12 +18,13 @@ from pyiceberg.table import Table
 from connector.host.errors import FencedError
 from connector.host.interruption import InterruptedMaintenanceError, Interruption
 from connector.host.logs import FIELDS
-from connector.iceberg.commits import commit, fence
-from connector.iceberg.commits.fence import file_prefix
-from connector.iceberg.commits.file_names import FileOrigin
+from connector.iceberg.commits import commit
 from connector.iceberg.commits.reset import Decision, perform_reset, plan_reset
+from connector.iceberg.fences import fence
+from connector.iceberg.fences.fence import file_prefix
+from connector.iceberg.fences.file_names import FileOrigin
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
-from connector.iceberg.metadata import references
+from connector.iceberg.metadata import snapshot_files
 from connector.iceberg.metadata.manifests import manifests_of, read_entries
 from connector.iceberg.metadata.retention import GC_ENABLED
 from connector.model.state import StagedCommit, WriterId
@@ -133,7 +134,7 @@ def test_snapshots_and_manifests_are_read_several_at_a_time(catalog: Catalog, mo
         return wait_for_the_other
 
     for read in manifests_of, read_entries:
-        monkeypatch.setattr(references, read.__name__, read_together(read))
+        monkeypatch.setattr(snapshot_files, read.__name__, read_together(read))
     left = leave_behind(table_of(catalog), WHOLE)
     assert collect_as(catalog, WHOLE) == 1
     assert not exists(table_of(catalog), left)

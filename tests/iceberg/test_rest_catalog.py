@@ -20,10 +20,10 @@ from connector.config.endpoint_config import EndpointConfig
 from connector.config.secret import Secret
 from connector.config.storage import AzureStorage, S3Storage
 from connector.host.errors import RetryableError, UserError
+from connector.host.http_time_limits import TimeLimits
 from connector.iceberg.catalogs import retry_after
 from connector.iceberg.catalogs.opening import open_catalog, table_location, translate_errors
 from connector.iceberg.catalogs.rest import open_rest
-from connector.iceberg.catalogs.time_limits import TimeLimits
 from connector.model.properties import Properties
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_access import access_to

@@ -15,11 +15,11 @@ from pyiceberg.table.statistics import StatisticsFile
 import connector
 from connector.host.errors import UserError
 from connector.host.interruption import NEVER
-from connector.iceberg.loading import check_table_properties
+from connector.iceberg.loaded_tables import check_table_properties
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.find_orphan_files import OrphanOptions, find_orphan_files
 from connector.iceberg.metadata.old_metadata import find_stale_metadata
-from connector.iceberg.metadata.references import find_unreachable
+from connector.iceberg.metadata.snapshot_files import find_unreachable
 from connector.iceberg.metadata.snapshot_manifests import metadata_location
 from connector.iceberg.metadata.table_directories import find_directories, find_file_directories
 from support.bindings import PATH

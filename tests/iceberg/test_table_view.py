@@ -27,8 +27,9 @@ from connector.encoding.search.row_search import SearchedFile, search
 from connector.encoding.search.searched_keys import Keys
 from connector.host.errors import ConnectorError, FencedError, LostColumnError, RetryableError, SignInError, UserError
 from connector.iceberg import session_views, table_view
-from connector.iceberg.commits import commit, delete_files, fence
-from connector.iceberg.commits.fence import LastFences
+from connector.iceberg.commits import commit, delete_files
+from connector.iceberg.fences import fence
+from connector.iceberg.fences.fence import LastFences
 from connector.iceberg.metadata import listed_files
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestCache
 from connector.iceberg.metadata.table_properties import CONVERTED_PREFIX, find_generation

@@ -28,7 +28,7 @@ from connector.evolution.table_change import (
 )
 from connector.evolution.target import NewColumn, Target
 from connector.host.errors import RetryableError, UserError
-from connector.iceberg.loading import load_table
+from connector.iceberg.loaded_tables import load_table
 from connector.iceberg.perform_changes import ATTEMPTS, evolve
 from connector.model.table_identifier import Owner
 from support.bindings import MATERIALIZATION, PATH

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 
-from connector.iceberg.commits.outcomes import Committed, Failed, Outcome
+from connector.iceberg.commits.commit_outcomes import Committed, Failed, Outcome
 from connector.iceberg.commits.snapshot import SnapshotWriters
 from connector.iceberg.metadata import snapshot_manifests
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestCache

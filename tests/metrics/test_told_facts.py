@@ -50,7 +50,7 @@ from connector.host.facts import (
 from connector.host.refresh import Lease, Refreshed
 from connector.iceberg.catalogs.rest import open_rest
 from connector.iceberg.commits import commit, commit_errors
-from connector.iceberg.commits.outcomes import Committed, Failed, TableCommit
+from connector.iceberg.commits.commit_outcomes import Committed, Failed, TableCommit
 from connector.iceberg.maintenance.background import run_maintenance
 from connector.iceberg.maintenance.background_compaction import run_compaction
 from connector.iceberg.maintenance.compaction_result import CompactionResult

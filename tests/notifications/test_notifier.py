@@ -20,7 +20,7 @@ from connector.host.errors import RetryableError
 from connector.host.redaction import redact
 from connector.iceberg.commits import retry_commits
 from connector.iceberg.commits.summaries import SUMMARY_MATERIALIZATION
-from connector.iceberg.loading import load_table
+from connector.iceberg.loaded_tables import load_table
 from connector.model.table_identifier import TableIdentifier
 from connector.notifications import notifier, table_queue
 from connector.notifications.cloud_event import CloudEvent

@@ -17,7 +17,7 @@ import pytest
 
 from connector.config.endpoint_config import Notification
 from connector.config.secret import Secret
-from connector.iceberg.catalogs.time_limits import TimeLimits
+from connector.host.http_time_limits import TimeLimits
 from connector.notifications.cloud_event import CloudEvent
 from connector.notifications.webhook import LIMITS, DeliveryError, Webhook, sign
 from support.servers.certificate import new_certificate

@@ -14,7 +14,7 @@ from pyiceberg.types import LongType, NestedField
 
 from connector.config.values import ALLOW_EXISTING_TABLES
 from connector.host.errors import UserError
-from connector.iceberg.commits.fence import property_name
+from connector.iceberg.fences.fence import property_name
 from connector.model.state import WriterId
 from connector.model.table_identifier import OWNER_PROPERTY, Owner
 from connector.rpc.validate import validate

@@ -9,7 +9,7 @@ from pyiceberg.catalog import Catalog
 from connector.encoding.lines.invalid_cells import RejectedRow
 from connector.host.errors import UserError
 from connector.iceberg.bound_table import Quarantine, bind_all
-from connector.iceberg.commits import fence
+from connector.iceberg.fences import fence
 from connector.iceberg.metadata.table_properties import find_generation
 from connector.model.binding import RowSettings
 from connector.model.invalid_values import OnInvalid

@@ -12,7 +12,7 @@ from connector.config.settings import parse
 from connector.config.values import RETAIN_EXISTING_DATA
 from connector.host.errors import UserError
 from connector.iceberg.commits.commit import commit_all_or_raise
-from connector.iceberg.commits.renamed_tables import WrittenTable, find_renamed_tables
+from connector.iceberg.fences.renamed_tables import WrittenTable, find_renamed_tables
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
 from connector.rpc.apply import apply

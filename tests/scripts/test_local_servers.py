@@ -14,7 +14,7 @@ import pytest
 
 import kept_server
 import local_servers
-from connector.checks.commit_probe import try_commits
+from connector.checks.commit_probe import try_false_commits
 from connector.checks.endpoint import look_up_namespace, open_endpoint, try_storage
 from connector.config.settings import parse
 from support.repository import REPOSITORY
@@ -99,7 +99,7 @@ def test_a_rest_catalog_and_its_s3_server_are_one_endpoint(servers: Servers) -> 
     opened = open_endpoint(endpoint)
     with closing(opened.catalog) as catalog:
         catalog.create_namespace("shop")
-        assert try_commits(look_up_namespace(opened, "shop")) > 0
+        assert try_false_commits(look_up_namespace(opened, "shop")) > 0
         assert try_storage(endpoint, opened) == f"s3://{endpoint.bucket}"
 
 

@@ -25,8 +25,8 @@ from connector.host.logs import FIELDS
 from connector.host.signals import Stopped
 from connector.host.threads import AT_ONCE
 from connector.iceberg.commits.commit import try_commits
-from connector.iceberg.commits.fence import property_name
-from connector.iceberg.commits.outcomes import AlreadyCommitted, Committed, Failed, Outcome, TableCommit, Tell
+from connector.iceberg.commits.commit_outcomes import AlreadyCommitted, Committed, Failed, Outcome, TableCommit, Tell
+from connector.iceberg.fences.fence import property_name
 from connector.iceberg.maintenance.background import BackgroundMaintenance
 from connector.model.state import ChainId, DataFile, StagedCommit, WriterId, encode_added
 from connector.model.table_identifier import TableIdentifier

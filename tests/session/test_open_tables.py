@@ -6,7 +6,7 @@ import pytest
 
 from connector.host.errors import OlderTableError
 from connector.iceberg.bound_table import BoundTable
-from connector.iceberg.commits import fence
+from connector.iceberg.fences import fence
 from connector.model.binding import PLAIN, Binding, KeyPart, Updates
 from connector.model.properties import Properties
 from connector.model.state import WriterId

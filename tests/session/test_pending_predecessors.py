@@ -8,7 +8,7 @@ import pytest
 from connector.host.errors import RetryableError
 from connector.host.refresh import Lease
 from connector.iceberg.bound_table import BoundTable
-from connector.iceberg.commits.outcomes import Failed, Tell
+from connector.iceberg.commits.commit_outcomes import Failed, Tell
 from connector.model.binding import PLAIN, Binding, Updates
 from connector.model.properties import Properties
 from connector.model.state import ChainId, StagedCommit, WriterId

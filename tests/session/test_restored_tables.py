@@ -9,7 +9,8 @@ import pytest
 from connector.host.errors import OlderTableError, UserError
 from connector.host.refresh import Lease
 from connector.iceberg.bound_table import BoundTable
-from connector.iceberg.commits import fence, retry_commits
+from connector.iceberg.commits import retry_commits
+from connector.iceberg.fences import fence
 from connector.model.binding import PLAIN, Binding
 from connector.model.properties import Properties
 from connector.model.state import FinishedCommit, StagedCommit, WriterId

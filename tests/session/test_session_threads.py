@@ -8,7 +8,7 @@ from pyiceberg.catalog import Catalog
 
 from connector.config.endpoint_config import EndpointConfig
 from connector.evolution.property_changes import COMPACTION_PROPERTY
-from connector.iceberg.commits.fence import NONE
+from connector.iceberg.fences.fence import NONE
 from connector.iceberg.maintenance import compact_table
 from connector.session.session_threads import run_threads
 from support.bindings import PATH

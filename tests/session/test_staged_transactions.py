@@ -12,7 +12,7 @@ from connector.encoding.lines.key_digest import KeyDigest, digest_hashes, hash_k
 from connector.host.errors import TooManyRejectedError
 from connector.host.refresh import Lease
 from connector.iceberg.bound_table import BoundTable, Quarantine
-from connector.iceberg.commits.outcomes import AlreadyCommitted, Tell
+from connector.iceberg.commits.commit_outcomes import AlreadyCommitted, Tell
 from connector.model.binding import Arrangement, Binding, KeyPart, Updates
 from connector.model.invalid_values import Tally, Treated, Treatment
 from connector.model.properties import Properties

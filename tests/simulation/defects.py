@@ -11,12 +11,12 @@ from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetPropertiesUpdate, update_table_metadata
 
 from connector.iceberg.bound_table import BoundTable
-from connector.iceberg.commits import fence, passed_values
-from connector.iceberg.commits.outcomes import Outcome
+from connector.iceberg.commits.commit_outcomes import Outcome
 from connector.iceberg.commits.snapshot import SnapshotWriters
+from connector.iceberg.fences import fence, passed_values
 from connector.iceberg.maintenance import remove_task_orphans
-from connector.iceberg.metadata import references
-from connector.iceberg.metadata.manifest_rewriting import ManifestMerger
+from connector.iceberg.metadata import snapshot_files
+from connector.iceberg.metadata.manifest_merging import ManifestMerger
 from connector.iceberg.metadata.snapshot_manifests import ManifestFactory, RememberingFileIO
 from connector.model.invalid_values import REJECTED_SUFFIX
 from connector.model.state import ReportedCommits, StagedCommit, StagedTransaction, WriterId
@@ -213,7 +213,7 @@ def referenced_files_are_orphans(patch: pytest.MonkeyPatch) -> None:
 
 
 def expired_snapshots_have_files_of_their_own(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(references, "find_unreferenced", lambda _table, names, *_, **__: set(names))
+    patch.setattr(snapshot_files, "find_unreferenced", lambda _table, names, *_, **__: set(names))
 
 
 def files_that_wait_are_orphans(patch: pytest.MonkeyPatch) -> None:

@@ -19,16 +19,8 @@ from pyiceberg.table.metadata import TableMetadataV2, TableMetadataV3
 from connector.config import settings
 from connector.encoding.parquet import file_options
 from connector.iceberg import perform_changes, session_views
-from connector.iceberg.commits import (
-    backfill,
-    commit,
-    compaction_commit,
-    fence,
-    passed_values,
-    reset,
-    retry_commits,
-    snapshot,
-)
+from connector.iceberg.commits import backfill, commit, compaction_commit, reset, retry_commits, snapshot
+from connector.iceberg.fences import fence, passed_values
 from connector.iceberg.maintenance import compact_table, expire_snapshots, remove_task_orphans, void_files
 from connector.iceberg.metadata import snapshot_manifests
 from connector.rpc import apply

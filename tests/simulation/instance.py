@@ -14,7 +14,7 @@ from connector.host.errors import ConnectorError
 from connector.host.interruption import InterruptedMaintenanceError, Interruption
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.commits import commit
-from connector.iceberg.commits.outcomes import Committed, Outcome, Tell
+from connector.iceberg.commits.commit_outcomes import Committed, Outcome, Tell
 from connector.iceberg.commits.snapshot import SnapshotWriters
 from connector.iceberg.maintenance.compact_table import TableCompactor
 from connector.iceberg.maintenance.compaction_plan import plan_compaction

@@ -14,8 +14,8 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.table.update import AddSnapshotUpdate, SetPropertiesUpdate
 
-from connector.iceberg.commits import fence
 from connector.iceberg.commits.writers import RESET_PREFIX
+from connector.iceberg.fences import fence
 from simulation.actors import Actor, Stage
 from simulation.lake import Commit, Lake, Metadata, Path
 from simulation.store import StoreIO

@@ -52,7 +52,7 @@ def search(io: FileIO, file: SearchedFile, keys: Keys, *, with_documents: bool) 
     yield FoundRows(places, positions, documents)
 
 
-def read_stored_keys(
+def read_staged_keys(
     io: FileIO, files: Sequence[DataFile], updates: Updates, column_types: Mapping[int, PrimitiveType]
 ) -> pa.Table:
     """Stands for the keys in Parquet."""
@@ -103,7 +103,7 @@ def search_names(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(search_job, "begin_search", partial(search, with_documents=True))
     for searching in (row_deletes, replaced_rows):
         patch.setattr(searching, "search", search)
-    patch.setattr(row_deletes, "read_stored_keys", read_stored_keys)
+    patch.setattr(row_deletes, "read_staged_keys", read_staged_keys)
     for opening in (search_job, stored_keys, transaction_files):
         patch.setattr(opening, "open_file_io", lambda _: Actor.present and Actor.present.store)
     patch.setattr(loads, "find_last_changes", find_last_changes)

@@ -14,7 +14,7 @@ from typing import Final
 
 import pytest
 
-from connector.iceberg.commits import fence
+from connector.iceberg.fences import fence
 from simulation import schedule
 from simulation.backfill_defects import BACKFILL_DEFECTS
 from simulation.compaction_defects import COMPACTION_DEFECTS

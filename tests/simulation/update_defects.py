@@ -13,7 +13,7 @@ from connector.encoding.lines.key_digest import digest_hashes
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits import row_deletes
 from connector.iceberg.commits.delete_files import DeleteChanges, DeleteFiles
-from connector.iceberg.commits.row_deletes import DeletedRows, RowDeletes
+from connector.iceberg.commits.row_deletes import DeletesOfCommit, RowDeletes
 from connector.iceberg.metadata.listed_files import ListedFile, PositionDeletes
 from connector.iceberg.metadata.partitions import Partition, PartitionReader
 from connector.iceberg.session_views import SessionViews
@@ -50,7 +50,7 @@ def a_second_attempt_deletes_what_the_first_one_has_added(patch: pytest.MonkeyPa
     find = RowDeletes.find
     tried: set[tuple[int, str]] = set()
 
-    def replay(deletes: RowDeletes, table: Table, staged: Sequence[StagedCommit], fitting: Any) -> DeletedRows:
+    def replay(deletes: RowDeletes, table: Table, staged: Sequence[StagedCommit], fitting: Any) -> DeletesOfCommit:
         rows, attempt = find(deletes, table, staged, fitting), (id(deletes), staged[-1].next)
         if attempt not in tried:
             tried.add(attempt)

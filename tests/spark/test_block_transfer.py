@@ -17,9 +17,9 @@ from pyiceberg.types import LongType
 from connector.encoding.parquet.file_options import Destination
 from connector.host.errors import RetryableError
 from connector.host.refresh import Lease
-from connector.iceberg.commits import fence
-from connector.iceberg.commits.fence import file_prefix
-from connector.iceberg.commits.file_names import FileOrigin
+from connector.iceberg.fences import fence
+from connector.iceberg.fences.fence import file_prefix
+from connector.iceberg.fences.file_names import FileOrigin
 from connector.model.properties import Properties
 from connector.model.state import DataFile, WriterId
 from connector.spark.blocks.claims import Claim, ClaimServer, Next, Strays, TaskClaims, Wrote

@@ -25,7 +25,7 @@ from connector.model.properties import Properties
 from connector.model.table_identifier import TableIdentifier
 from connector.spark.blocks.transaction_files import LocalFile, StoredObject, TemporaryFile
 from connector.spark.jobs import search_job
-from connector.spark.jobs.search_job import Group, fetch_rows, search_groups
+from connector.spark.jobs.search_job import SearchGroup, fetch_rows, search_groups
 from encoding.searched_tables import IO, SearchedTable
 from support.plans import meeting
 from support.sessions.small_disk import SIZE, small_disk
@@ -41,7 +41,7 @@ def group_of(
     documents: Path | StoredObject,
     rows: TemporaryFile = NO_PLACE,
     index: int = 3,
-) -> Group:
+) -> SearchGroup:
     source = LocalFile(table.directory / "keys.arrow")
     wanted = table.keys(keys)
     write_table(str(source.path), wanted.schema, [wanted])
@@ -50,7 +50,7 @@ def group_of(
     key = tuple(Column(name, name, part.column_id, LongType(), required=True) for name, part in columns)
     binding = Binding(index, "key", TableIdentifier("db", "orders"), key, (), None, updates=table.updates)
     place = documents if isinstance(documents, StoredObject) else LocalFile(documents)
-    return Group(binding, source, ((0, file),), place, rows)
+    return SearchGroup(binding, source, ((0, file),), place, rows)
 
 
 def run(

@@ -11,8 +11,8 @@ from pyiceberg.types import LongType
 
 from connector.encoding.parquet.file_options import Destination
 from connector.host.refresh import Lease
-from connector.iceberg.commits import fence
-from connector.iceberg.commits.file_names import FileOrigin
+from connector.iceberg.fences import fence
+from connector.iceberg.fences.file_names import FileOrigin
 from connector.model.properties import Properties
 from connector.model.state import WriterId
 from connector.spark.blocks.transaction_files import TableLayout

@@ -12,9 +12,9 @@ from connector.config.settings import parse
 from connector.host.errors import ConnectorError, RetryableError, UserError
 from connector.iceberg.catalogs.opening import open_catalog, translate_errors
 from connector.storage.aws_credentials import keep_given_credentials
-from connector.storage.aws_sessions import open_session
-from connector.storage.file_stores import data_file_properties
+from connector.storage.aws_sessions import open_aws_session
 from connector.storage.s3_objects import find_url
+from connector.storage.store_properties import data_file_properties
 from support.snapshots import check_text
 
 KEYS: Final = AwsCredentials("AKIDCONFIG", Secret("planted-in-config"), None)
@@ -48,7 +48,7 @@ def config(**settings: Any) -> Any:
 
 
 def check_clients() -> None:
-    session = open_session(keep_given_credentials(KEYS), REGION)
+    session = open_aws_session(keep_given_credentials(KEYS), REGION)
     for service in ("glue", "sts", "s3"):
         client = session.client(service)
         assert client.meta.endpoint_url == f"https://{service}.{REGION}.amazonaws.com"

@@ -20,7 +20,7 @@ from connector.host.errors import RetryableError, UserError
 from connector.storage.arrow_file_io import ArrowFileIO
 from connector.storage.file_access import add_expiry, file_properties, keep_addresses
 from connector.storage.file_io import open_file_io, write_small_file
-from connector.storage.file_stores import data_file_properties
+from connector.storage.store_properties import data_file_properties
 from support.servers.azure import ACCOUNT, AzureStore, hosts_of
 from support.servers.odd_servers import answering
 from support.servers.server_process import free_address

@@ -259,7 +259,7 @@ import sys
 from connector.config.settings import parse
 from connector.session import open_session, session_threads
 from connector.iceberg.catalogs import rest, rest_errors
-from connector.storage.file_stores import data_file_properties
+from connector.storage.store_properties import data_file_properties
 keys = {"auth_type": "AWSAccessKey", "awsAccessKeyId": "an-access-key", "awsSecretAccessKey": "a-secret-access-key"}
 catalog = {"catalog_type": "Iceberg REST Server", "uri": "http://host", "warehouse": "lake"}
 store = {"credentials": keys, "bucket": "bucket", "region": "us-east-1", "namespace": "shop"}

@@ -23,8 +23,8 @@ from connector.config.values import MACHINE_CREDENTIALS
 from connector.host.errors import RetryableError, UserError
 from connector.storage import arrow_file_io
 from connector.storage.file_io import StoreFileIO
-from connector.storage.file_stores import data_file_properties
 from connector.storage.storage_errors import translate_errors
+from connector.storage.store_properties import data_file_properties
 from support.servers.google import GoogleStore, new_key
 from support.servers.odd_servers import answering
 from support.servers.server_process import free_address

@@ -12,7 +12,7 @@ import pytest
 from connector.config.settings import parse
 from connector.host.errors import InvalidConfigError, RetryableError, UserError
 from connector.storage import aws_sessions
-from connector.storage.file_stores import data_file_properties
+from connector.storage.store_properties import data_file_properties
 from protocol.flow import Json
 from support.servers.odd_servers import answering
 from support.snapshots import check_text

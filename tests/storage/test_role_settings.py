@@ -6,7 +6,7 @@ import pytest
 
 from connector.config.settings import parse
 from connector.host.errors import UserError
-from connector.storage.file_stores import data_file_properties
+from connector.storage.store_properties import data_file_properties
 from protocol.flow import Json
 from support.snapshots import check_text
 

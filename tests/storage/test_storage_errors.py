@@ -24,8 +24,8 @@ from connector.encoding.parquet.file_options import FileOptions
 from connector.host.errors import RetryableError, UserError
 from connector.storage import arrow_file_io
 from connector.storage.file_access import STORE_FILE_IO
-from connector.storage.file_stores import data_file_properties
 from connector.storage.storage_errors import is_of_content, translate_errors, translate_errors_of_directory
+from connector.storage.store_properties import data_file_properties
 from support.servers.odd_servers import answering
 from support.servers.s3_server import Keys, S3Server
 from support.servers.server_process import free_address

@@ -7,11 +7,12 @@ from typing import Final, TypeAlias
 from connector.encoding.live_rows import deleted_rows
 from connector.encoding.search import located_rows
 from connector.iceberg import session_views, table_view
-from connector.iceberg.commits import commit, compaction_changes, fence, row_deletes
+from connector.iceberg.commits import commit, compaction_changes, row_deletes
 from connector.iceberg.commits.compaction_commit import CompactionCommit
 from connector.iceberg.commits.delete_merging import DeleteMerger
 from connector.iceberg.commits.snapshot import SnapshotWriter
-from connector.iceberg.metadata.manifest_rewriting import ManifestMerger
+from connector.iceberg.fences import fence
+from connector.iceberg.metadata.manifest_merging import ManifestMerger
 from connector.model import state
 from connector.session import recovery, transactions
 from connector.storage.file_io import WrittenFile

@@ -133,9 +133,9 @@ def _validate(parsed: Step[ParsedTask]) -> list[str]:
 
 
 def _try_commits(namespace: Namespace) -> int:
-    from connector.checks.commit_probe import try_commits  # commits are slow to import
+    from connector.checks.commit_probe import try_false_commits  # commits are slow to import
 
-    return try_commits(namespace)
+    return try_false_commits(namespace)
 
 
 def _try_metrics(options: MetricsOptions) -> str:

@@ -27,7 +27,7 @@ from connector.host.errors import ArgumentError, UserError
 from connector.host.tempdirs import temporary_directory, translate_disk_errors
 from connector.iceberg.catalogs.local import CATALOG_FILE, NO_WAREHOUSE
 from connector.iceberg.catalogs.opening import open_without_creating, translate_errors
-from connector.iceberg.loading import load_table
+from connector.iceberg.loaded_tables import load_table
 from connector.model.table_identifier import TableIdentifier
 from protocol.flow import Json
 

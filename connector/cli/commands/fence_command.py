@@ -26,7 +26,7 @@ from connector.iceberg.commits.lost_commits import LostCommits, find_lost
 from connector.iceberg.commits.reset import Decision, Reset, perform_reset, plan_reset, plan_reset_of_lost
 from connector.iceberg.commits.verdicts import JudgedCommit, Verdict, judge_commits
 from connector.iceberg.commits.writers import RecordedWriter, list_recorded_writers
-from connector.iceberg.loading import load_table
+from connector.iceberg.loaded_tables import load_table
 from connector.model.state import StagedCommit
 from connector.model.table_identifier import TableIdentifier
 from connector.storage import storage_errors

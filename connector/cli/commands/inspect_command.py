@@ -16,7 +16,7 @@ from connector.config.settings import parse
 from connector.host.errors import BACKFILL, ConnectorError
 from connector.host.redaction import redact
 from connector.iceberg.catalogs.opening import open_existing_catalog, translate_errors
-from connector.iceberg.loading import FoundTables
+from connector.iceberg.loaded_tables import FoundTables
 from connector.iceberg.maintenance.table_health import TableHealth, read_health
 from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.table_status import TableStatus, list_files, read_status

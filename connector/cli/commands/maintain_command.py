@@ -30,7 +30,7 @@ from connector.iceberg.catalogs.opening import (
     open_existing_catalog,
     translate_errors,
 )
-from connector.iceberg.commits import fence
+from connector.iceberg.fences import fence
 from connector.iceberg.maintenance.action_outcomes import (
     ActionOutcome,
     MaintainedTable,

@@ -14,7 +14,7 @@ from connector.evolution.existing_table import CatalogEntry, ExistingTable
 from connector.evolution.field_config import NO_CONFIG, fold_case, parse_field_configs
 from connector.iceberg.catalog_entries import find_all
 from connector.iceberg.catalogs.opening import open_without_creating
-from connector.iceberg.commits import fence
+from connector.iceberg.fences import fence
 from connector.model.table_identifier import Owner, TableIdentifier
 from protocol import request, response
 from protocol.flow import Json, Materialization, MaterializationBinding, ValidateBinding

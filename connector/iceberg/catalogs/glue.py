@@ -27,7 +27,7 @@ from connector.iceberg.catalogs.table_optimizers import OptimizerCatalog, TableO
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.aws_credentials import FreshAwsCredentials
 from connector.storage.aws_errors import ENVIRONMENT_ERRORS, NEW_SESSION, has_code, is_transient, read_answer
-from connector.storage.aws_sessions import CLIENT_CONFIG, open_session
+from connector.storage.aws_sessions import CLIENT_CONFIG, open_aws_session
 from connector.storage.file_access import FileCredentials
 
 log = logging.getLogger(__name__)
@@ -96,7 +96,7 @@ class GlueOptimizers:
 
 def open_client(aws: FreshAwsCredentials, region: str, endpoint: str | None = None) -> Any:
     """Return a client of Glue. This sends no request. `endpoint` is another address than that of the region."""
-    client = open_session(aws, region).client("glue", endpoint_url=endpoint, config=CLIENT_CONFIG)
+    client = open_aws_session(aws, region).client("glue", endpoint_url=endpoint, config=CLIENT_CONFIG)
     # Made here: if several threads needed the exception classes first, each of them would make other ones.
     _ = client.exceptions
     return client

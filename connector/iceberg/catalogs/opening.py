@@ -20,7 +20,7 @@ from connector.config.endpoint_config import EndpointConfig
 from connector.host.tempdirs import temporary_directory, translate_disk_errors
 from connector.iceberg.catalog_messages import explain_dropped_table
 from connector.model.table_identifier import TableIdentifier
-from connector.storage import file_stores
+from connector.storage import store_properties
 
 log = logging.getLogger(__name__)
 
@@ -34,8 +34,8 @@ OpenedCatalog: TypeAlias = Catalog  # for sessions, which only pass it on
 def open_catalog(config: EndpointConfig) -> Catalog:
     """Open the catalog from the config alone. PyIceberg's environment variables and config files are not read."""
     # Only the client that is needed is imported: all of them take a second and many megabytes.
-    addresses, aws = file_stores.find_file_addresses(config), file_stores.find_aws_credentials(config)
-    credentials = file_stores.choose_file_credentials(config, aws)
+    addresses, aws = store_properties.find_file_addresses(config), store_properties.find_aws_credentials(config)
+    credentials = store_properties.choose_file_credentials(config, aws)
     with translate_errors(config):
         match config.catalog:
             case LocalCatalog() as catalog:
@@ -50,7 +50,7 @@ def open_catalog(config: EndpointConfig) -> Catalog:
             case RestCatalog() as catalog:
                 from connector.iceberg.catalogs.rest import open_rest
 
-                has_own_keys = file_stores.has_bucket_keys(config)
+                has_own_keys = store_properties.has_bucket_keys(config)
                 return open_rest(catalog, addresses, credentials=credentials, has_own_keys=has_own_keys)
             case S3TablesCatalog() as catalog:
                 from connector.iceberg.catalogs.signed_rest import open_s3_tables
@@ -88,7 +88,7 @@ def open_without_creating(config: EndpointConfig) -> Catalog:
     if missing := find_missing_warehouse(config):
         from connector.iceberg.catalogs.local import open_empty
 
-        return open_empty(missing, file_stores.find_file_addresses(config))
+        return open_empty(missing, store_properties.find_file_addresses(config))
     return open_catalog(config)
 
 
@@ -144,7 +144,7 @@ def table_location(config: EndpointConfig, path: TableIdentifier) -> str | None:
         case RestCatalog(is_biglake=True):
             root = None  # a bucket of the config only has the credentials
         case _:
-            root = file_stores.find_root(config)
+            root = store_properties.find_root(config)
     namespace, table = path
     return root and f"{root}/{_namespace_directory(namespace)}/{_with_digest(table)}"
 

@@ -18,6 +18,7 @@ from pyiceberg.utils.properties import HEADER_PREFIX
 from requests import Response, Session, codes
 
 from connector.config import catalog as catalog_config
+from connector.host.http_time_limits import TimeLimits, limit_time
 from connector.host.redaction import hide_obtained
 from connector.host.refresh import Refreshed
 from connector.iceberg.catalog_messages import make_page_text, read_address
@@ -31,7 +32,6 @@ from connector.iceberg.catalogs.sign_in import (
     StaticHeader,
     TokenSession,
 )
-from connector.iceberg.catalogs.time_limits import TIME_LIMITS, TimeLimits, limit_time
 from connector.iceberg.metadata.retention import IS_NESSIE
 from connector.storage.file_access import (
     ADLS_MACHINE_CREDENTIALS,
@@ -43,6 +43,7 @@ from connector.storage.file_access import (
 )
 from connector.storage.file_io import hide_credentials, open_file_io
 
+TIME_LIMITS: Final = TimeLimits(connect=10, read=60)
 SIGN_INS: Final = frozenset({"token", "credential"})  # which a server may send, for requests about a table
 # What a server's own config may set, besides headers, what opens the files, and the separator of namespaces, which has
 # been read by then. PyIceberg would follow more: which code signs in, which certificates count, and which snapshots are

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from requests import Response, codes
 
-from connector.iceberg.catalogs.time_limits import READS
+from connector.host.http_time_limits import READS
 
 # The statuses after which Iceberg's own client in Java repeats a read.
 REPEATED: Final = frozenset(

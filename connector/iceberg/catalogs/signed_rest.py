@@ -15,9 +15,8 @@ from requests.auth import AuthBase
 
 from connector.config import catalog as catalog_config
 from connector.config.catalog_properties import SIGNED, SIGNING_NAME, SIGNING_REGION
-from connector.iceberg.catalogs.rest import RestTables
+from connector.iceberg.catalogs.rest import TIME_LIMITS, RestTables
 from connector.iceberg.catalogs.table_optimizers import OptimizerCatalog, TableOptimizer
-from connector.iceberg.catalogs.time_limits import TIME_LIMITS
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.aws_credentials import FreshAwsCredentials
 from connector.storage.aws_sessions import convert_to_botocore

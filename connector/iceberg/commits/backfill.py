@@ -27,12 +27,12 @@ from connector.evolution.altered_schema import plan_schema
 from connector.evolution.property_changes import list_lasting_properties
 from connector.evolution.table_change import StartBackfill
 from connector.host.errors import FencedError
-from connector.iceberg.commits import fence
 from connector.iceberg.commits.commit_errors import explain_older_copy
-from connector.iceberg.commits.outcomes import Superseded, warn_superseded
-from connector.iceberg.commits.passed_values import reset_value
+from connector.iceberg.commits.commit_outcomes import Superseded, warn_superseded
 from connector.iceberg.commits.snapshot import RemovedFiles, SnapshotWriter, find_current_prefix
 from connector.iceberg.commits.summaries import summarize_changes, summarize_writer
+from connector.iceberg.fences import fence
+from connector.iceberg.fences.passed_values import reset_value
 from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.manifests import manifests_of, read_entries
 from connector.iceberg.metadata.table_arrangement import keep_sources, require_arrangement
@@ -50,7 +50,7 @@ from connector.storage import storage_errors
 from protocol.flow import WHOLE_RANGE
 
 if TYPE_CHECKING:
-    from connector.iceberg.commits.row_deletes import DeletedRows
+    from connector.iceberg.commits.row_deletes import DeletesOfCommit
 
 log = logging.getLogger(__name__)
 
@@ -108,7 +108,7 @@ def replace_rows(
     task_table: Table,
     staged: Sequence[StagedCommit],
     snapshots: SnapshotWriter,
-    rows: "DeletedRows | None",
+    rows: "DeletesOfCommit | None",
 ) -> tuple[Snapshot, tuple[TableUpdate, ...]]:
     """Write a snapshot that replaces all rows by the staged ones, and return it with the other updates of its commit.
 

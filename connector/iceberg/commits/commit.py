@@ -23,10 +23,9 @@ from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate
 from connector.host.errors import ConnectorError, OlderTableError, UserError
 from connector.host.threads import map_in_threads
 from connector.iceberg.catalog_messages import explain_unknown_type
-from connector.iceberg.commits import backfill, commit_errors, fence
+from connector.iceberg.commits import backfill, commit_errors
 from connector.iceberg.commits.commit_errors import is_final
-from connector.iceberg.commits.key_columns import record_key_columns
-from connector.iceberg.commits.outcomes import (
+from connector.iceberg.commits.commit_outcomes import (
     AlreadyCommitted,
     Committed,
     Failed,
@@ -35,9 +34,11 @@ from connector.iceberg.commits.outcomes import (
     TableCommit,
     Tell,
 )
+from connector.iceberg.commits.key_columns import record_key_columns
+from connector.iceberg.commits.missing_files import check_staged_files
 from connector.iceberg.commits.retry_commits import RETRY_FOR, retry
 from connector.iceberg.commits.snapshot import SnapshotWriter, SnapshotWriters
-from connector.iceberg.commits.staged_files import check_staged_files
+from connector.iceberg.fences import fence
 from connector.iceberg.metadata.table_properties import (
     check_properties,
     find_generation,

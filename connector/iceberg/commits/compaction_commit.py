@@ -27,12 +27,12 @@ from connector.iceberg.commits.commit import commit_snapshot
 from connector.iceberg.commits.commit_errors import is_final
 from connector.iceberg.commits.compaction_changes import CompactionChanges, DroppedGroup, decide_changes
 from connector.iceberg.commits.delete_files import DeleteFiles
-from connector.iceberg.commits.file_names import CompactionOrigin
 from connector.iceberg.commits.retry_commits import RETRY_FOR, FailureTexts, explain_failure, is_unanswered, retry
 from connector.iceberg.commits.snapshot import SnapshotWriter, SnapshotWriters
 from connector.iceberg.commits.summaries import summarize_rewrite
+from connector.iceberg.fences.file_names import CompactionOrigin
 from connector.iceberg.metadata.listed_files import ListedFile
-from connector.iceberg.metadata.manifest_rewriting import find_small, remove_files
+from connector.iceberg.metadata.manifest_merging import find_small, remove_files
 from connector.iceberg.metadata.manifests import manifests_of
 from connector.iceberg.metadata.partitions import PartitionReader
 from connector.iceberg.metadata.snapshot_manifests import make_added_entry

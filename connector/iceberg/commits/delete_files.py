@@ -30,7 +30,7 @@ from connector.model.state import DataFile
 from connector.storage.file_io import WriteFile, WrittenFile
 
 if TYPE_CHECKING:
-    from connector.iceberg.commits.row_deletes import DeletedRows
+    from connector.iceberg.commits.row_deletes import DeletesOfCommit
 
 FILE_SCOPED_UP_TO: Final = 8  # data files: if a commit touches up to so many, each gets a delete file of its own
 MOST_MERGED: Final = 256  # merged delete files that a commit writes; instead of more of them, one for each partition
@@ -70,7 +70,7 @@ class DeleteFiles:
         self._written: dict[tuple[str, str, bytes], tuple[WrittenDeletes, ...]] = {}
         self._small: dict[str, WrittenFile] = {}  # by location
 
-    def write(self, table: Table, prefix: str, rows: "DeletedRows") -> DeleteChanges:
+    def write(self, table: Table, prefix: str, rows: "DeletesOfCommit") -> DeleteChanges:
         """Write the delete files; their names begin with the prefix. Small ones are sent with their manifest."""
         merger = DeleteMerger(table, rows)
         positions, removed = merger.perform()

@@ -18,7 +18,7 @@ from connector.iceberg.metadata.row_lineage import has_row_lineage
 from connector.model.table_identifier import TableIdentifier
 
 if TYPE_CHECKING:
-    from connector.iceberg.commits.row_deletes import DeletedRows
+    from connector.iceberg.commits.row_deletes import DeletesOfCommit
 
 MAX_PARTITION_SCOPED: Final = 16  # delete files of a partition, beside merged ones, before they are merged
 MERGED_FILES: Final = 4  # data files that share a merged delete file
@@ -40,7 +40,7 @@ class DeleteMerger:
     Each commit removes the file-scoped ones of data files that are gone, vectors and others.
     """
 
-    def __init__(self, table: Table, rows: "DeletedRows") -> None:
+    def __init__(self, table: Table, rows: "DeletesOfCommit") -> None:
         self._table = table
         self._rows = rows
         self._manifest_sizes = Counter(file.manifest for file in rows.live.values())

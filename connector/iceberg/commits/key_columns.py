@@ -11,7 +11,7 @@ import msgspec
 from pyiceberg.table import Table
 
 from connector.host.errors import BACKFILL, UserError
-from connector.iceberg.commits import fence
+from connector.iceberg.fences import fence
 from connector.iceberg.metadata.table_properties import (
     KEY_COLUMNS_PREFIX,
     KeyColumns,

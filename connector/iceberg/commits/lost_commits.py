@@ -9,8 +9,8 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import ancestors_of
 
 from connector.host.errors import BACKFILL, OlderTableError, UserError
-from connector.iceberg.commits import fence
-from connector.iceberg.commits.fence_errors import explain_lost
+from connector.iceberg.fences import fence
+from connector.iceberg.fences.fence_errors import explain_lost
 from connector.iceberg.metadata.table_properties import find_generation
 from connector.model.state import FinishedCommit, StagedCommit, WriterId, strip_marks
 from connector.model.table_identifier import Owner, TableIdentifier

@@ -16,7 +16,6 @@ from pyiceberg.exceptions import ValidationError as InvalidMetadataError
 from pyiceberg.table import Table
 
 from connector.host.errors import BACKFILL, CommitUnknownError, FencedError, RetryableError, UserError
-from connector.iceberg.commits import fence
 from connector.iceberg.commits.commit import commit_snapshot
 from connector.iceberg.commits.commit_errors import (
     CONFLICTS,
@@ -27,13 +26,14 @@ from connector.iceberg.commits.commit_errors import (
     quote,
 )
 from connector.iceberg.commits.lost_commits import LostCommits, count_absent
-from connector.iceberg.commits.passed_values import reset_value
+from connector.iceberg.commits.missing_files import MissingFile, find_missing_files, find_unplaced
 from connector.iceberg.commits.snapshot import SnapshotWriter
-from connector.iceberg.commits.staged_files import MissingFile, find_missing_files, find_unplaced
 from connector.iceberg.commits.summaries import summarize_writer
 from connector.iceberg.commits.writers import RESET_PREFIX
-from connector.iceberg.metadata.references import find_unreferenced
+from connector.iceberg.fences import fence
+from connector.iceberg.fences.passed_values import reset_value
 from connector.iceberg.metadata.retention import is_in_nessie
+from connector.iceberg.metadata.snapshot_files import find_unreferenced
 from connector.iceberg.metadata.table_properties import check_properties, name_table_in_errors
 from connector.model.state import FileList, StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier

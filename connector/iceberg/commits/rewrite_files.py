@@ -20,7 +20,7 @@ from connector.encoding.rewriting.converted_files import Rewrite
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.commits.summaries import summarize_rewrite
 from connector.iceberg.metadata.live_files import LiveFile
-from connector.iceberg.metadata.manifest_rewriting import remove_files
+from connector.iceberg.metadata.manifest_merging import remove_files
 from connector.iceberg.metadata.manifests import manifests_of
 from connector.iceberg.metadata.snapshot_manifests import make_added_entry
 from connector.iceberg.metadata.table_arrangement import keep_sort_order

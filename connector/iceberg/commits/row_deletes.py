@@ -28,13 +28,13 @@ from connector.encoding.live_rows.position_deletes import group_by_file, join_po
 from connector.encoding.search.located_rows import LocatedRows, read_located
 from connector.encoding.search.row_search import SearchedFile, search
 from connector.encoding.search.searched_keys import KEYS_AT_ONCE, Keys
-from connector.encoding.search.stored_rows import ReadKeys, read_stored_keys
+from connector.encoding.search.staged_keys import ReadKeys, read_staged_keys
 from connector.encoding.values.arrays import Positions, join_arrays
 from connector.host.errors import BACKFILL, UserError
 from connector.host.groups import divide
-from connector.iceberg.commits import fence
-from connector.iceberg.commits.file_names import FileOrigin
-from connector.iceberg.commits.passed_values import is_reset_since
+from connector.iceberg.fences import fence
+from connector.iceberg.fences.file_names import FileOrigin
+from connector.iceberg.fences.passed_values import is_reset_since
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestCache, PositionDeletes
 from connector.iceberg.metadata.partitions import MissingValues, Partition, PartitionReader
 from connector.iceberg.metadata.table_properties import find_newest_column, read_name_mapping
@@ -47,7 +47,7 @@ _NONE: Final = -1  # lower than every sequence number
 
 
 @dataclass(frozen=True)
-class DeletedRows:
+class DeletesOfCommit:
     """Rows that a commit deletes, and the live files of the table at that time."""
 
     positions: Mapping[str, Positions]  # by data file; in order, each once
@@ -82,7 +82,7 @@ class RowDeletes:
         # deleted in it.
         self._found: dict[tuple[str, Updates], dict[SearchedFile, Positions]] = {}
 
-    def find(self, table: Table, staged: Sequence[StagedCommit], fitting: Sequence[StagedCommit]) -> DeletedRows:
+    def find(self, table: Table, staged: Sequence[StagedCommit], fitting: Sequence[StagedCommit]) -> DeletesOfCommit:
         """Return the rows to delete in the commit of `staged`, of which some had Loads.
 
         `fitting` are the same commits with the files that the table gets. UserError if rows cannot be found any more.
@@ -106,7 +106,7 @@ class RowDeletes:
         for path, positions in self._search(table, key_searches):
             deleted.setdefault(path, []).append(positions)
         merged = {path: join_positions(rows) for path, rows in deleted.items()}
-        return DeletedRows(
+        return DeletesOfCommit(
             {path: positions for path, positions in merged.items() if len(positions)},
             files.partitions,
             files.live,
@@ -249,7 +249,7 @@ def _plan_searches(
     if commit.updates and (newer := files.find_newer_rows(above, commit.writer)):
         # The Loads have not seen these rows, which may have the keys of the new ones.
         updates = _follow_conversions(table, commit.updates)
-        read_keys = partial(read_stored_keys, table.io, files_of(table.io, fitted.files), updates)
+        read_keys = partial(read_staged_keys, table.io, files_of(table.io, fitted.files), updates)
         yield _KeySearch(f"{commit.next} stored", updates, commit.rows, read_keys, newer)
 
 

@@ -14,11 +14,11 @@ from pyiceberg.table.metadata import TableMetadataV1
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary, update_snapshot_summaries
 
 from connector.host.threads import map_in_threads
-from connector.iceberg.commits import fence
 from connector.iceberg.commits.delete_files import DeleteChanges, DeleteFiles
 from connector.iceberg.commits.summaries import PublishedTimes, add_totals, count_live, find_published, summarize_append
+from connector.iceberg.fences import fence
 from connector.iceberg.metadata.listed_files import ManifestCache
-from connector.iceberg.metadata.manifest_rewriting import ManifestMerger, remove_files
+from connector.iceberg.metadata.manifest_merging import ManifestMerger, remove_files
 from connector.iceberg.metadata.manifests import (
     ManifestListWriter,
     complete_summaries,
@@ -33,7 +33,7 @@ from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_io import WrittenFile, files_of
 
 if TYPE_CHECKING:
-    from connector.iceberg.commits.row_deletes import DeletedRows
+    from connector.iceberg.commits.row_deletes import DeletesOfCommit
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class SnapshotWriter:
         """Return what writes the manifests of the snapshot, for a table as it was loaded."""
         return ManifestFactory(table, prefix, self._id, self._unsent)
 
-    def append(self, table: Table, staged: Sequence[StagedCommit], rows: "DeletedRows | None" = None) -> Snapshot:
+    def append(self, table: Table, staged: Sequence[StagedCommit], rows: "DeletesOfCommit | None" = None) -> Snapshot:
         """Write a snapshot that adds the staged files to the current one, and deletes these rows."""
         table = self.cache.written.with_memory(table)
         prefix = find_current_prefix(table, staged[0].writer)
@@ -86,7 +86,7 @@ class SnapshotWriter:
         table: Table,
         task_table: Table,
         staged: Sequence[StagedCommit],
-        rows: "DeletedRows | None",
+        rows: "DeletesOfCommit | None",
         removed: RemovedFiles,
         schema_id: int,
     ) -> Snapshot:
@@ -180,7 +180,7 @@ class SnapshotWriter:
         return written.location, manifest_list.next_row_id
 
     def _add(
-        self, factory: ManifestFactory, staged: Sequence[StagedCommit], rows: "DeletedRows | None"
+        self, factory: ManifestFactory, staged: Sequence[StagedCommit], rows: "DeletesOfCommit | None"
     ) -> tuple[list[ManifestFile], DeleteChanges, dict[str, str]]:
         """Return manifests of the staged files and of new delete files, what deletes these rows, and a summary."""
         added, summary = self._add_files(factory, staged)

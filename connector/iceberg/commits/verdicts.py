@@ -7,8 +7,8 @@ from enum import StrEnum
 from pyiceberg.table import Table
 
 from connector.host.errors import FencedError
-from connector.iceberg.commits import fence
-from connector.iceberg.commits.staged_files import find_missing_files, find_unplaced
+from connector.iceberg.commits.missing_files import find_missing_files, find_unplaced
+from connector.iceberg.fences import fence
 from connector.iceberg.metadata.table_properties import find_generation
 from connector.model.state import StagedCommit
 from connector.model.table_identifier import Owner

@@ -6,7 +6,6 @@ from typing import Final
 
 from pyiceberg.table import Table
 
-from connector.iceberg.commits import fence
 from connector.iceberg.commits.summaries import (
     SUMMARY_FENCE,
     SUMMARY_KEY_RANGE,
@@ -15,6 +14,7 @@ from connector.iceberg.commits.summaries import (
     read_commit_time,
     read_summary,
 )
+from connector.iceberg.fences import fence
 from connector.model.state import WriterId
 from connector.model.table_identifier import Owner
 

@@ -26,7 +26,7 @@ from connector.host import facts
 from connector.host.facts import EXPIRE_SNAPSHOTS, REMOVE_ORPHAN_FILES, MaintenanceRun
 from connector.host.interruption import InterruptedMaintenanceError, Interruption
 from connector.iceberg.bound_table import BoundTable
-from connector.iceberg.commits.outcomes import Committed, Outcome, TableCommit
+from connector.iceberg.commits.commit_outcomes import Committed, Outcome, TableCommit
 from connector.iceberg.commits.snapshot import TableLocks
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans

@@ -25,9 +25,9 @@ from connector.host.interruption import NEVER, Interruption
 from connector.iceberg.catalogs.table_optimizers import is_compacted_by_service
 from connector.iceberg.commits.commit_errors import list_retried_errors
 from connector.iceberg.commits.compaction_commit import CommittedCompaction, CompactionBase, CompactionCommit
-from connector.iceberg.commits.file_names import CompactionOrigin
 from connector.iceberg.commits.snapshot import SnapshotWriters
-from connector.iceberg.loading import check_table_properties
+from connector.iceberg.fences.file_names import CompactionOrigin
+from connector.iceberg.loaded_tables import check_table_properties
 from connector.iceberg.maintenance.compaction_plan import CompactionPlan, GroupPlan, is_compacted_here, plan_compaction
 from connector.iceberg.maintenance.compaction_result import CompactionResult, PerformedGroups, log_groups
 from connector.iceberg.maintenance.compaction_thresholds import CompactionThresholds

@@ -32,8 +32,8 @@ from connector.iceberg.commits.commit_errors import REFUSED, is_final, list_unkn
 from connector.iceberg.commits.retry_commits import ActionText, explain_failure, retry_commit
 from connector.iceberg.commits.snapshot import TableLocks
 from connector.iceberg.metadata.old_metadata import find_stale_metadata, must_delete_old_metadata
-from connector.iceberg.metadata.references import find_unreachable
 from connector.iceberg.metadata.retention import Expired, find_due, find_expired, may_delete_files
+from connector.iceberg.metadata.snapshot_files import find_unreachable
 from connector.iceberg.metadata.table_properties import locations_of, name_table_in_errors
 from connector.iceberg.metadata.table_updates import require_uuid
 from connector.model.table_identifier import TableIdentifier

@@ -27,8 +27,8 @@ from pyiceberg.table import Table
 
 from connector.host.errors import UserError
 from connector.host.interruption import NEVER, Interruption
-from connector.iceberg.commits import passed_values
-from connector.iceberg.maintenance.dropped_tables import (
+from connector.iceberg.fences import passed_values
+from connector.iceberg.maintenance.files_of_dropped_tables import (
     METADATA_SUFFIXES,
     DroppedTables,
     are_older,
@@ -37,8 +37,8 @@ from connector.iceberg.maintenance.dropped_tables import (
 )
 from connector.iceberg.maintenance.void_files import VoidFiles
 from connector.iceberg.metadata.old_metadata import find_stale_metadata, must_delete_old_metadata
-from connector.iceberg.metadata.references import find_unreferenced
 from connector.iceberg.metadata.retention import GC_ENABLED, is_in_nessie, may_delete_files
+from connector.iceberg.metadata.snapshot_files import find_unreferenced
 from connector.iceberg.metadata.table_directories import find_directories, keep_own
 from connector.model.table_identifier import Owner, TableIdentifier
 from connector.storage.stored_files import StoredFile, list_stored_files

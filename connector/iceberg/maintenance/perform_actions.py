@@ -19,7 +19,6 @@ from connector.iceberg.maintenance.action_outcomes import ActionOutcome, ExpiryO
 from connector.iceberg.maintenance.actions import OLDER_THAN, Action
 from connector.iceberg.maintenance.compact_table import CompactionBudget, TableCompactor, take_groups
 from connector.iceberg.maintenance.compaction_result import CompactionResult
-from connector.iceberg.maintenance.dropped_tables import DroppedTables
 from connector.iceberg.maintenance.expire_snapshots import (
     ExpiredSnapshots,
     expire_all_snapshots,
@@ -27,6 +26,7 @@ from connector.iceberg.maintenance.expire_snapshots import (
     log_expiry,
     plan_expiry,
 )
+from connector.iceberg.maintenance.files_of_dropped_tables import DroppedTables
 from connector.iceberg.maintenance.find_orphan_files import OrphanOptions, find_orphan_files
 from connector.iceberg.maintenance.rewrite_manifests import plan_manifests, rewrite_manifests
 from connector.model.table_identifier import Owner, TableIdentifier

@@ -8,9 +8,9 @@ from posixpath import basename
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from connector.iceberg.loading import load_table
-from connector.iceberg.metadata.references import find_unreferenced
+from connector.iceberg.loaded_tables import load_table
 from connector.iceberg.metadata.retention import may_delete_files
+from connector.iceberg.metadata.snapshot_files import find_unreferenced
 from connector.iceberg.metadata.table_directories import is_in_table_bucket
 from connector.iceberg.metadata.table_properties import find_generation
 from connector.model.state import StagedCommit

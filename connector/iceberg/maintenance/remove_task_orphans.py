@@ -22,11 +22,11 @@ from connector.host.facts import REMOVE_ORPHAN_FILES, MaintainedFiles
 from connector.host.interruption import NEVER, Interruption
 from connector.host.logs import Event, fields
 from connector.iceberg.catalogs.table_optimizers import warn_of_deleted_orphans
-from connector.iceberg.commits import fence, passed_values
-from connector.iceberg.commits.file_names import CompactionOrigin, FileOrigin
+from connector.iceberg.fences import fence, passed_values
+from connector.iceberg.fences.file_names import CompactionOrigin, FileOrigin
 from connector.iceberg.maintenance.void_files import VoidFiles
-from connector.iceberg.metadata.references import find_unreferenced
 from connector.iceberg.metadata.retention import may_delete_files
+from connector.iceberg.metadata.snapshot_files import find_unreferenced
 from connector.iceberg.metadata.table_directories import find_file_directories, keep_own
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier

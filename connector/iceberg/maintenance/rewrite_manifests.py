@@ -17,13 +17,13 @@ from pyiceberg.table import Table
 from connector.host.groups import divide
 from connector.host.interruption import NEVER, Interruption
 from connector.iceberg.commits.commit import commit_snapshot
-from connector.iceberg.commits.file_names import find_file_prefix
 from connector.iceberg.commits.retry_commits import ActionText, retry_commit
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.commits.summaries import SUMMARY_MATERIALIZATION
-from connector.iceberg.metadata.manifest_rewriting import (
+from connector.iceberg.fences.file_names import find_file_prefix
+from connector.iceberg.metadata.manifest_merging import (
     ManifestMerger,
-    Thresholds,
+    MergeThresholds,
     group_by_kind,
     lists_files,
     size_of,
@@ -64,7 +64,9 @@ def plan_manifests(table: Table, max_bytes: float = math.inf) -> ManifestPlan:
     At most `max_bytes` are read, but at least one group. A group that is too large is passed over.
     """
     with name_table_in_errors(table):
-        target = (Thresholds.of({**table.properties, "commit.manifest-merge.enabled": "true"}) or Thresholds()).size
+        target = (
+            MergeThresholds.of({**table.properties, "commit.manifest-merge.enabled": "true"}) or MergeThresholds()
+        ).size
     with translate_errors(table.location()):
         manifests = manifests_of(table.io, table.current_snapshot())
     groups, left, has_more = list[Sequence[ManifestFile]](), max_bytes, False

@@ -20,9 +20,9 @@ from typing import Final
 
 from pyiceberg.table import Table
 
-from connector.iceberg.commits import fence
 from connector.iceberg.commits.compaction_commit import MAX_AGE
-from connector.iceberg.commits.file_names import CompactionOrigin, FileOrigin
+from connector.iceberg.fences import fence
+from connector.iceberg.fences.file_names import CompactionOrigin, FileOrigin
 from connector.iceberg.metadata.table_properties import find_generation
 
 COMPACTION_AGE: Final = 24 * MAX_AGE  # milliseconds

@@ -1,4 +1,7 @@
-"""The files that a table's manifests list: what is needed to find rows in them, and to delete these rows."""
+"""The files that a table's manifests list: what is needed to find rows in them, and to delete these rows.
+
+`ManifestCache` is what a session remembers of manifests.
+"""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence

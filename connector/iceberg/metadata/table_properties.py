@@ -1,5 +1,6 @@
 """What a table's properties say: whether files and metadata can be written, which generation the rows have, which
-column has taken the place of which, and which statistics manifests have."""
+columns have the key, which column has taken the place of which, which names files without field ids have for columns,
+and which statistics manifests have."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping

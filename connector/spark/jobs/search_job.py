@@ -46,7 +46,7 @@ _NEWLINE: Final = b"\n"
 
 
 @dataclass(frozen=True)
-class Group:
+class SearchGroup:
     """Files of one table whose documents go to one file. They have their places in the view of the table."""
 
     binding: Binding
@@ -67,7 +67,7 @@ FoundInGroup: TypeAlias = RowsOfKeys | TemporaryFile
 
 
 def search_in_jobs(
-    spark: "Spark", groups: Sequence[Group], find_access: Callable[[int], Properties]
+    spark: "Spark", groups: Sequence[SearchGroup], find_access: Callable[[int], Properties]
 ) -> list[FoundInGroup]:
     """Search the groups by one Spark job, or by several if they are large. `find_access` returns the storage settings
     of a table that are valid now, by its binding's index."""
@@ -79,7 +79,7 @@ def search_in_jobs(
     return found
 
 
-def search_groups(access: Mapping[int, Properties], groups: Iterable[Group]) -> Iterator[FoundInGroup]:
+def search_groups(access: Mapping[int, Properties], groups: Iterable[SearchGroup]) -> Iterator[FoundInGroup]:
     """Search the groups. `access` has the storage settings of each table, by its binding's index."""
     files = [_File(group, index, file) for group in groups for index, file in group.files]
     for group, found in groupby(_search_files(access, files), lambda each: each[0].group):
@@ -90,7 +90,7 @@ def search_groups(access: Mapping[int, Properties], groups: Iterable[Group]) -> 
 class _File:
     """A file of a group."""
 
-    group: Group
+    group: SearchGroup
     index: int  # in the view
     searched: SearchedFile
 
@@ -117,7 +117,7 @@ def _search_files(
         yield from zip(packed, begun, strict=True)
 
 
-def _index_keys(access: Mapping[int, Properties], group: Group) -> Keys:
+def _index_keys(access: Mapping[int, Properties], group: SearchGroup) -> Keys:
     assert group.binding.updates, "only bindings that update rows are searched"
     names = [column.name for column in group.binding.keys]
     return Keys(open_keys(group.keys_file, access[group.binding.index]), group.binding.updates, names)
@@ -130,7 +130,7 @@ def _begin_search(
     return begin_search(io, file.searched, keys[file.group.keys_file])
 
 
-def _write_group(group: Group, found: Iterable[tuple[_File, Iterable[FoundRows]]], io: FileIO) -> FoundInGroup:
+def _write_group(group: SearchGroup, found: Iterable[tuple[_File, Iterable[FoundRows]]], io: FileIO) -> FoundInGroup:
     """Write the found documents of a group, and return the rows."""
     described: list[RowsOfKeys] = []
     try:
@@ -147,7 +147,7 @@ def _write_group(group: Group, found: Iterable[tuple[_File, Iterable[FoundRows]]
         ) from error
 
 
-def _return_rows(rows: RowsOfKeys, group: Group, io: FileIO) -> FoundInGroup:
+def _return_rows(rows: RowsOfKeys, group: SearchGroup, io: FileIO) -> FoundInGroup:
     if len(rows) <= MOST_RETURNED:
         return rows
     table = rows.to_table()

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from connector.iceberg.commits import fence
 from connector.iceberg.commits.commit import commit_all_or_raise
-from connector.iceberg.commits.fence import WriterFence, file_prefix
+from connector.iceberg.fences import fence
+from connector.iceberg.fences.fence import WriterFence, file_prefix
 from connector.iceberg.metadata.table_properties import find_generation
 from connector.model.state import DataFile, FileList, StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier

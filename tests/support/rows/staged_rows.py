@@ -19,7 +19,7 @@ from pyiceberg.types import IcebergType, PrimitiveType
 from connector.encoding.parquet.data_files import DataFileWriter, NewFiles
 from connector.encoding.parquet.file_options import Destination
 from connector.encoding.values.column_types import arrow_type_of
-from connector.iceberg.commits.fence import WriterFence, file_prefix, new_value
+from connector.iceberg.fences.fence import WriterFence, file_prefix, new_value
 from connector.iceberg.metadata.table_properties import find_generation, restrict_to_generation
 from connector.model.binding import Column
 from connector.model.state import DataFile, StagedCommit, WriterId

@@ -19,7 +19,7 @@ from connector.encoding.search.located_rows import write_located
 from connector.encoding.search.row_search import search
 from connector.encoding.search.searched_keys import Keys
 from connector.iceberg.commits.commit import commit_all_or_raise
-from connector.iceberg.commits.fence import file_prefix
+from connector.iceberg.fences.fence import file_prefix
 from connector.iceberg.metadata.listed_files import ManifestCache
 from connector.iceberg.metadata.table_properties import find_generation, restrict_to_generation
 from connector.iceberg.table_view import TableViews

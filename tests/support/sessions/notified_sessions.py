@@ -12,7 +12,7 @@ from connector.config.endpoint_config import Notification
 from connector.config.secret import Secret
 from connector.iceberg.commits.commit import try_commits
 from connector.iceberg.commits.snapshot import SnapshotWriters
-from connector.iceberg.loading import load_table
+from connector.iceberg.loaded_tables import load_table
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
 from connector.notifications.notifier import Notifier, run_notifier

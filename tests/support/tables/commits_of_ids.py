@@ -13,8 +13,9 @@ from pyiceberg.exceptions import ServiceUnavailableError
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from connector.iceberg.commits import commit, fence
-from connector.iceberg.commits.fence import WriterFence
+from connector.iceberg.commits import commit
+from connector.iceberg.fences import fence
+from connector.iceberg.fences.fence import WriterFence
 from connector.model.state import ColumnStatistics, DataFile, StagedCommit, WriterId
 from support.bindings import PATH
 from support.tables.planted_faults import refuse

@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from pyiceberg.catalog import Catalog
 
 from connector.iceberg.commits import commit
-from connector.iceberg.commits.outcomes import Outcome
+from connector.iceberg.commits.commit_outcomes import Outcome
 from connector.iceberg.commits.snapshot import SnapshotWriters
 from connector.model.state import ChainId, StagedCommit
 

@@ -1,4 +1,4 @@
-"""The keys of stored rows, read from the staged data files that have the rows."""
+"""The keys of staged rows, read from the data files that have the rows."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ ReadKeys: TypeAlias = Callable[[Mapping[int, PrimitiveType]], pa.Table]
 _ROWS: Final = 1 << 16  # that are decoded at once
 
 
-def read_stored_keys(
+def read_staged_keys(
     io: FileIO, files: Sequence[DataFile], updates: Updates, column_types: Mapping[int, PrimitiveType]
 ) -> pa.Table:
     """Return the keys of all rows of these files as a keys table, for key columns of these types.

@@ -3,7 +3,7 @@
 import secrets
 from collections.abc import Mapping
 
-from connector.iceberg.commits import fence
+from connector.iceberg.fences import fence
 from connector.model.state import StagedCommit, strip_marks
 
 

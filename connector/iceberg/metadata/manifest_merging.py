@@ -36,7 +36,7 @@ _FEW_FILES: Final = 32  # that are listed again in some milliseconds
 
 
 @dataclass(frozen=True)
-class Thresholds:
+class MergeThresholds:
     """How many small manifests are too many, and up to how many bytes a manifest is small."""
 
     count: int = 100
@@ -44,7 +44,7 @@ class Thresholds:
     few: int = 0  # files; a manifest that lists so few is merged with any others
 
     @classmethod
-    def of(cls, properties: Mapping[str, str]) -> "Thresholds | None":
+    def of(cls, properties: Mapping[str, str]) -> "MergeThresholds | None":
         """Read a table's properties. None if it wants no merging; ValueError if they are invalid."""
         if not read_switch(properties, "commit.manifest-merge.enabled", True):
             return None
@@ -52,7 +52,7 @@ class Thresholds:
         return cls(count, read_number(properties, "commit.manifest.target-size-bytes", cls.size))
 
 
-def find_mergeable(manifests: Sequence[ManifestFile], added: int, thresholds: Thresholds) -> list[ManifestFile]:
+def find_mergeable(manifests: Sequence[ManifestFile], added: int, thresholds: MergeThresholds) -> list[ManifestFile]:
     """Return the manifests of one partition spec that are to be merged, now that `added` more come.
 
     Unless it lists few files, a manifest is merged only with others that together list at least as many as it does. So
@@ -87,7 +87,7 @@ class ManifestMerger:
     ) -> list[ManifestFile]:
         """Return the table's manifests; fewer of them if there are too many of a kind and spec that is added to."""
         try:
-            thresholds = Thresholds.of(factory.table.properties)
+            thresholds = MergeThresholds.of(factory.table.properties)
             if thresholds is None:
                 return list(existing)
             candidates = group_by_kind(existing)
@@ -147,7 +147,7 @@ def remove_files(
     written = [
         _write_without(factory, packed, gone, new)
         for one_kind in group_by_kind(each for each in existing if each.manifest_path in changed).values()
-        for packed in divide(one_kind, Thresholds.size, size_of)
+        for packed in divide(one_kind, MergeThresholds.size, size_of)
     ]
     written += [factory.write(spec_id, added=entries) for spec_id, entries in new.items()]
     return [each for each in existing if each.manifest_path not in changed and lists_files(each)], written
@@ -159,7 +159,7 @@ def find_small(table: Table, manifests: Iterable[ManifestFile]) -> list[Manifest
     A reader takes as long to open a manifest as to open a small data file. No transaction waits for a compaction.
     """
     try:
-        thresholds = Thresholds.of(table.properties)
+        thresholds = MergeThresholds.of(table.properties)
     except ValueError:  # the next commit of a transaction warns of it
         return []
     if thresholds is None:

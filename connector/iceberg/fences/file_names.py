@@ -1,4 +1,7 @@
-"""The names of our files. They say which writer wrote a file, and on which fence value it was staged."""
+"""The names of our files. They say which writer wrote a file, and on which fence value it was staged.
+
+The names are read here. `fence.file_prefix` and `file_options.Destination` make them.
+"""
 
 import re
 from dataclasses import dataclass
@@ -6,7 +9,7 @@ from typing import Final
 
 from pyiceberg.table import Table
 
-from connector.iceberg.commits import fence
+from connector.iceberg.fences import fence
 from connector.iceberg.metadata.table_properties import find_generation
 from connector.model.state import UUID, WriterId
 from connector.model.table_identifier import Owner

@@ -19,7 +19,7 @@ from connector.host.errors import RetryableError, UserError
 from connector.host.logs import format_bytes
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.commits import commit
-from connector.iceberg.commits.outcomes import Failed
+from connector.iceberg.commits.commit_outcomes import Failed
 from connector.iceberg.commits.reset import Decision
 from connector.model import state
 from connector.model.binding import RowSettings

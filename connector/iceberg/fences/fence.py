@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Final
 
 from connector.host.errors import UserError
-from connector.iceberg.commits import fence_errors
+from connector.iceberg.fences import fence_errors
 from connector.model.state import KEY_RANGE, RECORDED_VALUE, Known, StagedCommit, TableId, WriterId, strip_marks
 from connector.model.table_identifier import Owner, TableIdentifier
 

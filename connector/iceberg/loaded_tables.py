@@ -16,7 +16,7 @@ from connector.host.errors import NEW_TABLE, ConnectorError, UserError
 from connector.host.threads import map_in_threads
 from connector.iceberg.catalog_messages import explain_unknown_type
 from connector.iceberg.catalogs.opening import translate_errors
-from connector.iceberg.commits import fence
+from connector.iceberg.fences import fence
 from connector.iceberg.metadata.table_properties import check_location, check_properties, name_table_in_errors
 from connector.model.table_identifier import Owner, TableIdentifier
 

@@ -20,7 +20,7 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
 
 from connector.host.threads import map_in_threads
-from connector.iceberg.commits.file_names import CompactionOrigin, FileOrigin
+from connector.iceberg.fences.file_names import CompactionOrigin, FileOrigin
 from connector.iceberg.metadata.old_metadata import NO_UUID, read_metadata_uuid
 from connector.model.table_identifier import Generation
 from connector.storage.stored_files import StoredFile

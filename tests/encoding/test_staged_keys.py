@@ -10,7 +10,7 @@ from pyiceberg.types import LongType, StringType
 from connector.encoding.lines.key_tables import KEY
 from connector.encoding.search.row_search import SearchedFile, search
 from connector.encoding.search.searched_keys import Keys
-from connector.encoding.search.stored_rows import read_stored_keys
+from connector.encoding.search.staged_keys import read_staged_keys
 from connector.model.state import ColumnStatistics, DataFile
 from encoding.searched_tables import IO, SearchedTable
 
@@ -22,7 +22,7 @@ def test_the_keys_of_all_files_and_row_groups_have_the_types_of_today(tmp_path: 
     first, second = ['[1,"a"]', '[2,"b"]', '[3,"c"]'], ['[4,"d"]']
     paths = table.write(first, row_group_size=2), table.write(second, k0=pa.array([4], pa.int32()))
     files = [DataFile(path, 1, 1, (4,), ()) for path in paths]
-    found, expected = read_stored_keys(IO, files, table.updates, {10: LongType(), 11: StringType()}), [*first, *second]
+    found, expected = read_staged_keys(IO, files, table.updates, {10: LongType(), 11: StringType()}), [*first, *second]
     assert found.drop_columns([KEY]) == table.keys(expected).drop_columns([KEY])
     assert is_exact == (found[KEY].null_count == len(found))
     if not is_exact:
@@ -39,7 +39,7 @@ def test_a_key_with_a_null_has_a_text_because_only_documents_tell_whether_a_row_
     table = SearchedTable(tmp_path, [LongType(), StringType()])
     path = table.write(['[1,"a"]', '[null,"a"]', '[2,"b"]'])
     file = DataFile(path, 3, 1, (4,), columns)
-    stored = read_stored_keys(IO, [file], table.updates, {10: LongType(), 11: StringType()})
+    stored = read_staged_keys(IO, [file], table.updates, {10: LongType(), 11: StringType()})
     assert [text and json.loads(text) for text in stored[KEY].to_pylist()] == [None, [None, "a"], None]
     searched = SearchedFile(path, Path(path[7:]).stat().st_size)
     found = search(IO, searched, Keys(stored, table.updates, table.key_names), with_documents=False)
@@ -51,7 +51,7 @@ def test_without_nulls_no_documents_are_read(tmp_path: Path) -> None:
     table = SearchedTable(tmp_path, [LongType()])
     path = table.write(["[1]", "[2]"], flow_document=None)
     file = DataFile(path, 2, 1, (4,), (ColumnStatistics(10, 1, 2, 0, None, None),))
-    assert read_stored_keys(IO, [file], table.updates, {10: LongType()}).drop_columns([KEY]).column(0).to_pylist() == [
+    assert read_staged_keys(IO, [file], table.updates, {10: LongType()}).drop_columns([KEY]).column(0).to_pylist() == [
         1,
         2,
     ]

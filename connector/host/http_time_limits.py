@@ -1,4 +1,4 @@
-"""Time limits on requests to a REST catalog or a webhook: for a connection, each piece of an answer, and all of it.
+"""Time limits on HTTP requests: for a connection, each piece of an answer, and all of it.
 
 Connections stay open. One that is idle for minutes may be closed without notice, such as by a NAT gateway or a restart
 of the server. So a read that fails for this reason is sent again.
@@ -13,7 +13,7 @@ from requests.exceptions import InvalidURL, ReadTimeout
 from urllib3 import HTTPConnectionPool
 from urllib3.exceptions import LocationValueError, ProtocolError
 
-from connector.host.answer_limits import limit_answers
+from connector.host.answer_time_limit import limit_answers
 
 
 class TimeLimits(NamedTuple):
@@ -28,7 +28,6 @@ class TimeLimits(NamedTuple):
     reads_content: bool = True
 
 
-TIME_LIMITS: Final = TimeLimits(connect=10, read=60)
 READS: Final = frozenset({"GET", "HEAD"})  # a change may have been done, even without an answer
 
 

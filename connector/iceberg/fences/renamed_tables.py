@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from connector.iceberg.commits import fence
+from connector.iceberg.fences import fence
 from connector.model.state import WriterId
 from connector.model.table_identifier import Owner, TableIdentifier
 

@@ -1,4 +1,7 @@
-"""The outcomes of an attempt to commit the staged commits of one writer to one table."""
+"""The outcomes of an attempt to commit the staged commits of one writer to one table.
+
+None of them is unknown: if the answer to a request is lost, the next attempt looks whether the table has the commits.
+"""
 
 import logging
 from collections.abc import Callable
