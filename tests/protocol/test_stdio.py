@@ -26,17 +26,28 @@ STORE = b'{"store":{"binding":1,"key":[1],"values":["' + b"x" * 1000 + b'"]}}\n'
 LONG_ENOUGH = 60.0  # seconds; only a test that fails waits for them
 
 
+def start_reader(
+    descriptor: int, queued_bytes: int = QUEUED_BYTES, longest_line: int = LONGEST_LINE
+) -> tuple[RequestReader, threading.Thread]:
+    """Return a reader, and the thread that reads for it."""
+    others = threading.enumerate()
+    reader = RequestReader(descriptor, queued_bytes, longest_line)
+    [reading] = (each for each in threading.enumerate() if each.name == "stdin" and each not in others)
+    return reader, reading
+
+
 class Pipe:
     """A pipe, the reader at its end, and threads that write into it what may be more than it holds."""
 
     def __init__(self) -> None:
         self.reading, self.writing = os.pipe()
-        self._readers: list[RequestReader] = []
+        self._readers: list[tuple[RequestReader, threading.Thread]] = []
         self._threads: list[threading.Thread] = []
 
     def reader(self, queued_bytes: int = QUEUED_BYTES, longest_line: int = LONGEST_LINE) -> RequestReader:
-        self._readers.append(RequestReader(self.reading, queued_bytes, longest_line))
-        return self._readers[-1]
+        reader, reading = start_reader(self.reading, queued_bytes, longest_line)
+        self._readers.append((reader, reading))
+        return reader
 
     def write(self, text: bytes) -> None:
         rest = memoryview(text)
@@ -57,14 +68,17 @@ class Pipe:
         self.writing = -1
 
     def clean_up(self) -> None:
-        """A reader must have come to its end before the number of its descriptor is given to another file."""
+        """A reader's thread must have ended before the number of its descriptor is given to another file. It would take
+        what is written there, also if the reader was interrupted."""
         for thread in self._threads:
             thread.join(LONG_ENOUGH)
         if self.writing >= 0:
             self.close()
-        for reader in self._readers:
+        for reader, reading in self._readers:
             with suppress(ProtocolError):
                 deque(reader, maxlen=0)
+            reading.join(LONG_ENOUGH)
+            assert not reading.is_alive()
         os.close(self.reading)
 
 
@@ -151,9 +165,7 @@ def test_no_more_is_read_ahead_than_the_queue_may_hold(tmp_path: Path) -> None:
     path = tmp_path / "stores"
     path.write_bytes(STORE * 16_000)
     with path.open("rb") as file:
-        others = threading.enumerate()
-        reader = RequestReader(file.fileno(), queued_bytes=4 << 20)
-        [reading] = {*threading.enumerate()}.difference(others)
+        reader, reading = start_reader(file.fileno(), queued_bytes=4 << 20)
         assert reader.wait_for((), LONG_ENOUGH), "the queue is full"
         assert wait_until(lambda: has_ended_or_waits(reading))
         assert os.lseek(file.fileno(), 0, os.SEEK_CUR) == 5 << 20  # what is queued, and the block that must wait
