@@ -51,8 +51,8 @@ class ResourceConfig(Definition, frozen=True):
         bool,
         Setting(
             "Delta Updates",
-            "Append every update as a row (true), or keep one row for each key, with the last version of its document "
-            "(false).",
+            "Append a row for each document that a transaction changes (true), or keep one row for each key, with the "
+            "last version of its document (false).",
             keywords={"x-delta-updates": True},
             is_nonsensitive=True,
         ),

@@ -60,7 +60,7 @@ class Column:
 class UpdateMode(StrEnum):
     """What becomes of a row when its document is updated or deleted."""
 
-    DELTA = "delta"  # every version of a document is a row
+    DELTA = "delta"  # each stored document is a row
     KEEP_DELETED = "keep deleted"  # the last version is the only row, also if the document was deleted
     HARD_DELETE = "hard delete"  # the last version is the only row, until the document is deleted
 

@@ -84,8 +84,8 @@ class Proposal:
                 else "Increment the binding's backfill"
             )
             yield (
-                f"table {self.path} has a row for each version of a document, so `delta_updates` cannot become false "
-                f"without a backfill that replaces its rows. {way_out}, or set `delta_updates` to true."
+                f"table {self.path} may have several rows for a key, so `delta_updates` cannot become false without a "
+                f"backfill that replaces its rows. {way_out}, or set `delta_updates` to true."
             )
         if table is None:
             return

@@ -25,7 +25,7 @@ Row: TypeAlias = tuple[Path, str, str]  # path of its table, uuid of its generat
 
 
 class Kind(Enum):
-    ROWS = "a row for each version of a document"
+    ROWS = "a row for each stored document"
     REJECTING = "the same, and a table of rejected rows"
     UPDATES = "a row for each key"
 

@@ -42,7 +42,7 @@ def loads_of(binding: int, keys: Iterable[int]) -> Load:
 
 
 def key_of(row: str) -> int | None:
-    """None: the row has no key, for its table has a row for each version, or another engine has added it."""
+    """None: the row has no key, for its table has a row for each stored document, or another engine has added it."""
     key, is_keyed, _ = row.partition("=")
     return int(key) if is_keyed else None
 
