@@ -12,6 +12,7 @@ from connector.metrics.definitions import ALL, PREFIX, Kind
 from support.repository import REPOSITORY
 
 PAGE: Final = (REPOSITORY / "docs" / "metrics.md").read_text()
+MIGRATION: Final = (REPOSITORY / "docs" / "migration.md").read_text()
 RULES: Final = {
     rule["alert"]: rule
     for group in yaml.safe_load((REPOSITORY / "deploy" / "prometheus" / "materialize-iceberg.rules.yaml").read_text())[
@@ -32,10 +33,14 @@ BY_NAME: Final = {metric.name + ("_total" if metric.kind is Kind.COUNTER else ""
 DOCUMENTED: Final = {row[0]: row[1:] for row in METRIC.findall(PAGE)}
 
 
+def metric_of(name: str) -> str:
+    """The metric that a name of its values belongs to."""
+    return name if name in BY_NAME else SUFFIXES_OF_HISTOGRAMS.sub("", name)
+
+
 def used_in(expression: str) -> set[str]:
     """The metrics that an expression reads."""
-    names = set(USED.findall(expression))
-    return {name if name in BY_NAME else SUFFIXES_OF_HISTOGRAMS.sub("", name) for name in names}
+    return {metric_of(name) for name in USED.findall(expression)}
 
 
 def expressions(panels: list[Any]) -> list[str]:
@@ -45,6 +50,11 @@ def expressions(panels: list[Any]) -> list[str]:
 def test_the_page_lists_the_metrics_of_the_code() -> None:
     assert len(METRIC.findall(PAGE)) == len(DOCUMENTED) == len(ALL)
     assert DOCUMENTED.keys() == BY_NAME.keys()
+
+
+def test_the_page_of_migration_names_metrics_of_the_code_as_prometheus_has_them() -> None:
+    assert {"rows_committed_total", "transaction_rows"} < used_in(MIGRATION) <= BY_NAME.keys()
+    assert {word for word in re.findall(r"\w+", MIGRATION) if metric_of(word) in BY_NAME} == set()
 
 
 def test_the_alarm_of_a_task_that_is_down_looks_at_files_of_the_names_that_are_given_as_examples() -> None:
