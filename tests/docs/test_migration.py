@@ -1,0 +1,108 @@
+"""docs/migration.md says which columns of Materialize's tables can be continued, as the rules of evolution decide."""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+)
+
+from connector.evolution.column_fits import Evolution, Fit
+from connector.evolution.existing_table import ExistingTable
+from connector.evolution.field_config import parse_field_configs
+from connector.evolution.refusals import ChangeRules
+from connector.evolution.table_change import WidenColumn
+from connector.evolution.target import NewColumn
+from connector.evolution.type_mapping import choose_type
+from protocol.flow import Json, Projection, StringInference
+from support.bindings import MATERIALIZATION, projection
+from support.repository import REPOSITORY
+
+TABLE: Final = re.compile(r"^\| a type of Materialize \|.*\n\|[-|]+\|\n((?:\|.*\n)+)", re.MULTILINE)
+CODE: Final = re.compile(r"`([^`]+)`")
+STAYS, WIDENS, REFUSED = "stays", "becomes", "**cannot**"
+
+# By type of Materialize: its column, the field that the page names, and the field config that the page names.
+COLUMNS: Final[Mapping[str, tuple[IcebergType, Projection, Json]]] = {
+    "boolean": (BooleanType(), projection("x", "boolean"), {}),
+    "smallint": (IntegerType(), projection("x", "integer"), {}),
+    "integer": (IntegerType(), projection("x", "integer"), {}),
+    "bigint": (LongType(), projection("x", "integer"), {}),
+    "real": (FloatType(), projection("x", "number"), {}),
+    "double precision": (DoubleType(), projection("x", "number"), {}),
+    "numeric": (
+        DecimalType(38, 2),
+        projection("x", "string", string=StringInference("number")),
+        {"decimal": {"precision": 38, "scale": 2}},
+    ),
+    "date": (DateType(), projection("x", "string", string=StringInference("date")), {}),
+    "timestamptz": (TimestamptzType(), projection("x", "string", string=StringInference("date-time")), {}),
+    "text": (StringType(), projection("x", "string"), {}),
+    "varchar": (StringType(), projection("x", "string"), {}),
+    "jsonb": (StringType(), projection("x", "object", "array"), {}),
+    "bytea": (BinaryType(), projection("x", "string", string=StringInference(content_encoding="base64")), {}),
+    "time": (TimeType(), projection("x", "string", string=StringInference("time")), {}),
+    "timestamp": (TimestampType(), projection("x", "string", string=StringInference("date-time")), {}),
+    "uuid": (FixedType(16), projection("x", "string", string=StringInference("uuid")), {}),
+    "list": (ListType(2, StringType(), False), projection("x", "array"), {}),
+    "map": (MapType(2, StringType(), 3, StringType(), False), projection("x", "object"), {}),
+    "record": (StructType(NestedField(2, "a", StringType())), projection("x", "object"), {}),
+}
+
+
+def rows_of_page() -> dict[str, tuple[str, str]]:
+    """By type of Materialize: the column that the page says it has, and what the page says becomes of it."""
+    [rows] = TABLE.findall((REPOSITORY / "docs" / "migration.md").read_text())
+    cells = [[cell.strip() for cell in row.strip("|").split(" | ")] for row in rows.splitlines()]
+    return {name: (column, outcome) for types, column, _, outcome in cells for name in CODE.findall(types)}
+
+
+def fit(column: IcebergType, field: Projection, config: Json) -> Fit:
+    """How the field gets a column of a table that another program has created, and has rows in."""
+    table = ExistingTable(Schema(NestedField(1, "x", column)), "a uuid", None, has_rows=True)
+    needed = choose_type(field, parse_field_configs({"x": config})["x"], is_key=False)
+    assert needed
+    wanted = NewColumn("x", "x", needed, required=False, doc="", is_indispensable=False)
+    return Evolution(ChangeRules(table, MATERIALIZATION, is_new=True)).fit_columns([wanted])["x"]
+
+
+def test_the_page_has_every_type_once() -> None:
+    assert rows_of_page().keys() == COLUMNS.keys()
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_the_page_says_what_becomes_of_a_column_of_materialize(name: str) -> None:
+    column, outcome = rows_of_page()[name]
+    found = fit(*COLUMNS[name])
+    expected = REFUSED if found.refusal else WIDENS if found.changes else STAYS
+    assert outcome.startswith(expected)
+    assert not found.refusal or "this task did not create the column" in found.refusal
+    for change in found.changes if expected == WIDENS else ():
+        assert isinstance(change, WidenColumn)
+        assert outcome.startswith(f"{WIDENS} {change.new_type}")
+    assert column.split("(")[0] == str(COLUMNS[name][0]).partition("<")[0].partition("(")[0].partition("[")[0]
+
+
+def test_a_column_of_decimals_needs_the_field_config_that_the_page_names() -> None:
+    column, field, _ = COLUMNS["numeric"]
+    assert "keep the column as it is with" in fit(column, field, {}).refusal
