@@ -102,6 +102,12 @@ class ExistingTableMode(StrEnum):
 
     REFUSE = "refuse"
     APPEND = "append"
+    REQUIRE = "require"  # appends, and the connector never creates the table
+
+    @property
+    def appends(self) -> bool:
+        """Whether rows are added to such a table."""
+        return self is not ExistingTableMode.REFUSE
 
 
 class NameCase(StrEnum):

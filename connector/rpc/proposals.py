@@ -61,6 +61,11 @@ class Proposal:
         return BindingSettings.of(self.resource, self.last, self.flags)
 
     @property
+    def requires_table(self) -> bool:
+        """Whether the binding's table may not be created."""
+        return self.resource.existing_table is ExistingTableMode.REQUIRE
+
+    @property
     def replaces_table(self) -> bool:
         """Whether apply will replace the rows of the table, for a backfill."""
         return self._is_backfilled and not self.settings.retains_rows
@@ -88,21 +93,22 @@ class Proposal:
                 f"backfill that replaces its rows. {way_out}, or set `delta_updates` to true."
             )
         if table is None:
+            yield from self._refuse_creation()
             return
-        appends = self.resource.existing_table is ExistingTableMode.APPEND
+        mode = self.resource.existing_table
         if self.replaces_table and (refusal := refuse_backfill(table, self.path, self.materialization)):
             yield refusal
         # The feature flag is for all bindings, also for those whose tables are the task's alone.
-        keeps_others = appends and ALLOW_EXISTING_TABLES not in self.flags
+        keeps_others = mode.appends and ALLOW_EXISTING_TABLES not in self.flags
         has_others = table.owner is None and table.has_rows and not table.has_rows_of(self.materialization)
         if self.replaces_table and has_others and keeps_others:
             yield (
                 f"the backfill would remove all rows of table {self.path}, also those of others: this task did not "
-                f"create it, and `existing_table` is {ExistingTableMode.APPEND}. To keep the rows, set the feature "
-                f"flag {RETAIN_EXISTING_DATA}, or choose another table name. If no rows of others are to stay, set "
+                f"create it, and `existing_table` is {mode}. To keep the rows, set the feature flag "
+                f"{RETAIN_EXISTING_DATA}, or choose another table name. If no rows of others are to stay, set "
                 f"`existing_table` to {ExistingTableMode.REFUSE} in the binding's config."
             )
-        if appends:
+        if mode.appends:
             return
         if self.last and not self.replaces_table:
             # Another program may have dropped or renamed the binding's table since.
@@ -114,6 +120,14 @@ class Proposal:
             yield (
                 f"table {self.path} exists already, and {maker}. Choose another table name, or drop the table, or set "
                 f"`existing_table` to {ExistingTableMode.APPEND} in the binding's config, which adds rows to it."
+            )
+
+    def _refuse_creation(self) -> Iterator[str]:
+        if self.requires_table:
+            yield (
+                f"table {self.path} does not exist, and `existing_table` is {self.resource.existing_table}, so it is "
+                "not created. Correct the table's name or namespace in the binding's config, or create the table, or "
+                f"set `existing_table` to {ExistingTableMode.APPEND}."
             )
 
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.resource_config import ResourceConfig
-from connector.config.values import ExistingTableMode
 from connector.host.errors import UserError
 from connector.host.garbage import pause_garbage_collection
 from connector.host.late_start import start_when_needed
@@ -72,7 +71,7 @@ def open_tables(
     row_settings = [_make_settings(resource, config) for resource in resource_configs]
     with pause_garbage_collection():
         catalog = open_catalog(config)
-    appends = [each.existing_table is ExistingTableMode.APPEND for each in resource_configs]
+    appends = [each.existing_table.appends for each in resource_configs]
 
     def bind() -> list[BoundTable]:
         tables = bind_all(catalog, task, key_range, row_settings)

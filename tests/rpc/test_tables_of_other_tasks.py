@@ -118,7 +118,11 @@ def test_a_backfill_that_keeps_the_rows_does_not_take_it_either(tmp_path: Path, 
 @EACH_REQUEST
 @pytest.mark.parametrize(
     ("resource", "flags"),
-    [({"existing_table": "append"}, ""), ({}, "allow_existing_tables_for_new_bindings")],
+    [
+        ({"existing_table": "append"}, ""),
+        ({"existing_table": "require"}, ""),
+        ({}, "allow_existing_tables_for_new_bindings"),
+    ],
 )
 def test_a_binding_takes_it_if_its_config_says_so(
     tmp_path: Path, act: Act, resource: dict[str, Json], flags: str

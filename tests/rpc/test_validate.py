@@ -252,6 +252,22 @@ def test_the_setting_is_for_one_binding_and_decides_before_the_feature_flag(tmp_
     assert line.startswith("bindings[0] (acme/orders): table shop.orders exists already")
 
 
+@pytest.mark.parametrize("flags", ["", FLAG])
+def test_a_table_that_is_required_must_exist(tmp_path: Path, flags: str) -> None:
+    required = binding(existing_table="require")
+    [line] = refused(tmp_path, required, flags=flags)
+    check_text("validate_errors", "a table that is required does not exist", line)
+    foreign_table(local_catalog(tmp_path), PATH)
+    [answer] = validated(tmp_path, required, flags=flags)
+    assert constraint_types(answer, "id") == [ConstraintType.FIELD_REQUIRED]
+
+
+def test_a_table_that_is_required_and_has_gone_is_refused_with_a_backfill_too(tmp_path: Path) -> None:
+    for backfill in (0, 1):
+        [line] = refused(tmp_path, binding(backfill=backfill, existing_table="require"), last=last())
+        assert "table shop.orders does not exist, and `existing_table` is require" in line
+
+
 def test_a_table_that_this_materialization_made_is_its_own_even_where_nothing_records_the_binding(
     tmp_path: Path,
 ) -> None:
@@ -284,6 +300,8 @@ def test_a_backfill_does_not_replace_the_rows_of_a_table_that_the_binding_append
     table.append(pa.table({"id": [1]}, schema=table.schema().as_arrow()))
     [line] = refused(tmp_path, appends, last=last())
     check_text("validate_errors", "a backfill of a table that the binding appends to", line)
+    required = binding(backfill=1, existing_table="require")
+    assert refused(tmp_path, required, last=last()) == [line.replace("is append", "is require")]
     assert validated(tmp_path, appends, last=last(), flags="retain_existing_data_on_backfill")
     assert validated(tmp_path, binding(backfill=1, existing_table="refuse"), last=last())
     assert validated(tmp_path, binding(backfill=1), last=last(), flags=FLAG), "the flag is for all bindings"
