@@ -133,6 +133,11 @@ def test_a_store_that_comes_twice_is_not_taken_for_the_store_of_a_blank_line() -
         decode(TEXT, [WRONG_LINES["twice"], b"\n"])
 
 
+def test_each_version_of_a_document_that_is_stored_is_a_row() -> None:
+    """With delta updates, a runtime may store a key several times: it does not combine what a capture keeps apart."""
+    assert sorted(column(decode(TEXT, [plain(1, "a"), plain(1, "b"), packed(1, "a")]))) == ["a", "a", "b"]
+
+
 @pytest.mark.parametrize(
     "values", [b'"\xff"', b'"\\n\xff"', b'{"a":"\xff"}'], ids=["string", "with an escape", "JSON text"]
 )
