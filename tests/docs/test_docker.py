@@ -18,6 +18,17 @@ def compose() -> Json:
     return yaml.safe_load((REPOSITORY / "compose.yaml").read_text())
 
 
+def find_build(name: str) -> Json:
+    """How the image of a service is built: by itself, or by the one that is always started before it."""
+    service = compose()["services"][name]
+    if "build" in service:
+        return service["build"]
+    assert service["pull_policy"] == "never", "no registry has the image"
+    [before] = (compose()["services"][each] for each in service["depends_on"])
+    assert before["image"] == service["image"]
+    return before["build"]
+
+
 def manifests() -> list[Json]:
     return [yaml.safe_load(block) for block in re.findall(r"^```yaml\n(.*?)```", _page(), re.DOTALL | re.MULTILINE)]
 
@@ -30,9 +41,15 @@ def _page() -> str:
 def test_a_service_of_compose_works_where_docker_runs_in_a_virtual_machine(name: str) -> None:
     service = compose()["services"][name]
     assert service["network_mode"] == ("none" if name == "s3" else "service:s3"), "the host's network is another one"
-    assert service["build"]["network"] == "${BUILD_NETWORK:-default}"
+    assert find_build(name)["network"] == "${BUILD_NETWORK:-default}"
     assert service.keys().isdisjoint({"ports", "user", "pid", "ipc", "devices"})
     assert service.get("volumes", []) in ([], ["./scripts:/scripts:ro"]), "only files of this repository"
+
+
+def test_no_two_services_that_start_together_build_the_same_image() -> None:
+    """Compose builds all images at once. The second one of a name could not be stored: it exists already."""
+    built = [each["image"] for each in compose()["services"].values() if "build" in each and "profiles" not in each]
+    assert sorted(built) == ["${IMAGE:-materialize-iceberg}", "${SERVERS_IMAGE:-materialize-iceberg-servers}"]
 
 
 def test_compose_has_these_services() -> None:
