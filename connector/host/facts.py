@@ -66,6 +66,13 @@ class StagedRows(Fact, frozen=True):
     is_recovered: bool = False  # an earlier session has staged it
 
 
+class WaitingState(Fact, frozen=True):
+    """How much of the connector state the commits of all tables that refuse them take."""
+
+    size: int  # bytes
+    limit: int  # bytes: beyond it, the task stops
+
+
 class EndedTransaction(Fact, frozen=True):
     """The open transaction has ended: all of its rows are staged, or were rejected."""
 

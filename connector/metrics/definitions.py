@@ -101,6 +101,12 @@ WAITING_TRANSACTIONS_LIMIT: Final = _measure(
 WAITING_BYTES_LIMIT: Final = _measure(
     "waiting_limit_bytes", "The most bytes of their data files that may wait for a table.", (), "bytes"
 )
+WAITING_STATE: Final = _measure(
+    "waiting_state_bytes", "Bytes of the task's state that the commits of tables that refuse them take.", (), "bytes"
+)
+WAITING_STATE_LIMIT: Final = _measure(
+    "waiting_state_limit_bytes", "The most bytes of the task's state that they may take.", (), "bytes"
+)
 TABLE_SNAPSHOTS: Final = _measure("table_snapshots", "Snapshots of the table after the last commit.")
 TABLE_DATA_FILES: Final = _measure("table_data_files", "Data files of the table after the last commit.")
 TABLE_DELETE_FILES: Final = _measure("table_delete_files", "Delete files of the table after the last commit.")

@@ -99,6 +99,11 @@ class FactCounter:
         self._waiting.stage(fact)
 
     @_count.register
+    def _(self, fact: facts.WaitingState) -> None:
+        self._counts.set(definitions.WAITING_STATE, fact.size)
+        self._counts.set(definitions.WAITING_STATE_LIMIT, fact.limit)
+
+    @_count.register
     def _(self, fact: facts.EndedTransaction) -> None:
         self._counts.observe(definitions.STAGING_DURATION, fact.seconds)
         self._counts.observe(definitions.TRANSACTION_ROWS, fact.rows)

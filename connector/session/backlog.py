@@ -14,7 +14,9 @@ from typing import Final
 
 import msgspec
 
+from connector.host import facts
 from connector.host.errors import ConnectorError, UserError
+from connector.host.facts import WaitingState
 from connector.host.logs import format_bytes
 from connector.model.state import ChainId, StagedCommit, TableId, encode_added, measure_share
 
@@ -129,6 +131,8 @@ class Backlog:
         chain = self._chains.pop(chain_id)
         if added := chain.commits[chain.in_attempt :]:
             self._chains[chain_id] = _Chain(added)
+        if chain.error:
+            self._measure_state()
 
     def drop(self, chain_id: ChainId) -> list[StagedCommit]:
         """Remove a chain that no attempt has, and return its commits."""
@@ -149,8 +153,9 @@ class Backlog:
         The session adds nothing to other chains. If only they fail, it may go on.
         """
         failing = [chain for chain_id, chain in self._chains.items() if chain.error and chain_id in bound]
-        if failing:
-            self._check_state(failing[0].error)
+        state = self._measure_state()
+        if failing and state > self._limit.state:
+            raise self._explain_state(state, failing[0].error) from failing[0].error
         for chain in failing:
             commits, size = len(chain.commits), sum(commit.size for commit in chain.commits)
             if commits > self._limit.commits or size > self._limit.size:
@@ -161,16 +166,20 @@ class Backlog:
                     "tables go on meanwhile, raise these limits or disable this binding."
                 ) from chain.error
 
-    def _check_state(self, cause: ConnectorError | None) -> None:
+    def _measure_state(self) -> int:
+        """Return the bytes that the commits of failing chains take in the connector state, and tell the metrics."""
+        size = sum(chain.measure_state() for chain in self._chains.values() if chain.error)
+        facts.report(WaitingState(size, self._limit.state))
+        return size
+
+    def _explain_state(self, size: int, cause: ConnectorError | None) -> UserError:
         failing = [chain for chain in self._chains.values() if chain.error]
-        size = sum(chain.measure_state() for chain in failing)
-        if size > self._limit.state:
-            raise UserError(
-                f"{cause} By now {sum(len(chain.commits) for chain in failing)} commits wait for "
-                f"{len(failing)} table(s) and take {format_bytes(size)} of the task's state, which would soon be too "
-                "large for a message of the runtime. They are committed when the tables accept commits again. "
-                "Remove the cause. To let other tables go on meanwhile, disable the bindings of these."
-            ) from cause
+        return UserError(
+            f"{cause} By now {sum(len(chain.commits) for chain in failing)} commits wait for "
+            f"{len(failing)} table(s) and take {format_bytes(size)} of the task's state, which would soon be too "
+            "large for a message of the runtime. They are committed when the tables accept commits again. "
+            "Remove the cause. To let other tables go on meanwhile, disable the bindings of these."
+        )
 
     def list_waiting(self) -> list[WaitingTable]:
         """Return a summary of each chain."""

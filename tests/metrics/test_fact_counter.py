@@ -85,9 +85,10 @@ def test_a_counter_of_a_table_begins_with_0(counted: Counted) -> None:
 
 
 def test_the_limits_of_what_may_wait_are_shown(counted: Counted) -> None:
-    seen = counted.tell(facts.OpenedSession((ORDERS,), 7, 900))
+    seen = counted.tell(facts.OpenedSession((ORDERS,), 7, 900), facts.WaitingState(60, 70))
     assert seen.value("waiting_transactions_limit") == 7
     assert seen.value("waiting_limit_bytes") == 900
+    assert (seen.value("waiting_state_bytes"), seen.value("waiting_state_limit_bytes")) == (60, 70)
 
 
 def test_what_is_committed_is_added(counted: Counted) -> None:

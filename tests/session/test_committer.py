@@ -21,6 +21,7 @@ from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownExcept
 
 from connector.host import facts
 from connector.host.errors import ConnectorError, FencedError, LostColumnError, RetryableError, UserError
+from connector.host.facts import Fact, WaitingState
 from connector.host.logs import FIELDS
 from connector.host.signals import Stopped
 from connector.host.threads import AT_ONCE
@@ -657,6 +658,22 @@ def test_a_state_that_no_message_could_hold_is_an_error(tables: Tables) -> None:
         committer.check_limit(BOUND)
     check_text("commit_errors", "more than the state may hold", str(error.value))
     assert "g2" in tables.taken
+
+
+def test_how_much_of_the_state_waits_is_told_until_the_table_takes_it(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Fact] = []
+    monkeypatch.setattr(facts, "report", told.append)
+    entry = len(msgspec.json.encode(encode_added([staged("bad", "b1")])))
+    committer = Committer(tables.attempt, Limit(commits=100, size=1 << 40, state=1 << 20))
+    for first, second in (("g1", "b1"), ("g2", "b2")):
+        committer.commit([staged("good", first), staged("bad", second)])
+        committer.check_limit(BOUND)
+    del tables.errors["bad"]
+    committer.finish(DEADLINE)
+    sizes = [fact for fact in told if isinstance(fact, WaitingState)]
+    assert sizes == [WaitingState(size, 1 << 20) for size in (entry, 2 * entry, 0)]
 
 
 @pytest.mark.parametrize("error", [None, RetryableError("table shop.worse: no.")])
