@@ -40,6 +40,13 @@ class Cgroup:
         killed = _KILLED.search(next(events, ""))
         return int(killed[1]) if killed else 0
 
+    @property
+    def files_in_memory(self) -> int:
+        """How many bytes the files of a tmpfs have that its processes wrote."""
+        statistics = chain(self._values("", "memory.stat"), self._values("memory", "memory.stat"))
+        size = _FILES_IN_MEMORY.search(next(statistics, ""))
+        return int(size[1]) if size else 0
+
     def _values(self, controller: str, name: str) -> Iterator[str]:
         """Yield a file's contents in the group, then in each of its parents. In version 2 the controller is ""."""
         for controllers, path in self._groups():
@@ -59,3 +66,4 @@ class Cgroup:
 
 
 _KILLED: Final = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
+_FILES_IN_MEMORY: Final = re.compile(r"^shmem (\d+)$", re.MULTILINE)

@@ -163,7 +163,9 @@ OLDEST_NOTIFICATION: Final = _measure(
 )
 REFRESHES: Final = _count("credential_refreshes", "Credentials that were fetched or refreshed.", ())
 REFRESH_FAILURES: Final = _count("credential_refresh_failures", "Attempts to fetch credentials that failed.", REASON)
-MEMORY: Final = _measure("memory_bytes", "Resident memory of the session's processes.", ("process",), "bytes")
+MEMORY: Final = _measure(
+    "memory_bytes", "Memory of the session's processes and temporary files.", ("process",), "bytes"
+)
 MEMORY_LIMIT: Final = _measure(
     "memory_limit_bytes", "The memory limit of the container. Absent without one.", (), "bytes"
 )

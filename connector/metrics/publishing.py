@@ -5,6 +5,7 @@ import platform
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
+from typing import Final
 
 from connector import VERSION
 from connector.config.metrics_options import MetricsOptions
@@ -19,6 +20,8 @@ from connector.metrics.http_server import serve_metrics, try_to_listen
 from connector.metrics.text_file import try_directory, write_metrics
 from protocol.flow import WHOLE_RANGE
 
+TEMPORARY_FILES: Final = "temporary_files"  # a value of the label `process`: those in memory count like a process
+
 log = logging.getLogger(__name__)
 
 
@@ -31,12 +34,13 @@ def publish_metrics(options: MetricsOptions, task: str, key_range: str) -> Itera
     """
     is_whole = key_range == WHOLE_RANGE.key_range
     counts = Counts({"task": task} if is_whole else {"task": task, "key_range": key_range})
-    _set_facts_of_machine(counts)
+    counts.set(definitions.BUILD, 1, VERSION, platform.python_version(), version("pyspark"), version("pyiceberg"))
     counter = FactCounter(counts)
+    group = Cgroup()
 
     def refresh() -> None:
         counter.show_waiting()
-        _measure_memory(counts)
+        _measure_memory(counts, group)
 
     registry = counts.make_registry(refresh)
     with ExitStack() as resources:
@@ -62,11 +66,9 @@ def try_metrics(options: MetricsOptions) -> None:
         try_directory(options.file)
 
 
-def _set_facts_of_machine(counts: Counts) -> None:
-    counts.set(definitions.BUILD, 1, VERSION, platform.python_version(), version("pyspark"), version("pyiceberg"))
-    if limit := Cgroup().memory:
+def _measure_memory(counts: Counts, group: Cgroup) -> None:
+    memory = read_memory()
+    if limit := group.memory:  # without a limit, the group may have files of many other programs
+        memory[TEMPORARY_FILES] = group.files_in_memory
         counts.set(definitions.MEMORY_LIMIT, limit)
-
-
-def _measure_memory(counts: Counts) -> None:
-    counts.replace(definitions.MEMORY, {(process,): float(size) for process, size in read_memory().items()})
+    counts.replace(definitions.MEMORY, {(process,): float(size) for process, size in memory.items()})

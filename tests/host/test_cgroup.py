@@ -21,9 +21,15 @@ def control_group(directory: Path, membership: str, **files: str) -> Cgroup:
     return Cgroup(directory / "membership", directory / "root")
 
 
-VERSION_2 = {"memory_max": str(512 * MB), "cpu_max": "150000 100000", "memory_events": "oom 3\noom_kill 2"}
+VERSION_2 = {
+    "memory_max": str(512 * MB),
+    "memory_stat": "anon 7\nfile 5\nshmem 4\nshmem_thp 0",
+    "memory_events": "oom 3\noom_kill 2",
+    "cpu_max": "150000 100000",
+}
 VERSION_1 = {
     "memory__memory_limit_in_bytes": str(512 * MB),
+    "memory__memory_stat": "cache 5\nrss 7\nshmem 4\ntotal_shmem 9",
     "memory__memory_oom_control": "under_oom 0\noom_kill 2",
     "cpu__cpu_cfs_quota_us": "150000",
     "cpu__cpu_cfs_period_us": "100000",
@@ -42,7 +48,8 @@ OF_VERSION_1 = "9:memory:/docker/4711\n4:cpu,cpuacct:/docker/4711\n1:name=system
 )
 def test_limits_are_found(tmp_path: Path, membership: str, files: dict[str, str]) -> None:
     group = control_group(tmp_path, membership, **files)
-    assert (group.memory, group.cores, group.killed_for_memory) == (512 * MB, 1.5, 2)
+    assert (group.memory, group.files_in_memory) == (512 * MB, 4)
+    assert (group.cores, group.killed_for_memory) == (1.5, 2)
 
 
 def test_a_parents_limit_counts_where_it_is_smaller(tmp_path: Path) -> None:
@@ -91,4 +98,4 @@ def test_a_group_may_have_any_name(tmp_path: Path, name: bytes) -> None:
 
 def test_a_machine_without_control_groups_has_no_limits(tmp_path: Path) -> None:
     group = Cgroup(tmp_path / "membership", tmp_path)
-    assert (group.memory, group.cores, group.killed_for_memory) == (None, None, 0)
+    assert (group.memory, group.cores, group.killed_for_memory, group.files_in_memory) == (None, None, 0, 0)

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from http.client import RemoteDisconnected
 from pathlib import Path
 from urllib.error import HTTPError
@@ -17,7 +18,9 @@ from prometheus_client.registry import Collector
 
 from connector.config.metrics_options import ListenAddress, MetricsOptions
 from connector.host import facts
+from connector.host.cgroup import Cgroup
 from connector.host.errors import UserError
+from connector.metrics import publishing
 from connector.metrics.http_server import serve_metrics
 from connector.metrics.publishing import publish_metrics, try_metrics
 from connector.metrics.text_file import write_metrics
@@ -54,6 +57,22 @@ def test_facts_are_served_and_written(tmp_path: Path) -> None:
         assert scrape(address).value("rows_received_total", task="acme/task", table="shop.orders") == 3
         assert "# TYPE materialize_iceberg_rows_received_total counter" in scrape_text(address)
     assert read_file(file.read_text()).value("rows_received_total") == 3, "the last numbers are written at the end"
+
+
+@pytest.mark.parametrize(("limit", "shown"), [("1000000000", [1e9, 300]), ("max", [])])
+def test_temporary_files_in_memory_count_where_memory_has_a_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, shown: list[float]
+) -> None:
+    """The spool of a container with `--tmpfs /tmp` is in no process's memory. A group without a limit may have files of
+    other programs."""
+    for name, text in {"membership": "0::/", "memory.max": limit, "memory.stat": "anon 9\nshmem 300"}.items():
+        (tmp_path / name).write_text(f"{text}\n")
+    monkeypatch.setattr(publishing, "Cgroup", partial(Cgroup, tmp_path / "membership", tmp_path))
+    with publish_metrics(MetricsOptions(file=tmp_path / "flow.prom"), "acme/task", WHOLE):
+        seen = read_file((tmp_path / "flow.prom").read_text())
+    counted = [seen.values("memory_limit_bytes"), seen.values("memory_bytes", process="temporary_files")]
+    assert [value for values in counted for value in values.values()] == shown
+    assert seen.value("memory_bytes", process="connector") > 0
 
 
 def test_a_shard_of_a_part_of_the_keys_is_told_apart(tmp_path: Path) -> None:
