@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -23,6 +24,7 @@ WRITE: Final = "5. Write rows"
 # docs/commands.md shows the forms of the command, not a series of commands to copy.
 PAGES: Final = sorted({REPOSITORY / "README.md", *DOCS.glob("*.md")} - {DOCS / "commands.md"})
 SHELL: Final = re.compile(r"^```sh\n(.*?)^```", re.DOTALL | re.MULTILINE)
+WRITTEN: Final = re.compile(r"(?:>|\btee )(\w+\.jsonl)\b")
 ROWS: Final = "It prints `170`."
 
 
@@ -37,6 +39,15 @@ def test_a_block_that_reads_documents_makes_them_first() -> None:
     blocks = [block for page in PAGES for block in SHELL.findall(page.read_text()) if "demo documents.jsonl" in block]
     assert len(blocks) == len(["README", "docker", "quickstart-glue", "quickstart-rest"])
     assert all(">documents.jsonl" in block.partition("demo documents.jsonl")[0] for block in blocks)
+
+
+def test_git_ignores_what_the_pages_let_a_user_write_beside_the_sources(tmp_path: Path) -> None:
+    """Conversations and configs have secrets."""
+    written = {name for page in PAGES for name in WRITTEN.findall(page.read_text())} | {"config.json", "config.yaml"}
+    assert {"conversation.jsonl", "requests.jsonl"} < written
+    shutil.copy(REPOSITORY / ".gitignore", tmp_path)
+    _run(["git", "init", "--quiet"], tmp_path, {})
+    assert set(_run(["git", "check-ignore", *written], tmp_path, {}).split()) == written
 
 
 @pytest.mark.catalog
