@@ -93,6 +93,16 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkout:
     return Checkout(tmp_path / "outer" / "checkout")
 
 
+def test_arguments_of_docker_build_take_the_place_of_the_usual_name(checkout: Checkout) -> None:
+    arguments = ["--tag", "mine", "--platform", "linux/amd64", "--pull", "--no-cache"]
+    checkout.run("scripts/image", *arguments)
+    built = (checkout.directory / "built").read_text().splitlines()
+    assert built[-len(arguments) - 1 :] == [*arguments, "."]
+    assert "materialize-iceberg" not in built
+    checkout.run("scripts/image")
+    assert (checkout.directory / "built").read_text().splitlines()[-3:] == ["--tag", "materialize-iceberg", "."]
+
+
 def test_the_image_has_the_commit_as_revision_also_after_a_tag(checkout: Checkout) -> None:
     commit = checkout.commit("v1.2.3")
     assert checkout.built_revision() == version_command._find_revision() == commit
