@@ -71,11 +71,12 @@ RUN python3 -m pip --python /opt/connector/bin/python install --root /new --no-c
 
 FROM ${BASE_IMAGE}
 
+# Public Python images have no compiled modules of the standard library, and a read-only root cannot get them later. This layer
+# comes before the connector's: it stays the same until the base changes.
+RUN PYTHONHASHSEED=0 python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash "$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')"
 COPY --from=java /opt/java /opt/java
 COPY --from=packages /opt/connector /opt/connector
 COPY --from=connector /new /
-# Public Python images have no compiled modules of the standard library, and a read-only root cannot get them later.
-RUN PYTHONHASHSEED=0 python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash "$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')"
 
 # Any user, with or without a name, can write only to /tmp.
 ENV PATH=/opt/connector/bin:$PATH \
