@@ -80,6 +80,11 @@ class MissingTableError(UserError):
         )
 
 
+class UnfitCommitError(UserError):
+    """Staged rows and their table do not fit together: the table is gone or another one, the staged files are gone, or
+    columns are others. No attempt can add the rows before a person has changed that."""
+
+
 class LostColumnError(UserError):
     """A column that this session writes was dropped from its table, or got another type: a new session writes the
     columns that the table has then."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from connector.host.errors import MissingTableError, OlderTableError, RetryableError, UserError
+from connector.host.errors import MissingTableError, OlderTableError, RetryableError, UnfitCommitError, UserError
 from connector.host.groups import group_by
 from connector.host.redaction import redact_and_shorten
 from connector.iceberg.bound_table import BoundTable
@@ -48,8 +48,8 @@ def select_overlapping_commits(staged: Iterable[StagedCommit], key_range: str) -
 def recover(
     staged: Sequence[StagedCommit], committer: "Committer", bind: Callable[[], Sequence[BoundTable]]
 ) -> Recovered:
-    """Commit `staged`, then bind the tables. Raises UserError if a bound table can never accept its pending commits, or
-    has too many of them.
+    """Commit `staged`, then bind the tables. Raises UnfitCommitError if pending commits do not fit their bound
+    table, and UserError if a bound table has too many of them. Commits that a table refuses wait, as in a session.
 
     Raises RetryableError if commits of another writer must come first, and are still pending.
     """
@@ -153,14 +153,14 @@ def check_fences(tables: Sequence[BoundTable], fences: LastFences) -> None:
 def _check_recovered(
     bound: Collection[tuple[TableIdentifier, str]], staged: Sequence[StagedCommit], committer: "Committer"
 ) -> None:
-    """Raise the UserError of a bound table: the table was replaced, or staged files are gone, so no retry can help.
+    """Raise the UnfitCommitError of a bound table: the table was replaced, or staged files are gone, so no retry helps.
 
     `bound` has pairs of a table and a state key, and pairs of a table and the UUID of the table that is bound now.
     """
     for commit in staged:
         error = committer.find_error(commit.chain_id)
         is_bound = (commit.path, commit.writer.state_key) in bound or commit.table_id in bound
-        if isinstance(error, UserError) and is_bound:
+        if isinstance(error, UnfitCommitError) and is_bound:
             raise error
 
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile, OutputStream
 
-from connector.host.errors import BACKFILL, ConnectorError, UserError
+from connector.host.errors import BACKFILL, ConnectorError, UnfitCommitError
 from connector.host.redaction import hide_obtained
 from connector.host.threads import StartedCalls, map_in_threads
 from connector.model.properties import Properties
@@ -180,7 +180,7 @@ def write_list(io: FileIO, location: str, files: tuple[DataFile, ...]) -> FileLi
 
 
 def files_of(io: FileIO, files: tuple[DataFile, ...] | FileList) -> tuple[DataFile, ...]:
-    """Return the files, read from their list if there is one. Raises UserError if the list was changed."""
+    """Return the files, read from their list if there is one. Raises UnfitCommitError if the list was changed."""
     if not isinstance(files, FileList):
         return files
     with translate_errors(files.location), io.new_input(files.location).open() as stream:
@@ -188,7 +188,7 @@ def files_of(io: FileIO, files: tuple[DataFile, ...] | FileList) -> tuple[DataFi
     try:
         return msgspec.json.decode(content, type=tuple[DataFile, ...])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise UserError(
+        raise UnfitCommitError(
             f"{files.location}: this list of staged files was changed or is damaged ({error}). The {files.rows} rows "
             f"in these files stay staged in the task's state: restore the list, or {BACKFILL}."
         ) from error

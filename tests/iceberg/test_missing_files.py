@@ -18,7 +18,7 @@ from connector.cli.flow.flow_files import ConfigFile
 from connector.host.errors import RetryableError, UserError
 from connector.host.logs import format_bytes
 from connector.iceberg.bound_table import BoundTable, bind_all
-from connector.iceberg.commits import commit
+from connector.iceberg.commits import commit, missing_files
 from connector.iceberg.commits.commit_outcomes import Failed
 from connector.iceberg.commits.reset import Decision
 from connector.model import state
@@ -178,6 +178,21 @@ def test_files_are_looked_for_in_their_directory_if_the_store_does_not_tell_of_e
             assert "1 staged file(s) are gone" in refused(catalog, first, second)
         start(catalog, first, second)
     assert ids_of(catalog, ORDERS) == [1, 2]
+
+
+def test_a_store_that_does_not_let_the_task_look_keeps_no_session_from_opening(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forbid(*_: object) -> Any:
+        raise PermissionError("ACCESS_DENIED during HeadObject operation")
+
+    staged = stage_old(catalog, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(PyArrowFile, "exists", forbid)
+        patch.setattr(missing_files, "files_under", forbid)
+        assert start(catalog, staged) == []
+    assert start(catalog, staged) == [staged]
+    assert ids_of(catalog, ORDERS) == [1]
 
 
 # When files are looked for

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.exceptions import BadRequestError, CommitFailedException, ForbiddenError, UnauthorizedError
 
 from connector.config.endpoint_config import EndpointConfig
 from connector.host.errors import UserError
@@ -23,12 +23,13 @@ from connector.session.session_threads import run_threads
 from connector.session.transactions import Session
 from protocol.flow import WHOLE_RANGE, FieldSelection, Materialization, MaterializationBinding
 from support.bindings import MATERIALIZATION
-from support.rows.staged_files import stage
+from support.rows.staged_files import stage, stage_chain
 from support.rows.staged_rows import chain_of
 from support.tables.local_tables import foreign_table, ids_of
 from support.tables.planted_faults import plant, refuse
 
 ORDERS, ITEMS = TableIdentifier("shop", "orders"), TableIdentifier("shop", "items")
+DEADLINE: Final = 20.0  # seconds
 LIMIT: Final = Limit(commits=100, size=1 << 40)
 UNUSED: Final[Any] = None
 
@@ -68,10 +69,24 @@ def test_what_waits_for_a_table_without_a_binding_stops_no_session(catalog: Cata
     assert ids_of(catalog, ITEMS) == [1]
 
 
-def test_a_session_does_not_open_with_too_much_for_a_bound_table(catalog: Catalog) -> None:
+@pytest.mark.parametrize("answer", [ForbiddenError("403"), BadRequestError("400"), UnauthorizedError("401")])
+def test_a_table_that_refuses_its_first_rows_keeps_no_session_from_opening(catalog: Catalog, answer: Exception) -> None:
+    """It waits, as in the session that staged them. It gets all of its rows as soon as it accepts some."""
+    first, second = stage_chain(catalog, ORDERS, WriterId(MATERIALIZATION, "orders.v1", WHOLE_RANGE.key_range))
+    plant(catalog, [refuse(answer)])
+    session = open_session(catalog, [replace(first, is_recovered=True)], ORDERS, ITEMS)
+    other = stage_one(catalog, ITEMS)
+    assert session.acknowledge(StagedTransaction((second, other))).commits == (other,)
+    assert (ids_of(catalog, ORDERS), ids_of(catalog, ITEMS)) == ([], [1])
+    session._committer.finish(DEADLINE)
+    assert ids_of(catalog, ORDERS) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("error", [CommitFailedException("not now"), ForbiddenError("not allowed")])
+def test_a_session_does_not_open_with_too_much_for_a_bound_table(catalog: Catalog, error: Exception) -> None:
     """A task that is started again and again would add a transaction each time."""
     waiting = chain_of(stage_one(catalog, ORDERS), 101)
-    plant(catalog, [refuse(CommitFailedException("not now"))])
+    plant(catalog, [refuse(error)])
     with pytest.raises(UserError, match="By now 101 transactions"):
         open_session(catalog, waiting, ORDERS, ITEMS)
 

@@ -19,7 +19,7 @@ from pyiceberg.types import PrimitiveType
 
 from connector.encoding.lines.key_tables import keys_of_texts
 from connector.encoding.parquet.data_files import open_new_file
-from connector.host.errors import BACKFILL, UserError
+from connector.host.errors import BACKFILL, UnfitCommitError
 from connector.model.binding import Updates
 from connector.storage.file_io import WriteFile, write_small_file
 from connector.storage.storage_errors import translate_errors
@@ -88,8 +88,8 @@ def write_located(
 
 
 def read_located(io: FileIO, location: str) -> LocatedRows:
-    """Return located rows. What this process has written lately is not read again, if it is small. Raises UserError if
-    the object was changed."""
+    """Return located rows. What this process has written lately is not read again, if it is small. Raises
+    UnfitCommitError if the object was changed."""
     with _lock:
         remembered = _remembered.get(location)
     content = _read_object(io, location) if remembered is None else remembered
@@ -116,8 +116,8 @@ def _read(location: str, content: bytes, *names: str) -> pa.Table:
         raise _explain_damage(location, error) from error
 
 
-def _explain_damage(location: str, error: Exception) -> UserError:
-    return UserError(
+def _explain_damage(location: str, error: Exception) -> UnfitCommitError:
+    return UnfitCommitError(
         f"{location}: this object of located rows was changed or is damaged ({error}). A staged commit has to "
         f"delete these rows, and stays in the task's state: restore the object, or {BACKFILL}."
     )

@@ -29,6 +29,7 @@ from connector.host.errors import (
     OlderTableError,
     RetryableError,
     SignInError,
+    UnfitCommitError,
     UserError,
 )
 from connector.host.facts import AttemptFailure, FailedAttempt
@@ -183,28 +184,28 @@ def quote(error: Exception) -> str:
     return redact_and_shorten(words)
 
 
-def explain_missing_table(staged: Sequence[StagedCommit]) -> UserError:
+def explain_missing_table(staged: Sequence[StagedCommit]) -> UnfitCommitError:
     """Return the error of commits that were staged for a table whose name does not exist any more."""
-    return UserError(
+    return UnfitCommitError(
         f"table {staged[0].path} is gone, and {_describe(staged)}. To keep these rows, bring the table back "
         f"under its name: {_ADDED_LATER}. {_BACKFILL}"
     )
 
 
-def explain_replaced_table(staged: Sequence[StagedCommit], uuid: str) -> UserError:
+def explain_replaced_table(staged: Sequence[StagedCommit], uuid: str) -> UnfitCommitError:
     """Return the error of commits that were staged for a table whose name another table has now, with this uuid."""
     name = staged[0].path
-    return UserError(
+    return UnfitCommitError(
         f"table {name} is another table now (uuid {uuid}), and {_describe(staged)}. To keep these rows, first rename "
         f"or drop the table that is named {name} now, then bring the old table back under this name: {_ADDED_LATER}. "
         f"{_BACKFILL}"
     )
 
 
-def explain_older_copy(staged: Sequence[StagedCommit]) -> UserError | FencedError:
+def explain_older_copy(staged: Sequence[StagedCommit]) -> UnfitCommitError | FencedError:
     """Return the error of commits that were staged after a backfill of their table, but for the table as it was before.
     FencedError if this process staged any of them: so it would stage all others."""
-    kind = UserError if all(commit.is_recovered for commit in staged) else FencedError
+    kind = UnfitCommitError if all(commit.is_recovered for commit in staged) else FencedError
     return kind(
         f"table {staged[0].path}: a session of the task began after the last backfill of the table (state key "
         f"{staged[0].writer.state_key}), but the catalog answered it with the table as it was before, from a replica "

@@ -25,7 +25,7 @@ from connector.encoding.parquet.file_columns import open_data_file
 from connector.encoding.parquet.file_options import Destination
 from connector.encoding.rewriting.converted_files import rewrite_converted
 from connector.encoding.rewriting.rewritten_schemas import UnconvertibleError
-from connector.host.errors import BACKFILL, LostColumnError, UserError
+from connector.host.errors import BACKFILL, LostColumnError, UnfitCommitError
 from connector.iceberg.metadata.table_arrangement import keep_sort_order
 from connector.iceberg.metadata.table_properties import find_newest_column, is_converted, read_successors
 from connector.model.binding import Updates
@@ -44,8 +44,8 @@ ConvertedFiles: TypeAlias = dict[tuple[TargetFiles, str], tuple[DataFile, ...]]
 def fit_late_files(table: Table, staged: Sequence[StagedCommit], rewritten: ConvertedFiles) -> list[StagedCommit]:
     """Return the commits of one writer, with files that fit the table. `rewritten` gets the files that are rewritten.
 
-    UserError if files would make the table unreadable, if a value cannot be converted, or if rows would lose their key
-    or their document; LostColumnError if this session writes to a dropped column.
+    UnfitCommitError if files would make the table unreadable, if a value cannot be converted, or if rows would lose
+    their key or their document; LostColumnError if this session writes to a dropped column.
     """
     for commit in staged:
         if commit.schema_id != table.metadata.current_schema_id and (files := files_of(table.io, commit.files)):
@@ -110,10 +110,10 @@ def _index_columns(*schemas: Schema) -> dict[int, NestedField]:
     return {column.field_id: column for schema in ordered for column in schema.fields}
 
 
-def _explain_unconvertible(table: Table, file: DataFile, error: UnconvertibleError) -> UserError:
+def _explain_unconvertible(table: Table, file: DataFile, error: UnconvertibleError) -> UnfitCommitError:
     before = _index_written(table, file)
     names = ", ".join(repr(before[column_id].name) for column_id in sorted(error.column_ids))
-    return UserError(
+    return UnfitCommitError(
         f"table {TableIdentifier.of(table)}: {file.rows} rows were staged before their column {names} was converted to "
         "another type, and have values without an equivalent of that type. They were not added, and stay in the task's "
         f"state. {BACKFILL.capitalize()}."
@@ -129,10 +129,10 @@ def _check(table: Table, commit: StagedCommit, files: Iterable[DataFile], writte
         newest = find_newest_column(table, column.field_id)
         if current := now.get(newest):
             if newest == column.field_id and not _is_read_as(column.field_type, current.field_type):
-                raise UserError(_describe_change(commit, column, current))
+                raise UnfitCommitError(_describe_change(commit, column, current))
         elif role := _find_role(commit.updates, column):
             text = _describe_needed(commit, column, role)
-            raise UserError(text) if commit.is_recovered else LostColumnError(text)
+            raise UnfitCommitError(text) if commit.is_recovered else LostColumnError(text)
         # Rows that the runtime's log has committed are still added. The next session names the column when it opens.
         elif not (commit.is_recovered or is_converted(table, column.field_id)):
             raise LostColumnError(_describe_loss(commit, column))
@@ -152,7 +152,7 @@ def _check_required(table: Table, commit: StagedCommit, files: Iterable[DataFile
             for file in files:
                 found = {find_newest_column(table, each.field_id): each.nulls for each in file.columns}
                 if found.get(column.field_id) != 0:
-                    raise UserError(_describe_missing_values(commit, column))
+                    raise UnfitCommitError(_describe_missing_values(commit, column))
 
 
 def _is_read_as(written: IcebergType, current: IcebergType) -> bool:

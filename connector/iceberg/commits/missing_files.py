@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 
-from connector.host.errors import BACKFILL, UserError
+from connector.host.errors import BACKFILL, UnfitCommitError
 from connector.host.threads import map_in_threads
 from connector.iceberg.metadata.partitions import PartitionReader
 from connector.model.state import FileList, StagedCommit
@@ -36,7 +36,7 @@ class MissingFile:
 
 
 def check_staged_files(table: Table, staged: Sequence[StagedCommit], found: set[str]) -> None:
-    """Raise UserError if files of these commits are gone, RetryableError if the store does not answer now.
+    """Raise UnfitCommitError if files of these commits are gone, RetryableError if the store does not answer now.
 
     `found` has the fence values of commits whose files were found before. It gets those of the others.
     """
@@ -75,7 +75,7 @@ def _is_placed(table: Table, commit: StagedCommit) -> bool:
             reader = PartitionReader(table, commit.spec_id)
             for file in files:
                 reader.read(file)
-        except UserError:
+        except UnfitCommitError:
             return False
     return True
 
@@ -103,9 +103,9 @@ def _is_missing(io: FileIO, location: str) -> bool | None:
             raise
 
 
-def _explain_missing(table: Table, staged: Sequence[StagedCommit], missing: Sequence[MissingFile]) -> UserError:
+def _explain_missing(table: Table, staged: Sequence[StagedCommit], missing: Sequence[MissingFile]) -> UnfitCommitError:
     more = f" and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
-    return UserError(
+    return UnfitCommitError(
         f"table {TableIdentifier.of(table)}: {len(missing)} staged file(s) are gone: "
         f"{', '.join(file.location for file in missing[:NAMED])}{more}. A job that removes orphan files may have "
         f"deleted them. The {sum(commit.rows for commit in staged)} staged rows of this table were not added, and "

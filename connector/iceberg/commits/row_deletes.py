@@ -30,7 +30,7 @@ from connector.encoding.search.row_search import SearchedFile, search
 from connector.encoding.search.searched_keys import KEYS_AT_ONCE, Keys
 from connector.encoding.search.staged_keys import ReadKeys, read_staged_keys
 from connector.encoding.values.arrays import Positions, join_arrays
-from connector.host.errors import BACKFILL, UserError
+from connector.host.errors import BACKFILL, UnfitCommitError
 from connector.host.groups import divide
 from connector.iceberg.fences import fence
 from connector.iceberg.fences.file_names import FileOrigin
@@ -85,7 +85,8 @@ class RowDeletes:
     def find(self, table: Table, staged: Sequence[StagedCommit], fitting: Sequence[StagedCommit]) -> DeletesOfCommit:
         """Return the rows to delete in the commit of `staged`, of which some had Loads.
 
-        `fitting` are the same commits with the files that the table gets. UserError if rows cannot be found any more.
+        `fitting` are the same commits with the files that the table gets. UnfitCommitError if rows cannot be found any
+        more.
         """
         files = _DataFiles(table, self._manifests)
         pending = fence.group_by_writer(staged)
@@ -288,10 +289,10 @@ def _column_types(table: Table) -> dict[int, PrimitiveType]:
     return {field.field_id: field.field_type for field in fields if isinstance(field.field_type, PrimitiveType)}
 
 
-def _explain_lost_key(table: Table, column_id: int) -> UserError:
+def _explain_lost_key(table: Table, column_id: int) -> UnfitCommitError:
     names = {column.field_id: column.name for schema in table.metadata.schemas for column in schema.fields}
     name = names.get(column_id, str(column_id))
-    return UserError(
+    return UnfitCommitError(
         f"table {TableIdentifier.of(table)}: another engine has dropped the key column {name!r} and rewritten "
         "data files. So the rows that a staged commit replaces cannot be found. The staged rows were not "
         f"added, and stay in the task's state. {BACKFILL.capitalize()}."

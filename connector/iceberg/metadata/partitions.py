@@ -16,7 +16,7 @@ from pyiceberg.transforms import IdentityTransform, VoidTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import PrimitiveType, UUIDType
 
-from connector.host.errors import BACKFILL, UserError
+from connector.host.errors import BACKFILL, UnfitCommitError
 from connector.model.state import DataFile
 from connector.model.table_identifier import TableIdentifier
 
@@ -50,14 +50,14 @@ def _unpartitioned(spec_id: int) -> Partition:
 
 
 class PartitionReader:
-    """Reads the partitions of staged files of one spec. Raises UserError if the table does not have the spec."""
+    """Reads the partitions of staged files of one spec. Raises UnfitCommitError if the table does not have the spec."""
 
     def __init__(self, table: Table, spec_id: int) -> None:
         self._name = TableIdentifier.of(table)
         self._spec_id = spec_id
         spec = table.specs().get(spec_id)
         if spec is None:
-            raise UserError(
+            raise UnfitCommitError(
                 f"table {self._name}: rows were staged for partition spec {spec_id}, which another engine has removed "
                 f"from the table since. So they were not added. {_REMEDY}"
             )
@@ -66,7 +66,7 @@ class PartitionReader:
         self._is_void = all(isinstance(each.transform, VoidTransform) for each in spec.fields)
 
     def read(self, file: DataFile) -> Partition:
-        """Return the partition of a staged file. Raises UserError if its values do not fit the spec."""
+        """Return the partition of a staged file. Raises UnfitCommitError if its values do not fit the spec."""
         if not file.partition and self._is_void:
             return Partition.of(self._spec_id, Record(*(None for _ in self._types)))
         if len(file.partition) != len(self._types):
@@ -77,8 +77,8 @@ class PartitionReader:
             raise self._explain(file, str(error)) from error
         return Partition.of(self._spec_id, Record(*values))
 
-    def _explain(self, file: DataFile, reason: str) -> UserError:
-        return UserError(
+    def _explain(self, file: DataFile, reason: str) -> UnfitCommitError:
+        return UnfitCommitError(
             f"table {self._name}: the partition of the staged file {file.path} does not fit the table's partition spec "
             f"{self._spec_id}: {reason}. Its {file.rows} rows cannot be added. {_REMEDY}"
         )
