@@ -1,7 +1,7 @@
 """Time limits on HTTP requests: for a connection, each piece of an answer, and all of it.
 
-Connections stay open. One that is idle for minutes may be closed without notice, such as by a NAT gateway or a restart
-of the server. So a read that fails for this reason is sent again.
+Connections stay open. The system probes one that is idle, so that a NAT gateway does not forget it between two commits.
+It may be closed all the same, such as by a restart of the server. So a read that fails for this reason is sent again.
 """
 
 import time
@@ -10,10 +10,12 @@ from typing import Any, Final, NamedTuple
 from requests import ConnectionError, PreparedRequest, RequestException, Response, Session
 from requests.adapters import HTTPAdapter
 from requests.exceptions import InvalidURL, ReadTimeout
-from urllib3 import HTTPConnectionPool
+from urllib3 import HTTPConnectionPool, ProxyManager
+from urllib3.connection import HTTPConnection
 from urllib3.exceptions import LocationValueError, ProtocolError
 
 from connector.host.answer_time_limit import limit_answers
+from connector.host.machine import list_keep_alive_options
 
 
 class TimeLimits(NamedTuple):
@@ -28,6 +30,7 @@ class TimeLimits(NamedTuple):
     reads_content: bool = True
 
 
+_SOCKET_OPTIONS: Final = (*HTTPConnection.default_socket_options, *list_keep_alive_options())
 READS: Final = frozenset({"GET", "HEAD"})  # a change may have been done, even without an answer
 
 
@@ -45,6 +48,13 @@ class _TimeLimitedAdapter(HTTPAdapter):
     def __init__(self, limits: TimeLimits) -> None:
         super().__init__()
         self._limits = limits
+
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        super().init_poolmanager(*args, **kwargs, socket_options=_SOCKET_OPTIONS)
+
+    def proxy_manager_for(self, *args: Any, **kwargs: Any) -> ProxyManager:
+        manager: ProxyManager = super().proxy_manager_for(*args, **kwargs, socket_options=_SOCKET_OPTIONS)
+        return manager
 
     def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> HTTPConnectionPool:
         pool = super().get_connection_with_tls_context(*args, **kwargs)

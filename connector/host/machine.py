@@ -125,6 +125,14 @@ def _read_path(mounted: bytes) -> Path:
 
 def keep_alive(connection: socket.socket) -> None:
     """Make reading from the TCP connection end within about a minute when the other machine is gone."""
-    for level, names, value in _KEEP_ALIVE:
-        if name := next((each for each in names if hasattr(socket, each)), None):
-            connection.setsockopt(level, getattr(socket, name), value)
+    for option in list_keep_alive_options():
+        connection.setsockopt(*option)
+
+
+def list_keep_alive_options() -> list[tuple[int, int, int]]:
+    """Return the options that `keep_alive` sets: their levels, names and values."""
+    return [
+        (level, getattr(socket, name), value)
+        for level, names, value in _KEEP_ALIVE
+        if (name := next((each for each in names if hasattr(socket, each)), None))
+    ]

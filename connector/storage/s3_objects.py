@@ -35,9 +35,11 @@ from pyiceberg.io import (
     InputStream,
 )
 from urllib3 import HTTPConnectionPool, PoolManager, Timeout
+from urllib3.connection import HTTPConnection
 from urllib3.exceptions import HTTPError
 
 from connector.host.answer_time_limit import limit_answers
+from connector.host.machine import list_keep_alive_options
 from connector.model.properties import Properties
 from connector.storage.s3_environment import find_amazon_host, find_certificates, find_proxy
 from connector.storage.storage_errors import LATE
@@ -209,8 +211,14 @@ class _Connections(PoolManager):
 @lru_cache(OPEN_CLIENTS)
 def _open_connections(connect: float, read: float, certificates: str | None) -> PoolManager:
     """Return connections with these limits in seconds. All clients share them, whatever their credentials are."""
-    timeout = Timeout(connect=connect, read=read)
-    return _Connections(maxsize=CONNECTIONS, timeout=timeout, retries=False, ca_certs=certificates)
+    return _Connections(
+        maxsize=CONNECTIONS,
+        timeout=Timeout(connect=connect, read=read),
+        retries=False,
+        ca_certs=certificates,
+        # The system probes an idle connection, so that a NAT gateway does not forget it between two commits.
+        socket_options=(*HTTPConnection.default_socket_options, *list_keep_alive_options()),
+    )
 
 
 @lru_cache(OPEN_CLIENTS)

@@ -54,6 +54,7 @@ from encoding.store_lines import binding, numbered, plain
 from support.plans import meeting
 from support.servers.fault_proxy import GENUINE, Answer, Fault, FaultProxy, Request, fault_proxy
 from support.servers.odd_servers import Dripping, answering, dripping
+from support.servers.pooled_connections import is_probed
 from support.servers.s3_server import S3Server
 from support.snapshots import check_text
 
@@ -484,6 +485,15 @@ def test_a_server_that_answers_with_the_whole_object_has_sent_no_part(status: HT
         objects = open_s3_objects(Properties({S3_ENDPOINT: server.uri, **KEYS}))
         assert objects
         assert objects.get("s3://bucket/key", 5, 10) == part
+
+
+def test_an_idle_connection_is_probed() -> None:
+    with answering(HTTPStatus.OK, "abc", {"Connection": "keep-alive", "Content-Length": "3"}) as server:
+        limit = {"s3.connect-timeout": "7"}  # no other client has it, so none shares the connections
+        objects = open_s3_objects(Properties({S3_ENDPOINT: server.uri, **KEYS, **limit}))
+        assert objects
+        assert objects.get("s3://bucket/key") == b"abc"
+        assert is_probed(objects._pool)
 
 
 def test_a_part_that_ends_with_its_object_leaves_the_stream_there() -> None:
