@@ -83,9 +83,7 @@ OUTCOMES_UNKNOWN: Final = _count("commit_outcomes_unknown", "Attempts to commit 
 COMMITS_FAILED: Final = _count("commits_failed", "Commits that failed with all attempts. Their rows stay staged.")
 COMMITS_FENCED: Final = _count("commits_fenced", "Commits that failed because another process has taken over.")
 COMMIT_FAILING: Final = _measure("commit_failing", "1 if the last commit of the table failed, 0 otherwise.")
-SIGN_IN_REFUSED: Final = _measure(
-    "sign_in_refused", "1 if the catalog refused the sign-in at the last commit, 0 otherwise."
-)
+SIGN_IN_REFUSED: Final = _measure("sign_in_refused", "1 if the sign-in was refused at the last commit, 0 otherwise.")
 LAST_COMMIT: Final = _measure("last_commit_timestamp_seconds", "When the last commit succeeded.", unit="seconds")
 OLDEST_WAITING: Final = _measure(
     "oldest_waiting_row_timestamp_seconds",

@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 
 # A runtime stops the process 5 to 10 seconds after it has closed the input.
 LAST_ATTEMPT: Final = 4.0  # seconds
+ENDING: Final = (FencedError, LostColumnError)  # after these, no later attempt of a session can succeed
 
 
 class Attempt(Protocol):
@@ -38,8 +39,8 @@ class Attempt(Protocol):
 class Committer:
     """Commits for one session, from any number of threads. Two attempts never work on the same table.
 
-    Commits that fail stay in the connector state, and are retried. `listeners` are told of each outcome, from several
-    threads.
+    Commits that fail stay in the connector state, and are retried, unless the error is one of those `ending` the
+    session. `listeners` are told of each outcome, from several threads.
     """
 
     def __init__(
@@ -47,9 +48,10 @@ class Committer:
         attempt: Attempt,
         limit: Limit,
         listeners: Sequence[Tell] = (),
+        ending: tuple[type[ConnectorError], ...] = ENDING,
     ) -> None:
         self._attempt = attempt
-        self._listeners = listeners
+        self._listeners, self._ending = listeners, ending
         self.fences = LastFences()
         self._backlog = Backlog(limit)
         self._retried: list[StagedCommit] = []  # committed by `retry`; the next `commit` returns them
@@ -60,8 +62,8 @@ class Committer:
     def commit(self, staged: Sequence[StagedCommit]) -> list[StagedCommit]:
         """Try these commits, and pending ones that are due. Returns all that were committed since the last call.
 
-        Raises FencedError if another process has taken over, and LostColumnError if a column of the rows no longer
-        exists.
+        Raises FencedError if another process has taken over, LostColumnError if a column of the rows no longer exists,
+        and other errors that end the session.
         """
         with self._changed:
             self._backlog.add(staged)
@@ -87,7 +89,7 @@ class Committer:
     def retry(self) -> None:
         """Try the pending commits that are due. The next `commit` returns those that succeed.
 
-        Raises FencedError and LostColumnError, like `commit`.
+        Raises the errors that end the session, like `commit`.
         """
         tried, committed = self._commit_due()
         with self._changed:
@@ -173,13 +175,13 @@ class Committer:
             due, failing = self._backlog.take(time.monotonic()), self._backlog.failing
         log.debug("committing %d staged transaction(s) of all tables", len(due))
         ended: set[str] = set()  # fence values of the commits that succeeded or are void
-        fatal: list[FencedError | LostColumnError] = []  # after which no later attempt can succeed
+        fatal: list[ConnectorError] = []  # errors that end the session
 
         def note(outcome: Outcome) -> None:
             self._tell(outcome)  # before another thread may commit to the same table, and tell of that first
             with self._changed:
                 match self._record(outcome):
-                    case FencedError() | LostColumnError() as error:
+                    case ConnectorError() as error:
                         fatal.append(error)
                     case committed:
                         ended.update(commit.next for commit in committed)
@@ -194,12 +196,12 @@ class Committer:
         for listener in self._listeners:
             listener(outcome)
 
-    def _record(self, outcome: Outcome) -> Sequence[StagedCommit] | FencedError | LostColumnError:
-        """Return the commits that succeeded or are void, or the error after which no later attempt can succeed."""
+    def _record(self, outcome: Outcome) -> Sequence[StagedCommit] | ConnectorError:
+        """Return the commits that succeeded or are void, or the error that ends the session."""
         chain_id = outcome.staged[0].chain_id
         if isinstance(outcome, Failed):
             self._backlog.record_failure(chain_id, outcome.error, time.monotonic())
-            return outcome.error if isinstance(outcome.error, FencedError | LostColumnError) else ()
+            return outcome.error if isinstance(outcome.error, self._ending) else ()
         if not isinstance(outcome, Superseded):
             self.fences.note_committed(outcome.staged[-1])  # before it leaves the pending ones
         self._backlog.record_commit(chain_id)

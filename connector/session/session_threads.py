@@ -6,8 +6,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from connector.config.credentials import AwsIam
 from connector.config.endpoint_config import EndpointConfig
 from connector.host import facts
+from connector.host.errors import SignInError
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.catalogs.opening import OpenedCatalog, load_opened_table
 from connector.iceberg.commits.commit import try_commits
@@ -20,7 +22,7 @@ from connector.iceberg.metadata.listed_files import ManifestCache
 from connector.model.state import StagedCommit
 from connector.session.backlog import Limit, find_state_limit
 from connector.session.commit_facts import report_outcome, report_recovered
-from connector.session.committer import Committer
+from connector.session.committer import ENDING, Committer
 from connector.session.recovery import Recovered, recover
 from connector.spark.jobs.compaction_job import compact_in
 from connector.spark.jvm.spark_session import Spark
@@ -69,6 +71,8 @@ def run_threads(
             partial(try_commits, catalog, writers=marking),
             Limit(config.advanced.max_waiting_commits, config.advanced.max_waiting_bytes, find_state_limit(key_range)),
             [*reports, *messages, maintenance.note_outcome],
+            # Only the next session gets new keys from the runtime.
+            (*ENDING, SignInError) if isinstance(config.credentials, AwsIam) else ENDING,
         )
         yield SessionThreads(committer, writers.manifests, maintenance, notifier)
 

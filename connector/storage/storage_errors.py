@@ -11,6 +11,7 @@ from connector.host.errors import (
     ErrorTable,
     Matcher,
     RetryableError,
+    SignInError,
     Translation,
     UserError,
     is_a,
@@ -74,13 +75,15 @@ NOT_VALID_NOW: Final = ("certificate has expired", "certificate is not yet valid
 # S3 says this also of a file that does not exist, to users who may not list the whole bucket.
 is_forbidden: Final = _says("ACCESS_DENIED")
 
+_BAD_CREDENTIALS: Final = (
+    "{location}: the object store does not accept the credentials ({answer}). Check /credentials, or "
+    "/storage/credentials if they are set."
+)
 STORAGE_ERRORS: Final[ErrorTable] = (
     Translation(is_of_full_disk, RetryableError, "{location}: the disk is full. Make room there."),
+    Translation(_says("ExpiredToken"), SignInError, _BAD_CREDENTIALS),
     Translation(
-        _says("SIGNATURE_DOES_NOT_MATCH", "INVALID_ACCESS_KEY_ID", "InvalidToken", "ExpiredToken"),
-        UserError,
-        "{location}: the object store does not accept the credentials ({answer}). Check /credentials, or "
-        "/storage/credentials if they are set.",
+        _says("SIGNATURE_DOES_NOT_MATCH", "INVALID_ACCESS_KEY_ID", "InvalidToken"), UserError, _BAD_CREDENTIALS
     ),
     Translation(
         is_forbidden,

@@ -20,7 +20,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 
 from connector.host import facts
-from connector.host.errors import ConnectorError, FencedError, LostColumnError, RetryableError, UserError
+from connector.host.errors import ConnectorError, FencedError, LostColumnError, RetryableError, SignInError, UserError
 from connector.host.facts import Fact, WaitingState
 from connector.host.logs import FIELDS
 from connector.host.signals import Stopped
@@ -34,7 +34,7 @@ from connector.model.table_identifier import TableIdentifier
 from connector.session import backlog
 from connector.session.backlog import Backlog, Limit
 from connector.session.commit_facts import report_outcome
-from connector.session.committer import Committer, run_retries
+from connector.session.committer import ENDING, Committer, run_retries
 from support.bindings import PATH
 from support.rows.staged_files import stage, stage_chain
 from support.rows.staged_rows import WRITER
@@ -467,11 +467,12 @@ def test_what_waits_for_a_table_that_was_made_anew_is_not_forgotten_when_the_new
     assert isinstance(committer.find_error(old.chain_id), UserError)
 
 
-@pytest.mark.parametrize("error", [FencedError("fenced"), LostColumnError("lost")])
+@pytest.mark.parametrize("error", [FencedError("fenced"), LostColumnError("lost"), SignInError("expired")])
 def test_what_no_later_attempt_can_mend_ends_the_session(tables: Tables, error: ConnectorError) -> None:
     tables.errors["bad"] = error
+    committer = Committer(tables.attempt, GENEROUS, ending=(*ENDING, SignInError))
     with pytest.raises(type(error)):
-        Committer(tables.attempt, GENEROUS).commit([staged("bad", "b1"), staged("good", "g1")])
+        committer.commit([staged("bad", "b1"), staged("good", "g1")])
     assert tables.taken == ["g1"]
 
 

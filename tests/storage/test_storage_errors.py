@@ -21,7 +21,7 @@ from connector.config.endpoint_config import EndpointConfig
 from connector.config.secret import Secret
 from connector.encoding.parquet.data_files import DataFileWriter, NewFiles, RowGroupMemory
 from connector.encoding.parquet.file_options import FileOptions
-from connector.host.errors import RetryableError, UserError
+from connector.host.errors import RetryableError, SignInError, UserError
 from connector.storage import arrow_file_io
 from connector.storage.file_access import STORE_FILE_IO
 from connector.storage.storage_errors import is_of_content, translate_errors, translate_errors_of_directory
@@ -194,6 +194,13 @@ def test_a_clock_that_is_wrong_is_told_while_files_are_written(right: EndpointCo
             UserError, match=r"the clock of this machine is wrong \(.*The difference is too large.*\)\. Set it\.$"
         ),
     ):
+        write(replace(right, s3_endpoint=server.uri))
+
+
+def test_keys_that_have_expired_are_told_as_a_sign_in_that_is_refused(right: EndpointConfig) -> None:
+    late = "<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"
+    refused = pytest.raises(SignInError, match=r"does not accept the credentials \(.*The provided token has expired")
+    with answering(400, late) as server, refused:
         write(replace(right, s3_endpoint=server.uri))
 
 
