@@ -12,6 +12,7 @@ from typing import Final, Generic, TypeVar
 from connector.host import facts
 from connector.host.errors import UserError
 from connector.host.facts import RefreshedCredentials, RefreshFailure
+from connector.host.redaction import redact_and_shorten
 
 T = TypeVar("T")
 
@@ -104,7 +105,8 @@ class Refreshed(Generic[T]):
             left = self._find_life(old)
             if old is None or left <= 0:
                 raise
-            log.warning("%s: not refreshed (%s), still valid for %.0f s", self._what, type(error).__name__, left)
+            reason = f"{type(error).__name__}: {redact_and_shorten(str(error))}"
+            log.warning("%s: not refreshed (%s), still valid for %.0f s", self._what, reason, left)
             prolonged = _prolong(old, left)
             self._keep_until_due(prolonged)
             return prolonged

@@ -9,9 +9,11 @@ import pytest
 
 from connector.host import refresh
 from connector.host.errors import RetryableError
+from connector.host.redaction import hide_obtained
 from connector.host.refresh import SHORT_LIFE, Lease, Refreshed
 
 HOUR = 3600.0
+SECRET = "planted-secret"
 
 
 class Clock:
@@ -45,7 +47,7 @@ class Server:
 
     def grant(self) -> Lease[int]:
         if self.is_down:
-            raise RetryableError("down")
+            raise RetryableError(f"down: {SECRET}")
         self.granted += 1
         return Lease.until(self.granted, self._clock.now + HOUR)
 
@@ -85,12 +87,13 @@ def test_what_cannot_be_renewed_is_used_to_its_end_and_tried_again_meanwhile(
 ) -> None:
     renewed = Refreshed("a number", server.grant)
     renewed.current()
+    hide_obtained(SECRET)
     server.is_down = True
     clock.now += HOUR / 2
     with caplog.at_level(logging.WARNING):
         assert [renewed.current().value for _ in range(3)] == [1, 1, 1]
     assert [record.getMessage() for record in caplog.records] == [
-        "a number: not refreshed (RetryableError), still valid for 1800 s"
+        "a number: not refreshed (RetryableError: down: ***), still valid for 1800 s"
     ]
     clock.now += HOUR / 2
     with pytest.raises(RetryableError):
