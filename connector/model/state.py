@@ -35,6 +35,8 @@ Name: TypeAlias = Annotated[str, Meta(min_length=1)]
 Int: TypeAlias = Annotated[int, Meta(ge=0, le=2**31 - 1)]  # Iceberg's int
 _Long: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]  # Iceberg's long
 
+BOUND_LENGTH: Final = 16  # characters or bytes, to which longer bounds are cut: Iceberg's default, truncate(16)
+
 _read_long: Final = partial(int.from_bytes, byteorder="little", signed=True)
 
 

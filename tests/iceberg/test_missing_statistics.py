@@ -50,6 +50,12 @@ def describe(catalog: Catalog) -> dict[int, str]:
     return {each: "bounds" if each in lower else "counts" if each in counted else "size" for each in sizes}
 
 
+def bounds_of(catalog: Catalog, column_id: int) -> tuple[bytes | None, bytes | None]:
+    """A column's bounds in the newest data file."""
+    file = max(entries(catalog), key=lambda entry: entry.sequence_number or 0).data_file
+    return (file.lower_bounds or {}).get(column_id), (file.upper_bounds or {}).get(column_id)
+
+
 @pytest.mark.parametrize(
     ("properties", "a", "b", "c"),
     [
@@ -96,6 +102,30 @@ def test_columns_of_the_sort_order_have_statistics_unless_a_property_names_them(
         update.asc("c", IdentityTransform())
     commit_all_or_raise(catalog, [staged(catalog, ROW)])
     assert describe(catalog) == {1: "size", 2: "size", 3: c}
+
+
+@pytest.mark.parametrize(
+    ("mode", "value", "lower", "upper"),
+    [
+        ("full", "x" * 15, b"x" * 15, b"x" * 15),
+        ("full", "é" * 16, None, None),
+        ("full", "x" * 17, None, None),
+        ("truncate(20)", "x" * 17, b"x" * 16, b"x" * 15 + b"y"),
+    ],
+)
+def test_full_asks_for_bounds_that_are_values(
+    catalog: Catalog, mode: str, value: str, lower: bytes | None, upper: bytes | None
+) -> None:
+    """Older versions of Iceberg take them for the least and the greatest value. Loads need the bounds of keys."""
+    filled_table(catalog, A, B, C)
+    set_properties(catalog, {**EAGER, OF_B: mode})
+    for _ in range(3):
+        commit_all_or_raise(catalog, [staged(catalog, {**ROW, "b": value})])
+        assert bounds_of(catalog, 2) == (lower, upper)
+        assert None not in bounds_of(catalog, 1)
+    assert compact(catalog, PATH).commits == 1
+    assert bounds_of(catalog, 2) == (lower, upper)
+    assert not find_missing_statistics(catalog.load_table(PATH), keys={2}).cut_bounds
 
 
 def test_loads_skip_files_whatever_the_properties_say(catalog: Catalog) -> None:

@@ -24,9 +24,8 @@ from pyiceberg.types import (
 from pyiceberg.utils.decimal import unscaled_to_decimal
 
 from connector.model.binding import Column
-from connector.model.state import ColumnStatistics, DataFile
+from connector.model.state import BOUND_LENGTH, ColumnStatistics, DataFile
 
-_BOUND_LENGTH: Final = 16  # characters or bytes: Iceberg's default, truncate(16)
 _SURROGATES: Final = range(0xD800, 0xE000)
 _LAST_CHARACTER: Final = 0x10FFFF
 _SAMPLE: Final = 10_000  # rows
@@ -96,7 +95,7 @@ def _bounds(column_type: PrimitiveType, statistics: Sequence[pq.Statistics]) -> 
     if isinstance(column_type, StringType):
         return _text_bounds(lowest, highest)
     if isinstance(column_type, BinaryType):
-        return lowest[:_BOUND_LENGTH], upper_bound_of_bytes(highest)
+        return lowest[:BOUND_LENGTH], upper_bound_of_bytes(highest)
     if not isinstance(column_type, _COMPARABLE):
         return None, None
     return to_bytes(column_type, lowest), to_bytes(column_type, highest)
@@ -105,7 +104,7 @@ def _bounds(column_type: PrimitiveType, statistics: Sequence[pq.Statistics]) -> 
 def _text_bounds(lowest: bytes, highest: bytes) -> tuple[bytes | None, bytes | None]:
     """Return the bounds of texts. None for texts of other engines that are not UTF-8."""
     try:
-        lower, upper = lowest.decode()[:_BOUND_LENGTH], upper_bound_of_text(highest.decode())
+        lower, upper = lowest.decode()[:BOUND_LENGTH], upper_bound_of_text(highest.decode())
     except UnicodeDecodeError:
         return None, None
     return lower.encode(), None if upper is None else upper.encode()
@@ -122,9 +121,9 @@ def _decimal_bound(column_type: DecimalType, unscaled: int) -> bytes:
 def upper_bound_of_text(text: str) -> str | None:
     """Return a text of at most 16 characters that is not less than this one, as tight as a prefix allows. None if none
     exists."""
-    if len(text) <= _BOUND_LENGTH:
+    if len(text) <= BOUND_LENGTH:
         return text
-    for length in range(_BOUND_LENGTH, 0, -1):
+    for length in range(BOUND_LENGTH, 0, -1):
         successor = ord(text[length - 1]) + 1
         if successor in _SURROGATES:
             successor = _SURROGATES.stop
@@ -135,9 +134,9 @@ def upper_bound_of_text(text: str) -> str | None:
 
 def upper_bound_of_bytes(value: bytes) -> bytes | None:
     """Return at most 16 bytes that are not less than these, as `upper_bound_of_text` does; None if none exist."""
-    if len(value) <= _BOUND_LENGTH:
+    if len(value) <= BOUND_LENGTH:
         return value
-    for length in range(_BOUND_LENGTH, 0, -1):
+    for length in range(BOUND_LENGTH, 0, -1):
         if value[length - 1] < 0xFF:
             return value[: length - 1] + bytes([value[length - 1] + 1])
     return None

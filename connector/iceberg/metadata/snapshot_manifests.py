@@ -29,7 +29,7 @@ from connector.iceberg.metadata.table_properties import (
     find_missing_statistics,
     locations_of,
 )
-from connector.model.state import ColumnStatistics, DataFile, StagedCommit
+from connector.model.state import BOUND_LENGTH, ColumnStatistics, DataFile, StagedCommit
 from connector.storage.file_io import RememberedFile, WrittenFile
 
 WrittenDeletes: TypeAlias = DataFile | WrittenVector  # a position delete file, or a deletion vector
@@ -206,6 +206,10 @@ def _make_entry(partition: Partition, sequence_number: int | None = None, **desc
 
 
 def _statistics(columns: Sequence[ColumnStatistics], missing: MissingStatistics) -> dict[str, Any]:
+    def is_listed(column: ColumnStatistics, bound: bytes | None) -> bool:
+        may_be_cut = column.field_id in missing.cut_bounds and len(bound or b"") >= BOUND_LENGTH
+        return bound is not None and not may_be_cut
+
     counted = [column for column in columns if column.field_id not in missing.counts]
     bounded = [column for column in columns if column.field_id not in missing.bounds]
     return {
@@ -213,8 +217,8 @@ def _statistics(columns: Sequence[ColumnStatistics], missing: MissingStatistics)
         "value_counts": {column.field_id: column.values for column in counted},
         "null_value_counts": {column.field_id: column.nulls for column in counted if column.nulls is not None},
         "nan_value_counts": {},
-        "lower_bounds": {column.field_id: column.lower for column in bounded if column.lower is not None},
-        "upper_bounds": {column.field_id: column.upper for column in bounded if column.upper is not None},
+        "lower_bounds": {column.field_id: column.lower for column in bounded if is_listed(column, column.lower)},
+        "upper_bounds": {column.field_id: column.upper for column in bounded if is_listed(column, column.upper)},
     }
 
 

@@ -11,6 +11,7 @@ import msgspec
 from pyiceberg.table import Table, TableProperties, name_mapping
 from pyiceberg.table.locations import LocationProvider
 from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.types import StringType
 from pyiceberg.utils.properties import property_as_bool
 
 from connector.encoding.parquet.file_options import find_locations, refuse_code
@@ -35,7 +36,7 @@ STATISTICS: Final = "write.metadata.metrics.default"
 STATISTICS_OF_COLUMN: Final = "write.metadata.metrics.column."
 MOST_WITH_STATISTICS: Final = "write.metadata.metrics.max-inferred-column-defaults"
 _MOST_WITH_STATISTICS: Final = 100  # columns, as in Iceberg
-_NOTHING, _COUNTS, _COUNTS_AND_BOUNDS = range(3)
+_NOTHING, _COUNTS, _COUNTS_AND_BOUNDS, _WHOLE_BOUNDS = range(4)
 CORRECT_TABLE: Final = "Correct it in the table (in Spark: ALTER TABLE … SET or UNSET TBLPROPERTIES …)."
 _OTHER_TABLE: Final = "Give the binding another table, which is not encrypted: the files of this one stay encrypted."
 _IN_A_STORE: Final = re.compile(
@@ -213,10 +214,12 @@ class KeyColumns(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class MissingStatistics(NamedTuple):
-    """The ids of columns whose bounds manifests do not have, and of those among them whose counts they do not have."""
+    """The ids of columns whose bounds manifests do not have, of those among them whose counts they do not have, and of
+    texts whose bounds they only have if these are whole values."""
 
     bounds: Collection[int] = frozenset()
     counts: Collection[int] = frozenset()
+    cut_bounds: Collection[int] = frozenset()
 
 
 ALL_STATISTICS: Final = MissingStatistics()
@@ -248,6 +251,11 @@ def find_missing_statistics(table: Table, keys: Collection[int] = ()) -> Missing
     return MissingStatistics(
         frozenset(number for number, mode in modes.items() if mode < _COUNTS_AND_BOUNDS),
         frozenset(number for number, mode in modes.items() if mode < _COUNTS),
+        frozenset(
+            column.field_id
+            for column in schema.fields
+            if modes[column.field_id] == _WHOLE_BOUNDS and isinstance(column.field_type, StringType)
+        ),
     )
 
 
@@ -266,10 +274,10 @@ def _chooses_statistics(name: str) -> bool:
 
 
 def _parse_statistics(text: str, default: int) -> int:
-    """Return which statistics a property asks for. `truncate(…)` and `full` ask for bounds of different lengths."""
-    if re.fullmatch(r"full|truncate\(0*[1-9][0-9]*\)", text, re.IGNORECASE):
+    """Return which statistics a property asks for. `truncate(…)` asks for bounds of different lengths."""
+    if re.fullmatch(r"truncate\(0*[1-9][0-9]*\)", text, re.IGNORECASE):
         return _COUNTS_AND_BOUNDS
-    return {"none": _NOTHING, "counts": _COUNTS}.get(text.lower(), default)
+    return {"none": _NOTHING, "counts": _COUNTS, "full": _WHOLE_BOUNDS}.get(text.lower(), default)
 
 
 @contextmanager
