@@ -13,7 +13,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.types import LongType, StringType
 
 from connector.encoding.search.located_rows import read_located, write_located
-from connector.host.errors import RetryableError, UserError
+from connector.host.errors import RetryableError, UnfitCommitError
 from connector.model.binding import KeyPart, Updates
 from support.snapshots import check_text
 
@@ -102,7 +102,7 @@ def test_a_damaged_object_is_an_error_that_says_what_to_do(tmp_path: Path, damag
     else:
         pq.write_table(ROWS, path)
 
-    with pytest.raises(UserError, match="this object of located rows was changed or is damaged") as error:
+    with pytest.raises(UnfitCommitError, match="this object of located rows was changed or is damaged") as error:
         read_located(IO, f"file://{path}")
     if damage == "another file":
         check_text("value_errors", "located rows without their updates", str(error.value), {f"file://{tmp_path}": "…"})

@@ -19,7 +19,7 @@ from connector.evolution.binding_settings import BindingSettings, IdentifierFiel
 from connector.evolution.plan_changes import plan_changes
 from connector.evolution.table_change import StartBackfill, TableChange, describe_change
 from connector.evolution.target import NewColumn, Target
-from connector.host.errors import FencedError, UserError
+from connector.host.errors import FencedError, UnfitCommitError, UserError
 from connector.iceberg.commits import backfill as backfill_commit
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.commit_outcomes import Superseded
@@ -414,7 +414,7 @@ def test_rows_that_were_staged_after_a_backfill_on_an_older_copy_are_not_given_u
         land(catalog, own)
     waiting = replace(own, is_recovered=True)
     assert [each.verdict for each in judge_commits(catalog.load_table(PATH), [waiting])] == [Verdict.OTHER_TABLE]
-    with pytest.raises(UserError) as error:
+    with pytest.raises(UnfitCommitError) as error:
         land(catalog, waiting)
     check_text("commit_errors", "rows that were staged on an older copy", str(error.value), {own.table_uuid: "UUID"})
     assert "are not added" not in caplog.text

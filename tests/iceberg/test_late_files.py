@@ -13,7 +13,7 @@ from pyiceberg.table.update import AddSortOrderUpdate, SetDefaultSortOrderUpdate
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DateType, DoubleType, IntegerType, LongType, NestedField, StringType
 
-from connector.host.errors import UserError
+from connector.host.errors import UnfitCommitError
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from support.bindings import PATH
@@ -129,7 +129,7 @@ def test_a_value_without_an_equivalent_is_never_added_as_another(catalog: Catalo
     filled_table(catalog, ID, QTY, NOTE)
     late = staged(catalog, row(2, 2**53 + 1))
     fit(catalog, *AS_DOUBLE)
-    with pytest.raises(UserError) as error:
+    with pytest.raises(UnfitCommitError) as error:
         commit_all_or_raise(catalog, [late])
     check_text("apply_errors", "rows were staged before a conversion that they do not go along with", str(error.value))
     assert rows(catalog) == []

@@ -13,7 +13,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.update import RemoveSchemasUpdate, SetCurrentSchemaUpdate
 from pyiceberg.types import DecimalType, IntegerType, LongType, NestedField, StringType
 
-from connector.host.errors import ConnectorError, LostColumnError, UserError
+from connector.host.errors import ConnectorError, LostColumnError, UnfitCommitError, UserError
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.metadata.table_updates import new_schema
 from connector.model.binding import KeyPart, Updates
@@ -90,7 +90,7 @@ def drop(catalog: Catalog, name: str) -> None:
 
 
 @pytest.mark.parametrize("is_again", [False, True], ids=["dropped", "dropped and added again"])
-@pytest.mark.parametrize(("is_recovered", "kind"), [(False, LostColumnError), (True, UserError)])
+@pytest.mark.parametrize(("is_recovered", "kind"), [(False, LostColumnError), (True, UnfitCommitError)])
 @pytest.mark.parametrize("name", ["id", "doc"])
 def test_rows_of_standard_updates_are_not_added_without_their_key_or_their_document(
     catalog: Catalog, name: str, is_recovered: bool, kind: type[ConnectorError], is_again: bool
@@ -129,7 +129,7 @@ def test_values_that_could_not_be_read_are_never_added(catalog: Catalog, is_reco
     filled_table(catalog, ID, QTY, NOTE)
     commit = replace(staged(catalog, ROW), is_recovered=is_recovered)
     give(catalog, ID, NestedField(2, "qty", StringType()), NOTE)
-    with pytest.raises(UserError) as error:
+    with pytest.raises(UnfitCommitError) as error:
         commit_all_or_raise(catalog, [commit])
     check_text("commit_errors", "a column has another type than the staged rows", str(error.value))
     assert rows(catalog) == []
@@ -159,7 +159,7 @@ def test_a_wider_column_takes_what_was_staged_for_a_narrower_one(
         commit_all_or_raise(catalog, [commit])
         assert [row["qty"] for row in rows(catalog)] == [5]
     else:
-        with pytest.raises(UserError, match="no reader could read them"):
+        with pytest.raises(UnfitCommitError, match="no reader could read them"):
             commit_all_or_raise(catalog, [commit])
 
 
@@ -190,7 +190,7 @@ def test_unreadable_values_are_not_added_also_if_the_schema_of_the_rows_is_gone(
     commit = replace(staged(catalog, ROW), is_recovered=is_recovered)
     give(catalog, ID, NestedField(2, "qty", StringType()), NOTE)
     expire_schemas(catalog)
-    with pytest.raises(UserError, match="from long to string"):
+    with pytest.raises(UnfitCommitError, match="from long to string"):
         commit_all_or_raise(catalog, [commit])
     assert rows(catalog) == []
 
@@ -210,11 +210,11 @@ def test_rows_without_the_value_of_a_required_column_are_not_added(catalog: Cata
     filled_table(catalog, ID, QTY, NOTE)
     null, other = (replace(staged(catalog, row), is_recovered=is_recovered) for row in ({**ROW, "note": None}, ROW))
     give(catalog, ID, QTY, NestedField(3, "note", StringType(), required=True))
-    with pytest.raises(UserError) as error:
+    with pytest.raises(UnfitCommitError) as error:
         commit_all_or_raise(catalog, [null])
     check_text("commit_errors", "a column has become required after rows were staged", str(error.value))
     give(catalog, ID, QTY, NOTE, NestedField(4, "must", LongType(), required=True))
-    with pytest.raises(UserError, match="requires values for column 'must' now"):
+    with pytest.raises(UnfitCommitError, match="requires values for column 'must' now"):
         commit_all_or_raise(catalog, [other])
     give(catalog, ID, QTY, NestedField(3, "note", StringType(), required=True))
     commit_all_or_raise(catalog, [other])

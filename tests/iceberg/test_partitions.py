@@ -49,7 +49,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from connector.host.errors import UserError
+from connector.host.errors import UnfitCommitError
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.metadata.listed_files import ManifestCache
 from connector.iceberg.metadata.partitions import PartitionReader
@@ -305,7 +305,7 @@ def test_a_list_of_files_keeps_their_partitions(catalog: Catalog) -> None:
 
 
 def refusal(catalog: Catalog, broken: StagedCommit) -> str:
-    with pytest.raises(UserError) as error:
+    with pytest.raises(UnfitCommitError) as error:
         commit_all_or_raise(catalog, [broken])
     assert isinstance(broken.files, tuple)
     return str(error.value).replace(broken.files[0].path, "<file>")

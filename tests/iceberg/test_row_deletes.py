@@ -16,7 +16,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.types import DoubleType, StringType
 
 from connector.encoding.search.row_search import search
-from connector.host.errors import UserError
+from connector.host.errors import UnfitCommitError
 from connector.iceberg.commits import row_deletes
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.reset import Decision, perform_reset, plan_reset
@@ -411,7 +411,7 @@ def test_a_key_column_that_another_engine_has_dropped_is_named(catalog: Catalog)
         update.delete_column("id")
     table = catalog.load_table(PATH)
     table.overwrite(table.scan().to_arrow())
-    with pytest.raises(UserError) as error:
+    with pytest.raises(UnfitCommitError) as error:
         commit_all_or_raise(catalog, [staged])
     check_text("update_errors", "another engine drops a key column while rows are to be deleted", str(error.value))
 
@@ -493,7 +493,7 @@ def test_located_rows_that_are_gone_keep_their_commit_pending(catalog: Catalog) 
     assert staged.located
     assert staged.located.location
     catalog.load_table(PATH).io.delete(staged.located.location)
-    with pytest.raises(UserError, match="staged file\\(s\\) are gone"):
+    with pytest.raises(UnfitCommitError, match="staged file\\(s\\) are gone"):
         commit_all_or_raise(catalog, [staged])
     assert values_of(catalog) == {1: "a"}
 

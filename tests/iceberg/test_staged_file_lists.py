@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pyiceberg.catalog import Catalog
 
-from connector.host.errors import RetryableError, UserError
+from connector.host.errors import RetryableError, UnfitCommitError
 from connector.iceberg.commits import commit
 from connector.model.state import StagedCommit
 from support.bindings import PATH
@@ -57,7 +57,7 @@ def test_a_list_that_was_cut_short_is_named(catalog: Catalog) -> None:
     content = place.read_bytes()
     for broken in (content[:-20], b"\xff" + content, b""):
         place.write_bytes(broken)
-        with pytest.raises(UserError) as error:
+        with pytest.raises(UnfitCommitError) as error:
             commit.commit_all_or_raise(catalog, [staged])
         assert str(error.value).startswith(f"file://{place}: ")
     check_text("commit_errors", "a list of staged files that was cut short", str(error.value), {str(place): "/LIST"})
