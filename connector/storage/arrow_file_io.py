@@ -39,7 +39,7 @@ from connector.storage.file_access import (
     S3_SCHEMES,
     has_sign_in,
 )
-from connector.storage.s3_environment import find_certificates, find_proxy
+from connector.storage.s3_environment import choose_checksums, find_certificates, find_proxy
 from connector.storage.storage_errors import LATE
 
 S3_KEYS: Final = (S3_ACCESS_KEY_ID, S3_SECRET_ACCESS_KEY, S3_SESSION_TOKEN)
@@ -62,11 +62,11 @@ class ArrowFileIO(PyArrowFileIO):
     """Reads and writes files in any store.
 
     S3: a small file takes one request, not the three of a multipart upload, a failed request is repeated often, also if
-    it reads few bytes, one that is too slow is given up, and the environment's proxy and certificates are used. Google:
-    a failed request is not repeated for 15 minutes. Azure: the account's host is not taken for a part of the
-    container's name, and a machine's workload identity can sign in, if the config allows it. In these three, PyArrow
-    does not look for the machine's own credentials. HDFS: signals end this process, not Java. A local disk: a file is
-    durable when it is closed.
+    it reads few bytes, one that is too slow is given up, the environment's proxy and certificates are used, and a store
+    that may not know AWS's checksums gets none. Google: a failed request is not repeated for 15 minutes. Azure: the
+    account's host is not taken for a part of the container's name, and a machine's workload identity can sign in, if
+    the config allows it. In these three, PyArrow does not look for the machine's own credentials. HDFS: signals end
+    this process, not Java. A local disk: a file is durable when it is closed.
     """
 
     def __init__(self, properties: Properties = EMPTY_DICT) -> None:
@@ -108,7 +108,8 @@ class ArrowFileIO(PyArrowFileIO):
             "retry_strategy": AwsStandardS3RetryStrategy(ATTEMPTS),
             "tls_ca_file_path": find_certificates(),
         }
-        return S3FileSystem(**{**options, **own})
+        with choose_checksums(self.properties):
+            return S3FileSystem(**{**options, **own})
 
     def _initialize_hdfs_fs(self, scheme: str, netloc: str | None) -> FileSystem:
         # Otherwise Java takes over SIGTERM, SIGINT and SIGHUP, and ends this process without our end.

@@ -1,10 +1,14 @@
 """What requests for files in S3 take from the environment: the store's address, a proxy, and trusted certificates.
 
-boto3 reads these variables itself, and so do the clients of Google and Azure. PyArrow's client of S3 does not.
+boto3 reads these variables itself, and so do the clients of Google and Azure. PyArrow's client of S3 does not. Which
+checksums that client sends, only the environment can tell it.
 """
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from threading import Lock
 from typing import Final
 from urllib.parse import quote, unquote, urlsplit
 
@@ -16,6 +20,10 @@ from connector.host.redaction import hide_obtained
 # The variables of AWS's tools that name another address of S3 than Amazon's. The first that is set counts.
 ENDPOINT_VARIABLES: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 CERTIFICATE_VARIABLES: Final = ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE")  # boto3 uses the first that is set
+# PyArrow has no option for them. Its client reads them once, when it is made.
+CHECKSUM_VARIABLES: Final = frozenset({"AWS_REQUEST_CHECKSUM_CALCULATION", "AWS_RESPONSE_CHECKSUM_VALIDATION"})
+AMAZON: Final = re.compile(r"([^/]*://)?[^/]*\.amazonaws\.com(\.cn)?(:\d+)?/?")
+_MAKING_A_CLIENT: Final = Lock()
 
 
 def find_endpoint() -> str:
@@ -60,6 +68,24 @@ def find_proxy(properties: Mapping[str, str]) -> str | None:
 def find_certificates() -> str | None:
     """Return the file with the certificates that are trusted instead of the machine's, if the environment names one."""
     return _first_of(CERTIFICATE_VARIABLES) or None
+
+
+@contextmanager
+def choose_checksums(properties: Mapping[str, str]) -> Iterator[None]:
+    """Let PyArrow's client that is made within this context send the checksums that its store knows.
+
+    By default, the client appends one to the body. Some stores other than Amazon's refuse or damage such an object.
+    Amazon demands a checksum for a bucket with an Object Lock.
+    """
+    endpoint = properties.get(S3_ENDPOINT, "")
+    with _MAKING_A_CLIENT:
+        own = [] if not endpoint or AMAZON.fullmatch(endpoint) else [*CHECKSUM_VARIABLES - os.environ.keys()]
+        os.environ.update(dict.fromkeys(own, "when_required"))
+        try:
+            yield
+        finally:
+            for name in own:
+                del os.environ[name]
 
 
 def _find_in_environment(address: str) -> str | None:
