@@ -134,6 +134,40 @@ def test_a_table_is_created_and_altered_as_glue_s_readers_expect_it(
     assert Owner.of(found["Parameters"]) == OWNER
 
 
+def test_commits_keep_what_people_have_set_in_glue(
+    catalog: Catalog, endpoint: EndpointConfig, glue_client: Any, path: TableIdentifier
+) -> None:
+    note, documented = (
+        NewColumn(name, name, StringType(), required=False, doc=doc, is_indispensable=False)
+        for name, doc in (("note", ""), ("documented", "ours"))
+    )
+    fit(catalog, endpoint, path, ID, note, documented)
+    found = glue_client.get_table(DatabaseName=path[0], Name=path[1])["Table"]
+    described = {name: found[name] for name in ("Name", "TableType", "Parameters", "StorageDescriptor")}
+    described |= {"Description": "all orders", "Owner": "sales", "Retention": 7}
+    for column in described["StorageDescriptor"]["Columns"]:
+        column["Comment"] = f"theirs of {column['Name']}"
+    glue_client.update_table(DatabaseName=path[0], TableInput=described)
+    finish(catalog, stage(catalog, path, WRITER, 1))
+    after = glue_client.get_table(DatabaseName=path[0], Name=path[1])["Table"]
+    assert ids_of(catalog, path) == [1]
+    assert {name: after[name] for name in ("Description", "Owner", "Retention")} == {
+        "Description": "all orders",
+        "Owner": "sales",
+        "Retention": 7,
+    }
+    comments = {column["Name"]: column.get("Comment") for column in after["StorageDescriptor"]["Columns"]}
+    assert comments == {"id": ID.doc, "note": "theirs of note", "documented": "ours"}
+
+
+def test_a_doc_that_is_removed_is_not_kept_as_glue_s_comment(
+    table: Table, glue_client: Any, path: TableIdentifier
+) -> None:
+    table.update_schema().update_column("id", doc="").commit()
+    found = glue_client.get_table(DatabaseName=path[0], Name=path[1])["Table"]
+    assert [column.get("Comment") for column in found["StorageDescriptor"]["Columns"]] == [None]
+
+
 def test_partitions_and_the_order_of_a_table_change(
     catalog: Catalog, endpoint: EndpointConfig, path: TableIdentifier
 ) -> None:

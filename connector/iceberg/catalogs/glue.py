@@ -1,6 +1,7 @@
 """AWS Glue as a catalog."""
 
 import logging
+import threading
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Final
@@ -32,15 +33,20 @@ from connector.storage.file_access import FileCredentials
 
 log = logging.getLogger(__name__)
 
+# What people set in Glue beside Iceberg's metadata. A commit sends the whole table.
+KEPT: Final = ("Description", "Owner", "Retention")
+
 
 class _GlueCatalog(TablesInStore, GlueCatalog, OptimizerCatalog):
-    """PyIceberg's catalog, but a commit is refused if the table has other metadata than when it was loaded."""
+    """PyIceberg's catalog, but a commit is refused if the table has other metadata than when it was loaded, and keeps
+    the descriptions that people have set in Glue."""
 
     def __init__(self, credentials: FileCredentials, client: Any, properties: Mapping[str, str]) -> None:
         super().__init__("glue", client=client, **properties)
         self._credentials = credentials
         self._catalog_ids: dict[str, str] = {}  # by database: Glue asks for it with each optimizer
         self._optimizers = GlueOptimizers(client)
+        self._replaced = threading.local()  # `table`: Glue's table that the commit of this thread replaces
 
     def view_exists(self, identifier: str | Identifier) -> bool:  # noqa: ARG002  # the signature is PyIceberg's
         return False  # Glue's views are tables of another kind, which load_table refuses
@@ -57,11 +63,31 @@ class _GlueCatalog(TablesInStore, GlueCatalog, OptimizerCatalog):
             return super()._convert_glue_to_iceberg(glue_table)
         if glue_table["Parameters"].get(METADATA_LOCATION) != base.metadata_location:
             raise CommitFailedException(f"table {TableIdentifier.of(base)} has been changed since it was loaded")
+        self._replaced.table = glue_table
         return base
+
+    def _update_glue_table(self, database_name: str, table_name: str, table_input: Any, version_id: str) -> None:
+        if base := self._base.table:
+            docs = {field.name: field.doc for field in base.schema().fields}
+            _keep_descriptions(table_input, self._replaced.table, docs)
+        super()._update_glue_table(database_name, table_name, table_input, version_id)
 
     def read_optimizer(self, table: TableIdentifier, optimizer: TableOptimizer) -> Mapping[str, Any] | None:
         """Return the configuration of an optimizer of a loaded table. None if it is not enabled, or is not known."""
         return self._optimizers.read(self._catalog_ids[table.namespace], table, optimizer)
+
+
+def _keep_descriptions(new: Any, old: Mapping[str, Any], docs: Mapping[str, str | None]) -> None:
+    """Add to Glue's new table what the old one has, and Iceberg's metadata has not. `docs` of columns are Iceberg's."""
+    for name in KEPT:
+        if name in old:
+            new.setdefault(name, old[name])
+    columns = old.get("StorageDescriptor", {}).get("Columns", ())
+    comments = {each["Name"]: each["Comment"] for each in columns if each.get("Comment")}
+    for column in new["StorageDescriptor"]["Columns"]:
+        comment = comments.get(column["Name"])
+        if comment and comment != docs.get(column["Name"]):  # otherwise it was a doc, and may have been removed
+            column.setdefault("Comment", comment)
 
 
 class GlueOptimizers:
