@@ -15,6 +15,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, StringType
+from sqlalchemy import literal, select, text
 
 from connector.cli.commands.check_command import check
 from connector.cli.flow.flow_files import ConfigFile
@@ -26,6 +27,7 @@ from connector.evolution.plan_changes import plan_changes
 from connector.evolution.target import NewColumn, Target
 from connector.host.errors import FencedError, RetryableError, UserError
 from connector.iceberg.catalogs.opening import open_catalog, table_location, translate_errors
+from connector.iceberg.catalogs.sql import SqlTables
 from connector.iceberg.commits import commit
 from connector.iceberg.perform_changes import evolve
 from connector.model.state import WriterId
@@ -34,6 +36,7 @@ from fixtures.collection import NAMESPACE
 from protocol.flow import WHOLE_RANGE, Json
 from support.rows.staged_files import stage
 from support.servers.endpoint_configs import aws_keys, on_s3
+from support.servers.pooler import pooler
 from support.servers.postgres import Postgres
 from support.servers.s3_server import S3Server
 from support.servers.server_process import free_address
@@ -43,6 +46,8 @@ from support.tables.compacted_tables import check_compactions
 from support.tables.local_tables import alterer, ids_of
 
 pytestmark = pytest.mark.catalog
+
+TIMES_TO_PREPARE: Final = 6  # after so many times, psycopg would prepare a statement
 
 
 @pytest.fixture
@@ -131,6 +136,33 @@ def test_a_connection_that_has_ended_meanwhile_is_replaced(config: Json, catalog
     )
     assert (True,) in ended
     assert not catalog.namespace_exists("nothing")
+
+
+@pytest.mark.parametrize("options", ["", "?options=-cstatement_timeout%3D0%20-csearch_path%3Dpublic"])
+def test_options_of_the_user_do_not_replace_the_time_limit_of_a_statement(
+    config: Json, postgres: Postgres, options: str
+) -> None:
+    catalog = {**config["catalog"], "uri": f"{postgres.uri}{options}"}
+    with open_catalog(parse({**config, "catalog": catalog}, [])[0]) as opened:
+        assert isinstance(opened, SqlTables)
+        with opened.engine.connect() as connection:
+            assert connection.scalar(text("SHOW statement_timeout")) == "1min"
+            assert connection.scalar(text("SHOW search_path")) == ("public" if options else '"$user", public')
+
+
+def test_a_catalog_behind_a_pooler_of_connections_is_used(config: Json, postgres: Postgres) -> None:
+    database = postgres.new_database()
+    with pooler(postgres.address) as pool:
+        uri = database.replace(postgres.address, pool.address)
+        with open_catalog(parse({**config, "catalog": {**config["catalog"], "uri": uri}}, [])[0]) as opened:
+            opened.create_namespace("orders")
+            assert opened.list_namespaces() == [("orders",)]
+            assert isinstance(opened, SqlTables)
+            with opened.engine.connect() as connection:
+                for number in range(TIMES_TO_PREPARE):
+                    assert connection.scalar(select(literal(number))) == number
+    assert pool.startups
+    assert pool.prepared == []
 
 
 REFUSALS: Final[Mapping[str, tuple[Json, type[Exception]]]] = {

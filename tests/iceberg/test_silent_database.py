@@ -12,7 +12,7 @@ import pytest
 from connector.config.catalog import SqlCatalog
 from connector.host.errors import RetryableError
 from connector.iceberg.catalogs import sql_time_limits
-from connector.iceberg.catalogs.sql import TIME_LIMITS, _url, open_sql, translate_errors
+from connector.iceberg.catalogs.sql import open_sql, translate_errors
 from support.snapshots import check_text
 
 TLS: Final = (80877103, 80877104)  # what a client asks first, for TLS and for Kerberos
@@ -77,9 +77,3 @@ def test_a_database_that_is_silent_is_not_waited_for_without_limit(
     using.start()
     using.join(DEADLINE)
     check_text("catalog_errors", "SQL: silent", "\n".join(map(str, errors)), {address.rpartition(":")[2]: "PORT"})
-
-
-def test_options_of_the_user_do_not_replace_the_time_limit() -> None:
-    given = SqlCatalog(uri="postgresql://lake@db/lake?options=-csearch_path%3Dlake", password=None, name="lake")
-    assert _url(given).query["options"] == "-c statement_timeout=60000 -csearch_path=lake"
-    assert _url(SqlCatalog(uri="postgresql://lake@db/lake", password=None, name="lake")).query == TIME_LIMITS

@@ -36,8 +36,8 @@ CATALOG_TABLES: Final = 2  # iceberg_tables, iceberg_namespace_properties
 KEPT_SNAPSHOTS: Final = 2000  # of all tables together, in the metadata that is kept: 10 MB
 DRIVER: Final = "postgresql+limited"
 registry.register("postgresql.limited", "connector.iceberg.catalogs.sql_time_limits", "_TimeLimitedDialect")
-# For a server that stops answering. The first is in seconds, the others in milliseconds.
-TIME_LIMITS: Final = {"connect_timeout": "10", "tcp_user_timeout": "60000", "options": "-c statement_timeout=60000"}
+# For a server that stops answering. The first is in seconds, the other in milliseconds.
+TIME_LIMITS: Final = {"connect_timeout": "10", "tcp_user_timeout": "60000"}
 
 
 class SqlTables(RegisteredTables, SqlCatalog):
@@ -177,8 +177,7 @@ def _url(catalog: catalog_config.SqlCatalog) -> URL:
     url = make_url(catalog.uri).set(drivername=DRIVER)
     if catalog.password:
         url = url.set(password=catalog.password.reveal())
-    options = " ".join((TIME_LIMITS["options"], *url.normalized_query.get("options", ())))
-    return url.update_query_dict({**TIME_LIMITS, **url.query, "options": options})
+    return url.update_query_dict({**TIME_LIMITS, **url.query})
 
 
 def translate_errors(uri: str) -> AbstractContextManager[None]:

@@ -1,7 +1,10 @@
 """Connections to PostgreSQL that wait at most 70 seconds for an answer.
 
-The server's own limit ends a query, but it does not help if the server hangs, nor if its COMMIT waits for another
-server. Then the server is up, and its machine acknowledges what is sent.
+The server's own limit of 60 seconds ends a query, but it does not help if the server hangs, nor if its COMMIT waits for
+another server. Then the server is up, and its machine acknowledges what is sent.
+
+A pooler of connections, such as PgBouncer, may be in front of the server. It gives each transaction another connection.
+So nothing is set for a connection: a pooler refuses the limit among `options`, and does not know prepared statements.
 """
 
 import time
@@ -13,6 +16,7 @@ from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
 R = TypeVar("R")
 
+LONGEST_STATEMENT: Final = 60  # seconds, for the server
 LONGEST_ANSWER: Final = 70.0  # seconds: longer than the server's limit, whose error says more
 
 
@@ -45,4 +49,8 @@ class _TimeLimitedDialect(PGDialect_psycopg):
 
     def connect(self, *args: Any, **kwargs: Any) -> Any:
         """Open a connection."""
-        return _TimeLimitedConnection.connect(*args, **kwargs)
+        return _TimeLimitedConnection.connect(*args, **{**kwargs, "prepare_threshold": None})
+
+    def do_begin(self, dbapi_connection: Any) -> None:
+        """Begin a transaction, and limit the time of its statements."""
+        dbapi_connection.execute(f"SET LOCAL statement_timeout = '{LONGEST_STATEMENT}s'")
