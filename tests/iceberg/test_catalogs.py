@@ -14,6 +14,7 @@ from connector.config.storage import GoogleStorage
 from connector.host.errors import UserError
 from connector.host.refresh import Lease
 from connector.iceberg.catalogs.opening import load_opened_table, open_catalog, table_location
+from connector.iceberg.catalogs.sql import _url
 from connector.model.properties import Properties
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_access import STORE_FILE_IO, keep_access_fresh
@@ -115,13 +116,36 @@ def test_no_two_tables_share_a_location(one: TableIdentifier, other: TableIdenti
     assert table_location(on_s3(GlueCatalog()), one) != table_location(on_s3(GlueCatalog()), other)
 
 
+@pytest.mark.parametrize("has_variable", [False, True])
+def test_the_certificates_of_the_machine_are_found_for_a_database(
+    has_variable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """libpq would look in a directory of the machine on which psycopg was built."""
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    if has_variable:
+        (tmp_path / "machine.pem").touch()
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "machine.pem"))
+    query = _url(SqlCatalog("postgresql://flow@db/lake?sslrootcert=system")).query
+    assert query["sslmode"] == "verify-full"
+    trusted = Path(str(query["sslrootcert"]))
+    assert trusted == tmp_path / "machine.pem" if has_variable else "BEGIN CERTIFICATE" in trusted.read_text()
+
+
 @pytest.mark.parametrize(
-    "parameter", ["sslmode=planned", "connect_timeout=soon", "keepalives=on", "service=nowhere", "require_auth=none,x"]
+    "parameter",
+    [
+        "sslmode=planned",
+        "sslmode=require&sslrootcert=system",
+        "connect_timeout=soon",
+        "keepalives=on",
+        "service=nowhere",
+        "require_auth=none,x",
+    ],
 )
 def test_a_parameter_with_a_wrong_value_is_named(parameter: str) -> None:
     catalog = SqlCatalog(f"postgresql://flow@{free_address()}/lake?{parameter}")
     with pytest.raises(UserError, match=r"cannot be reached with these parameters: .*(invalid|bad|not found)") as error:
         open_catalog(EndpointConfig(namespace="ns", catalog=catalog, credentials=KEYS, bucket="b", region="us-east-1"))
-    if parameter.startswith("sslmode"):
+    if parameter == "sslmode=planned":
         text = re.sub(r"127.0.0.1:\d+", "…", str(error.value))
         check_text("catalog_errors", "SQL: a parameter with a wrong value", text)

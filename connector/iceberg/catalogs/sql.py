@@ -37,6 +37,7 @@ KEPT_SNAPSHOTS: Final = 2000  # of all tables together, in the metadata that is 
 DRIVER: Final = "postgresql+limited"
 registry.register("postgresql.limited", "connector.iceberg.catalogs.sql_time_limits", "_TimeLimitedDialect")
 # For a server that stops answering. The first is in seconds, the other in milliseconds.
+STRICTEST: Final = "verify-full"
 TIME_LIMITS: Final = {"connect_timeout": "10", "tcp_user_timeout": "60000"}
 
 
@@ -177,7 +178,20 @@ def _url(catalog: catalog_config.SqlCatalog) -> URL:
     url = make_url(catalog.uri).set(drivername=DRIVER)
     if catalog.password:
         url = url.set(password=catalog.password.reveal())
-    return url.update_query_dict({**TIME_LIMITS, **url.query})
+    query = {**TIME_LIMITS, **url.query}
+    # With `system`, libpq demands the strictest check, and looks for certificates where psycopg was built.
+    if query.get("sslrootcert") == "system" and query.setdefault("sslmode", STRICTEST) == STRICTEST:
+        query["sslrootcert"] = _find_certificates()
+    return url.update_query_dict(query)
+
+
+def _find_certificates() -> str:
+    """Return the file with the certificates that the machine trusts."""
+    import ssl
+
+    from certifi import where
+
+    return ssl.get_default_verify_paths().cafile or where()
 
 
 def translate_errors(uri: str) -> AbstractContextManager[None]:
@@ -194,7 +208,13 @@ def _read_answer(error: Exception) -> str:
 
 
 # What libpq and psycopg say of the value of a parameter, before they ask the server.
-BAD_PARAMETER: Final = ("connection is bad: invalid", "invalid integer value", "definition of service", "bad value for")
+BAD_PARAMETER: Final = (
+    "connection is bad: invalid",
+    "connection is bad: weak sslmode",
+    "invalid integer value",
+    "definition of service",
+    "bad value for",
+)
 # What it says of TLS that no further attempt gets. A connection that was broken off has other words.
 NO_TLS: Final = (
     "does not support SSL",
