@@ -22,6 +22,8 @@ from pyiceberg.types import (
     NestedField,
     PrimitiveType,
     StringType,
+    TimestampNanoType,
+    TimestamptzNanoType,
     TimestamptzType,
 )
 
@@ -44,10 +46,12 @@ DEFAULTS: Final[dict[PrimitiveType, tuple[Any, Any]]] = {
     DateType(): ("2026-11-23", date(2026, 11, 23)),
     TimestamptzType(): ("2026-11-23T12:00:00+00:00", datetime(2026, 11, 23, 12, tzinfo=UTC)),
     BinaryType(): ("00ff", b"\x00\xff"),
+    TimestampNanoType(): ("2026-11-23T12:00:00.000005000", datetime.fromisoformat("2026-11-23T12:00:00.000005")),
+    TimestamptzNanoType(): ("2026-11-23T12:00:00+00:00", datetime(2026, 11, 23, 12, tzinfo=UTC)),
 }
+OF_VERSION_3: Final = (TimestampNanoType(), TimestamptzNanoType())
 
-
-TYPES: Final = dict(zip("abcdefgh", DEFAULTS, strict=True))
+TYPES: Final = dict(zip("abcdefghij", DEFAULTS, strict=True))
 VALUES: Final = {name: DEFAULTS[type_][1] for name, type_ in TYPES.items()}
 
 
@@ -86,14 +90,15 @@ def test_compacted_rows_keep_the_defaults_of_columns_that_their_files_lack(catal
 def test_compacted_rows_keep_the_partition_values_of_columns_that_their_files_lack(tmp_path: Path) -> None:
     """Other engines may leave out of a file what its partition says."""
     catalog = local_catalog(tmp_path)
-    columns = [NestedField(number, name, type_) for number, (name, type_) in enumerate(TYPES.items(), 2)]
+    types = {name: type_ for name, type_ in TYPES.items() if type_ not in OF_VERSION_3}
+    columns = [NestedField(number, name, type_) for number, (name, type_) in enumerate(types.items(), 2)]
     spec = PartitionSpec(
         *(PartitionField(each.field_id, 998 + each.field_id, IdentityTransform(), each.name) for each in columns)
     )
     table = filled_table(catalog, ID, *columns, spec=spec)
     with table.transaction() as transaction:
         transaction.set_properties(EAGER)
-    values = {**VALUES, "a": None}
+    values = {name: VALUES[name] for name in types} | {"a": None}
     [(partition, _)] = divide(table, [{"id": 0, **values}])
     for number in range(4):
         staged = stage(catalog, PATH, WRITER, number)
@@ -110,3 +115,12 @@ def test_a_converted_column_keeps_its_default(catalog: Catalog) -> None:
     columns = [wanted("id", LongType()), *(wanted(name, type_) for name, type_ in TYPES.items())]
     fit(catalog, columns[0], wanted("a", StringType()), *columns[2:])
     assert rows(catalog) == [{"id": number, **VALUES, "a": "7"} for number in range(4)]
+
+
+@pytest.mark.parametrize("text", ["2026-11-23T12:00:00.123456789", "1969-12-31T23:59:59.999999999"])
+@pytest.mark.parametrize("type_", [TimestampNanoType(), TimestamptzNanoType()])
+def test_metadata_that_is_written_again_keeps_the_nanoseconds_of_defaults(type_: PrimitiveType, text: str) -> None:
+    default = text + ("+00:00" if type_ == TimestamptzNanoType() else "")
+    column = {"id": 1, "name": "at", "type": str(type_), "initial-default": default, "write-default": default}
+    written = NestedField.model_validate(column | {"required": False}).model_dump_json()
+    assert {name: json.loads(written)[name] for name in column} == column

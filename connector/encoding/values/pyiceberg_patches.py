@@ -4,23 +4,32 @@ A module that relies on one calls `apply_patches` when it is imported. docs/pyic
 """
 
 import struct
+from collections.abc import Callable
 from decimal import Decimal
-from typing import Final
+from typing import Any, Final
 
 from pyiceberg.avro.decoder import BinaryDecoder
 from pyiceberg.avro.reader import DoubleReader
-from pyiceberg.conversions import to_bytes
-from pyiceberg.types import DecimalType
+from pyiceberg.conversions import from_json, to_bytes, to_json
+from pyiceberg.types import DecimalType, TimestampNanoType, TimestamptzNanoType
+from pyiceberg.utils.datetime import timestamp_to_nanos, timestamptz_to_nanos, to_human_timestamp
 from pyiceberg.utils.decimal import decimal_to_bytes
 
 _DOUBLE: Final = struct.Struct("<d")
+_SECOND: Final = 1_000_000_000  # nanoseconds
 
 
 def apply_patches() -> None:
-    """Let PyIceberg read doubles of manifests as they are, and write decimals of partitions whatever they are. To
-    repeat it changes nothing."""
+    """Let PyIceberg read doubles of manifests as they are, write decimals of partitions whatever they are, and know
+    defaults with nanoseconds. To repeat it changes nothing."""
     DoubleReader.read = _read_double  # type: ignore[assignment, method-assign]
     to_bytes.register(DecimalType, _write_decimal)
+    read: Any = from_json  # PyIceberg has no type for what they return
+    write: Any = to_json
+    read.register(TimestampNanoType, lambda _, value: _read_nanos(value, timestamp_to_nanos))
+    read.register(TimestamptzNanoType, lambda _, value: _read_nanos(value, timestamptz_to_nanos))
+    write.register(TimestampNanoType, lambda _, value: _write_nanos(value))
+    write.register(TimestamptzNanoType, lambda _, value: f"{_write_nanos(value)}+00:00")
 
 
 def _read_double(_: DoubleReader, decoder: BinaryDecoder) -> float:
@@ -37,3 +46,13 @@ def _write_decimal(_: DecimalType, value: Decimal) -> bytes:
     partitions of a manifest, and the table would take no commit any more.
     """
     return decimal_to_bytes(value)
+
+
+def _read_nanos(value: str | int, read: Callable[[str], int]) -> int:
+    """Read the default value of a column. Without it, PyIceberg would read nothing of the table."""
+    return read(value) if isinstance(value, str) else value
+
+
+def _write_nanos(value: int) -> str:
+    seconds, nanos = divmod(value, _SECOND)
+    return f"{to_human_timestamp(seconds * 1_000_000)}.{nanos:09}"

@@ -17,12 +17,15 @@ from pyiceberg.table import Table
 from connector.config.catalog import GlueCatalog, HiveCatalog, LocalCatalog, RestCatalog, S3TablesCatalog, SqlCatalog
 from connector.config.catalog_properties import is_signed
 from connector.config.endpoint_config import EndpointConfig
+from connector.encoding.values.pyiceberg_patches import apply_patches
 from connector.host.tempdirs import temporary_directory, translate_disk_errors
 from connector.iceberg.catalog_messages import explain_dropped_table
 from connector.model.table_identifier import TableIdentifier
 from connector.storage import store_properties
 
 log = logging.getLogger(__name__)
+
+apply_patches()  # for the default values of columns
 
 _warehouse_lock = threading.Lock()
 
