@@ -2,14 +2,18 @@
 
 import re
 import struct
+import zlib
 from collections.abc import Callable
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyiceberg import manifest as iceberg
-from pyiceberg.avro.decoder import new_decoder
+from pyiceberg.avro.decoder import StreamingBinaryDecoder, new_decoder
+from pyiceberg.avro.encoder import BinaryEncoder
 from pyiceberg.avro.file import SYNC_SIZE, AvroFile
 from pyiceberg.avro.reader import Reader
 from pyiceberg.avro.resolver import resolve_reader
@@ -197,6 +201,36 @@ def test_damage_between_the_blocks_is_noticed_before_their_records_are_read(tmp_
         check_text(
             "commit_errors", "damage between the blocks of a manifest", str(error.value), {str(file): "…/manifest.avro"}
         )
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_a_manifest_that_another_engine_has_compressed_with_snappy_is_read(is_damaged: bool, tmp_path: Path) -> None:
+    file = tmp_path / "manifest"
+    manifest = written_manifest(file, *(entry(Record()) for _ in range(300)))
+    expected = [as_of_version_2(each) for each in manifests.read_entries(IO, manifest)]
+    file.write_bytes(compress_with_snappy(file.read_bytes(), b"\x7f" if is_damaged else b""))
+    manifest[1] = file.stat().st_size  # its length
+    if is_damaged:
+        with pytest.raises(InvalidMetadataError) as error:
+            manifests.read_entries(IO, manifest)
+        check_text("commit_errors", "a block with another checksum", str(error.value), {str(file): "…/manifest.avro"})
+    else:
+        assert [as_of_version_2(each) for each in manifests.read_entries(IO, manifest)] == expected
+
+
+def compress_with_snappy(content: bytes, changed: bytes) -> bytes:
+    """Each block of a file, and behind it the checksum, also of the `changed` bytes."""
+    begin = content.index(content[-SYNC_SIZE:]) + SYNC_SIZE
+    blocks, compressed = StreamingBinaryDecoder(content[begin:]), BytesIO()
+    encoder = BinaryEncoder(compressed)
+    encoder.write(content[:begin].replace(b"\x0edeflate", b"\x0csnappy"))
+    while blocks.tell() < len(content) - begin:
+        encoder.write_int(blocks.read_int())
+        records = zlib.decompress(blocks.read_bytes(), -zlib.MAX_WBITS)
+        checksum = zlib.crc32(records + changed).to_bytes(4)
+        encoder.write_bytes(pa.compress(records, "snappy", asbytes=True) + checksum)
+        encoder.write(blocks.read(SYNC_SIZE))
+    return compressed.getvalue()
 
 
 def test_pyiceberg_still_takes_a_file_that_is_cut_short_for_a_whole_one(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ SQL: Final = "pyiceberg.catalog.sql.SqlCatalog"
 
 # A digest of the source of each part; of an attribute its annotation.
 PARTS: Final = {
+    "pyiceberg.avro.codecs.snappy_codec.SnappyCodec": "cf1ecbc27af7",
     "pyiceberg.avro.decoder.StreamingBinaryDecoder": "63f2a8f233d2",
     "pyiceberg.avro.decoder.new_decoder": "e75df0d44f08",
     "pyiceberg.avro.file.AvroFileHeader": "b48a0d8ceaf2",

@@ -4,10 +4,12 @@ A module that relies on one calls `apply_patches` when it is imported. docs/pyic
 """
 
 import struct
+import zlib
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, Final
 
+from pyiceberg.avro.codecs.snappy_codec import SnappyCodec
 from pyiceberg.avro.decoder import BinaryDecoder
 from pyiceberg.avro.reader import DoubleReader
 from pyiceberg.conversions import from_json, to_bytes, to_json
@@ -20,9 +22,10 @@ _SECOND: Final = 1_000_000_000  # nanoseconds
 
 
 def apply_patches() -> None:
-    """Let PyIceberg read doubles of manifests as they are, write decimals of partitions whatever they are, and know
-    defaults with nanoseconds. To repeat it changes nothing."""
+    """Let PyIceberg read doubles of manifests as they are, and manifests that are compressed with Snappy, write
+    decimals of partitions whatever they are, and know defaults with nanoseconds. To repeat it changes nothing."""
     DoubleReader.read = _read_double  # type: ignore[assignment, method-assign]
+    SnappyCodec.decompress = staticmethod(_decompress_snappy)  # type: ignore[assignment, method-assign]
     to_bytes.register(DecimalType, _write_decimal)
     read: Any = from_json  # PyIceberg has no type for what they return
     write: Any = to_json
@@ -37,6 +40,22 @@ def _read_double(_: DoubleReader, decoder: BinaryDecoder) -> float:
     other partitions."""
     (value,) = _DOUBLE.unpack(decoder.read(_DOUBLE.size))
     return float(value)
+
+
+def _decompress_snappy(block: bytes) -> bytes:
+    """Decompress a block of an Avro file. PyIceberg needs a package for it that the connector does not have."""
+    import pyarrow as pa  # slow to import, and few files need it
+
+    compressed, checksum = block[:-4], block[-4:]
+    size = 0
+    for place, byte in enumerate(compressed[:5]):
+        size |= (byte & 0x7F) << 7 * place
+        if byte < 0x80:
+            break
+    content: bytes = pa.decompress(compressed, size, "snappy", asbytes=True)
+    if zlib.crc32(content).to_bytes(4) != checksum:
+        raise ValueError("a block does not have its checksum")
+    return content
 
 
 def _write_decimal(_: DecimalType, value: Decimal) -> bytes:
