@@ -20,6 +20,7 @@ _STATUS: Final = "RESTError"
 _NO_BODY: Final = ": RestError: "
 DAMAGED_FILE: Final = "its metadata file is damaged"  # of an error that catalogs raise
 _UNKNOWN_TYPE: Final = re.compile("(?:Unsupported field type: '|Type not recognized: )([^' ]{1,100})")
+_UNKNOWN_DEFAULT: Final = re.compile("Cannot deserialize bytes, type (.{1,100}?) not supported: ")
 
 
 class TableLockError(CommitFailedException):
@@ -42,13 +43,16 @@ def explain_dropped_table(path: TableIdentifier) -> UserError:
 
 
 def explain_unknown_type(error: Exception) -> str:
-    """Return what to do about a table that PyIceberg cannot read because of the type of a column. Empty if the error
-    has another cause."""
-    unknown = _UNKNOWN_TYPE.search(str(error))
-    if unknown is None:
+    """Return what to do about a table that PyIceberg cannot read because of the type of a column, or of its default
+    value. Empty if the error has another cause."""
+    if unknown := _UNKNOWN_TYPE.search(str(error)):
+        column = unknown[1]
+    elif unknown := _UNKNOWN_DEFAULT.search(str(error)):
+        column = f"{unknown[1]} with a default value"
+    else:
         return ""
     return (
-        f"has, or had, a column of type {unknown[1]}, so PyIceberg, which the connector uses, cannot read its "
+        f"has, or had, a column of type {column}, so PyIceberg, which the connector uses, cannot read its "
         "metadata. Another engine has added the column. Drop it, and expire all snapshots and schemas that have it (in "
         "Spark: CALL system.expire_snapshots with clean_expired_metadata => true). Nothing else is wrong with the "
         "table."

@@ -37,10 +37,10 @@ def load_table(catalog: Catalog, path: TableIdentifier) -> Table | None:
         raise UserError(f"{path} exists, but is no Iceberg table. Choose another table name, or drop it.") from error
     except (NoSuchTableError, NoSuchNamespaceError):
         return None
-    except (InvalidMetadataError, UnreadableAnswerError) as error:
+    except (InvalidMetadataError, UnreadableAnswerError, TypeError) as error:
         if reason := explain_unknown_type(error):
             raise UserError(f"Table {path} {reason}") from error
-        if isinstance(error, UnreadableAnswerError):
+        if not isinstance(error, InvalidMetadataError):
             raise
         raise UserError(f"Table {path}: its metadata file is broken. Restore the file, or {NEW_TABLE}.") from error
     version = table.metadata.format_version

@@ -282,10 +282,18 @@ def test_a_table_whose_metadata_file_is_broken_is_named_with_the_way_out(catalog
 
 
 @pytest.mark.parametrize(
-    "unknown", ['"variant"', '{"type":"list","element-id":9,"element":"variant","element-required":false}']
+    ("unknown", "text"),
+    [
+        ('"variant"', "a column of an unknown type"),
+        (
+            '{"type":"list","element-id":9,"element":"variant","element-required":false}',
+            "a column of an unknown type",
+        ),
+        ('{"type":"struct","fields":[]},"initial-default":{}', "a column with a default of an unknown type"),
+    ],
 )
 def test_a_table_with_a_type_that_pyiceberg_does_not_know_is_not_told_to_be_broken(
-    catalog: Catalog, unknown: str, monkeypatch: pytest.MonkeyPatch
+    catalog: Catalog, unknown: str, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = foreign_table(catalog, PATH)
     file = Path(table.metadata_location.removeprefix("file://"))
@@ -293,7 +301,7 @@ def test_a_table_with_a_type_that_pyiceberg_does_not_know_is_not_told_to_be_brok
     file.write_text(variant)
     with pytest.raises(UserError) as error:
         find(catalog, PATH)
-    check_text("catalog_errors", "a column of an unknown type", str(error.value))
+    check_text("catalog_errors", text, str(error.value))
 
     def load(*_: object) -> object:
         return TableResponse.model_validate({"metadata": json.loads(variant), "config": {}})
