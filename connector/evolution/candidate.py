@@ -21,7 +21,7 @@ from connector.evolution.field_config import (
 )
 from connector.evolution.target import NewColumn
 from connector.evolution.type_mapping import choose_type, is_required, list_types_besides_null
-from protocol.flow import Collection, MaterializationBinding, Projection
+from protocol.flow import Collection, FieldSelection, MaterializationBinding, Projection
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,7 @@ class Candidate:
     # With standard updates, of the columns that had the key and the root document then, by JSON pointer.
     former_locations: Mapping[str, str] = field(default_factory=dict)
     former_keys: tuple[str, ...] = ()  # the fields that were selected as the key then
+    former_strings: frozenset[str] = frozenset()  # the fields for which the collection allowed strings then
     one_line_names: bool = False  # its catalog refuses line breaks in names
     arrangement: ArrangementTerms = NO_TERMS
     field_name_case: NameCase = NameCase.PRESERVE
@@ -196,6 +197,7 @@ class CandidateField:
             former=self.candidate.former_names.get(self.projection.field, ""),
             is_key=self._is_selected_as_key,
             is_document=self.is_document,
+            had_strings=self.projection.field in self.candidate.former_strings,
             location_column=self.candidate.former_locations.get(self.projection.ptr, "") if is_located else "",
         )
 
@@ -212,6 +214,11 @@ class CandidateField:
         return projection.field in candidate.former_keys or siblings.isdisjoint(candidate.former_keys)
 
 
+def name_former_columns(last: FieldSelection | None) -> dict[str, str]:
+    """The names of the columns that the binding had before, by field."""
+    return name_columns(last) if last else {}
+
+
 def name_former_locations(last: MaterializationBinding | None) -> dict[str, str]:
     """The names of the columns that had the key and the root document of a binding with standard updates before, by
     JSON pointer."""
@@ -220,6 +227,12 @@ def name_former_locations(last: MaterializationBinding | None) -> dict[str, str]
     names = name_columns(last.field_selection)
     fields = {*last.field_selection.keys, last.field_selection.document}
     return {each.ptr: names[each.field] for each in last.collection.projections if each.field in fields}
+
+
+def list_former_strings(last: MaterializationBinding | None) -> frozenset[str]:
+    """The fields for which the collection allowed strings when the binding was last applied."""
+    projections = last.collection.projections if last and last.collection else ()
+    return frozenset(each.field for each in projections if "string" in each.inference.types)
 
 
 def _claim(each: CandidateField) -> tuple[bool, ...]:

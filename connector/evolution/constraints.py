@@ -21,6 +21,7 @@ from connector.evolution.table_change import (
     SetAsideColumn,
     WidenColumn,
 )
+from connector.evolution.type_changes import loses_texts
 from connector.evolution.type_mapping import find_decimal_problem, is_required
 from protocol.flow import Constraint, ConstraintType, ProjectionConstraint
 
@@ -115,13 +116,8 @@ def _describe_effect(change: ColumnChange) -> str:
             return f"Its column {name!r} is renamed to {new_name!r}."
         case WidenColumn(_, _, new_type):
             return f"It is widened to {new_type} in place."
-        case ConvertColumn(_, _, column):
-            converted = f"Its values are rewritten as {column.type}."
-            if column.type == StringType():
-                return converted
-            if column.is_indispensable:
-                return f"{converted} If a value cannot be converted, only a backfill helps."
-            return f"{converted} If a value cannot be converted, the column is renamed, and a new one is added."
+        case ConvertColumn():
+            return f"Its values are rewritten as {change.column.type}.{_describe_losses(change)}"
         case SetAsideColumn(_, old_type, kept_as, column):
             return (
                 f"The schema now needs {column.type}, to which values of type {old_type} cannot be converted: older "
@@ -131,6 +127,17 @@ def _describe_effect(change: ColumnChange) -> str:
             return "It becomes optional: its NOT NULL is dropped."
         case AddColumn():
             raise AssertionError("a field that has a column needs no new one")
+
+
+def _describe_losses(change: ConvertColumn) -> str:
+    column = change.column
+    if column.had_strings and loses_texts(change.old_type, column.type):
+        return ' The texts of older documents are lost: "007" is 7 in the column, and becomes "7".'
+    if column.type == StringType():
+        return ""
+    if column.is_indispensable:
+        return " If a value cannot be converted, only a backfill helps."
+    return " If a value cannot be converted, the column is renamed, and a new one is added."
 
 
 def find_problems(candidate: Candidate) -> list[str]:

@@ -12,7 +12,7 @@ from connector.evolution.altered_schema import find_usable_ids, name_kept_option
 from connector.evolution.arrangement_changes import plan_arrangement
 from connector.evolution.arrangement_terms import ResolvedTerms, Source, resolve_terms
 from connector.evolution.binding_settings import IdentifierFields
-from connector.evolution.candidate import Candidate, CandidateField
+from connector.evolution.candidate import Candidate, CandidateField, name_former_columns
 from connector.evolution.column_fits import Evolution
 from connector.evolution.existing_table import CatalogEntry, ExistingTable
 from connector.evolution.field_config import (
@@ -65,9 +65,10 @@ def plan_columns(
     *,
     delta_updates: bool = True,
     former_locations: Mapping[str, str] = MappingProxyType({}),
+    former_strings: frozenset[str] = frozenset(),
 ) -> tuple[NewColumn, ...]:
     """Plan the columns of the selected fields: keys, values, document. `last` is what the binding selected before, and
-    `former_locations` is from `name_former_locations`.
+    `former_locations` is from `name_former_locations`, and `former_strings` from `list_former_strings`.
 
     Raises UserError if a field cannot have its column.
     """
@@ -84,15 +85,11 @@ def plan_columns(
         group_by=selection.keys,
         former_names=name_former_columns(last),
         former_locations=former_locations,
+        former_strings=former_strings,
         field_name_case=field_name_case,
     )
     by_field = {each.projection.field: each for each in candidate.fields}
     return tuple(_make_column(by_field[field]) for field in fields)
-
-
-def name_former_columns(last: FieldSelection | None) -> dict[str, str]:
-    """The names of the columns that the binding had before, by field."""
-    return name_columns(last) if last else {}
 
 
 def _check_names(collection: Collection, names: Mapping[str, str]) -> None:

@@ -26,6 +26,7 @@ from connector.evolution.table_change import (
     WidenColumn,
 )
 from connector.evolution.target import NewColumn
+from connector.evolution.type_changes import loses_texts
 
 _ChangeOfType: TypeAlias = WidenColumn | ConvertColumn | SetAsideColumn
 
@@ -212,6 +213,8 @@ class ChangeRules:
                     "column for all rows",
                     [],
                 )
+            if self.can_be_replaced and wanted.had_strings and loses_texts(column.field_type, wanted.type):
+                return ', and the column has not kept the texts of older documents ("007" is 7 there)', []
         if not self.allows(type(change)):
             return "", [f"set schema_evolution to {SchemaEvolution.FULL}, which {_EFFECTS[type(change)]}"]
         return None, []

@@ -24,6 +24,8 @@ class NewColumn:
     former: str = ""  # the column's name when the binding was last applied; "" if the field was not selected then
     is_key: bool = False  # its field is selected as a part of the key
     is_document: bool = False  # its field is the root document
+    # Whether the collection allowed strings for its field when the binding was last applied.
+    had_strings: bool = False
     # With standard updates, the column that had this part of the key, or the document, when the binding was last
     # applied; "" if none. Another field of the same location may have been selected then.
     location_column: str = ""

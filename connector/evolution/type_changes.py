@@ -54,6 +54,8 @@ _CONVERTED: Final[dict[type[PrimitiveType], tuple[type[PrimitiveType], ...]]] = 
         BinaryType,
     ),
 }
+# The connector writes strings of documents to columns of these types, which keep the value, and not the text.
+_WITHOUT_TEXTS: Final = (*_NUMBERS, TimestampType, TimestamptzType)
 # By the rules for the values of documents, which drop digits that the new type does not hold.
 _CONVERTED_FROM_TEXT: Final = (
     BooleanType,
@@ -82,6 +84,11 @@ def find_type_change(column: IcebergType, needed: PrimitiveType) -> TypeChange:
         # A column with more digits can hold all values, and Iceberg never reduces a precision.
         return TypeChange.WIDEN if column.precision < needed.precision else TypeChange.NONE
     return TYPE_CHANGES.get((type(column), type(needed)), TypeChange.SET_ASIDE)
+
+
+def loses_texts(column: IcebergType, needed: PrimitiveType) -> bool:
+    """Whether a conversion gives strings of documents another text than they had: "007" is 7 in the column."""
+    return isinstance(column, _WITHOUT_TEXTS) and needed == StringType()
 
 
 def can_hold(column: IcebergType, needed: PrimitiveType) -> bool:

@@ -9,7 +9,7 @@ from connector.config.resource_config import ResourceConfig
 from connector.config.values import ALWAYS_DROP, ExistingTableMode
 from connector.evolution import rejected_table
 from connector.evolution.binding_settings import BindingSettings
-from connector.evolution.candidate import name_former_locations
+from connector.evolution.candidate import list_former_strings, name_former_locations
 from connector.evolution.existing_table import CatalogEntry, ExistingTable
 from connector.evolution.field_config import list_selected_fields
 from connector.evolution.plan_changes import find_last_bindings, plan_changes, plan_columns
@@ -158,6 +158,7 @@ def _make_targets(binding: MaterializationBinding, proposal: Proposal, advanced:
             advanced.field_name_case,
             delta_updates=resource.delta_updates,
             former_locations=name_former_locations(last),
+            former_strings=list_former_strings(last),
         ),
         properties=resource.additional_table_properties,
         replaces=proposal.replaces_table,

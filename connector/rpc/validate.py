@@ -11,12 +11,17 @@ from connector.config.resource_config import ResourceConfig
 from connector.config.settings import parse_each, resource_path
 from connector.config.values import NameCase
 from connector.evolution import rejected_table
-from connector.evolution.candidate import Candidate, name_former_locations
+from connector.evolution.candidate import (
+    Candidate,
+    list_former_strings,
+    name_former_columns,
+    name_former_locations,
+)
 from connector.evolution.column_fits import Evolution
 from connector.evolution.constraints import find_problems, list_constraints, list_new_names, pick_most_severe
 from connector.evolution.existing_table import CatalogEntry
 from connector.evolution.field_config import change_case, list_selected_fields, parse_field_configs
-from connector.evolution.plan_changes import find_last_bindings, name_former_columns
+from connector.evolution.plan_changes import find_last_bindings
 from connector.evolution.refusals import ChangeRules
 from connector.host.errors import InvalidConfigError, UserError, join_errors
 from connector.iceberg.catalogs.opening import table_location
@@ -89,6 +94,7 @@ def _answer(
         name_former_columns(last),
         name_former_locations(proposal.last),
         last.keys if last else (),
+        list_former_strings(proposal.last),
         one_line_names=isinstance(endpoint.catalog, GlueCatalog),
         arrangement=proposal.settings.arrangement,
         field_name_case=endpoint.advanced.field_name_case,

@@ -14,6 +14,11 @@ _EXACT_INTEGERS: Final = 2**53
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+def loses_texts(old: str, new: str) -> bool:
+    """Whether a document's text is not in the column any more, so that its conversion may give it another one."""
+    return new == "string" and _family(old) in ("long", "double", "decimal", "timestamptz")
+
+
 def has_equivalents(old: str, new: str) -> bool:
     """Whether any value of one type has one of the other; if not the column is set aside."""
     return (_family(old), _family(new)) in EQUIVALENTS

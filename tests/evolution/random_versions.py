@@ -117,7 +117,8 @@ class Property:
 def wanted(field: Field) -> Wanted:
     required = "null" not in field.types and field.exists == "MUST"
     type_ = column_type(field.projection(), field.is_key, field.config)
-    return Wanted(field.name, (field.config or {}).get("column", field.name), type_, required, field.is_key)
+    name = (field.config or {}).get("column", field.name)
+    return Wanted(field.name, name, type_, required, field.is_key, "string" in field.types)
 
 
 KEY: Final = Property("id", "integer", "integer", is_key=True)

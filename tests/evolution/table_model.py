@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import chain, count
 from typing import TypeAlias
 
-from evolution.equivalents import equivalent, has_equivalents, holds, is_widened
+from evolution.equivalents import equivalent, has_equivalents, holds, is_widened, loses_texts
 
 
 @dataclass(frozen=True)
@@ -17,6 +17,7 @@ class Wanted:
     type: str
     required: bool
     is_key: bool = False
+    may_be_text: bool = False  # the collection allows strings
 
 
 @dataclass(eq=False)
@@ -46,16 +47,18 @@ class Verdict:
 
 @dataclass
 class TableModel:
-    """Columns and rows; `former` is the column that each field had when the binding was last applied."""
+    """Columns and rows; `former` is the column that each field had when the binding was last applied, and `texts` are
+    the fields that could be strings then."""
 
     columns: list[Column] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
     former: dict[str, Column] = field(default_factory=dict)
+    texts: set[str] = field(default_factory=set)
 
     @classmethod
-    def made(cls, fields: Iterable[Wanted]) -> "TableModel":
+    def made(cls, fields: Sequence[Wanted]) -> "TableModel":
         former = {each.field: Column(each.name, each.type, each.required) for each in fields}
-        return cls([*former.values()], [], former)
+        return cls([*former.values()], [], former, _list_texts(fields))
 
     @property
     def schema(self) -> dict[str, tuple[str, bool]]:
@@ -80,7 +83,8 @@ class TableModel:
             or column.name.lower() != wanted.name.lower()
             or (column.required and not wanted.required)
         )
-        refused = is_altered if mode != "full" else wanted.is_key and not is_convertible
+        loses = wanted.field in self.texts and loses_texts(column.type, wanted.type)
+        refused = is_altered if mode != "full" else loses or (wanted.is_key and not is_convertible)
         return Verdict(refused, wanted.is_key or (column.required and mode != "full"))
 
     def lacks_a_field(self, fields: Iterable[Wanted], mode: str) -> bool:
@@ -107,7 +111,7 @@ class TableModel:
         for column in self.columns:
             if column not in former.values():
                 column.required = False
-        self.former = former
+        self.former, self.texts = former, _list_texts(selected)
 
     def _check_keys(self, selected: Sequence[Wanted]) -> None:
         for each in selected:
@@ -148,6 +152,10 @@ class TableModel:
         except ValueError:
             return False
         return True
+
+
+def _list_texts(fields: Iterable[Wanted]) -> set[str]:
+    return {each.field for each in fields if each.may_be_text}
 
 
 def _moved(column: Column, text: str | None) -> tuple[Column, str | None]:

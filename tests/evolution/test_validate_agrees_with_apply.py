@@ -18,12 +18,12 @@ from pyiceberg.types import (
 
 from connector.config.values import NameCase, SchemaEvolution
 from connector.evolution.binding_settings import BindingSettings, IdentifierFields
-from connector.evolution.candidate import Candidate
+from connector.evolution.candidate import Candidate, name_former_columns
 from connector.evolution.column_fits import Evolution
 from connector.evolution.constraints import find_problems, list_constraints
 from connector.evolution.existing_table import CatalogEntry, ExistingTable
 from connector.evolution.field_config import parse_field_config, parse_field_configs
-from connector.evolution.plan_changes import name_former_columns, plan_changes, plan_columns
+from connector.evolution.plan_changes import plan_changes, plan_columns
 from connector.evolution.refusals import ChangeRules
 from connector.evolution.table_change import AddColumn, ConvertColumn, DropTable, StartBackfill, TableChange
 from connector.evolution.target import Target
@@ -92,9 +92,15 @@ def schemas(draw: st.DrawFn) -> Schema:
 
 
 def planned(
-    evolution: Evolution | None, bound: Collection, values: list[str], config: dict[str, Json], case: NameCase
+    evolution: Evolution | None,
+    bound: Collection,
+    values: list[str],
+    config: dict[str, Json],
+    case: NameCase,
+    strings: frozenset[str],
 ) -> list[TableChange]:
-    wanted = plan_columns(bound, FieldSelection(("id",), tuple(values), "", config), LAST, case)
+    selection = FieldSelection(("id",), tuple(values), "", config)
+    wanted = plan_columns(bound, selection, LAST, case, former_strings=strings)
     settings = evolution.rules.settings if evolution else BindingSettings()
     target = Target(PATH, OWNER, wanted, {}, replaces=False, settings=settings)
     return plan_changes(CatalogEntry(True, evolution.table if evolution else None), target)
@@ -105,15 +111,24 @@ def planned(
     st.none() | st.builds(existing, schemas(), owners, all_settings),
     st.dictionaries(st.sampled_from("abcd"), field_configs),
     st.sampled_from(NameCase),
+    st.frozensets(st.sampled_from("abcd")),
 )
 @example(
     collection(ID, projection("c", "string"), projection("d", "integer")),  # c has had the column that d would have
     existing(Schema(NestedField(1, "d", StringType())), MATERIALIZATION, BindingSettings(SchemaEvolution.ADD_COLUMNS)),
     {},
     NameCase.PRESERVE,
+    frozenset(),
+)
+@example(  # the column has no texts of strings that were numbers
+    collection(ID, projection("a", "string")),
+    existing(Schema(NestedField(1, "a", LongType())), MATERIALIZATION, BindingSettings()),
+    {},
+    NameCase.PRESERVE,
+    frozenset({"a"}),
 )
 def test_apply_accepts_every_field_that_validate_allows_and_no_other(
-    bound: Collection, evolution: Evolution | None, config: dict[str, Json], case: NameCase
+    bound: Collection, evolution: Evolution | None, config: dict[str, Json], case: NameCase, strings: frozenset[str]
 ) -> None:
     fields = {each.field: each for each in bound.projections}
     config = {
@@ -127,6 +142,7 @@ def test_apply_accepts_every_field_that_validate_allows_and_no_other(
         True,
         evolution,
         former_names=name_former_columns(LAST),
+        former_strings=strings,
         field_name_case=case,
     )
     assume(not find_problems(candidate))
@@ -136,14 +152,16 @@ def test_apply_accepts_every_field_that_validate_allows_and_no_other(
     kept = {each.field for each in told if each.constraint.type is ConstraintType.FIELD_REQUIRED}
     assume(not any(refused[field] for field in kept | {"id"}))
     kept.discard("id")
-    planned(evolution, bound, [field for field in refused if field != "id" and not refused[field]], config, case)
+    planned(
+        evolution, bound, [field for field in refused if field != "id" and not refused[field]], config, case, strings
+    )
     for field in kept:
         with pytest.raises(UserError):
-            planned(evolution, bound, [*kept - {field}], config, case)
+            planned(evolution, bound, [*kept - {field}], config, case, strings)
     rivals = {each.projection.field: each.claimant.projection.field for each in candidate.fields}
     for field in (field for field, is_refused in refused.items() if is_refused):
         try:
-            planned(evolution, bound, list({field, rivals[field], *kept}), config, case)
+            planned(evolution, bound, list({field, rivals[field], *kept}), config, case, strings)
         except UserError:
             continue
         # Nothing but null fits any column: validate says so whatever the field config, apply need not.

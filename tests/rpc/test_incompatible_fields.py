@@ -2,8 +2,9 @@
 without validating again. Everywhere else the field is forbidden, or validate refuses the binding."""
 
 import json
+import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
@@ -26,6 +27,7 @@ from protocol.flow import (
     Json,
     Materialization,
     MaterializationBinding,
+    StringInference,
     ValidateBinding,
 )
 from rpc.applied_bindings import RETAIN, applied, before
@@ -54,17 +56,19 @@ class Task:
     resource: dict[str, Json]
     flags: str = ""
     is_new: bool = False
+    old: Collection = OLD
+    config: dict[str, Json] = field(default_factory=dict)
 
     def bind(self, bound: Collection, backfill: int = 0) -> MaterializationBinding:
-        made = binding(bound, "qty", backfill=backfill)
+        made = binding(bound, "qty", backfill=backfill, field_config=self.config)
         return msgspec.structs.replace(made, resource_config={**made.resource_config, **self.resource})
 
     @property
     def last(self) -> Materialization | None:
-        return None if self.is_new else before(self.bind(OLD))
+        return None if self.is_new else before(replace(self, config={}).bind(self.old))
 
     def validate(self, bound: Collection, backfill: int = 0) -> response.ValidatedBinding:
-        proposed = ValidateBinding(self.bind(bound).resource_config, bound, backfill=backfill)
+        proposed = ValidateBinding(self.bind(bound).resource_config, bound, field_config=self.config, backfill=backfill)
         config = local_config(self.warehouse, self.flags)
         message = request.Validate(MATERIALIZATION, config=config, bindings=(proposed,), last_materialization=self.last)
         [answer] = validate(message).bindings
@@ -168,6 +172,48 @@ def test_the_columns_of_a_table_that_was_taken_over_are_converted(tmp_path: Path
     assert constrain(task.validate(OTHER_VALUE), "qty") == [ConstraintType.FIELD_OPTIONAL]
     assert "convert column 'qty' from long to double" in task.apply(OTHER_VALUE, 0)
     assert "which replaces them all" in task.apply(OTHER_KEY, 1)
+
+
+NUMERIC, PLAIN_TEXT = (
+    collection(ID, projection("qty", "string", string=StringInference(each))) for each in ("integer", "")
+)
+CAST: Json = {"qty": {"castToString": True}}
+
+
+@pytest.mark.parametrize("make", [own, taken_over])
+@pytest.mark.parametrize("mode", ["full", "strict"])
+@pytest.mark.parametrize(("bound", "config"), [(PLAIN_TEXT, {}), (NUMERIC, CAST)], ids=["by the schema", "by the user"])
+def test_a_column_of_numbers_whose_documents_had_strings_becomes_text_by_a_backfill_only(
+    tmp_path: Path, make: Callable[[Path], None], mode: str, bound: Collection, config: dict[str, Json]
+) -> None:
+    """The column has 7, and a document may have had "007"."""
+    make(tmp_path)
+    task = Task(tmp_path, {"schema_evolution": mode}, old=NUMERIC, config=config)
+    answer = task.validate(bound)
+    assert constrain(answer, "qty") == [INCOMPATIBLE]
+    reason = answer.constraints["qty"].reason
+    check_text("validate_errors", "text instead of the numbers of older strings", reason)
+    with pytest.raises(UserError, match=re.escape(reason)):
+        task.apply(bound, backfill=0)
+    assert "which replaces them all" in task.apply(bound, backfill=1)
+
+
+def test_a_column_of_numbers_whose_documents_had_numbers_becomes_text_in_place(tmp_path: Path) -> None:
+    own(tmp_path)
+    task = Task(tmp_path, {}, old=OLD)
+    assert constrain(task.validate(PLAIN_TEXT), "qty") == [ConstraintType.FIELD_OPTIONAL]
+    assert "convert column 'qty' from long to string" in task.apply(PLAIN_TEXT, backfill=0)
+
+
+def test_a_column_of_numbers_becomes_text_where_no_backfill_may_replace_the_rows_and_the_reason_says_what_is_lost(
+    tmp_path: Path,
+) -> None:
+    own(tmp_path)
+    task = Task(tmp_path, {}, RETAIN, old=NUMERIC)
+    answer = task.validate(PLAIN_TEXT)
+    assert constrain(answer, "qty") == [ConstraintType.FIELD_OPTIONAL]
+    assert 'lost: "007" is 7 in the column' in answer.constraints["qty"].reason
+    assert "convert column 'qty' from long to string" in task.apply(PLAIN_TEXT, backfill=0)
 
 
 KEPT = pytest.mark.parametrize(
