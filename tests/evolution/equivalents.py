@@ -76,6 +76,9 @@ def _long_of_double(text: str) -> str:
 
 def _text_of_double(text: str) -> str:
     """Of numbers that are not so small that Python writes them in another way than JSON libraries do."""
+    number = float(text)
+    if number.is_integer() and abs(number) < _EXACT_INTEGERS and text != "-0.0":
+        return str(int(number))
     return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}.get(text, text)
 
 

@@ -69,6 +69,13 @@ def _double_texts(array: pa.Array) -> pa.StringArray:
     return double_texts(array.cast(pa.float64()))
 
 
+def _number_texts(array: pa.Array) -> pa.StringArray:
+    """Return doubles as texts. Most sources write an integer without a fraction, where a double holds each integer."""
+    doubles, texts = array.cast(pa.float64()), _double_texts(array)
+    is_exact = pc.and_(pc.less(pc.abs(doubles), 2.0**53), pc.not_equal(texts, "-0.0"))
+    return pc.if_else(is_exact, pc.replace_substring_regex(texts, r"\.0$", ""), texts)
+
+
 def _instant_texts(array: pa.Array) -> pa.StringArray:
     return pc.binary_join_element_wise(_local_time_texts(array.cast(pa.timestamp("us"))), "Z", "")
 
@@ -149,8 +156,8 @@ CONVERSIONS: Final[dict[tuple[type[IcebergType], type[PrimitiveType]], Conversio
     (BooleanType, StringType): _text(_plain_texts),
     (IntegerType, StringType): _text(_plain_texts),
     (LongType, StringType): _text(_plain_texts),
-    (FloatType, StringType): _text(_double_texts),
-    (DoubleType, StringType): _text(_double_texts),
+    (FloatType, StringType): _text(_number_texts),
+    (DoubleType, StringType): _text(_number_texts),
     (DecimalType, StringType): _text(_decimal_texts),
     (DateType, StringType): _text(_calendar_texts),
     (TimeType, StringType): _text(_time_texts),
