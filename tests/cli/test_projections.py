@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from connector.cli.flow.json_schemas import infer_shape
 from connector.cli.flow.projections import ExplicitProjection, make_collection
 from connector.cli.flow.shapes import Shape
+from connector.evolution.candidate import Candidate
+from connector.evolution.constraints import find_problems
 from connector.host.errors import UserError
 from fixtures import orders
 from fixtures.collection import Field
@@ -169,6 +171,20 @@ def test_formats_and_texts_of_all_parts_of_a_schema_count() -> None:
     assert (found["number"].string.format, found["number"].numeric.minimum) == ("", 3)
 
 
+def test_formats_have_the_names_that_flow_sends() -> None:
+    formats = ("datetime", "date-time", "uint64", "int64")
+    members: Json = {each: {"type": "string", "format": each} for each in formats}
+    members["either"] = {"anyOf": [members["uint64"], {"type": "string", "format": "integer"}]}
+    found = inferences({"type": "object", "properties": members})
+    assert {each: found[each].string.format for each in members} == {
+        "datetime": "date-time",
+        "date-time": "date-time",
+        "uint64": "integer",
+        "int64": "int64",
+        "either": "integer",
+    }
+
+
 def test_a_property_of_one_alternative_is_a_location_only_if_the_others_cannot_have_it() -> None:
     with_a = {"type": "object", "properties": {"a": {"type": "string"}}}
     assert "a" not in types({"oneOf": [with_a, {"type": "object"}]})
@@ -202,6 +218,103 @@ def test_references_are_followed_within_a_schema_and_to_other_files() -> None:
     }
 
 
+LOC: Final = {"type": "array", "items": {"type": "integer"}, "minItems": 3, "maxItems": 3}
+# What Estuary's capture of PostgreSQL says of a table without a primary key.
+WITHOUT_KEY: Final = {
+    "type": "object",
+    "required": ["_meta"],
+    "properties": {
+        "_meta": {
+            "type": "object",
+            "required": ["source"],
+            "properties": {"source": {"type": "object", "required": ["loc"], "properties": {"loc": LOC}}},
+        }
+    },
+}
+
+
+def test_the_key_of_a_table_without_one_consists_of_integers() -> None:
+    key = [f"/_meta/source/loc/{index}" for index in range(3)]
+    bound = make_collection("acme/orders", key, infer(WITHOUT_KEY), [])
+    keys = [each for each in bound.projections if each.is_primary_key]
+    assert [(each.ptr, each.field) for each in keys] == [(ptr, ptr[1:]) for ptr in key]
+    assert {(each.inference.types, each.inference.exists) for each in keys} == {(("integer",), Exists.MUST)}
+    assert find_problems(Candidate(bound, {}, delta_updates=True)) == []
+
+
+def test_the_first_items_of_an_array_are_locations_and_the_others_are_none() -> None:
+    first = [{"type": "integer"}, {"type": "object", "properties": {"a": {"type": "string"}}}]
+    for keyword in ("prefixItems", "items"):
+        found = types({"type": "object", "properties": {"pair": {"type": "array", keyword: first}}})
+        assert {name: each for name, each in found.items() if name.startswith("pair")} == {
+            "pair": ("array",),
+            "pair/0": ("integer",),
+            "pair/1": ("object",),
+            "pair/1/a": ("string",),
+        }
+
+
+TUPLE: Final = {"prefixItems": [{"type": "integer"}, {"type": "boolean"}], "items": {"type": "string"}}
+OLD_TUPLE: Final = {"items": [{"type": "integer"}, {"type": "boolean"}], "additionalItems": {"type": "string"}}
+PATTERNS: Final = {"patternProperties": {"^x_": {"type": "integer"}}, "additionalProperties": {"type": "string"}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "ptr", "found", "exists"),
+    [
+        ({"type": "array", **TUPLE}, "/0", ("integer",), Exists.MAY),
+        ({"type": "array", **TUPLE}, "/1", ("boolean",), Exists.MAY),
+        ({"type": "array", **TUPLE}, "/2", ("string",), Exists.MAY),
+        ({"type": "array", **OLD_TUPLE}, "/1", ("boolean",), Exists.MAY),
+        ({"type": "array", **OLD_TUPLE}, "/7", ("string",), Exists.MAY),
+        ({"type": "array", **TUPLE, "minItems": 1}, "/0", ("integer",), Exists.MUST),
+        ({"type": ["array", "null"], **TUPLE, "minItems": 1}, "/0", ("integer",), Exists.MAY),
+        ({"type": "array", **TUPLE, "minItems": 1.0, "maxItems": 3.0}, "/2", ("string",), Exists.MAY),
+        ({"type": "array", **TUPLE, "maxItems": 2}, "/2", ("string",), Exists.CANNOT),
+        ({"type": "array", "prefixItems": [True], "items": False}, "/1", (), Exists.CANNOT),
+        ({"type": "array", "maxItems": 2}, "/1", EVERY_TYPE, Exists.MAY),
+        ({"type": "array"}, "/1", EVERY_TYPE, Exists.IMPLICIT),
+        ({"type": "array", **TUPLE}, "/-", EVERY_TYPE, Exists.CANNOT),
+        ({"type": "array", **TUPLE}, "/01", EVERY_TYPE, Exists.CANNOT),
+        ({"type": "array", **TUPLE}, "/name", EVERY_TYPE, Exists.CANNOT),
+        ({"type": "string"}, "/0", EVERY_TYPE, Exists.CANNOT),
+        ({"type": "array", "items": LOC, "minItems": 1}, "/0/2", ("integer",), Exists.MUST),
+        ({"type": "array", "items": LOC}, "/0/2", ("integer",), Exists.MAY),
+        ({"type": "array", "items": LOC}, "/0/3", ("integer",), Exists.CANNOT),
+        ({"type": "object", "required": ["0"], "properties": {"0": {"type": "null"}}}, "/0", ("null",), Exists.MUST),
+        ({"type": "object", "properties": {"-": {"type": "null"}}}, "/-", ("null",), Exists.MAY),
+        ({"type": "object", "properties": {"a/b~": {"type": "null"}}}, "/a~1b~0", ("null",), Exists.MAY),
+        ({"type": "object", **PATTERNS}, "/x_1", ("integer",), Exists.MAY),
+        ({"type": "object", **PATTERNS}, "/y", ("string",), Exists.MAY),
+        ({"type": "object", **PATTERNS, "required": ["x_1"]}, "/x_1", ("integer",), Exists.MUST),
+        ({"type": "object", **PATTERNS, "properties": {"x_1": {"minimum": 3}}}, "/x_1", ("integer",), Exists.MAY),
+        ({"type": "object", "patternProperties": {"*": False, "^a": {"type": "null"}}}, "/a", ("null",), Exists.MAY),
+        ({"type": "object", "additionalProperties": {"type": "null"}}, "/a", ("null",), Exists.MAY),
+        ({"type": "object", "additionalProperties": False}, "/a", (), Exists.CANNOT),
+        ({"type": "object"}, "/a", EVERY_TYPE, Exists.IMPLICIT),
+        ({"type": "object"}, "/a/0", EVERY_TYPE, Exists.IMPLICIT),
+        ({"allOf": [{"type": "array", **TUPLE}, {"items": {"type": ["integer", "string"]}}]}, "/1", (), Exists.CANNOT),
+        ({"allOf": [{"type": "array", **TUPLE}, {"minItems": 1, "maxItems": 1}]}, "/0", ("integer",), Exists.MUST),
+        ({"anyOf": [{"type": "array", **TUPLE}, LOC]}, "/1", ("boolean", "integer"), Exists.MAY),
+        ({"anyOf": [{"type": "array", **TUPLE}, {"type": "array"}]}, "/0", EVERY_TYPE, Exists.IMPLICIT),
+        ({"anyOf": [{"type": "null"}, LOC]}, "/1", ("integer",), Exists.MAY),
+        ({"anyOf": [PATTERNS, {"additionalProperties": {"type": "null"}}]}, "/x_1", ("integer", "null"), Exists.MAY),
+        ({"anyOf": [PATTERNS, {}]}, "/x_1", EVERY_TYPE, Exists.IMPLICIT),
+        ({"allOf": [PATTERNS, {"additionalProperties": False}]}, "/x_1", ("integer",), Exists.MAY),
+    ],
+    ids=str,
+)
+def test_a_key_is_located_as_flow_does_it(schema: Json, ptr: str, found: tuple[str, ...], exists: Exists) -> None:
+    shape, certainty = infer(schema).locate(ptr)
+    assert (shape.types, certainty) == (found, exists)
+
+
+def test_a_projection_may_name_an_item_of_an_array() -> None:
+    bound = make_collection("a", ["/id"], infer(WITHOUT_KEY), [ExplicitProjection("first", "/_meta/source/loc/0")])
+    [first] = [each for each in bound.projections if each.field == "first"]
+    assert (first.inference.types, first.inference.exists) == (("integer",), Exists.MUST)
+
+
 def test_a_schema_that_contains_itself_has_an_end() -> None:
     node = {"type": "object", "properties": {"child": {"$ref": "#/$defs/node"}, "name": {"type": "string"}}}
     found = types({"$ref": "#/$defs/node", "$defs": {"node": node}})
@@ -232,6 +345,14 @@ def test_a_schema_that_says_nothing_is_an_error(name: str, member: Json) -> None
         {"properties": ["b"]},
         {"properties": {"b": "string"}},
         {"properties": {"b": None}},
+        {"items": "string"},
+        {"items": ["string"]},
+        {"prefixItems": [5]},
+        {"prefixItems": {"type": "string"}},
+        {"items": [], "additionalItems": 5},
+        {"minItems": -1},
+        {"maxItems": "3"},
+        {"patternProperties": {"b": 5}},
         {"allOf": {"type": "string"}},
         {"anyOf": "string"},
         {"oneOf": [5]},
@@ -318,10 +439,15 @@ SCHEMAS: Final = st.recursive(
     lambda inner: st.fixed_dictionaries(
         {},
         optional={
-            "type": st.sampled_from(["object", ["object", "null"]]),
+            "type": st.sampled_from(["object", "array", ["object", "null"], ["array", "object"]]),
+            "prefixItems": st.lists(inner, min_size=1, max_size=2),
+            "items": inner,
+            "minItems": st.integers(0, 2),
+            "maxItems": st.integers(0, 3),
             "properties": st.dictionaries(NAMES, inner, max_size=2),
             "required": st.lists(NAMES, max_size=2, unique=True),
             "additionalProperties": inner,
+            "patternProperties": st.dictionaries(st.just("^a"), inner, max_size=1),
             "allOf": st.lists(inner, min_size=1, max_size=2),
             "anyOf": st.lists(inner, min_size=1, max_size=2),
             "if": inner,
@@ -333,8 +459,16 @@ SCHEMAS: Final = st.recursive(
 )
 
 
+POINTERS: Final = [f"/{first}{rest}" for first in "ab012" for rest in ("", "/a", "/0")]
+
+
 def values_at(document: Json, ptr: str) -> list[Json]:
     for name in ptr.split("/")[1:]:
+        if isinstance(document, list) and name in ("0", "1", "2"):
+            if int(name) >= len(document):
+                return []
+            document = document[int(name)]
+            continue
         if not isinstance(document, dict) or name not in document:
             return []
         document = document[name]
@@ -355,7 +489,9 @@ REQUIRED_BY_ONE: Final = {
 @example(REQUIRED_BY_ONE, {})
 def test_a_document_that_a_schema_allows_fits_its_shape(schema: Json, document: Json) -> None:
     assume(jsonschema.Draft202012Validator(schema).is_valid(document))
-    for ptr, shape, exists in infer(schema).list_locations():
+    whole = infer(schema)
+    located = [(ptr, *whole.locate(ptr)) for ptr in POINTERS]
+    for ptr, shape, exists in [*whole.list_locations(), *located]:
         found = values_at(document, ptr)
         assert all(is_of(value, shape.types) for value in found), ptr
         assert found or exists is not Exists.MUST, ptr

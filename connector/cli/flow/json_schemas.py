@@ -1,15 +1,26 @@
 """Infers the shape of a collection's documents from its JSON schema, as Flow does."""
 
+import re
 from collections.abc import Callable
 from functools import reduce
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import msgspec
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
-from connector.cli.flow.shapes import ANY_KIND, KINDS, NOTHING, Shape, intersect, name_type, unite
+from connector.cli.flow.shapes import (
+    ANY_KIND,
+    KINDS,
+    NOTHING,
+    ArrayShape,
+    Shape,
+    intersect,
+    intersect_known,
+    name_type,
+    unite,
+)
 from connector.host.errors import UserError
 from protocol.flow import Json, NumericInference, StringInference
 
@@ -35,6 +46,9 @@ def infer_shape(schema: Json, uri: str, retrieve: Callable[[str], Json]) -> Shap
         raise UserError("its JSON schema is nested too deeply. Make it flatter.") from error
 
 
+_Length: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]  # for JSON schemas, 3.0 is an integer
+
+
 class _Keywords(msgspec.Struct, frozen=True, rename="camel"):
     """The keywords that say something of a location."""
 
@@ -46,6 +60,12 @@ class _Keywords(msgspec.Struct, frozen=True, rename="camel"):
     properties: dict[str, Json] = {}
     required: tuple[str, ...] = ()
     additional_properties: Json = msgspec.UNSET
+    pattern_properties: dict[str, Json] = {}
+    items: Json = msgspec.UNSET
+    prefix_items: tuple[Json, ...] = ()
+    additional_items: Json = msgspec.UNSET
+    min_items: _Length = 0
+    max_items: _Length | None = None
     all_of: tuple[Json, ...] = ()
     any_of: tuple[Json, ...] = ()
     one_of: tuple[Json, ...] = ()
@@ -55,7 +75,7 @@ class _Keywords(msgspec.Struct, frozen=True, rename="camel"):
     format: str = ""
     content_media_type: str = ""
     content_encoding: str = ""
-    max_length: Annotated[float, msgspec.Meta(ge=0)] = 0  # for JSON schemas, 3.0 is an integer
+    max_length: _Length = 0
     minimum: float | None = None
     maximum: float | None = None
     default: Json = None
@@ -64,6 +84,9 @@ class _Keywords(msgspec.Struct, frozen=True, rename="camel"):
     secret: bool | None = None
     airbyte_secret: bool = msgspec.field(default=False, name="airbyte_secret")
 
+
+# By the names that a schema may use, those that Flow sends.
+_FORMATS: Final = {"datetime": "date-time", "uint32": "integer", "uint64": "integer"}
 
 Infer: TypeAlias = Callable[[Json, str], Shape]
 
@@ -124,14 +147,27 @@ def _infer_own(schema: _Keywords, infer: Infer) -> Shape:
     required = frozenset(schema.required)
     has_additional = schema.additional_properties is not msgspec.UNSET
     additional = infer(schema.additional_properties, "additionalProperties") if has_additional else None
-    properties = {name: infer(inner, f"properties/{name}") for name, inner in schema.properties.items()}
+    patterns = {
+        pattern: infer(inner, f"patternProperties/{pattern}")
+        for pattern, inner in schema.pattern_properties.items()
+        if _is_pattern(pattern)
+    }
+    others = Shape(additional=additional, patterns=patterns)
+    named = {name: infer(inner, f"properties/{name}") for name, inner in schema.properties.items()}
+    matching = Shape(patterns=patterns)
     return Shape(
         kinds=_kinds_of_type(schema.type) & _kinds_of_values(schema),
-        properties={**dict.fromkeys(sorted(required), additional or Shape()), **properties},
+        properties={name: others.find_property(name) or Shape() for name in sorted(required)}
+        | {name: intersect_known(shape, matching.find_property(name)) or Shape() for name, shape in named.items()},
         required=required,
         additional=additional,
+        patterns=patterns,
+        items=_infer_items(schema, infer),
         string=StringInference(
-            schema.format, schema.content_media_type, schema.content_encoding, int(schema.max_length)
+            _FORMATS.get(schema.format, schema.format),
+            schema.content_media_type,
+            schema.content_encoding,
+            int(schema.max_length),
         ),
         numeric=NumericInference(
             schema.minimum is not None, schema.minimum or 0.0, schema.maximum is not None, schema.maximum or 0.0
@@ -141,6 +177,28 @@ def _infer_own(schema: _Keywords, infer: Infer) -> Shape:
         description=schema.description,
         secret=schema.airbyte_secret if schema.secret is None else schema.secret,
     )
+
+
+def _infer_items(schema: _Keywords, infer: Infer) -> ArrayShape:
+    is_list = isinstance(schema.items, list)  # the older form of `prefixItems`
+    others, name = (schema.additional_items, "additionalItems") if is_list else (schema.items, "items")
+    return ArrayShape(
+        tuple(_infer_each(tuple(schema.items), "items", infer))
+        if is_list
+        else tuple(_infer_each(schema.prefix_items, "prefixItems", infer)),
+        None if others is msgspec.UNSET else infer(others, name),
+        int(schema.min_items),
+        None if schema.max_items is None else int(schema.max_items),
+    )
+
+
+def _is_pattern(text: str) -> bool:
+    """Whether Python understands a regular expression, too. Flow knows more of them."""
+    try:
+        re.compile(text)
+    except re.error:
+        return False
+    return True
 
 
 def _kinds_of_type(name: str | tuple[str, ...] | None) -> frozenset[str]:

@@ -1,6 +1,6 @@
 """Lists the projections that Flow gives a collection: one for each location that its JSON schema names, and its own."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -56,28 +56,26 @@ def make_collection(name: str, key: Sequence[str], shape: Shape, explicit: Seque
 
 def _list_projections(key: Sequence[str], shape: Shape, explicit: Sequence[ExplicitProjection]) -> Iterator[Projection]:
     """Yield the projections. Of several with one field, the first is valid."""
-    locations = {ptr: (inner, exists) for ptr, inner, exists in shape.list_locations()}
     for each in explicit:
         if each.ptr == DATE_TIME_OF_UUID and not each.is_partition_key:
             yield msgspec.structs.replace(PUBLISHED_AT, field=each.field, explicit=True)
         else:
             yield Projection(
-                each.ptr, each.field, True, each.is_partition_key, each.ptr in key, _infer(each.ptr, locations)
+                each.ptr, each.field, True, each.is_partition_key, each.ptr in key, _infer(*shape.locate(each.ptr))
             )
     if all(each.ptr != "" for each in explicit):
-        yield Projection("", ROOT_FIELD, inference=_infer("", locations))
+        yield Projection("", ROOT_FIELD, inference=_infer(*shape.locate("")))
     if all(each.ptr != DATE_TIME_OF_UUID for each in explicit):
         yield PUBLISHED_AT
     yield TRUNCATED
     for ptr in key:
-        yield Projection(ptr, ptr[1:], is_primary_key=True, inference=_infer(ptr, locations))
-    for ptr in locations:
+        yield Projection(ptr, ptr[1:], is_primary_key=True, inference=_infer(*shape.locate(ptr)))
+    for ptr, inner, exists in shape.list_locations():
         if ptr and ptr[1:] != ROOT_FIELD and not ptr.endswith("/"):
-            yield Projection(ptr, ptr[1:], inference=_infer(ptr, locations))
+            yield Projection(ptr, ptr[1:], inference=_infer(inner, exists))
 
 
-def _infer(ptr: str, locations: Mapping[str, tuple[Shape, Exists]]) -> Inference:
-    shape, exists = locations.get(ptr, (Shape(), Exists.IMPLICIT))
+def _infer(shape: Shape, exists: Exists) -> Inference:
     return Inference(
         shape.types,
         exists,
