@@ -30,7 +30,9 @@ fractions = st.from_regex(r"(\.[0-9]{1,9})?", fullmatch=True, alphabet="01234567
 years = st.integers(0, 9999).map("{:04}".format)
 dates = st.builds("{}-{:02}-{:02}".format, years, st.integers(1, 12), st.integers(1, 28))
 clocks = st.builds("{:02}:{:02}:{:02}".format, st.integers(0, 23), st.integers(0, 59), st.integers(0, 60))
-date_times = st.builds("{}{}{}{}{}".format, dates, st.sampled_from("Tt"), clocks, fractions, offsets)
+date_times = st.builds("{}{}{}{}{}".format, dates, st.sampled_from("Tt"), clocks, fractions, offsets) | st.builds(
+    "{}{}{}{}".format, dates, st.sampled_from("Tt "), clocks, fractions
+)
 
 
 def decimals(precision: int, scale: int) -> st.SearchStrategy[Any]:

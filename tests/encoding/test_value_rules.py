@@ -83,6 +83,15 @@ LANDS_AS: list[tuple[PrimitiveType, str, Any]] = [
     (TimestamptzType(), '"2024-01-02T03:04:05.123456789-01:00"', datetime(2024, 1, 2, 4, 4, 5, 123456, UTC)),
     (TimestamptzType(), '"1969-12-31T23:59:59.9999999Z"', datetime(1969, 12, 31, 23, 59, 59, 999999, UTC)),
     (TimestamptzType(), '"2016-12-31T23:59:60.25Z"', datetime(2017, 1, 1, 0, 0, 0, 250000, UTC)),
+    (TimestamptzType(), '"2024-01-02 03:04:05Z"', datetime(2024, 1, 2, 3, 4, 5, tzinfo=UTC)),
+    (TimestamptzType(), '"2024-01-02_03:04:05Z"', datetime(2024, 1, 2, 3, 4, 5, tzinfo=UTC)),
+    (TimestamptzType(), '"2024-01-02x03:04:05.5+05:30"', datetime(2024, 1, 1, 21, 34, 5, 500000, UTC)),
+    (TimestamptzType(), '"2024-01-02-03:04:05-01:00"', datetime(2024, 1, 2, 4, 4, 5, tzinfo=UTC)),
+    (TimestamptzType(), '"2024-01-02\\u000003:04:05.123456789Z"', datetime(2024, 1, 2, 3, 4, 5, 123456, UTC)),
+    (TimestamptzType(), '"2024-01-02T03:04:05"', datetime(2024, 1, 2, 3, 4, 5, tzinfo=UTC)),
+    (TimestamptzType(), '"2024-01-02t03:04:05.5"', datetime(2024, 1, 2, 3, 4, 5, 500000, UTC)),
+    (TimestamptzType(), '"2024-01-02 03:04:05.123456789"', datetime(2024, 1, 2, 3, 4, 5, 123456, UTC)),
+    (TimestamptzType(), '"2016-12-31T23:59:60.25"', datetime(2017, 1, 1, 0, 0, 0, 250000, UTC)),
 ]
 
 CLAMPED: list[tuple[PrimitiveType, str, Any]] = [
@@ -97,6 +106,8 @@ CLAMPED: list[tuple[PrimitiveType, str, Any]] = [
     (TimestamptzType(), "9999-12-31T23:59:59-00:01", LAST_INSTANT),
     (TimestamptzType(), "9999-12-31T23:59:60Z", LAST_INSTANT),
     (TimestamptzType(), "+999999-01-01T00:00:00Z", LAST_INSTANT),
+    (TimestamptzType(), "+999999-01-01T00:00:00", LAST_INSTANT),
+    (TimestamptzType(), "0000-06-01_00:00:00Z", datetime(1, 1, 1, tzinfo=UTC)),
     (TimestamptzType(), "292277026596-12-04T15:30:08Z", LAST_INSTANT),
     (TimestamptzType(), f"-{'9' * 30}-01-01T00:00:00Z", datetime(1, 1, 1, tzinfo=UTC)),
 ]
@@ -109,6 +120,13 @@ def test_an_instant_that_is_clamped_loses_its_nanoseconds() -> None:
     nanoseconds = [1000 * each + rest for each, rest in zip(microseconds, (0, 999, 0), strict=True)]
     assert found.cast(pa.int64()).to_pylist() == nanoseconds
     assert clamped.tolist() == [0, 2]
+
+
+@pytest.mark.parametrize("text", ["2024-01-02 03:04:05.123456789", "2024-01-02_03:04:05.123456789Z"])
+def test_an_instant_keeps_its_nanoseconds_however_it_is_written(text: str) -> None:
+    found, clamped = nanosecond_instants(Texts(pa.array([text, None]), np.ones(2, np.bool_)))
+    assert found.cast(pa.int64()).to_pylist() == [1_704_164_645_123_456_789, None]
+    assert not len(clamped)
 
 
 @pytest.mark.parametrize(("type_", "json", "expected"), LANDS_AS, ids=str)

@@ -52,6 +52,7 @@ PLACES: Final[Sequence[tuple[Field, Sequence[Any]]]] = [
             "2024-01-01T00:00:00+00:00",
             "2024-01-01T05:30:00+05:30",
             "2024-01-01T00:00:00.0000001Z",
+            "2024-01-01 00:00:00",
         ],
     ),
     (Field("bytes", "/bytes", ("string",), string={"contentEncoding": "base64"}), ["YQ==", "", "AAA="]),

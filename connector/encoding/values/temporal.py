@@ -29,6 +29,10 @@ _INSTANT: Final = re.compile(
     _YEAR_MONTH_DAY + r"[T ]([01][0-9]|2[0-3])(?::([0-5][0-9])(?::([0-5][0-9]|60)(?:\.([0-9]+))?)?)?"
     r"(?:Z|([+-])([01][0-9]|2[0-3])(?::?([0-5][0-9]))?)"
 )
+_SECOND: Final = r"[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?"
+# Flow once took any byte for the T.
+_ANY_SEPARATOR: Final = rf"^({_YEAR_MONTH_DAY})[\x00-\x2F\x3A-\x7F]({_SECOND}(?:Z|[+-][0-9]{{2}}:[0-9]{{2}}))$"
+_WITHOUT_OFFSET: Final = rf"^({_YEAR_MONTH_DAY}[T ]{_SECOND})$"
 _NANOSECONDS: Final = r"(\.[0-9]{6})[0-9]+"
 _LAST_DIGITS: Final = r"\.[0-9]{6}(?P<digits>[0-9]{1,3})"
 
@@ -42,7 +46,8 @@ def dates(texts: Texts) -> tuple[pa.Array, Positions]:
 def instants(texts: Texts) -> tuple[pa.Array, Positions]:
     """Return timestamps in microseconds, and the rows that were clamped. Raises InvalidCellsError if a text is none.
 
-    Digits beyond microseconds are cut off. A leap second becomes the first second of the next minute.
+    A text without an offset is in UTC. Digits beyond microseconds are cut off. A leap second becomes the first second
+    of the next minute.
     """
     return _clamp(_parse_micros(texts), _FIRST_MICRO, _LAST_MICRO, _INSTANTS.arrow_type)
 
@@ -65,12 +70,25 @@ def nanosecond_instants(texts: Texts) -> tuple[pa.Array, Positions]:
 
 def _parse_micros(texts: Texts) -> pa.Array:
     texts.require_strings(_INSTANTS.reason)
-    try:
-        array = texts.array.cast(_INSTANTS.arrow_type)
-    except pa.ArrowInvalid:
-        cut = pc.replace_substring_regex(texts.array, _NANOSECONDS, r"\1")
-        array = _INSTANTS.parse(pc.ascii_upper(cut))
-    return array.cast(pa.int64())
+    array = texts.array
+    for normalize in (_cut_nanoseconds, _complete):
+        try:
+            return array.cast(_INSTANTS.arrow_type).cast(pa.int64())
+        except pa.ArrowInvalid:
+            array = normalize(array)
+    return _INSTANTS.parse(array).cast(pa.int64())
+
+
+def _cut_nanoseconds(texts: pa.StringArray) -> pa.StringArray:
+    return pc.ascii_upper(pc.replace_substring_regex(texts, _NANOSECONDS, r"\1"))
+
+
+def _complete(texts: pa.StringArray) -> pa.StringArray:
+    """Return texts with a T before the time, and with an offset. A time without seconds stays: 2024-01-02-05:00 is the
+    date of an offset in XML."""
+    return pc.replace_substring_regex(
+        pc.replace_substring_regex(texts, _ANY_SEPARATOR, r"\1T\5"), _WITHOUT_OFFSET, r"\1Z"
+    )
 
 
 def _clamp(numbers: pa.Array, first: int, last: int, arrow_type: pa.DataType) -> tuple[pa.Array, Positions]:
@@ -111,4 +129,4 @@ def _day_number(year: int, month: int, day: int) -> int:
 
 
 _DATES: Final = Parser(pa.date32(), _days, "is not a date")
-_INSTANTS: Final = Parser(pa.timestamp("us", "UTC"), _micros, "is not a date-time with an offset")
+_INSTANTS: Final = Parser(pa.timestamp("us", "UTC"), _micros, "is not a date-time")

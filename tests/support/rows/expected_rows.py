@@ -111,7 +111,7 @@ INTEGER_FORMAT: Final = re.compile(r"integer|[us]?int(32|64)")
 STRING_FORMATS: Final = {"date": "date", "date-time": "timestamptz"}
 
 _FOUR_CENTURIES: Final = timedelta(days=146_097)  # after which the calendar repeats itself
-_DATE_TIME: Final = re.compile(r"(\d{4})(-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(?:\.(\d+))?([Zz]|[+-]\d\d:\d\d)")
+_DATE_TIME: Final = re.compile(r"(\d{4})(-\d\d-\d\d)[^\d](\d\d:\d\d:\d\d)(?:\.(\d+))?([Zz]|[+-]\d\d:\d\d|)", re.ASCII)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 FIRST_INSTANT: Final = (datetime(1, 1, 1, tzinfo=UTC) - _EPOCH) // _MICROSECOND
@@ -162,7 +162,7 @@ def _timestamptz(text: str) -> str:
     year, rest, clock, fraction, offset = match.groups()
     # Where an offset may lead out of the years that datetime has, the sum is done four centuries away.
     centuries = 1 if year < "0002" else -1 if year > "9998" else 0
-    offset = "+00:00" if offset in "Zz" else offset
+    offset = "+00:00" if offset in ("", "Z", "z") else offset
     moment = datetime.fromisoformat(f"{int(year) + 400 * centuries:04}{rest}T{clock}{offset}")
     instant = (moment - _EPOCH - centuries * _FOUR_CENTURIES) // _MICROSECOND + int((fraction or "0")[:6].ljust(6, "0"))
     return str(min(max(instant, FIRST_INSTANT), LAST_INSTANT))

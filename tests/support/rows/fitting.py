@@ -16,7 +16,8 @@ from typing import Final
 NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 DATE: Final = re.compile(r"(\d{4})-(\d\d)-(\d\d)", re.ASCII)
 OFFSET: Final = r"([Zz]|[+-]([01]\d|2[0-3]):[0-5]\d)"
-DATE_TIME: Final = re.compile(rf"(\d{{4}}-\d\d-\d\d)[Tt]([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d+)?{OFFSET}", re.ASCII)
+TIME: Final = r"([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d+)?"
+DATE_TIME: Final = re.compile(rf"(\d{{4}}-\d\d-\d\d)([\x00-/:-\x7f]{TIME}{OFFSET}|[Tt ]{TIME})", re.ASCII)
 NOT_FINITE: Final = ("NaN", "Infinity", "-Infinity")
 
 
