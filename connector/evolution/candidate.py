@@ -20,7 +20,12 @@ from connector.evolution.field_config import (
     name_columns,
 )
 from connector.evolution.target import NewColumn
-from connector.evolution.type_mapping import choose_type, is_required, list_types_besides_null
+from connector.evolution.type_mapping import (
+    choose_type,
+    is_required,
+    is_text_of_public_connector,
+    list_types_besides_null,
+)
 from protocol.flow import Collection, FieldSelection, MaterializationBinding, Projection
 
 
@@ -197,6 +202,7 @@ class CandidateField:
             former=self.candidate.former_names.get(self.projection.field, ""),
             is_key=self._is_selected_as_key,
             is_document=self.is_document,
+            may_stay_text=is_text_of_public_connector(self.projection, self.config, self.is_key),
             had_strings=self.projection.field in self.candidate.former_strings,
             location_column=self.candidate.former_locations.get(self.projection.ptr, "") if is_located else "",
         )

@@ -9,7 +9,7 @@ from itertools import chain, count
 from typing import Final
 
 from pyiceberg.schema import Schema
-from pyiceberg.types import DecimalType, NestedField
+from pyiceberg.types import DecimalType, NestedField, StringType
 
 from connector.evolution.altered_schema import alter_schema
 from connector.evolution.arrangement_terms import Source
@@ -166,7 +166,10 @@ class Evolution:
         new = replace(wanted, name=column.name, required=False)
         if rename:
             yield rename
-        match find_type_change(column.field_type, wanted.type):
+        change = find_type_change(column.field_type, wanted.type)
+        if wanted.may_stay_text and column.field_type == StringType() and self.rules.is_taken_over:
+            change = TypeChange.NONE  # a number would lose digits of the older texts
+        match change:
             case TypeChange.WIDEN if self.rules.allows(WidenColumn) or not can_hold(column.field_type, wanted.type):
                 yield WidenColumn(column.name, column.field_type, wanted.type)
             case TypeChange.CONVERT if column.field_id not in self.table.unconvertible:

@@ -83,6 +83,11 @@ class ChangeRules:
         return self._has_own_binding and not self.settings.retains_rows
 
     @property
+    def is_taken_over(self) -> bool:
+        """Whether Estuary's S3 Iceberg connector has made the table for the task."""
+        return self.table.owner is None and self.table.taken_over == self.materialization
+
+    @property
     def _has_own_binding(self) -> bool:
         return self.table.has_rows_of(self.materialization) and not self.is_new
 

@@ -26,6 +26,8 @@ class NewColumn:
     is_document: bool = False  # its field is the root document
     # Whether the collection allowed strings for its field when the binding was last applied.
     had_strings: bool = False
+    # Whether a column of text that Estuary's S3 Iceberg connector has made for it stays.
+    may_stay_text: bool = False
     # With standard updates, the column that had this part of the key, or the document, when the binding was last
     # applied; "" if none. Another field of the same location may have been selected then.
     location_column: str = ""

@@ -26,6 +26,9 @@ NUMERIC_STRINGS: Final[dict[str, tuple[frozenset[str], PrimitiveType]]] = {
     "number": (frozenset({"number", "integer", "string"}), DoubleType()),
 }
 
+# The same for Estuary's S3 Iceberg connector, which makes columns of text of all others.
+_PUBLIC_NUMERIC_STRINGS: Final = {"integer": {"integer", "string"}, "number": {"number", "string"}}
+
 _NUMBERS: Final = {"integer", "number"}
 
 # By a location's only type, and for strings their content encoding, else their format. Everything else becomes text.
@@ -89,6 +92,15 @@ def is_numeric_string(inference: Inference) -> bool:
     allowed, _ = NUMERIC_STRINGS.get(inference.string.format, (frozenset[str](), None))
     types = list_types_besides_null(inference)
     return bool(types) and types <= allowed
+
+
+def is_text_of_public_connector(projection: Projection, config: FieldConfig, is_key: bool) -> bool:
+    """Whether the field has a column of numbers, and Estuary's S3 Iceberg connector gives it one of text: it has fewer
+    pairs of types and formats."""
+    inference = projection.inference
+    is_number = not is_key and not config.is_string and not config.decimal and is_numeric_string(inference)
+    types = {*inference.types} - {"null"}
+    return is_number and "string" in types and not types <= _PUBLIC_NUMERIC_STRINGS.get(inference.string.format, set())
 
 
 def find_decimal_problem(projection: Projection, config: FieldConfig, is_key: bool) -> str:

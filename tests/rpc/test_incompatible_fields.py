@@ -11,7 +11,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
-from pyiceberg.types import LongType, NestedField
+from pyiceberg.types import LongType, NestedField, StringType
 
 from connector.config.values import ALLOW_EXISTING_TABLES
 from connector.host.errors import UserError
@@ -82,11 +82,12 @@ def constrain(answer: response.ValidatedBinding, field: str) -> list[ConstraintT
     return [each.constraint.type for each in answer.projection_constraints if each.field == field]
 
 
-def make_table(warehouse: Path, owner: str = "", *, has_rows: bool = True) -> None:
+def make_table(warehouse: Path, owner: str = "", *, has_rows: bool = True, schema: Schema = SCHEMA) -> None:
     properties = {OWNER_PROPERTY: Owner(owner, "shop%2Forders.v0").encode()} if owner else {}
-    table = foreign_table(local_catalog(warehouse), PATH, SCHEMA, properties=properties)
+    table = foreign_table(local_catalog(warehouse), PATH, schema, properties=properties)
     if has_rows:
-        table.append(pa.table({"id": [1], "qty": [1]}, schema=table.schema().as_arrow()))
+        rows = pa.table({"id": [1], "qty": [1]})
+        table.append(rows.cast(table.schema().as_arrow()))
 
 
 def own(warehouse: Path) -> None:
@@ -100,9 +101,9 @@ def pinned(warehouse: Path) -> None:
         change.add_identity("id").add_identity("qty")
 
 
-def taken_over(warehouse: Path, tasks: Sequence[str] = (MATERIALIZATION,)) -> None:
+def taken_over(warehouse: Path, tasks: Sequence[str] = (MATERIALIZATION,), *, schema: Schema = SCHEMA) -> None:
     """Estuary's S3 Iceberg connector has made it for the task, and has added files by name."""
-    make_table(warehouse)
+    make_table(warehouse, schema=schema)
     table = local_catalog(warehouse).load_table(PATH)
     with table.transaction() as change:
         change.set_properties(
@@ -214,6 +215,35 @@ def test_a_column_of_numbers_becomes_text_where_no_backfill_may_replace_the_rows
     assert constrain(answer, "qty") == [ConstraintType.FIELD_OPTIONAL]
     assert 'lost: "007" is 7 in the column' in answer.constraints["qty"].reason
     assert "convert column 'qty' from long to string" in task.apply(PLAIN_TEXT, backfill=0)
+
+
+PAIRS = {
+    "integer beside number": projection("qty", "integer", "string", string=StringInference("number")),
+    "a format of another vocabulary": projection("qty", "string", string=StringInference("int64")),
+}
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_text_that_the_public_connector_has_made_of_numbers_keeps_its_digits(tmp_path: Path, pair: str) -> None:
+    """That connector has fewer pairs of types and formats whose columns are numeric."""
+    bound = collection(ID, PAIRS[pair])
+    schema = Schema(SCHEMA.fields[0], NestedField(2, "qty", StringType()))
+    taken_over(tmp_path, schema=schema)
+    task = Task(tmp_path, {}, old=bound)
+    answer = task.validate(bound)
+    assert constrain(answer, "qty") == [ConstraintType.FIELD_OPTIONAL]
+    assert answer.constraints["qty"].reason == "The field has a column of type string."
+    assert task.apply(bound, backfill=0) == ""
+
+
+def test_other_text_becomes_numbers(tmp_path: Path) -> None:
+    schema = Schema(SCHEMA.fields[0], NestedField(2, "qty", StringType()))
+    make_table(tmp_path, MATERIALIZATION, schema=schema)
+    bound = collection(ID, PAIRS["integer beside number"])
+    assert "convert column 'qty' from string to double" in Task(tmp_path, {}, old=bound).apply(bound, backfill=0)
+    warehouse = tmp_path / "taken over"
+    taken_over(warehouse, schema=schema)
+    assert "convert column 'qty' from string to long" in Task(warehouse, {}, old=NUMERIC).apply(NUMERIC, backfill=0)
 
 
 KEPT = pytest.mark.parametrize(
