@@ -3,9 +3,11 @@
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
+from pyiceberg.types import LongType
+
 from connector.evolution.candidate import CandidateField
-from connector.evolution.field_config import explain_reserved, fold_case
-from connector.evolution.type_mapping import is_numeric_string
+from connector.evolution.field_config import DECIMAL_SETTING, MAX_PRECISION, explain_reserved, fold_case
+from connector.evolution.type_mapping import is_numeric_string, may_exceed_long
 from protocol.flow import Constraint, ConstraintType
 
 _Reason: TypeAlias = str | Callable[[CandidateField], str]
@@ -99,6 +101,12 @@ RULES: Final[tuple[_Rule, ...]] = (
         lambda field: field.config.decimal is not None,
         ConstraintType.LOCATION_RECOMMENDED,
         "Its field config asks for a column of decimals, which keeps every digit.",
+    ),
+    (
+        lambda field: field.type == LongType() and may_exceed_long(field.projection.inference),
+        ConstraintType.LOCATION_RECOMMENDED,
+        "The values are integers, and some may have more digits than a long. To keep these, set "
+        f'{{"{DECIMAL_SETTING}": {{"precision": {MAX_PRECISION}, "scale": 0}}}} in the field config.',
     ),
     (
         lambda field: is_numeric_string(field.projection.inference),

@@ -29,6 +29,7 @@ NUMERIC_STRINGS: Final[dict[str, tuple[frozenset[str], PrimitiveType]]] = {
 # The same for Estuary's S3 Iceberg connector, which makes columns of text of all others.
 _PUBLIC_NUMERIC_STRINGS: Final = {"integer": {"integer", "string"}, "number": {"number", "string"}}
 
+_LONG_DIGITS: Final = len(str(2**63))
 _NUMBERS: Final = {"integer", "number"}
 
 # By a location's only type, and for strings their content encoding, else their format. Everything else becomes text.
@@ -101,6 +102,14 @@ def is_text_of_public_connector(projection: Projection, config: FieldConfig, is_
     is_number = not is_key and not config.is_string and not config.decimal and is_numeric_string(inference)
     types = {*inference.types} - {"null"}
     return is_number and "string" in types and not types <= _PUBLIC_NUMERIC_STRINGS.get(inference.string.format, set())
+
+
+def may_exceed_long(inference: Inference) -> bool:
+    """Whether the schema allows integers beyond 64 bits: it says how long strings may be, or how large numbers."""
+    string, numeric = inference.string, inference.numeric
+    is_long = "string" in inference.types and string.max_length >= _LONG_DIGITS
+    is_large = numeric.has_maximum and numeric.maximum >= 2.0**63
+    return is_long or is_large or (numeric.has_minimum and numeric.minimum < -(2.0**63))
 
 
 def find_decimal_problem(projection: Projection, config: FieldConfig, is_key: bool) -> str:

@@ -14,6 +14,7 @@ from pyiceberg.types import (
 )
 
 from connector.evolution.candidate import Candidate
+from connector.evolution.constraints import list_constraints
 from connector.evolution.field_config import STRING_SETTINGS, parse_field_config
 from connector.evolution.type_mapping import (
     COLUMN_TYPES,
@@ -21,8 +22,8 @@ from connector.evolution.type_mapping import (
     choose_type,
     is_required,
 )
-from protocol.flow import Exists, Json, StringInference
-from support.bindings import PLAIN, collection, projection
+from protocol.flow import Exists, Inference, Json, NumericInference, Projection, StringInference
+from support.bindings import ID, PLAIN, collection, projection
 
 ALL_TYPES = ("boolean", "object", "array", "integer", "number", "string")
 
@@ -86,6 +87,27 @@ def test_numeric_strings_are_numbers_unless_they_are_a_key(text_format: str) -> 
     assert type_of("integer", "string", "null", string=string) == expected
     assert type_of("string", string=string, is_key=True) == StringType()
     assert type_of("integer", "string", string=string, is_key=True) == StringType()
+
+
+@pytest.mark.parametrize(
+    ("inference", "hints"),
+    [
+        (Inference(("string",), string=StringInference("integer", max_length=38)), True),
+        (Inference(("null", "string"), string=StringInference("integer", max_length=19)), True),
+        (Inference(("string",), string=StringInference("integer", max_length=18)), False),
+        (Inference(("string",), string=StringInference("integer")), False),
+        (Inference(("integer",), numeric=NumericInference(has_maximum=True, maximum=2.0**64)), True),
+        (Inference(("integer",), numeric=NumericInference(has_minimum=True, minimum=-(2.0**64))), True),
+        (Inference(("integer",), numeric=NumericInference(True, -(2.0**63), True, 1e18)), False),
+        (Inference(("integer",), string=StringInference(max_length=38)), False),
+        (Inference(("string",), string=StringInference(max_length=38)), False),
+        (Inference(("number",), numeric=NumericInference(has_maximum=True, maximum=2.0**64)), False),
+    ],
+)
+def test_the_reason_of_a_long_says_how_to_keep_integers_beyond_it(inference: Inference, hints: bool) -> None:
+    field = Projection("/n", "n", inference=inference)
+    [_, told] = list_constraints(Candidate(collection(ID, field), {}, True))
+    assert ('{"decimal": {"precision": 38, "scale": 0}}' in told.constraint.reason) is hints
 
 
 def test_fractional_numbers_are_numeric_strings_only_beside_the_format_number() -> None:
